@@ -1,0 +1,213 @@
+"""What happened: facts, in the past tense, already decoded and checked for shape.
+
+An event's `key` is made of what it says, never of the message that carried it, so the same fact told twice is one
+event. It names the ledger entry, whose creation fails the second time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from shared.core.jobs import Job, Seat
+
+
+@dataclass(frozen=True, slots=True)
+class VmRef:
+    name: str
+    zone: str
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Whose event it is: one incarnation of one replica, on one machine."""
+
+    job_id: str
+    attempt: int
+    seat: Seat
+    incarnation: int
+    machine: int
+    vm: VmRef
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-{self.seat}-{self.incarnation}"
+
+
+class ExitCause(StrEnum):
+    """What the agent saw end."""
+
+    PROCESS = "process"  # the program ended by itself or by a signal
+    INSTALL = "install"  # a package cannot be had or installed, for good
+    SETUP = "setup"  # the agent could not set up, for a passing reason
+    VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
+
+
+class LossCause(StrEnum):
+    """Why a VM is going or gone."""
+
+    MAINTENANCE = "maintenance"
+    PREEMPTION = "preemption"
+    HOST_ERROR = "host_error"
+    GONE = "gone"  # found missing or stopped, with no event that says why
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramError:
+    """The last Python traceback of the program's output; `frame` is `file:line in function`, the innermost."""
+
+    type: str
+    message: str
+    frame: str
+
+    @property
+    def signature(self) -> str:
+        return f"{self.type} at {self.frame}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """`job` is complete, as it will be stored if no job of that id exists."""
+
+    job: Job
+    at: datetime
+    kind: Literal["job_submitted"] = "job_submitted"
+
+    @property
+    def key(self) -> str:
+        return "submitted"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningStarted:
+    job_id: str
+    at: datetime
+    kind: Literal["provisioning_started"] = "provisioning_started"
+
+    @property
+    def key(self) -> str:
+        return "preparing"
+
+
+@dataclass(frozen=True, slots=True)
+class VmReady:
+    """The agent is about to start this incarnation's program."""
+
+    life: Life
+    at: datetime
+    kind: Literal["vm_ready"] = "vm_ready"
+
+    @property
+    def key(self) -> str:
+        return f"{self.life.key}-ready"
+
+
+@dataclass(frozen=True, slots=True)
+class AllReady:
+    """Every replica of the attempt has been ready at least once (counted after the last one's own write)."""
+
+    job_id: str
+    attempt: int
+    at: datetime
+    kind: Literal["all_ready"] = "all_ready"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-all-ready"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaExited:
+    """Exactly one of `exit_status` and `signal` for a program; both may be absent for the other causes."""
+
+    life: Life
+    at: datetime
+    cause: ExitCause = ExitCause.PROCESS
+    exit_status: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    error: ProgramError | None = None
+    tail: str = ""
+    kind: Literal["replica_exited"] = "replica_exited"
+
+    @property
+    def key(self) -> str:
+        return f"{self.life.key}-exit"
+
+    @property
+    def succeeded(self) -> bool:
+        return self.cause is ExitCause.PROCESS and self.exit_status == 0
+
+    @property
+    def signature(self) -> str | None:
+        return self.error.signature if self.error else None
+
+
+@dataclass(frozen=True, slots=True)
+class VmLost:
+    """A VM is going (notice) or gone. However many notices one machine gets, it is lost once."""
+
+    life: Life
+    at: datetime
+    cause: LossCause
+    kind: Literal["vm_lost"] = "vm_lost"
+
+    @property
+    def key(self) -> str:
+        return f"{self.life.seat}-machine-{self.life.machine}-lost"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRefused:
+    """Compute did not create the VMs. `kind_of_refusal`, `code`, `message`: see `shared.ports.Refused`."""
+
+    job_id: str
+    zone: str
+    round: int
+    refusal: str
+    code: str
+    message: str
+    at: datetime
+    zones_available: tuple[str, ...] = ()
+    kind: Literal["capacity_refused"] = "capacity_refused"
+
+    @property
+    def key(self) -> str:
+        return f"refused-{self.round}-{self.zone}"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    job_id: str
+    by: str
+    at: datetime
+    kind: Literal["cancel_requested"] = "cancel_requested"
+
+    @property
+    def key(self) -> str:
+        return "cancel"
+
+
+class Deadline(StrEnum):
+    RUNNING = "running"  # maxRunningTime since RUNNING
+    WAIT = "wait"  # maxWaitTime since creation, before RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    job_id: str
+    deadline: Deadline
+    at: datetime
+    kind: Literal["deadline_passed"] = "deadline_passed"
+
+    @property
+    def key(self) -> str:
+        return f"deadline-{self.deadline}"
+
+
+ReplicaEvent = VmReady | ReplicaExited | VmLost
+JobEvent = ProvisioningStarted | AllReady | CapacityRefused | CancelRequested | DeadlinePassed
+Event = JobSubmitted | ReplicaEvent | JobEvent

@@ -1,0 +1,184 @@
+"""The only place where state changes: state, verdict and one `now` in; the documents to be written out.
+
+Pure and deterministic, so that folding a job's ledger through it rebuilds the stored state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import assert_never
+
+from shared.core.jobs import Budgets, Job, JobState, Placement, Replica, ReplicaState, State
+from shared.core.transitions import JOB_EDGES, REPLICA_EDGES
+from shared.core.verdicts import (
+    AcceptJob,
+    BeginPreparing,
+    BeginRunning,
+    Budget,
+    CancelJob,
+    FailJob,
+    HoldReplica,
+    Ignore,
+    MarkReady,
+    RecordCompletion,
+    ReplaceVm,
+    RerunJob,
+    RestartReplica,
+    SucceedJob,
+    TryElsewhere,
+    Verdict,
+)
+
+
+class IllegalTransitionError(Exception):
+    """A verdict asked for an edge that the tables do not have: a bug in the judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The documents a verdict rewrites or creates. `provision`: the fleet may no longer equal what is wanted."""
+
+    job: Job | None = None
+    replicas: tuple[Replica, ...] = ()
+    provision: bool = False
+
+
+def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
+    """`state` is None only for AcceptJob. RerunJob needs the whole attempt loaded."""
+    if isinstance(verdict, AcceptJob):
+        seats = verdict.job.plan.seats
+        return Change(verdict.job, tuple(Replica(verdict.job.attempt, seat) for seat in seats), provision=True)
+    if state is None:
+        raise IllegalTransitionError(f"{verdict.kind} without a job")
+    match verdict:
+        case Ignore():
+            return Change()
+        case BeginPreparing():
+            return Change(_to(state.job, JobState.PREPARING))
+        case BeginRunning():
+            return Change(_to(state.job, JobState.RUNNING, started_at=now))
+        case MarkReady():
+            replica = _named(state, verdict.replica)
+            ready = _move(replica, ReplicaState.RUNNING, ready_at=now, instance_id=verdict.instance_id)
+            return Change(replicas=(ready,), provision=replica.state.is_down)
+        case RecordCompletion():
+            done = _move(_named(state, verdict.replica), ReplicaState.COMPLETED)
+            return Change(replicas=(done,), provision=True)
+        case RestartReplica():
+            return Change(replicas=(_restarted(_named(state, verdict.replica), verdict, now),), provision=True)
+        case HoldReplica():
+            replica = _named(state, verdict.replica)
+            held = _move(
+                replica,
+                ReplicaState.HELD,
+                incarnation=replica.incarnation + 1,
+                collateral=replica.collateral + 1,
+                forgiven_at=now,
+            )
+            return Change(replicas=(held,), provision=True)
+        case ReplaceVm():
+            replica = _named(state, verdict.replica)
+            replaced = _move(
+                replica,
+                ReplicaState.REPLACING,
+                incarnation=replica.incarnation + 1,
+                machine=replica.machine + 1,
+                instance_id=None,
+                replaced=replica.replaced + 1,
+                lost_at=now,
+            )
+            return Change(replicas=(replaced,), provision=True)
+        case RerunJob():
+            return _rerun(state, verdict)
+        case TryElsewhere():
+            moved = Placement(verdict.zone_index, verdict.round)
+            return Change(replace(state.job, placement=moved, version=state.job.version + 1), provision=True)
+        case SucceedJob():
+            ended = _to(state.job, JobState.SUCCEEDED, ended_at=now)
+            done = _move(_named(state, verdict.replica), ReplicaState.COMPLETED)
+            return Change(ended, (done,), provision=True)
+        case FailJob():
+            return Change(_to(state.job, JobState.FAILED, ended_at=now, error_message=verdict.message), provision=True)
+        case CancelJob():
+            return Change(
+                _to(state.job, JobState.CANCELLED, ended_at=now, error_message=verdict.message), provision=True
+            )
+        case _:
+            assert_never(verdict)
+
+
+def apply(state: State, change: Change) -> State:
+    """The state after the change, as far as it was loaded. A new attempt's replicas take the old ones' place."""
+    job = change.job or state.job
+    written = {replica.key: replica for replica in change.replicas}
+    kept = [written.pop(replica.key, replica) for replica in state.replicas]
+    replicas = tuple(each for each in (*kept, *written.values()) if each.attempt == job.attempt)
+    return replace(state, job=job, replicas=replicas)
+
+
+def _restarted(replica: Replica, verdict: RestartReplica, now: datetime) -> Replica:
+    charged = verdict.charge is Budget.RESTARTS
+    return _move(
+        replica,
+        ReplicaState.RESTARTING,
+        incarnation=replica.incarnation + 1,
+        restarts_used=replica.restarts_used + (1 if charged else 0),
+        last_exit=verdict.last_exit,
+        lost_at=now,
+    )
+
+
+def _rerun(state: State, verdict: RerunJob) -> Change:
+    if not state.whole:
+        raise IllegalTransitionError("a rerun needs the whole attempt")
+    job = state.job
+    used = job.budgets
+    budgets = Budgets(
+        reruns_used=used.reruns_used + (verdict.charge is Budget.RERUNS),
+        internal_used=used.internal_used + (verdict.charge is Budget.INTERNAL),
+    )
+    attempt = job.attempt + 1
+    again = tuple(
+        Replica(
+            attempt,
+            replica.seat,
+            # A completed replica's VM was given back: its seat gets another one.
+            machine=replica.machine + (replica.state is ReplicaState.COMPLETED),
+        )
+        for replica in state.replicas
+    )
+    return Change(replace(job, attempt=attempt, budgets=budgets, version=job.version + 1), again, provision=True)
+
+
+def _named(state: State, key: str) -> Replica:
+    for replica in state.replicas:
+        if replica.key == key:
+            return replica
+    raise IllegalTransitionError(f"verdict on replica {key}, which was not loaded")
+
+
+def _to(
+    job: Job,
+    target: JobState,
+    *,
+    started_at: datetime | None = None,
+    ended_at: datetime | None = None,
+    error_message: str | None = None,
+) -> Job:
+    if (job.state, target) not in JOB_EDGES:
+        raise IllegalTransitionError(f"job {job.state} -> {target}")
+    return replace(
+        job,
+        state=target,
+        started_at=started_at or job.started_at,
+        ended_at=ended_at or job.ended_at,
+        error_message=error_message or job.error_message,
+        version=job.version + 1,
+    )
+
+
+def _move(replica: Replica, target: ReplicaState, **changes: object) -> Replica:
+    if (replica.state, target) not in REPLICA_EDGES:
+        raise IllegalTransitionError(f"replica {replica.key} {replica.state} -> {target}")
+    return replace(replica, state=target, version=replica.version + 1, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,274 @@
+"""What is stored about a job: the job itself and one replica per seat and attempt.
+
+    Job        one document, written only on job-level transitions
+    Replica    one document per (attempt, task type, index), written by that replica's own events
+
+Everything here is a value. `shared.core.evolve` is the only place where one becomes another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+RESTARTS_MAX: Final = 5
+"""Restarts of one replica in one attempt. Source: the service's fault tolerance rules (at most 5 per worker)."""
+RERUNS_MAX: Final = 3
+"""Reruns of the whole job. Source: the same rules (whole-job retry at most 3 times)."""
+INTERNAL_RETRIES_MAX: Final = 2
+"""Attempts restarted after internal errors. Source: the same rules (3 attempts in all)."""
+
+
+class JobState(StrEnum):
+    """The service's own words, which its clients match on."""
+
+    QUEUED = "QUEUED"
+    PREPARING = "PREPARING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+class TaskType(StrEnum):
+    CHIEF = "chief"
+    MASTER = "master"
+    WORKER = "worker"
+    PS = "ps"
+    EVALUATOR = "evaluator"
+
+
+PRIMARY_TYPES: Final = (TaskType.CHIEF, TaskType.MASTER)
+
+
+class ReplicaState(StrEnum):
+    """Where one seat stands. RESTARTING and REPLACING are *down for a cause of its own*: peers that die meanwhile are
+    collateral and wait in HELD, which is not a cause, so two replicas can never wait for each other."""
+
+    WAITING = "WAITING"  # its VM is wanted; the agent has not spoken yet
+    RUNNING = "RUNNING"  # the agent said vm-ready for this incarnation
+    RESTARTING = "RESTARTING"  # its next incarnation was ordered in the same VM
+    REPLACING = "REPLACING"  # another VM was ordered under the same name
+    HELD = "HELD"  # died of a peer's loss; its next incarnation starts when no peer is down
+    COMPLETED = "COMPLETED"  # exited 0
+
+    @property
+    def is_down(self) -> bool:
+        return self in (ReplicaState.RESTARTING, ReplicaState.REPLACING)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Seat:
+    """A position in the job: what a replica is, whatever machine or life it has."""
+
+    task_type: TaskType
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.task_type}-{self.index}"
+
+    @property
+    def words(self) -> str:
+        """As the service writes it in messages: `worker 1`."""
+        return f"{self.task_type} {self.index}"
+
+    @classmethod
+    def parse(cls, text: str) -> Seat:
+        task_type, _, index = text.rpartition("-")
+        return cls(TaskType(task_type), int(index))
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """`type` in Compute Engine's own spelling (`nvidia-tesla-t4`); `count` per VM."""
+
+    type: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """All replicas of one task type: same machine, same image."""
+
+    task_type: TaskType
+    count: int
+    machine_type: str
+    accelerator: Accelerator | None = None
+    boot_disk_gib: int = 100
+    boot_disk_type: str = "pd-ssd"
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """Something the job asked for that no longer exists, and what it gets instead; shown by `describe`."""
+
+    field: str
+    asked: str
+    given: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What every replica runs: packages installed in order, then `python -m module args… --job-dir job_dir`."""
+
+    package_uris: tuple[str, ...]
+    python_module: str
+    args: tuple[str, ...]
+    job_dir: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the spec means, resolved once when the job is accepted: later settings change no running job.
+
+    `max_running_s` counts from RUNNING, `max_wait_s` (None: no limit) from creation until RUNNING.
+    """
+
+    groups: tuple[TaskGroup, ...]
+    program: Program
+    region: str
+    zones: tuple[str, ...]
+    runtime: str
+    image: str
+    max_running_s: int
+    max_wait_s: int | None = None
+    restart_job_on_worker_restart: bool = False
+    disable_retries: bool = False
+    service_account: str | None = None
+    network: str | None = None
+    substitutions: tuple[Substitution, ...] = ()
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        return tuple(Seat(group.task_type, index) for group in self.groups for index in range(group.count))
+
+    @property
+    def primary(self) -> Seat:
+        """The replica whose exit 0 ends the job well: chief or master; worker 0 where there is neither."""
+        for group in self.groups:
+            if group.task_type in PRIMARY_TYPES:
+                return Seat(group.task_type, 0)
+        return Seat(TaskType.WORKER, 0)
+
+    def group(self, task_type: TaskType) -> TaskGroup:
+        return next(group for group in self.groups if group.task_type == task_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """What the job as a whole has used. Restarts are counted on the replica."""
+
+    reruns_used: int = 0
+    internal_used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the gang is sought: an index into the plan's zones and how often all of them were tried before."""
+
+    zone_index: int = 0
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`spec_json` is the job as submitted, verbatim. `submission` identifies the submission, so that the same file or
+    message delivered twice is one job. `version` counts the writes of this document."""
+
+    job_id: str
+    spec_json: str
+    submission: str
+    plan: Plan
+    state: JobState
+    created_at: datetime
+    labels: tuple[Label, ...] = ()
+    attempt: int = 1
+    budgets: Budgets = field(default_factory=Budgets)
+    placement: Placement = field(default_factory=Placement)
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    error_message: str | None = None
+    version: int = 1
+
+    @property
+    def zone(self) -> str:
+        return self.plan.zones[self.placement.zone_index]
+
+
+@dataclass(frozen=True, slots=True)
+class LastExit:
+    """The most recent judged exit of a replica: what rule 8 compares the next one with."""
+
+    incarnation: int
+    exit_status: int | None
+    signal: int | None
+    signature: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One seat in one attempt.
+
+    `incarnation` counts its lives within the attempt, `machine` the VMs the seat has had over the whole job.
+    `instance_id` is Compute's numeric id of the current VM, once the agent has spoken. `ready_at` is when its present
+    or, while it is down, its last life began; `lost_at` when a life of it last ended for a cause of its own,
+    `forgiven_at` when one last ended for a peer's.
+    """
+
+    attempt: int
+    seat: Seat
+    state: ReplicaState = ReplicaState.WAITING
+    incarnation: int = 1
+    machine: int = 1
+    instance_id: str | None = None
+    restarts_used: int = 0
+    replaced: int = 0
+    collateral: int = 0
+    ready_at: datetime | None = None
+    lost_at: datetime | None = None
+    forgiven_at: datetime | None = None
+    last_exit: LastExit | None = None
+    version: int = 1
+
+    @property
+    def key(self) -> str:
+        return replica_key(self.attempt, self.seat)
+
+    @property
+    def ever_ready(self) -> bool:
+        return self.ready_at is not None
+
+    @property
+    def ever_lost(self) -> bool:
+        return self.lost_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A job and those of its replicas that were loaded: all of the attempt's where `whole`, else the one asked for and
+    its peers that were ever lost."""
+
+    job: Job
+    replicas: tuple[Replica, ...] = ()
+    whole: bool = False
+
+    def find(self, attempt: int, seat: Seat) -> Replica | None:
+        return next((each for each in self.replicas if each.attempt == attempt and each.seat == seat), None)
+
+
+def replica_key(attempt: int, seat: Seat) -> str:
+    return f"{attempt}-{seat}"

@@ -1,0 +1,57 @@
+"""The service's own words, which clients match on, with the cause added. Source: the service's documented messages."""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+from shared.core.events import ExitCause, ReplicaExited
+
+CANCELLED_BY_USER: Final = "Job is cancelled by the user"
+JOB_EXISTS: Final = "Field: job.job_id Error: A job with this id already exists."
+
+
+def status_of(event: ReplicaExited) -> str:
+    """`1`, or `9(SIGKILL)` as the service wrote signals."""
+    if event.signal is None:
+        return str(event.exit_status if event.exit_status is not None else "unknown")
+    try:
+        return f"{event.signal}({signal.Signals(event.signal).name})"
+    except ValueError:
+        return str(event.signal)
+
+
+def how_it_ended(event: ReplicaExited) -> str:
+    """The end of a sentence that begins with the replica's name."""
+    if event.cause is ExitCause.INSTALL:
+        return "could not install its packages"
+    if event.out_of_memory:
+        return f"ran out of memory ({status_of(event)})"
+    if event.signal is not None:
+        return f"was ended by signal {status_of(event)}"
+    error = f" ({event.error.type})" if event.error else ""
+    return f"exited with status {status_of(event)}{error}"
+
+
+def failed(event: ReplicaExited) -> str:
+    """The errorMessage of a job that this exit ended."""
+    who = f"The replica {event.life.seat.words}"
+    if event.out_of_memory:
+        head = f"{who} ran out-of-memory and exited with a non-zero status of {status_of(event)}."
+    elif event.cause is ExitCause.INSTALL:
+        head = f"{who} could not install its packages (status {status_of(event)})."
+    else:
+        head = f"{who} exited with a non-zero status of {status_of(event)}."
+    return f"{head} \n{event.tail.strip()}" if event.tail.strip() else head
+
+
+def internal_error(cause: str) -> str:
+    return f"Internal error occurred for the current attempt: {cause}"
+
+
+def exceeded_running_time(limit_s: int) -> str:
+    return f"Job was cancelled for exceeding the maximum allowed duration of {limit_s} seconds."
+
+
+def exceeded_wait_time(limit_s: int) -> str:
+    return f"Job was cancelled for exceeding the maximum allowed waiting time of {limit_s} seconds."

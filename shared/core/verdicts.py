@@ -1,0 +1,242 @@
+"""The judge's answers: a closed union of verb phrases. Each names the rule that gave it and a machine word why.
+
+`text` says the same to a person, in one sentence. `shared.core.evolve` carries a verdict out on the stored state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Literal
+
+from shared.core.jobs import Job, LastExit
+
+
+class Rule(IntEnum):
+    """The rows of the rule table, first match wins; 0 is the plain course of a job."""
+
+    COURSE = 0
+    STALE = 1
+    PRIMARY_DONE = 2
+    REPLICA_DONE = 3
+    VM_LOST = 4
+    INTERNAL = 5
+    RETRIES_DISABLED = 6
+    COLLATERAL = 7
+    PERMANENT = 8
+    CRASH = 9
+    RESTART = 10
+    CAPACITY = 11
+    ENDED = 12
+
+
+class Reason(StrEnum):
+    """Stored and counted; never shown alone."""
+
+    ACCEPTED = "accepted"
+    PREPARING = "preparing"
+    READY = "ready"
+    ALL_READY = "all_ready"
+    JOB_ENDED = "job_ended"
+    JOB_ID_TAKEN = "job_id_taken"
+    OLD_ATTEMPT = "old_attempt"
+    OLD_INCARNATION = "old_incarnation"
+    OLD_MACHINE = "old_machine"
+    UNKNOWN_LIFE = "unknown_life"
+    NOTHING_TO_DO = "nothing_to_do"
+    PRIMARY_EXITED_ZERO = "primary_exited_zero"
+    EXITED_ZERO = "exited_zero"
+    MAINTENANCE = "maintenance"
+    PREEMPTION = "preemption"
+    HOST_ERROR = "host_error"
+    GONE = "gone"
+    VM_RESTARTED = "vm_restarted"
+    SETUP_FAILED = "setup_failed"
+    INTERNAL_BUDGET_SPENT = "internal_budget_spent"
+    RETRIES_DISABLED = "retries_disabled"
+    PEER_DOWN = "peer_down"
+    PEER_LOST_MEANWHILE = "peer_lost_meanwhile"
+    OUT_OF_MEMORY = "out_of_memory"
+    COMMON_ERROR = "common_error"
+    INSTALL_FAILED = "install_failed"
+    SAME_FAILURE_AGAIN = "same_failure_again"
+    CRASH_SIGNAL = "crash_signal"
+    NON_ZERO_EXIT = "non_zero_exit"
+    RESTARTS_SPENT = "restarts_spent"
+    RERUNS_SPENT = "reruns_spent"
+    RESTART_JOB_ON_WORKER_RESTART = "restart_job_on_worker_restart"
+    STOCKOUT = "stockout"
+    QUOTA = "quota"
+    DENIED = "denied"
+    MAX_RUNNING_TIME = "max_running_time"
+    MAX_WAIT_TIME = "max_wait_time"
+    CANCELLED_BY_USER = "cancelled_by_user"
+
+
+class Budget(StrEnum):
+    """Which named limit a verdict charges."""
+
+    FREE = "free"
+    RESTARTS = "restarts"
+    RERUNS = "reruns"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["ignore"] = "ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptJob:
+    job: Job
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["accept_job"] = "accept_job"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginPreparing:
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["begin_preparing"] = "begin_preparing"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkReady:
+    """`instance_id` is Compute's numeric id of the VM that spoke."""
+
+    replica: str
+    instance_id: str
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["mark_ready"] = "mark_ready"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRunning:
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["begin_running"] = "begin_running"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCompletion:
+    replica: str
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["record_completion"] = "record_completion"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartReplica:
+    """Its next incarnation, in the same VM, at once. Charged to its restarts, or free where it is not its fault."""
+
+    replica: str
+    last_exit: LastExit
+    charge: Budget
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["restart_replica"] = "restart_replica"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldReplica:
+    """Its next incarnation, in the same VM, as soon as no peer is down. Always free; `charged_to` is the cause."""
+
+    replica: str
+    charged_to: str
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["hold_replica"] = "hold_replica"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceVm:
+    """Its next incarnation, on another VM of the same name. Always free."""
+
+    replica: str
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["replace_vm"] = "replace_vm"
+
+
+@dataclass(frozen=True, slots=True)
+class RerunJob:
+    """The job's next attempt, on the VMs that are there. Charged to the reruns or to the internal retries."""
+
+    charge: Budget
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["rerun_job"] = "rerun_job"
+
+
+@dataclass(frozen=True, slots=True)
+class TryElsewhere:
+    """The next zone, or the same one again: where VMs are sought from now on."""
+
+    zone_index: int
+    round: int
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["try_elsewhere"] = "try_elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class SucceedJob:
+    replica: str
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["succeed_job"] = "succeed_job"
+
+
+@dataclass(frozen=True, slots=True)
+class FailJob:
+    """`message` becomes the job's errorMessage, in the service's words."""
+
+    message: str
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["fail_job"] = "fail_job"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    message: str
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["cancel_job"] = "cancel_job"
+
+
+Verdict = (
+    Ignore
+    | AcceptJob
+    | BeginPreparing
+    | MarkReady
+    | BeginRunning
+    | RecordCompletion
+    | RestartReplica
+    | HoldReplica
+    | ReplaceVm
+    | RerunJob
+    | TryElsewhere
+    | SucceedJob
+    | FailJob
+    | CancelJob
+)

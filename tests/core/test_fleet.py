@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from shared.core.fleet import (
+    Await,
+    Create,
+    Delete,
+    Direct,
+    Directive,
+    DirectiveAction,
+    Lost,
+    Step,
+    Vm,
+    VmStatus,
+    job_label,
+    plan_steps,
+    seat_of,
+    vm_name,
+    wanted,
+)
+from shared.core.jobs import JobState, Placement, ReplicaState, State, TaskType
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_replica, a_state, at
+
+RUN_1 = Directive(1, 1, DirectiveAction.RUN)
+
+
+def a_vm(seat=CHIEF, **changes) -> Vm:
+    vm = Vm(vm_name("digits_1", seat), "us-central1-a", "1001", VmStatus.RUNNING, seat, 1, RUN_1, "1")
+    return replace(vm, **changes)
+
+
+def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
+    return plan_steps(state.job, wanted(state.job, state.replicas), vms)
+
+
+def everyone(*others: Vm) -> list[Vm]:
+    """The VMs of all seats, the given ones in the place of theirs."""
+    given = {vm.seat: vm for vm in others}
+    return [given.get(seat) or a_vm(seat) for seat in (CHIEF, WORKER_0, WORKER_1)]
+
+
+def test_a_name_fits_compute_engine_whatever_the_job_id() -> None:
+    for job_id in ("digits_1", "A" * 128, "Z_", "x__y"):
+        for seat in (CHIEF, replace(WORKER_0, index=99_999)):
+            name = vm_name(job_id, seat)
+            assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name), name
+            assert seat_of(name) == seat
+
+
+def test_two_jobs_never_share_a_name_or_a_label() -> None:
+    ids = ["digits_1", "Digits_1", "digits__1", "DIGITS_1", "d" * 100, "d" * 101]
+    assert len({vm_name(job_id, CHIEF) for job_id in ids}) == len(ids)
+    assert len({job_label(job_id) for job_id in ids}) == len(ids)
+
+
+def test_a_label_is_the_job_id_where_it_can_be() -> None:
+    assert job_label("digits_1") == "digits_1"
+    assert re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", job_label("Digits" * 20))
+
+
+def test_a_new_job_takes_one_insert_per_role() -> None:
+    waiting = [a_replica(seat, ReplicaState.WAITING) for seat in (CHIEF, WORKER_0, WORKER_1)]
+    found = steps(a_state(*waiting, job=a_job(JobState.PREPARING)))
+    assert [(type(step), step.group.task_type, step.seats) for step in found if isinstance(step, Create)] == [
+        (Create, TaskType.CHIEF, (CHIEF,)),
+        (Create, TaskType.WORKER, (WORKER_0, WORKER_1)),
+    ]
+
+
+def test_a_fleet_as_wanted_needs_nothing() -> None:
+    assert steps(a_state(), *everyone()) == ()
+
+
+def test_a_vm_on_its_way_up_is_awaited() -> None:
+    waiting = a_replica(WORKER_0, ReplicaState.WAITING)
+    coming = a_vm(WORKER_0, status=VmStatus.CREATING)
+    assert steps(a_state(waiting), *everyone(coming)) == (Await(coming),)
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED])
+def test_a_job_that_ended_wants_no_vm(state: JobState) -> None:
+    going = a_vm(WORKER_0, status=VmStatus.STOPPING)
+    found = steps(a_state(job=a_job(state)), a_vm(CHIEF), going)
+    assert found == (Delete(a_vm(CHIEF)), Await(going))
+
+
+def test_a_restarted_replica_is_told_its_next_life() -> None:
+    state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
+    found = steps(state, *everyone())
+    assert found == (Direct(a_vm(WORKER_0), Directive(1, 2, DirectiveAction.RUN)),)
+
+
+def test_a_held_replica_waits_while_a_peer_is_down_and_runs_when_none_is() -> None:
+    held = a_replica(CHIEF, ReplicaState.HELD, incarnation=2)
+    down = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, lost_at=at(50))
+    new = a_vm(WORKER_0, machine=2, directive=Directive(1, 2, DirectiveAction.RUN))
+    assert steps(a_state(held, down), *everyone(new)) == (Direct(a_vm(), Directive(1, 2, DirectiveAction.HOLD)),)
+    back = a_replica(WORKER_0, incarnation=2, machine=2, lost_at=at(50))
+    told = a_vm(CHIEF, directive=Directive(1, 2, DirectiveAction.HOLD))
+    found = steps(a_state(held, back), *everyone(told, new))
+    assert found == (Direct(told, Directive(1, 2, DirectiveAction.RUN)),)
+
+
+def test_a_replaced_vm_is_deleted_before_the_next_of_its_name_is_made() -> None:
+    state = a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, lost_at=at(50)))
+    assert steps(state, *everyone()) == (Delete(a_vm(WORKER_0)),)
+    going = a_vm(WORKER_0, status=VmStatus.STOPPING)
+    assert steps(state, *everyone(going)) == (Await(going),)
+    (create,) = steps(state, a_vm(CHIEF), a_vm(WORKER_1))
+    assert isinstance(create, Create)
+    assert (create.seats, create.machine, create.directive.incarnation) == ((WORKER_0,), 2, 2)
+
+
+def test_a_vm_or_a_directive_newer_than_what_was_read_is_left_alone() -> None:
+    ahead = a_vm(WORKER_0, machine=2)
+    told = a_vm(WORKER_1, directive=Directive(2, 1, DirectiveAction.RUN))
+    assert steps(a_state(), *everyone(ahead, told)) == ()
+
+
+def test_a_vm_that_vanished_under_a_running_replica_is_lost_not_made_again() -> None:
+    (step,) = steps(a_state(), a_vm(CHIEF), a_vm(WORKER_0))
+    assert isinstance(step, Lost)
+    assert step.replica.seat == WORKER_1
+
+
+def test_a_vm_that_stopped_is_lost_even_before_its_agent_spoke() -> None:
+    stopped = a_vm(WORKER_1, status=VmStatus.STOPPED)
+    waiting = a_replica(WORKER_1, ReplicaState.WAITING)
+    (step,) = steps(a_state(waiting), *everyone(stopped))
+    assert isinstance(step, Lost)
+
+
+def test_a_done_replicas_vm_is_given_back() -> None:
+    assert steps(a_state(a_replica(WORKER_0, ReplicaState.COMPLETED)), *everyone()) == (Delete(a_vm(WORKER_0)),)
+
+
+def test_a_gang_that_moves_leaves_no_vm_in_the_old_zone() -> None:
+    job = a_job(JobState.PREPARING, placement=Placement(1, 1))
+    waiting = [a_replica(seat, ReplicaState.WAITING) for seat in (CHIEF, WORKER_0, WORKER_1)]
+    found = steps(a_state(*waiting, job=job), a_vm(CHIEF))
+    assert Delete(a_vm(CHIEF)) in found
+    assert [step.zone for step in found if isinstance(step, Create)] == ["us-central1-b"]
+
+
+def test_repeating_an_insert_keeps_its_request_and_any_other_insert_has_its_own() -> None:
+    waiting = [a_replica(seat, ReplicaState.WAITING) for seat in (CHIEF, WORKER_0, WORKER_1)]
+    first = steps(a_state(*waiting, job=a_job(JobState.PREPARING)))
+    again = steps(a_state(*waiting, job=a_job(JobState.PREPARING)))
+    elsewhere = steps(a_state(*waiting, job=a_job(JobState.PREPARING, placement=Placement(0, 1))))
+    keys = [[step.request_key("digits_1") for step in each if isinstance(step, Create)] for each in (first, again, elsewhere)]
+    assert keys[0] == keys[1]
+    assert not set(keys[0]) & set(keys[2])
+    assert len(set(keys[0])) == 2

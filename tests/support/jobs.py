@@ -1,0 +1,132 @@
+"""Small jobs, replicas and events for tests; every test names only what its story is about."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from shared.core.events import ExitCause, Life, LossCause, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
+from shared.core.fleet import vm_name
+from shared.core.jobs import (
+    Job,
+    JobState,
+    Plan,
+    Program,
+    Replica,
+    ReplicaState,
+    Seat,
+    State,
+    TaskGroup,
+    TaskType,
+)
+
+START = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
+
+CHIEF = Seat(TaskType.CHIEF, 0)
+WORKER_0 = Seat(TaskType.WORKER, 0)
+WORKER_1 = Seat(TaskType.WORKER, 1)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def a_spec(**training_input: object) -> dict[str, object]:
+    """A job file as a user writes it: one chief, two workers."""
+    return {
+        "trainingInput": {
+            "scaleTier": "CUSTOM",
+            "masterType": "n1-standard-4",
+            "workerType": "n1-standard-4",
+            "workerCount": 2,
+            "packageUris": ["gs://bucket/trainer-0.1.tar.gz"],
+            "pythonModule": "trainer.task",
+            "args": ["--epochs", "5"],
+            "jobDir": "gs://bucket/digits",
+            "region": "us-central1",
+            "runtimeVersion": "2.21",
+            **training_input,
+        }
+    }
+
+
+def a_plan(workers: int = 2, **changes: object) -> Plan:
+    groups = [TaskGroup(TaskType.CHIEF, 1, "n1-standard-4")]
+    if workers:
+        groups.append(TaskGroup(TaskType.WORKER, workers, "n1-standard-4"))
+    plan = Plan(
+        groups=tuple(groups),
+        program=Program(("gs://bucket/trainer-0.1.tar.gz",), "trainer.task", ("--epochs", "5"), "gs://bucket/digits"),
+        region="us-central1",
+        zones=("us-central1-a", "us-central1-b"),
+        runtime="tensorflow",
+        image="projects/p/global/images/family/tensorflow",
+        max_running_s=3600,
+        max_wait_s=1800,
+    )
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **changes: object) -> Job:
+    job = Job(
+        job_id="digits_1",
+        spec_json=json.dumps(a_spec()),
+        submission="gs://bucket/jobs/digits.yaml#1",
+        plan=plan or a_plan(),
+        state=state,
+        created_at=START,
+        started_at=at(10) if state is JobState.RUNNING else None,
+    )
+    return replace(job, **changes)  # type: ignore[arg-type]
+
+
+def a_replica(seat: Seat, state: ReplicaState = ReplicaState.RUNNING, **changes: object) -> Replica:
+    ready = None if state is ReplicaState.WAITING else at(10)
+    replica = Replica(attempt=1, seat=seat, state=state, ready_at=ready, instance_id=ready and "1001")
+    return replace(replica, **changes)  # type: ignore[arg-type]
+
+
+def a_state(*replicas: Replica, job: Job | None = None) -> State:
+    """All replicas of the attempt: the given ones, and the job's other seats running."""
+    job = job or a_job()
+    given = {replica.seat: replica for replica in replicas}
+    everyone = tuple(given.get(seat) or a_replica(seat, attempt=job.attempt) for seat in job.plan.seats)
+    return State(job, everyone, whole=True)
+
+
+def a_life(seat: Seat, incarnation: int = 1, machine: int = 1, attempt: int = 1, job_id: str = "digits_1") -> Life:
+    return Life(job_id, attempt, seat, incarnation, machine, VmRef(vm_name(job_id, seat), "us-central1-a", "1001"))
+
+
+def ready(seat: Seat, incarnation: int = 1, machine: int = 1, attempt: int = 1) -> VmReady:
+    return VmReady(a_life(seat, incarnation, machine, attempt), START)
+
+
+def exited(
+    seat: Seat,
+    status: int | None = None,
+    *,
+    signal: int | None = None,
+    error: ProgramError | None = None,
+    cause: ExitCause = ExitCause.PROCESS,
+    out_of_memory: bool = False,
+    tail: str = "",
+    incarnation: int = 1,
+    machine: int = 1,
+    attempt: int = 1,
+) -> ReplicaExited:
+    return ReplicaExited(
+        a_life(seat, incarnation, machine, attempt),
+        START,
+        cause=cause,
+        exit_status=status,
+        signal=signal,
+        out_of_memory=out_of_memory,
+        error=error,
+        tail=tail,
+    )
+
+
+def lost(seat: Seat, cause: LossCause = LossCause.PREEMPTION, incarnation: int = 1, machine: int = 1) -> VmLost:
+    return VmLost(a_life(seat, incarnation, machine), START, cause)
