@@ -1,0 +1,168 @@
+"""Make the fleet equal what the stored job wants: the only flow that touches machines.
+
+    read what is pending ──► [ load state, list VMs ──► steps ──► carry them out ] ──► no step left: mark it done
+                                 ▲                                      │
+                                 └──────────────────────────────────────┘
+
+Level-triggered: it looks at what is, not at what was asked, so it may run twice, late, beside another, or stop half-way.
+It is done only when a state loaded after its last step wants nothing more; what it did on a state that had meanwhile
+changed is therefore undone by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, assert_never
+
+from shared import topics
+from shared.core.cluster import Cluster
+from shared.core.events import CapacityRefused, Life, LossCause, ProvisioningStarted, VmLost, VmRef
+from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, vm_name, wanted
+from shared.core.jobs import Job, JobState, State
+from shared.errors import PermanentError, TemporaryError
+from shared.flows.record import Deps, record
+from shared.ports import AddressBook, Created, Fleet, Pending, Refused
+
+PASSES: Final = 8
+"""Rounds in one delivery; the rest is left to the next one. Each waits at most the fleet's own bounded time, and where
+there is nothing to do but wait, 0.25 s doubling to 4 s: a delivery ends well within its ack deadline."""
+GRACE_S: Final = 25
+"""From SIGTERM to SIGKILL for the program. Source: Spot VMs get 30 s from the signal to the end."""
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What only this flow may use. `agent_files` are the metadata entries that are the same for every VM; `run_all`
+    carries out the steps of one round, to their end even where one raises."""
+
+    fleet: Fleet
+    addresses: AddressBook
+    project: str
+    agent_files: dict[str, str]
+    run_all: Callable[[Sequence[Callable[[], None]]], None]
+
+
+def handle(job_id: str, machines: Machines, deps: Deps) -> None:
+    """Returns when the fleet equals what is wanted; raises TemporaryError when that takes longer."""
+    keys = deps.store.pending(job_id)
+    for nth in range(PASSES):
+        loaded = deps.store.load_attempt(job_id)
+        if loaded is None:
+            raise PermanentError(f"no job {job_id}")
+        state = loaded.state
+        if state.job.state is JobState.QUEUED:
+            record(job_id, ProvisioningStarted(job_id, deps.clock()), deps)
+        steps = plan_steps(state.job, wanted(state.job, state.replicas), machines.fleet.list_vms(job_id))
+        if not steps:
+            deps.store.mark_done(job_id, keys, deps.clock())
+            return
+        if all(isinstance(step, Await) for step in steps):
+            deps.sleep(min(0.25 * 2**nth, 4.0))
+        else:
+            machines.run_all([partial(_carry_out, step, state, machines, deps) for step in steps])
+    raise TemporaryError(f"{job_id}: the fleet does not yet equal what is wanted")
+
+
+def _carry_out(step: Step, state: State, machines: Machines, deps: Deps) -> None:
+    match step:
+        case Create():
+            _create(step, state.job, machines, deps)
+        case Delete():
+            machines.fleet.delete(step.vm)
+        case Direct():
+            machines.fleet.direct(step.vm, step.directive)
+        case Await():
+            pass
+        case Lost():
+            _lost(step, state.job, deps)
+        case _:
+            assert_never(step)
+
+
+def _create(create: Create, job: Job, machines: Machines, deps: Deps) -> None:
+    outcome = machines.fleet.create(job, create, metadata(job, create, machines))
+    match outcome:
+        case Created() | Pending():
+            return
+        case Refused():
+            refused = CapacityRefused(
+                job_id=job.job_id,
+                zone=create.zone,
+                round=create.round,
+                refusal=outcome.kind,
+                code=outcome.code,
+                message=outcome.message,
+                at=deps.clock(),
+                zones_available=outcome.zones_available,
+            )
+            record(job.job_id, refused, deps)
+            if job.started_at or (create.round + 1) % len(job.plan.zones) == 0:
+                raise TemporaryError(f"{job.job_id}: no VMs in any zone tried, last {create.zone}: {outcome.code}")
+        case _:
+            assert_never(outcome)
+
+
+def _lost(lost: Lost, job: Job, deps: Deps) -> None:
+    replica, vm = lost.replica, lost.vm
+    where = VmRef(lost.name, vm.zone if vm else job.zone, vm.instance_id if vm else "")
+    life = Life(job.job_id, replica.attempt, replica.seat, replica.incarnation, replica.machine, where)
+    record(job.job_id, VmLost(life, deps.clock(), LossCause.GONE), deps)
+
+
+def in_threads(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all to their end side by side, then raise the first error: one slow or refused insert holds up no other."""
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        futures = [pool.submit(task) for task in tasks]
+    for future in futures:
+        future.result()
+
+
+def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
+    """The metadata of every VM of one bulk insert: docs/interfaces.md section 3."""
+    names = {seat: vm_name(job.job_id, seat) for seat in job.plan.seats}
+    addresses = {seat: machines.addresses.address(name, create.zone) for seat, name in names.items()}
+    cluster = Cluster(job, machines.project, addresses)
+    task_type = create.group.task_type
+    program = job.plan.program
+    topic = f"projects/{machines.project}/topics/"
+    gang: Json = {
+        "version": 1,
+        "project": machines.project,
+        "job_id": job.job_id,
+        "region": job.plan.region,
+        "zone": create.zone,
+        "task_type": task_type,
+        "vm_names": [name for seat, name in names.items() if seat.task_type is task_type],
+        "machine": create.machine,
+        "tf_config": cluster.tf_config(task_type),
+        "cluster_spec": cluster.cluster_spec(task_type),
+        "rank_base": cluster.rank_base(task_type),
+        "environment": cluster.environment(),
+        "package_uris": program.package_uris,
+        "python_module": program.python_module,
+        "args": program.args,
+        "job_dir": program.job_dir,
+        "grace_s": GRACE_S,
+        "topics": {
+            "vm_ready": topic + topics.VM_READY,
+            "replica_exit": topic + topics.REPLICA_EXIT,
+            "maintenance": topic + topics.MAINTENANCE,
+        },
+    }
+    directive = {
+        "attempt": create.directive.attempt,
+        "incarnation": create.directive.incarnation,
+        "action": create.directive.action,
+    }
+    return {
+        **machines.agent_files,
+        "trainmaster-gang": json.dumps(gang),
+        "trainmaster-directive": json.dumps(directive),
+        "serial-port-logging-enable": "TRUE",
+    }

@@ -1,0 +1,10 @@
+"""A replica exited: the judge says whether it restarts, waits, is replaced, or ends or reruns the job."""
+
+from __future__ import annotations
+
+from shared.core.events import ReplicaExited
+from shared.flows.record import Deps, record
+
+
+def handle(event: ReplicaExited, deps: Deps) -> None:
+    record(event.life.job_id, event, deps)

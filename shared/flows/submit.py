@@ -1,0 +1,67 @@
+"""A job was submitted: accepted whole, or rejected with every problem; nothing in between.
+
+The same submission delivered twice is one job; another one under a job id that was ever used is rejected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from shared.core.events import JobSubmitted
+from shared.core.jobs import Job, JobState, Label
+from shared.core.messages import JOB_EXISTS
+from shared.errors import PermanentError
+from shared.flows.record import Deps, record
+from shared.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
+from shared.ports import Rejection, Store
+
+DIRECT = "message"
+
+
+def handle(data: bytes, source: str | None, deps: Deps) -> None:
+    """`source` identifies the submission (an object and its generation); a direct message is identified by its content.
+
+    Raises PermanentError, after recording the rejection, for what is not a job or is a second one of the same id.
+    """
+    now = deps.clock()
+    submission = source or f"{DIRECT}:{hashlib.sha256(data).hexdigest()}"
+    job_id: str | None = None
+    try:
+        document = parse_document(data, "message.json")
+        job_id = _named(document)
+        spec = accept(document, default_job_id=None)
+        job = new_job(spec, submission, now)
+        recorded = record(job.job_id, JobSubmitted(job, now), deps)
+    except InvalidJob as invalid:
+        raise _rejected(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
+    first = recorded.entry.event
+    if not isinstance(first, JobSubmitted) or first.job.submission != submission:
+        raise _rejected(submission, job_id, [JOB_EXISTS], now, deps.store)
+
+
+def new_job(spec: AcceptedSpec, submission: str, now: datetime) -> Job:
+    if spec.job_id is None:
+        raise ValueError("an accepted spec without a default has a job id")
+    return Job(
+        job_id=spec.job_id,
+        spec_json=spec.spec_json,
+        submission=submission,
+        plan=spec.plan,
+        state=JobState.QUEUED,
+        created_at=now,
+        labels=tuple(Label(key, value) for key, value in sorted(spec.labels.items())),
+    )
+
+
+def _named(document: Mapping[str, object]) -> str | None:
+    name = document.get("jobId", document.get("job_id"))
+    return name if isinstance(name, str) else None
+
+
+def _rejected(submission: str, job_id: str | None, problems: list[str], now: datetime, store: Store) -> PermanentError:
+    key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
+    store.reject(Rejection(key, submission, job_id, tuple(problems), now))
+    return PermanentError("rejected: " + " ".join(problems))

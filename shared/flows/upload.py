@@ -1,0 +1,61 @@
+"""A job file was uploaded: checked whole, then submitted; or answered beside it with every problem at once.
+
+gs://bucket/jobs/NAME.yaml              the job file
+gs://bucket/jobs/NAME.yaml.error.json   what is wrong with it; gone when a right one of that name is uploaded
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from shared import topics
+from shared.core.messages import JOB_EXISTS
+from shared.core.uploads import ERROR_SUFFIX, Uploaded
+from shared.flows.record import Deps
+from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
+from shared.ports import Objects
+
+FILE_BYTES_MAX: Final = 1 << 20
+
+
+def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
+    """Returns the job id, or None where the object was no job file, is gone, or was answered with its problems."""
+    if not uploaded.is_job_file:
+        return None
+    data = objects.read(uploaded.uri, generation=uploaded.generation, max_bytes=FILE_BYTES_MAX + 1)
+    if data is None:
+        return None
+    source = f"{uploaded.uri}#{uploaded.generation}"
+    try:
+        document = dict(parse_document(data, uploaded.name))
+        spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
+        if spec.job_id is None:
+            raise ValueError("a default job id was given")
+        _refuse_second(spec.job_id, source, deps)
+    except InvalidJob as invalid:
+        _answer(uploaded, invalid.problems, objects)
+        return None
+    document.pop("job_id", None)
+    message = json.dumps({**document, "jobId": spec.job_id}).encode()
+    deps.bus.publish(topics.SUBMIT, message, {"source": source})
+    objects.delete(uploaded.uri + ERROR_SUFFIX)
+    return spec.job_id
+
+
+def _refuse_second(job_id: str, source: str, deps: Deps) -> None:
+    loaded = deps.store.load(job_id)
+    if loaded and loaded.state.job.submission != source:
+        example = f"{job_id}_2 (or leave jobId out: the file's name and time then make one)"
+        raise InvalidJob((Problem("jobId", JOB_EXISTS.partition("Error: ")[2], example),))
+
+
+def _answer(uploaded: Uploaded, problems: tuple[Problem, ...], objects: Objects) -> None:
+    answer = {
+        "file": uploaded.uri,
+        "generation": str(uploaded.generation),
+        "created": False,
+        "problems": [{"field": each.field, "problem": each.problem, "example": each.example} for each in problems],
+    }
+    body = json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
+    objects.write(uploaded.uri + ERROR_SUFFIX, body.encode(), content_type="application/json")

@@ -1,0 +1,117 @@
+"""The Fleet in memory: VMs are entries that come and go as told, with stockouts on demand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, seat_of
+from shared.core.jobs import Job
+from shared.ports import Created, CreateOutcome, Refused, RefusalKind
+
+
+@dataclass
+class MemoryFleet:
+    """See `shared.ports.Fleet`. Thread-safe.
+
+    `stockout_zones` refuse every insert. With `is_slow`, VMs stay CREATING, and deleted ones STOPPING, until `settle`.
+    """
+
+    stockout_zones: set[str] = field(default_factory=set)
+    is_slow: bool = False
+    _vms: dict[str, tuple[str, Vm]] = field(default_factory=dict)
+    _metadata: dict[str, dict[str, str]] = field(default_factory=dict)
+    _outcomes: dict[str, CreateOutcome] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1001))
+
+    def list_vms(self, job_id: str) -> tuple[Vm, ...]:
+        with self._lock:
+            return tuple(vm for owner, vm in self._vms.values() if owner == job_id)
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        key = create.request_key(job.job_id)
+        with self._lock:
+            if key not in self._outcomes:
+                self._outcomes[key] = self._insert(job, create, metadata)
+            return self._outcomes[key]
+
+    def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        if create.zone in self.stockout_zones:
+            code = "ZONE_RESOURCE_POOL_EXHAUSTED"
+            return Refused(RefusalKind.STOCKOUT, code, f"{create.zone} does not have enough resources available")
+        taken = [name for name in create.names if name in self._vms]
+        if any(self._vms[name][1].machine != create.machine for name in taken):
+            return Refused(RefusalKind.INTERNAL, "alreadyExists", f"{taken[0]} already exists")
+        for name in create.names:
+            if name in taken:
+                continue
+            vm = Vm(
+                name=name,
+                zone=create.zone,
+                instance_id=str(next(self._numbers)),
+                status=VmStatus.CREATING if self.is_slow else VmStatus.RUNNING,
+                seat=seat_of(name),
+                machine=create.machine,
+                directive=_directive(metadata["trainmaster-directive"]),
+                fingerprint="1",
+            )
+            self._vms[name] = (job.job_id, vm)
+            self._metadata[name] = dict(metadata)
+        return Created()
+
+    def delete(self, vm: Vm) -> bool:
+        with self._lock:
+            found = self._vms.get(vm.name)
+            if found is None or found[1].instance_id != vm.instance_id:
+                return True
+            if self.is_slow:
+                self._put(replace(found[1], status=VmStatus.STOPPING))
+                return False
+            del self._vms[vm.name]
+            return True
+
+    def direct(self, vm: Vm, directive: Directive) -> bool:
+        with self._lock:
+            found = self._vms.get(vm.name)
+            if found is None or found[1].instance_id != vm.instance_id or found[1].fingerprint != vm.fingerprint:
+                return False
+            self._put(replace(found[1], directive=directive, fingerprint=str(int(vm.fingerprint) + 1)))
+            return True
+
+    def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        """These VMs print nothing."""
+        return "", start
+
+    def settle(self) -> None:
+        """What was on its way has arrived."""
+        with self._lock:
+            for _, vm in list(self._vms.values()):
+                if vm.status is VmStatus.STOPPING:
+                    del self._vms[vm.name]
+                elif vm.status is VmStatus.CREATING:
+                    self._put(replace(vm, status=VmStatus.RUNNING))
+
+    def stop(self, name: str) -> None:
+        """The host took it down: it is there, and does nothing."""
+        with self._lock:
+            self._put(replace(self._vms[name][1], status=VmStatus.STOPPED))
+
+    def vanish(self, name: str) -> None:
+        with self._lock:
+            del self._vms[name]
+
+    def metadata(self, name: str) -> Mapping[str, str]:
+        with self._lock:
+            return self._metadata[name]
+
+    def _put(self, vm: Vm) -> None:
+        self._vms[vm.name] = (self._vms[vm.name][0], vm)
+
+
+def _directive(text: str) -> Directive:
+    said = json.loads(text)
+    return Directive(said["attempt"], said["incarnation"], DirectiveAction(said["action"]))

@@ -1,0 +1,132 @@
+"""The Store in memory: one lock, documents with versions as tokens, entries in the order of their commits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from shared.core.evolve import Change
+from shared.core.jobs import Job, Replica, State
+from shared.core.ledger import LedgerEntry
+from shared.errors import ConflictError
+from shared.ports import AlreadyRecordedError, Loaded, Rejection
+
+JOB = "job"
+
+
+@dataclass
+class _Stored:
+    job: Job
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    ledger: dict[str, LedgerEntry] = field(default_factory=dict)
+
+
+class MemoryStore:
+    """See `shared.ports.Store`. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._jobs: dict[str, _Stored] = {}
+        self._rejections: dict[str, Rejection] = {}
+
+    def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
+        with self._lock:
+            stored = self._jobs.get(job_id)
+            if stored is None:
+                return None
+            own = stored.replicas.get(replica or "")
+            replicas = [own] if own else []
+            if own and lost_peers:
+                replicas += [each for each in stored.replicas.values() if _is_lost_peer(each, own)]
+            return _loaded(State(stored.job, tuple(replicas)))
+
+    def load_attempt(self, job_id: str) -> Loaded | None:
+        with self._lock:
+            stored = self._jobs.get(job_id)
+            if stored is None:
+                return None
+            replicas = [each for each in stored.replicas.values() if each.attempt == stored.job.attempt]
+            order = stored.job.plan.seats
+            replicas.sort(key=lambda each: order.index(each.seat))
+            return _loaded(State(stored.job, tuple(replicas), whole=True))
+
+    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+        with self._lock:
+            stored = self._jobs.get(entry.job_id)
+            if stored is not None and entry.key in stored.ledger:
+                raise AlreadyRecordedError(entry.key)
+            tokens = loaded.tokens if loaded else {}
+            if change.job is not None:
+                _check(stored.job.version if stored else None, tokens.get(JOB), entry.job_id)
+            for replica in change.replicas:
+                there = stored.replicas.get(replica.key) if stored else None
+                _check(there.version if there else None, tokens.get(replica.key), replica.key)
+            if stored is None:
+                if change.job is None:
+                    raise ConflictError(f"{entry.job_id}: no such job")
+                stored = self._jobs[entry.job_id] = _Stored(change.job)
+            stored.job = change.job or stored.job
+            stored.replicas.update({replica.key: replica for replica in change.replicas})
+            stored.ledger[entry.key] = entry
+
+    def entry(self, job_id: str, key: str) -> LedgerEntry | None:
+        with self._lock:
+            stored = self._jobs.get(job_id)
+            return stored.ledger.get(key) if stored else None
+
+    def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
+        with self._lock:
+            stored = self._jobs.get(job_id)
+            return tuple(stored.ledger.values()) if stored else ()
+
+    def pending(self, job_id: str) -> tuple[str, ...]:
+        return tuple(entry.key for entry in self.ledger(job_id) if entry.is_pending)
+
+    def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
+        with self._lock:
+            stored = self._jobs.get(job_id)
+            for key in keys:
+                if stored and (entry := stored.ledger.get(key)) and entry.is_pending:
+                    stored.ledger[key] = replace(entry, done_at=at)
+
+    def jobs_with_pending(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(job_id for job_id in self._jobs if self.pending(job_id))
+
+    def live_jobs(self) -> tuple[Job, ...]:
+        with self._lock:
+            return tuple(each.job for each in self._jobs.values() if not each.job.state.is_terminal)
+
+    def recent_jobs(self, limit: int) -> tuple[Job, ...]:
+        with self._lock:
+            jobs = sorted((each.job for each in self._jobs.values()), key=lambda job: job.created_at, reverse=True)
+            return tuple(jobs[:limit])
+
+    def count_ready(self, job_id: str, attempt: int) -> int:
+        with self._lock:
+            replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
+            return sum(each.attempt == attempt and each.ever_ready for each in replicas)
+
+    def reject(self, rejection: Rejection) -> None:
+        with self._lock:
+            self._rejections.setdefault(rejection.key, rejection)
+
+    def rejections(self) -> tuple[Rejection, ...]:
+        with self._lock:
+            return tuple(self._rejections.values())
+
+
+def _is_lost_peer(peer: Replica, own: Replica) -> bool:
+    return peer.attempt == own.attempt and peer.key != own.key and peer.ever_lost
+
+
+def _loaded(state: State) -> Loaded:
+    tokens: dict[str, object] = {replica.key: replica.version for replica in state.replicas}
+    return Loaded(state, {JOB: state.job.version, **tokens})
+
+
+def _check(there: int | None, expected: object, what: str) -> None:
+    if there != expected:
+        raise ConflictError(f"{what} was written meanwhile")

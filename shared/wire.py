@@ -1,0 +1,144 @@
+"""Messages between the parts, decoded once at the door: JSON in, events out; pydantic checks the shape.
+
+The shapes are those of docs/interfaces.md section 2. A message that does not fit can never succeed: PermanentError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from shared.core.events import (
+    ExitCause,
+    Life,
+    LossCause,
+    ProgramError,
+    ReplicaExited,
+    VmLost,
+    VmReady,
+    VmRef,
+)
+from shared.core.jobs import Seat, TaskType
+from shared.core.uploads import Uploaded
+from shared.errors import PermanentError
+
+TAIL_LENGTH_MAX = 4096
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Message(BaseModel):
+    """Unknown fields are left alone: a newer agent may say more."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+M = TypeVar("M", bound=_Message)
+
+
+class _Vm(_Message):
+    name: str
+    zone: str
+    instance_id: str
+
+
+class _LifeMessage(_Message):
+    version: Literal[1]
+    job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}$")]
+    attempt: Count
+    task_type: Annotated[TaskType, Field(strict=False)]
+    task_index: Annotated[int, Field(ge=0)]
+    incarnation: Count
+    machine: Count
+    vm: _Vm
+    at: Annotated[AwareDatetime, Field(strict=False)]
+
+    def life(self) -> Life:
+        return Life(
+            job_id=self.job_id,
+            attempt=self.attempt,
+            seat=Seat(self.task_type, self.task_index),
+            incarnation=self.incarnation,
+            machine=self.machine,
+            vm=VmRef(self.vm.name, self.vm.zone, self.vm.instance_id),
+        )
+
+
+class _Error(_Message):
+    type: str
+    message: str
+    frame: str
+
+
+class _ReplicaExit(_LifeMessage):
+    cause: Annotated[ExitCause, Field(strict=False)]
+    exit_status: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    error: _Error | None = None
+    tail: str = ""
+
+
+class _Maintenance(_LifeMessage):
+    cause: Annotated[LossCause, Field(strict=False)]
+
+
+class _Provision(_Message):
+    version: Literal[1]
+    job_id: str
+
+
+def vm_ready(data: bytes) -> VmReady:
+    message = _decode(_LifeMessage, data)
+    return VmReady(message.life(), message.at)
+
+
+def replica_exit(data: bytes) -> ReplicaExited:
+    message = _decode(_ReplicaExit, data)
+    if message.cause is ExitCause.PROCESS and (message.exit_status is None) == (message.signal is None):
+        raise PermanentError("replica-exit: exactly one of exit_status and signal must be given for cause process")
+    error = message.error and ProgramError(message.error.type, message.error.message, message.error.frame)
+    return ReplicaExited(
+        message.life(),
+        message.at,
+        cause=message.cause,
+        exit_status=message.exit_status,
+        signal=message.signal,
+        out_of_memory=message.out_of_memory,
+        error=error,
+        tail=message.tail[-TAIL_LENGTH_MAX:],
+    )
+
+
+def maintenance(data: bytes) -> VmLost:
+    message = _decode(_Maintenance, data)
+    return VmLost(message.life(), message.at, message.cause)
+
+
+def provision(data: bytes) -> str:
+    """The job id."""
+    return _decode(_Provision, data).job_id
+
+
+def uploaded(attributes: Mapping[str, str]) -> Uploaded:
+    """Source of the attributes: Cloud Storage's Pub/Sub notifications."""
+    try:
+        bucket, name, generation = attributes["bucketId"], attributes["objectId"], attributes["objectGeneration"]
+        return Uploaded(bucket, name, int(generation))
+    except (KeyError, ValueError) as error:
+        raise PermanentError(f"not a Cloud Storage notification: {error}") from None
+
+
+def encode_provision(job_id: str) -> bytes:
+    return json.dumps({"version": 1, "job_id": job_id}).encode()
+
+
+def _decode(model: type[M], data: bytes) -> M:
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        said = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'message'}: {each['msg']}" for each in error.errors())
+        raise PermanentError(f"{model.__name__.lstrip('_')}: {said}") from None

@@ -1,0 +1,149 @@
+"""A whole control plane in one process: the real flows over the adapters in memory, and a clock that tests move."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from shared import topics, wire
+from shared.core.fleet import Vm, vm_name
+from shared.core.jobs import Job, Replica, Seat
+from shared.core.ledger import LedgerEntry, fold
+from shared.errors import TemporaryError
+from shared.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
+from shared.flows.record import Deps
+from shared.memory.bus import MemoryBus
+from shared.memory.fleet import MemoryFleet
+from shared.memory.store import MemoryStore
+from tests.support.jobs import START, a_spec
+
+
+class FixedAddresses:
+    def address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}:2222"
+
+
+def in_turn(tasks: Sequence[Callable[[], None]]) -> None:
+    for task in tasks:
+        task()
+
+
+@dataclass
+class World:
+    """`deliver` hands every waiting provision message to its function, as Pub/Sub would; a TemporaryError puts it back
+    once. Agents' events are told with `tell`."""
+
+    job_id: str = "digits_1"
+    now: datetime = START
+    store: MemoryStore = field(default_factory=MemoryStore)
+    bus: MemoryBus = field(default_factory=MemoryBus)
+    fleet: MemoryFleet = field(default_factory=MemoryFleet)
+
+    @property
+    def deps(self) -> Deps:
+        return Deps(self.store, self.bus, clock=lambda: self.now, sleep=self.wait)
+
+    @property
+    def machines(self) -> provision.Machines:
+        return provision.Machines(self.fleet, FixedAddresses(), "my-project", {"startup-script": "#!"}, in_turn)
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def submit(self, spec: dict[str, object] | None = None, source: str | None = "gs://b/jobs/digits.yaml#1") -> None:
+        document = {"jobId": self.job_id, **(spec or a_spec())}
+        submit.handle(json.dumps(document).encode(), source, self.deps)
+
+    def provision(self) -> None:
+        provision.handle(self.job_id, self.machines, self.deps)
+
+    def sweep(self) -> None:
+        sweep.handle(self.deps)
+
+    def deliver(self) -> None:
+        while message := self.bus.take():
+            assert message.topic == topics.PROVISION, message
+            try:
+                provision.handle(wire.provision(message.data), self.machines, self.deps)
+            except TemporaryError:
+                self.wait(10)
+                provision.handle(wire.provision(message.data), self.machines, self.deps)
+
+    def tell(self, kind: str, seat: Seat, **more: object) -> None:
+        """An agent's event: of the life and machine that its VM was last told, unless said otherwise."""
+        self.wait(1)
+        handle, decode = {
+            "vm-ready": (vm_ready.handle, wire.vm_ready),
+            "replica-exit": (replica_exit.handle, wire.replica_exit),
+            "maintenance": (maintenance.handle, wire.maintenance),
+        }[kind]
+        handle(decode(json.dumps({**self.life(seat), **more}).encode()), self.deps)  # type: ignore[operator]
+
+    def life(self, seat: Seat) -> dict[str, object]:
+        vm = self.vm(seat)
+        assert vm is not None, f"{seat} has no VM"
+        assert vm.directive is not None
+        return {
+            "version": 1,
+            "job_id": self.job_id,
+            "attempt": vm.directive.attempt,
+            "task_type": seat.task_type,
+            "task_index": seat.index,
+            "incarnation": vm.directive.incarnation,
+            "machine": vm.machine,
+            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
+            "at": self.now.isoformat(),
+        }
+
+    def everyone_ready(self) -> None:
+        for replica in self.replicas:
+            self.tell("vm-ready", replica.seat)
+
+    def running(self) -> None:
+        """A submitted job whose replicas are all up."""
+        self.submit()
+        self.deliver()
+        self.everyone_ready()
+
+    def fail(self, seat: Seat, status: int = 1, **more: object) -> None:
+        self.tell("replica-exit", seat, cause="process", exit_status=status, **more)
+
+    def kill(self, seat: Seat, signal: int = 9) -> None:
+        self.tell("replica-exit", seat, cause="process", signal=signal)
+
+    @property
+    def job(self) -> Job:
+        loaded = self.store.load(self.job_id)
+        assert loaded is not None
+        return loaded.state.job
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        loaded = self.store.load_attempt(self.job_id)
+        assert loaded is not None
+        return loaded.state.replicas
+
+    def replica(self, seat: Seat) -> Replica:
+        return next(replica for replica in self.replicas if replica.seat == seat)
+
+    def vm(self, seat: Seat) -> Vm | None:
+        return next((vm for vm in self.vms if vm.name == vm_name(self.job_id, seat)), None)
+
+    @property
+    def vms(self) -> tuple[Vm, ...]:
+        return self.fleet.list_vms(self.job_id)
+
+    @property
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        return self.store.ledger(self.job_id)
+
+    def check(self) -> None:
+        """What holds after every step (I3, I5, I9)."""
+        loaded = self.store.load_attempt(self.job_id)
+        assert loaded is not None
+        assert fold(self.ledger) == loaded.state, "the ledger's fold is what is stored"
+        assert len({vm.name for vm in self.vms}) == len(self.vms), "one VM per name"
+        assert loaded.state.job.budgets.reruns_used <= 3
+        assert all(replica.restarts_used <= 5 for replica in loaded.state.replicas)
