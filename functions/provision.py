@@ -1,0 +1,18 @@
+"""The fleet may no longer equal what a job wants: make it so. The only function that touches machines."""
+
+from __future__ import annotations
+
+import functions_framework
+from flask import Request
+
+from shared import push, wire
+from shared.flows import provision as flow
+from shared.wiring.light import bus, deps
+from shared.wiring.machines import machines
+
+
+@functions_framework.http
+def provision(request: Request) -> push.Answer:
+    return push.serve(
+        request, "provision", lambda message: flow.handle(wire.provision(message.data), machines(), deps()), bus
+    )

@@ -1,0 +1,15 @@
+"""Cloud Scheduler's tick: find what no event reported."""
+
+from __future__ import annotations
+
+import functions_framework
+from flask import Request
+
+from shared import push
+from shared.flows import sweep as flow
+from shared.wiring.light import bus, deps
+
+
+@functions_framework.http
+def sweep(request: Request) -> push.Answer:
+    return push.serve(request, "sweep", lambda _: flow.handle(deps()), bus)

@@ -1,0 +1,73 @@
+"""Core values as Firestore documents and back. pydantic reads and writes the dataclasses; times stay native."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter
+
+from shared.core.jobs import Job, Replica
+from shared.core.ledger import LedgerEntry
+from shared.ports import Rejection
+
+SCHEMA: Final = 1
+"""Version of the stored shape. A reader ignores fields that it does not know."""
+
+T = TypeVar("T", Job, Replica, LedgerEntry, Rejection)
+Document = dict[str, Any]
+
+
+_ADAPTERS: Final[dict[object, TypeAdapter[Any]]] = {
+    kind: TypeAdapter(kind) for kind in (Job, Replica, LedgerEntry, Rejection)
+}
+
+
+def job_document(job: Job) -> Document:
+    return {**_dump(Job, job), "is_live": not job.state.is_terminal}
+
+
+def replica_document(replica: Replica) -> Document:
+    return {**_dump(Replica, replica), "ever_ready": replica.ever_ready, "ever_lost": replica.ever_lost}
+
+
+def entry_document(entry: LedgerEntry) -> Document:
+    return {**_dump(LedgerEntry, entry), "is_pending": entry.is_pending}
+
+
+def rejection_document(rejection: Rejection) -> Document:
+    return _dump(Rejection, rejection)
+
+
+def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
+    value: T = _ADAPTERS[kind].validate_python(_plain(document))
+    return value
+
+
+def _dump(kind: type[T], value: T) -> Document:
+    document: Document = _storable(_ADAPTERS[kind].dump_python(value))
+    return {**document, "schema": SCHEMA}
+
+
+def _storable(value: Any) -> Any:
+    """Firestore has no tuples within dataclasses' dumps and no str subclasses."""
+    if isinstance(value, dict):
+        return {str(key): _storable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(each) for each in value]
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _plain(value: Any) -> Any:
+    """Firestore's timestamps are a subclass of datetime with nanoseconds: ours have microseconds."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        at = value.astimezone(UTC)
+        return datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, tzinfo=UTC)
+    return value

@@ -1,0 +1,94 @@
+"""The door of every event function: a Pub/Sub push request in, an acknowledgement out.
+
+    204  handled, or can never be handled (then it is in the dead letter with its reason): do not deliver again
+    503  TemporaryError: deliver again after the subscription's backoff
+    500  anything else is a bug: delivered again, and after the last delivery dead-lettered by Pub/Sub itself
+
+Eventarc posts the same body, so one function serves both. Answers never contain anything of the request.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from shared import logs, topics
+from shared.errors import PermanentError, TemporaryError
+
+if TYPE_CHECKING:
+    from flask import Request
+
+    from shared.ports import Bus
+
+Answer = tuple[str, int]
+
+REASON_LENGTH_MAX: Final = 1000
+"""Pub/Sub allows 1,024 bytes in an attribute's value."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    data: bytes
+    attributes: Mapping[str, str]
+    message_id: str
+
+
+def serve(request: Request, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]) -> Answer:
+    """`function` names itself in logs and dead letters; `bus` is made only when a dead letter must be written."""
+    logs.start()
+    try:
+        message = decode(request.get_data())
+    except PermanentError as error:
+        message = Message(request.get_data()[: 1 << 20], {}, "")
+        return _bury(message, function, str(error), bus)
+    with logs.context(function=function, message_id=message.message_id):
+        try:
+            handle(message)
+        except PermanentError as error:
+            return _bury(message, function, str(error), bus)
+        except TemporaryError as error:
+            _log.warning("delivered again later: %s", error)
+            return "try again later", 503
+        except Exception:
+            _log.exception("%s failed on message %s", function, message.message_id)
+            raise
+    return "", 204
+
+
+def decode(body: bytes) -> Message:
+    """The envelope `{"message": {"data", "attributes", "messageId"}}`; data and attributes may be absent."""
+    try:
+        envelope = json.loads(body)
+        message = envelope["message"]
+        attributes = message.get("attributes") or {}
+        data = base64.b64decode(message.get("data") or "", validate=True)
+        message_id = message.get("messageId") or message.get("message_id") or ""
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+        raise PermanentError("not a Pub/Sub push request") from None
+    if not isinstance(attributes, dict) or not all(isinstance(value, str) for value in attributes.values()):
+        raise PermanentError("attributes of a Pub/Sub message are strings")
+    return Message(data, attributes, str(message_id))
+
+
+def _bury(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Answer:
+    """Kept for people, under its reason. The identity token is dropped: it is nobody's business there."""
+    _log.error("can never be handled, kept in the dead letter: %s", reason)
+    attributes = {key: value for key, value in message.attributes.items() if key != "identity"}
+    attributes |= {"reason": _short(reason), "function": function, "message_id": message.message_id}
+    try:
+        bus().publish(topics.DEAD_LETTER, message.data or b"(empty)", attributes)
+    except TemporaryError as error:
+        _log.warning("the dead letter could not be written: %s", error)
+        return "try again later", 503
+    return "", 204
+
+
+def _short(text: str) -> str:
+    return text.encode()[:REASON_LENGTH_MAX].decode(errors="ignore")

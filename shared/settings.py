@@ -1,0 +1,44 @@
+"""What differs between installations, from the environment. A wrong value stops the start with its name."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Addressing(StrEnum):
+    """How replicas of a job reach each other."""
+
+    DNS = "dns"  # NAME.ZONE.c.PROJECT.internal:2222, known before the VM exists
+    EMULATOR = "emulator"  # a free loopback port per VM name, from the Compute emulator
+
+
+class Settings(BaseSettings):
+    """Each with the unit in its name and the reason beside its default."""
+
+    model_config = SettingsConfigDict(env_prefix="TRAINMASTER_", frozen=True)
+
+    project: str = Field(min_length=6, max_length=30, description="Project id.")
+    bucket: str = Field(default="", description="Bucket of job files, packages and job directories.")
+    compute_endpoint: str = Field(default="", description="Compute Engine endpoint; empty means Google's own.")
+    addressing: Addressing = Addressing.DNS
+    worker_service_account: str = Field(
+        default="", description="E-mail of the VMs' account. Empty: no account, for the emulator, which needs none."
+    )
+    network: str = Field(default="global/networks/default", description="The VMs' network.")
+    subnetwork: str = Field(default="", description="The VMs' subnetwork; empty: the network's own of the region.")
+    operation_wait_s: float = Field(
+        default=20.0,
+        ge=0,
+        le=120,
+        description="Longest wait for one Compute operation within a function. 20 s sees most inserts through, and "
+        "several in a row still fit an ack deadline of 120 s.",
+    )
+
+
+@cache
+def settings() -> Settings:
+    return Settings()  # type: ignore[call-arg]  # from the environment

@@ -1,0 +1,197 @@
+"""One suite for the Store, on the adapter in memory and on Firestore's emulator."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import firestore
+
+from shared.core.events import JobSubmitted, ReplicaExited
+from shared.core.evolve import Change, evolve
+from shared.core.jobs import Job, JobState, Label, Replica, State
+from shared.core.judge import judge
+from shared.core.ledger import LedgerEntry, counters, fold
+from shared.errors import ConflictError
+from shared.gcp.firestore_store import FirestoreStore
+from shared.memory.store import MemoryStore
+from shared.ports import AlreadyRecordedError, Loaded, Rejection, Store
+from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at, exited, ready
+
+
+@pytest.fixture(params=["memory", "firestore"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", request.getfixturevalue("firestore_emulator"))
+    client = firestore.Client(project=f"test-{uuid.uuid4().hex[:12]}", credentials=AnonymousCredentials())
+    yield FirestoreStore(client)
+    client.close()
+
+
+def submit(store: Store, job: Job | None = None) -> Job:
+    job = job or a_job(JobState.QUEUED)
+    event = JobSubmitted(job, START)
+    verdict = judge(None, event, START)
+    change = evolve(None, verdict, START)
+    after = counters(None, None)
+    store.commit(None, LedgerEntry(job.job_id, event.key, START, event, verdict, after, after, ("provision",)), change)
+    return job
+
+
+def entry_of(state: State, event: ReplicaExited) -> tuple[LedgerEntry, Change]:
+    verdict = judge(state, event, at(100))
+    change = evolve(state, verdict, at(100))
+    before = counters(state, "1-worker-0")
+    return LedgerEntry("digits_1", event.key, at(100), event, verdict, before, before, ("provision",)), change
+
+
+def must(loaded: Loaded | None) -> Loaded:
+    assert loaded is not None
+    return loaded
+
+
+def test_what_was_never_stored_is_not_there(store: Store) -> None:
+    assert store.load("digits_1") is None
+    assert store.load_attempt("digits_1") is None
+    assert store.entry("digits_1", "submitted") is None
+    assert store.ledger("digits_1") == ()
+    assert store.count_ready("digits_1", 1) == 0
+
+
+def test_a_job_is_read_back_to_the_microsecond(store: Store) -> None:
+    job = submit(store, replace(a_job(JobState.QUEUED), created_at=START.replace(microsecond=123457), labels=(Label("a", "b"),)))
+    loaded = must(store.load_attempt("digits_1"))
+    assert loaded.state.job == job
+    assert loaded.state.replicas == tuple(Replica(1, seat) for seat in (CHIEF, WORKER_0, WORKER_1))
+    assert loaded.state.whole
+    assert must(store.load("digits_1")).state == State(job)
+    assert must(store.load("digits_1", "1-worker-1")).state.replicas == (Replica(1, WORKER_1),)
+    assert must(store.load("digits_1", "9-worker-9")).state.replicas == ()
+
+
+def test_an_entry_is_read_back_whole_and_the_ledger_folds_to_what_is_stored(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    entry, change = entry_of(loaded.state, exited(WORKER_0, 1, tail="é\n"))
+    store.commit(loaded, entry, change)
+    assert store.entry("digits_1", entry.key) == entry
+    assert [each.key for each in store.ledger("digits_1")] == ["submitted", entry.key]
+    now = must(store.load_attempt("digits_1"))
+    assert fold(store.ledger("digits_1")) == now.state
+
+
+def test_an_event_is_recorded_once_and_a_second_time_changes_nothing(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, entry, change)
+    again = must(store.load("digits_1", "1-worker-0"))
+    with pytest.raises(AlreadyRecordedError):
+        store.commit(again, entry, change)
+    with pytest.raises(AlreadyRecordedError):
+        submit(store, a_job(JobState.QUEUED, submission="another"))
+    assert must(store.load("digits_1", "1-worker-0")).state == again.state
+
+
+def test_a_change_of_what_was_written_meanwhile_is_refused_whole(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    first, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, first, change)
+    late = replace(first, key="1-worker-0-1-other")
+    with pytest.raises(ConflictError):
+        store.commit(loaded, late, change)
+    assert store.entry("digits_1", late.key) is None
+
+
+def test_an_ignored_event_is_recorded_beside_other_writers(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    first, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, first, change)
+    entry, nothing = entry_of(loaded.state, exited(WORKER_0, 1, incarnation=9))
+    store.commit(loaded, entry, nothing)
+    assert store.entry("digits_1", entry.key) == entry
+
+
+def test_lost_peers_come_with_a_replica_only_when_asked(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    store.commit(loaded, *entry_of(loaded.state, exited(WORKER_0, 1)))
+    assert [each.seat for each in must(store.load("digits_1", "1-chief-0")).state.replicas] == [CHIEF]
+    with_peers = must(store.load("digits_1", "1-chief-0", lost_peers=True)).state.replicas
+    assert [each.seat for each in with_peers] == [CHIEF, WORKER_0]
+
+
+def test_effects_are_pending_until_seen_done_and_the_first_time_stands(store: Store) -> None:
+    submit(store)
+    assert store.pending("digits_1") == ("submitted",)
+    assert store.jobs_with_pending() == ("digits_1",)
+    store.mark_done("digits_1", store.pending("digits_1"), at(1))
+    store.mark_done("digits_1", (), at(2))
+    assert store.pending("digits_1") == store.jobs_with_pending() == ()
+    entry = store.entry("digits_1", "submitted")
+    assert entry is not None
+    assert entry.done_at == at(1)
+
+
+def test_ready_replicas_are_counted_per_attempt(store: Store) -> None:
+    submit(store)
+    for seat in (CHIEF, WORKER_1):
+        loaded = must(store.load("digits_1", f"1-{seat}"))
+        event = ready(seat)
+        verdict = judge(loaded.state, event, at(5))
+        none = counters(None, None)
+        entry = LedgerEntry("digits_1", event.key, at(5), event, verdict, none, none)
+        store.commit(loaded, entry, evolve(loaded.state, verdict, at(5)))
+    assert store.count_ready("digits_1", 1) == 2
+    assert store.count_ready("digits_1", 2) == 0
+
+
+def test_live_jobs_are_those_that_have_not_ended_and_the_youngest_come_first(store: Store) -> None:
+    for nth, state in enumerate([JobState.QUEUED, JobState.RUNNING, JobState.FAILED]):
+        submit(store, a_job(state, job_id=f"job_{nth}", created_at=at(nth)))
+    assert sorted(job.job_id for job in store.live_jobs()) == ["job_0", "job_1"]
+    assert [job.job_id for job in store.recent_jobs(2)] == ["job_2", "job_1"]
+
+
+def test_a_rejection_is_kept_once(store: Store) -> None:
+    rejection = Rejection("k", "message:1", None, ("Field: x Error: y",), START)
+    store.reject(rejection)
+    store.reject(replace(rejection, at=at(1)))
+    assert store.rejections() == (rejection,)
+
+
+def test_of_many_writers_of_one_replica_exactly_one_wins_each_round(store: Store) -> None:
+    submit(store)
+    rounds, writers = 5, 4
+    won: list[int] = []
+
+    def write(writer: int) -> None:
+        for nth in range(rounds):
+            while True:
+                loaded = must(store.load("digits_1", "1-worker-0"))
+                incarnation = loaded.state.replicas[0].incarnation
+                if incarnation > nth + 1:
+                    break
+                event = exited(WORKER_0, 1, incarnation=incarnation)
+                try:
+                    store.commit(loaded, *entry_of(loaded.state, event))
+                except (ConflictError, AlreadyRecordedError):
+                    continue
+                won.append(writer)
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == rounds
+    assert must(store.load("digits_1", "1-worker-0")).state.replicas[0].restarts_used == rounds
+    assert fold(store.ledger("digits_1")) == must(store.load_attempt("digits_1")).state
