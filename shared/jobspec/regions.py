@@ -1,0 +1,62 @@
+"""Where a job can run: regions and their zones, in the order in which they are tried unless the job says otherwise.
+
+Not asked from Compute Engine at submission: the light functions have no permission there, and a job must mean the same
+whenever it is read again. Source: Compute Engine "Regions and zones" (November 2026); all training regions of the old
+service (its client's region list and the regions its notebooks extension offered) are among them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_ABC: Final = ("a", "b", "c")
+_BCD: Final = ("b", "c", "d")
+
+_ZONE_LETTERS: Final = {
+    "africa-south1": _ABC,
+    "asia-east1": _ABC,
+    "asia-east2": _ABC,
+    "asia-northeast1": _ABC,
+    "asia-northeast2": _ABC,
+    "asia-northeast3": _ABC,
+    "asia-south1": _ABC,
+    "asia-south2": _ABC,
+    "asia-southeast1": _ABC,
+    "asia-southeast2": _ABC,
+    "australia-southeast1": _ABC,
+    "australia-southeast2": _ABC,
+    "europe-central2": _ABC,
+    "europe-north1": _ABC,
+    "europe-north2": _ABC,
+    "europe-southwest1": _ABC,
+    "europe-west1": _BCD,
+    "europe-west2": _ABC,
+    "europe-west3": _ABC,
+    "europe-west4": _ABC,
+    "europe-west6": _ABC,
+    "europe-west8": _ABC,
+    "europe-west9": _ABC,
+    "europe-west10": _ABC,
+    "europe-west12": _ABC,
+    "me-central1": _ABC,
+    "me-central2": _ABC,
+    "me-west1": _ABC,
+    "northamerica-northeast1": _ABC,
+    "northamerica-northeast2": _ABC,
+    "northamerica-south1": _ABC,
+    "southamerica-east1": _ABC,
+    "southamerica-west1": _ABC,
+    "us-central1": ("a", "b", "c", "f"),
+    "us-east1": _BCD,
+    "us-east4": _ABC,
+    "us-east5": _ABC,
+    "us-south1": _ABC,
+    "us-west1": _ABC,
+    "us-west2": _ABC,
+    "us-west3": _ABC,
+    "us-west4": _ABC,
+}
+
+REGION_ZONES: Final = {
+    region: tuple(f"{region}-{letter}" for letter in letters) for region, letters in _ZONE_LETTERS.items()
+}
