@@ -1,0 +1,47 @@
+"""How commands print: coloured and fitted at a terminal, plain and complete everywhere else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+
+
+class Format(StrEnum):
+    """What `--format` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def say(line: str) -> None:
+    """One line of progress or result."""
+    print(line, flush=True)  # noqa: T201 - this is where a command line prints
+
+
+def print_json(value: object) -> None:
+    say(json.dumps(value, indent=2, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """At a terminal a table in its width; otherwise columns apart by spaces, nothing cut off, for grep and awk."""
+    if sys.stdout.isatty():
+        _fitted(columns, rows)
+        return
+    lines = [[column.upper() for column in columns], *rows]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _fitted(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.upper(), overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

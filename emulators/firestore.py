@@ -1,0 +1,20 @@
+"""Google's Firestore emulator as a service of the stack. It keeps everything in memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from emulators.backends import JVM_OPTIONS, Backend, BackendKind
+from emulators.processes import LOOPBACK
+from emulators.service import Service
+
+NAME: Final = "firestore"
+MAIN_CLASS: Final = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
+
+
+def service(backend: Backend, port: int) -> Service:
+    if backend.kind is BackendKind.CONTAINERS:
+        return Service(NAME, [sys.executable, "-m", "emulators.container", NAME, str(port)], port=port)
+    start = [backend.java, *JVM_OPTIONS, "-cp", str(backend.firestore_jar), MAIN_CLASS]
+    return Service(NAME, [*start, f"--host={LOOPBACK}", f"--port={port}"], port=port)

@@ -1,0 +1,95 @@
+"""Which services make up a stack, on which ports, and what each is told about the others. Starts nothing."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from emulators import clients, firestore, functions_host, images, processes, pubsub, scheduler, storage
+from emulators.backends import Backend
+from emulators.service import Service
+from emulators.state import Endpoints, StackConfig
+
+COMPUTE: Final = "compute"
+PROXY: Final = "proxy"
+IMAGES_FILE: Final = "images.json"
+SWEEP: Final = "sweep"
+UPLOAD_TOPIC: Final = pubsub.topic_of("upload")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Services in the order they are started: what takes longest to be ready comes first."""
+
+    endpoints: Endpoints
+    services: list[Service]
+    function_ports: dict[str, int]
+
+
+def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, ports: processes.Ports) -> Plan:
+    """Raises StackError where a part is missing. Writes the images table, which is an argument of one service."""
+
+    def address() -> str:
+        return f"{processes.LOOPBACK}:{ports.take()}"
+
+    endpoints = Endpoints(
+        firestore=address(),
+        pubsub=address(),
+        storage=address(),
+        storage_tls=address(),
+        compute=address() if config.compute else None,
+        proxy=address() if config.compute else None,
+    )
+    function_ports = {name: ports.take() for name in config.functions}
+    services = [
+        firestore.service(backend, _port(endpoints.firestore)),
+        pubsub.service(backend, _port(endpoints.pubsub)),
+        storage.service(
+            state_dir / storage.NAME,
+            _port(endpoints.storage),
+            _port(endpoints.storage_tls),
+            pubsub=endpoints.pubsub,
+            project=config.project,
+            topic=UPLOAD_TOPIC,
+        ),
+        *functions_host.services(
+            config.functions_dir, function_ports, clients.application_environment(config, endpoints)
+        ),
+        *_machines(state_dir, config, endpoints, stack_id),
+    ]
+    if SWEEP in config.functions:
+        services.append(
+            scheduler.service(endpoints.pubsub, config.project, pubsub.topic_of(SWEEP), config.sweep_every_s)
+        )
+    return Plan(endpoints, services, function_ports)
+
+
+def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:
+    """The Compute emulator, and the proxy through which its VMs' programs find gs://."""
+    if endpoints.compute is None or endpoints.proxy is None:
+        return []
+    images.write_table(config.images_dir, state_dir / IMAGES_FILE)
+    proxy_dir = state_dir / PROXY
+    variables = clients.vm_environment(endpoints, proxy_dir / "ca.pem") | {processes.STACK_ID: stack_id}
+    compute = [
+        sys.executable, "-m", "emulators.compute", "--host", processes.LOOPBACK,
+        "--port", str(_port(endpoints.compute)), "--state-dir", str(state_dir / COMPUTE),
+        "--project", config.project, "--images", str(state_dir / IMAGES_FILE),
+    ]  # fmt: skip
+    for name, value in variables.items():
+        compute += ["--vm-env", f"{name}={value}"]
+    proxy = [
+        sys.executable, "-m", "emulators.googleapis_proxy", "--port", str(_port(endpoints.proxy)),
+        "--storage", f"http://{endpoints.storage}", "--state-dir", str(proxy_dir),
+    ]  # fmt: skip
+    return [
+        Service(COMPUTE, compute, port=_port(endpoints.compute), health="/emulator/v1/health", stop_first=True),
+        # Its certificate authority is kept over restarts, so that VMs go on trusting it.
+        Service(PROXY, proxy, port=_port(endpoints.proxy), health=None, restartable=True),
+    ]
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])

@@ -1,0 +1,124 @@
+"""Google's Pub/Sub emulator as a service of the stack, and the topics and subscriptions of `docs/interfaces.md`.
+
+Plain REST, not the client library: its import costs a third of a second that nobody has while a stack starts.
+"""
+
+from __future__ import annotations
+
+import base64
+import http
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+from emulators.backends import JVM_OPTIONS, Backend, BackendKind
+from emulators.loopback import CallError, call
+from emulators.processes import LOOPBACK
+from emulators.service import Service
+
+NAME: Final = "pubsub"
+PREFIX: Final = "trainmaster-"
+DEAD_LETTER: Final = "trainmaster-dead-letter"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How Pub/Sub repeats what a function did not acknowledge."""
+
+    attempts_max: int
+    ack_deadline_s: int = 60
+    backoff_min_s: int = 1
+    backoff_max_s: int = 10  # production waits longer; a person at a terminal does not
+
+
+# Twenty attempts with at most ten seconds between them are three minutes: longer than a restarting neighbour takes, and
+# a message that can never succeed still ends in the dead letter while somebody is looking.
+DELIVERY: Final = Delivery(attempts_max=20)
+# Provisioning asks again while a zone has no capacity, so it gets the most Pub/Sub allows, and its calls take longer.
+DELIVERY_OF: Final = {"provision": Delivery(attempts_max=100, ack_deadline_s=120)}
+
+
+def service(backend: Backend, port: int) -> Service:
+    if backend.kind is BackendKind.CONTAINERS:
+        return Service(NAME, [sys.executable, "-m", "emulators.container", NAME, str(port)], port=port)
+    start = [backend.java, *JVM_OPTIONS, "-jar", str(backend.pubsub_jar)]
+    return Service(NAME, [*start, f"--host={LOOPBACK}", f"--port={port}"], port=port)
+
+
+def topic_of(function: str) -> str:
+    """`vm_ready` reacts to `trainmaster-vm-ready`."""
+    return PREFIX + function.replace("_", "-")
+
+
+class PubSub:
+    """The few calls a stack makes. Creating what exists is no error."""
+
+    def __init__(self, host: str, project: str) -> None:
+        self._host = host
+        self._project = project
+
+    def create_topic(self, topic: str) -> None:
+        self._call("PUT", f"/topics/{topic}", {})
+
+    def create_pull(self, topic: str, subscription: str) -> None:
+        self._call("PUT", f"/subscriptions/{subscription}", {"topic": self._topic(topic), "ackDeadlineSeconds": 60})
+
+    def create_push(self, topic: str, port: int, delivery: Delivery, *, dead_letter: str = DEAD_LETTER) -> None:
+        """Deliver the topic to that port, under a subscription of the topic's name.
+
+        The topic stands in the address because functions-framework takes a CloudEvent's source from there.
+        """
+        body = {
+            "topic": self._topic(topic),
+            "ackDeadlineSeconds": delivery.ack_deadline_s,
+            "pushConfig": {"pushEndpoint": f"http://{LOOPBACK}:{port}/{self._topic(topic)}"},
+            "retryPolicy": {
+                "minimumBackoff": f"{delivery.backoff_min_s}s",
+                "maximumBackoff": f"{delivery.backoff_max_s}s",
+            },
+            "deadLetterPolicy": {
+                "deadLetterTopic": self._topic(dead_letter),
+                "maxDeliveryAttempts": delivery.attempts_max,
+            },
+        }
+        self._call("PUT", f"/subscriptions/{topic}", body)
+
+    def publish(self, topic: str, data: bytes, **attributes: str) -> None:
+        message = {"data": base64.b64encode(data).decode("ascii"), "attributes": attributes}
+        self._call("POST", f"/topics/{topic}:publish", {"messages": [message]})
+
+    def pull(self, subscription: str) -> list[dict[str, Any]]:
+        """What waits there now (at most ten messages), acknowledged: `{"data": bytes, "attributes": {…}, …}`."""
+        answer = self._call(
+            "POST", f"/subscriptions/{subscription}:pull", {"maxMessages": 10, "returnImmediately": True}
+        )
+        received = answer.get("receivedMessages", [])
+        if received:
+            self._call(
+                "POST", f"/subscriptions/{subscription}:acknowledge", {"ackIds": [each["ackId"] for each in received]}
+            )
+        return [
+            {"attributes": {}, **each["message"], "data": base64.b64decode(each["message"].get("data", ""))}
+            for each in received
+        ]
+
+    def _topic(self, topic: str) -> str:
+        return f"projects/{self._project}/topics/{topic}"
+
+    def _call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return call(self._host, method, f"/v1/projects/{self._project}{path}", body)
+        except CallError as error:
+            if error.status == http.HTTPStatus.CONFLICT and method == "PUT":
+                return {}
+            raise
+
+
+def create_all(pubsub: PubSub, functions: dict[str, int]) -> None:
+    """The dead letter, and for each function (name to port) its topic and the push subscription that delivers to it."""
+    pubsub.create_topic(DEAD_LETTER)
+    pubsub.create_pull(DEAD_LETTER, DEAD_LETTER)
+    for function, port in functions.items():
+        topic = topic_of(function)
+        pubsub.create_topic(topic)
+        pubsub.create_push(topic, port, DELIVERY_OF.get(function, DELIVERY))

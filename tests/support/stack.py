@@ -1,0 +1,138 @@
+"""Fixtures that run the local stack, or one emulator of it, for a test session.
+
+    stack                the whole stack with the project's own functions (`LocalStack`)
+    firestore_emulator   `host:port` of a Firestore emulator alone
+    pubsub_emulator      `host:port` of a Pub/Sub emulator alone
+    storage_emulator     `host:port` of a Cloud Storage emulator alone (plain HTTP)
+
+Each starts when the first test asks for it and ends with the session. A machine without the emulators fails these.
+None of them touches the environment of the test process: a test that needs the variables sets them with monkeypatch.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from emulators import clients, firestore, processes, pubsub, service, storage
+from emulators import stack as stacks
+from emulators import state as states
+from emulators.backends import need_emulators
+from emulators.state import StackConfig, StackState
+
+# A function that keeps every envelope it gets, one a line, in NAME.jsonl beside itself.
+RECORDING_FUNCTION = """
+import pathlib
+import functions_framework
+
+@functions_framework.http
+def {name}(request):
+    with pathlib.Path(__file__).with_suffix(".jsonl").open("a") as file:
+        file.write(request.get_data(as_text=True) + "\\n")
+    return "", 204
+"""
+
+
+@dataclass(frozen=True)
+class LocalStack:
+    """A ready stack and what tests do with one."""
+
+    state_dir: Path
+
+    @property
+    def state(self) -> StackState:
+        return stacks.find(self.state_dir)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What `trainmaster local env` exports."""
+        return clients.environment(self.state_dir, self.state)
+
+    @property
+    def pubsub(self) -> pubsub.PubSub:
+        return pubsub.PubSub(self.state.endpoints.pubsub, self.state.config.project)
+
+    def run(self, *argv: str, home: Path | None = None, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """A program in a shell where `eval "$(trainmaster local env)"` was typed."""
+        variables = {**clean_environment(), **self.environment}
+        if home is not None:
+            variables["HOME"] = str(home)
+        return subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+@contextmanager
+def local_stack(state_dir: Path, config: StackConfig) -> Iterator[LocalStack]:
+    with stacks.running_stack(state_dir, config):
+        yield LocalStack(state_dir)
+
+
+def recording_functions(folder: Path) -> Path:
+    """A folder of functions, one for every real one, that only record."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in states.FUNCTIONS:
+        (folder / f"{name}.py").write_text(RECORDING_FUNCTION.format(name=name), encoding="utf-8")
+    return folder
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's, without what leads to a cloud or to another stack, and with our programs on PATH."""
+    variables = processes.service_environment("")
+    del variables[processes.STACK_ID]
+    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables["PATH"]])
+    return variables
+
+
+def eventually(is_so: Callable[[], object], *, within_s: float = 20.0) -> None:
+    """Wait for what other processes do; fails with the question's name when it does not come."""
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {within_s:g} s: {is_so!r}"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    with local_stack(tmp_path_factory.mktemp("stack"), StackConfig()) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def firestore_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("firestore") / "log"
+    with _port() as port, service.alone(firestore.service(need_emulators(), port), log) as running:
+        yield running.address
+
+
+@pytest.fixture(scope="session")
+def pubsub_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("pubsub") / "log"
+    with _port() as port, service.alone(pubsub.service(need_emulators(), port), log) as running:
+        yield running.address
+
+
+@pytest.fixture(scope="session")
+def storage_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("storage")
+    with (
+        _port() as port,
+        _port() as tls,
+        service.alone(storage.service(folder / "data", port, tls), folder / "log") as one,
+    ):
+        yield one.address
+
+
+@contextmanager
+def _port() -> Iterator[int]:
+    ports = processes.Ports()
+    try:
+        yield ports.take()
+    finally:
+        ports.close()
