@@ -1,0 +1,207 @@
+"""What a VM can see of Google Cloud, over real HTTP: its metadata server, Pub/Sub's publish call, and Cloud Storage.
+
+One server plays all three. Metadata can be waited for as on a real VM (``wait_for_change``, ``last_etag``), and every
+part can be told to fail.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+PATIENCE_S: Final = 20.0
+DIRECTIVE: Final = "instance/attributes/trainmaster-directive"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A published event, as its subscriber would see it."""
+
+    topic: str
+    body: dict[str, Any]
+    attributes: dict[str, str]
+    at: float  # time.monotonic() when it was accepted
+
+    @property
+    def life(self) -> tuple[int, int]:
+        return self.body["attempt"], self.body["incarnation"]
+
+
+class Cloud:
+    """The state behind the server; every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._metadata: dict[str, str] = {}
+        self._closed = False
+        self.objects: dict[str, bytes] = {}  # gs://bucket/name -> content
+        self.messages: list[Message] = []
+        self.refused: list[str] = []  # topics of publish calls that were answered with an error
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.publish_status = 200
+        self.storage_statuses: list[int] = []  # of the next downloads; 200 when empty
+        self.identity_status = 200
+        self.token_lasts_s = 3600
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
+        self._server.daemon_threads = True
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def set(self, path: str, value: str | None) -> None:
+        """Changes one metadata entry; None removes it."""
+        with self._changed:
+            if value is None:
+                self._metadata.pop(path, None)
+            else:
+                self._metadata[path] = value
+            self._changed.notify_all()
+
+    def direct(self, attempt: int, incarnation: int, action: str = "run") -> float:
+        """Sets the directive; returns the time of it."""
+        at = time.monotonic()
+        self.set(DIRECTIVE, json.dumps({"attempt": attempt, "incarnation": incarnation, "action": action}))
+        return at
+
+    def wait_for(self, what: str, found: Callable[[list[Message]], bool]) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: found(self.messages), PATIENCE_S):
+                raise AssertionError(f"{what} never came; messages: {self.messages}")
+
+    def wait_for_message(self, topic: str, life: tuple[int, int] | None = None) -> Message:
+        """The first message of this topic (about this life)."""
+
+        def matching(messages: list[Message]) -> list[Message]:
+            return [m for m in messages if m.topic == topic and (life is None or m.life == life)]
+
+        self.wait_for(f"{topic} {life or ''}", lambda messages: bool(matching(messages)))
+        return matching(self.messages)[0]
+
+    def set_and_wait(self, path: str, value: str) -> None:
+        """Changes a metadata entry that is being watched, and waits until the watcher has come back for more."""
+
+        def polls() -> int:
+            return sum(asked.endswith(path) for asked, _ in self.requests)
+
+        with self._changed:
+            before = polls()
+            self.set(path, value)
+            assert self._changed.wait_for(lambda: polls() > before, PATIENCE_S), f"nobody watches {path}"
+
+    def wait_for_refusal(self, topic: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: topic in self.refused, PATIENCE_S), f"{topic} was never tried"
+
+    def said(self) -> list[tuple[str, tuple[int, int]]]:
+        """Topic and life of all that was published so far, in order."""
+        return [(m.topic, m.life) for m in self.messages]
+
+    @contextlib.contextmanager
+    def publishing_fails(self, status: int = 503) -> Iterator[None]:
+        self.publish_status = status
+        try:
+            yield
+        finally:
+            self.publish_status = 200
+
+    # What the server asks.
+
+    def metadata(self, path: str, query: dict[str, str]) -> tuple[int, str, str]:
+        """Status, value, etag."""
+        if path == "instance/service-accounts/default/identity":
+            return self.identity_status, f"token-for:{query['audience']}:{query['format']}", ""
+        if path == "instance/service-accounts/default/token":
+            token = {"access_token": "secret", "expires_in": self.token_lasts_s, "token_type": "Bearer"}
+            return 200, json.dumps(token), ""
+        with self._changed:
+            if query.get("wait_for_change") == "true" and path in self._metadata:
+                self._changed.wait_for(
+                    lambda: self._closed or self._etag(path) != query.get("last_etag"), float(query["timeout_sec"])
+                )
+            value = self._metadata.get(path)
+            return (404, "not found", "") if value is None or self._closed else (200, value, self._etag(path))
+
+    def publish(self, topic: str, call: dict[str, Any]) -> int:
+        with self._changed:
+            status = self.publish_status
+            if status == 200:
+                for message in call["messages"]:
+                    body = json.loads(base64.b64decode(message["data"]))
+                    self.messages.append(Message(topic, body, message.get("attributes", {}), time.monotonic()))
+            else:
+                self.refused.append(topic)
+            self._changed.notify_all()
+            return status
+
+    def download(self, uri: str) -> tuple[int, bytes]:
+        if self.storage_statuses:
+            status = self.storage_statuses.pop(0)
+            if status != 200:
+                return status, b"told to fail"
+        return (200, self.objects[uri]) if uri in self.objects else (404, b"No such object")
+
+    def note(self, path: str, headers: dict[str, str]) -> None:
+        with self._changed:
+            self.requests.append((path, headers))
+            self._changed.notify_all()
+
+    def _etag(self, path: str) -> str:
+        return f"{hash(self._metadata.get(path)) & 0xFFFFFFFF:08x}"
+
+
+def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            query = {name: values[0] for name, values in parse_qs(url.query).items()}
+            cloud.note(url.path, dict(self.headers))
+            if url.path.startswith("/computeMetadata/v1/"):
+                if self.headers.get("Metadata-Flavor") != "Google":
+                    self._answer(403, b"Missing Metadata-Flavor:Google header")
+                    return
+                status, value, etag = cloud.metadata(url.path.removeprefix("/computeMetadata/v1/"), query)
+                self._answer(status, value.encode(), etag)
+            elif url.path.startswith("/storage/v1/b/") and query.get("alt") == "media":
+                bucket, _, name = url.path.removeprefix("/storage/v1/b/").partition("/o/")
+                self._answer(*cloud.download(f"gs://{unquote(bucket)}/{unquote(name)}"))
+            else:
+                self._answer(404, b"no such API")
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            cloud.note(self.path, dict(self.headers))
+            topic = self.path.removeprefix("/v1/").removesuffix(":publish").rsplit("/", 1)[-1]
+            self._answer(cloud.publish(topic, body), b'{"messageIds": ["1"]}')
+
+        def _answer(self, status: int, body: bytes, etag: str = "") -> None:
+            with contextlib.suppress(ConnectionError):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Connection", "close")
+                if etag:
+                    self.send_header("ETag", etag)
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    return Handler
