@@ -35,13 +35,17 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         return f"{processes.LOOPBACK}:{ports.take()}"
 
     endpoints = Endpoints(
-        firestore=address(),
-        pubsub=address(),
+        firestore="" if config.control_plane else address(),
+        pubsub=config.control_plane or address(),
         storage=address(),
         storage_tls=address(),
         compute=address() if config.compute else None,
         proxy=address() if config.compute else None,
     )
+    machines = _machines(state_dir, config, endpoints, stack_id)
+    if config.control_plane:
+        objects = storage.service(state_dir / storage.NAME, _port(endpoints.storage), _port(endpoints.storage_tls))
+        return Plan(endpoints, [objects, *machines], {})
     function_ports = {name: ports.take() for name in config.functions}
     services = [
         firestore.service(backend, _port(endpoints.firestore)),
@@ -57,7 +61,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         *functions_host.services(
             config.functions_dir, function_ports, clients.application_environment(config, endpoints)
         ),
-        *_machines(state_dir, config, endpoints, stack_id),
+        *machines,
     ]
     if SWEEP in config.functions:
         services.append(

@@ -60,6 +60,7 @@ class StackConfig(_Page):
     images_dir: Path = ROOT / ".images"
     sweep_every_s: float = 60.0
     compute: bool = True  # with it goes the gs:// proxy, which only VMs need
+    control_plane: str = ""  # `host:port` of one in memory: then neither Firestore, Pub/Sub nor functions are started
     ready_within_s: float = 60.0
 
 

@@ -53,7 +53,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         ports = processes.Ports()
-        backend = backends.need_emulators()
+        backend = backends.need_emulators(in_memory=bool(self._config.control_plane))
         planned = plan.plan(self._dir, self._config, backend, self._id, ports)
         self._state = StackState(
             id=self._id,
@@ -87,16 +87,16 @@ class Supervisor:
         for each in planned.services:
             self._launch(each)
         self._write()
-        emulators = [self._running[name] for name in (pubsub.NAME, storage.NAME)]
+        emulators = [self._running[name] for name in (pubsub.NAME, storage.NAME) if name in self._running]
         service.wait_ready(emulators, self._config.ready_within_s, give_up=self._give_up)
         with ThreadPoolExecutor() as pool:
-            topics = pool.submit(
-                pubsub.create_all,
-                pubsub.PubSub(planned.endpoints.pubsub, self._config.project),
-                planned.function_ports,
+            bucket = pool.submit(
+                storage.create_bucket, planned.endpoints.storage, self._config.project, self._config.bucket
             )
-            storage.create_bucket(planned.endpoints.storage, self._config.project, self._config.bucket)
-            topics.result()
+            if pubsub.NAME in self._running:
+                client = pubsub.PubSub(planned.endpoints.pubsub, self._config.project)
+                pubsub.create_all(client, planned.function_ports)
+            bucket.result()
         service.wait_ready(list(self._running.values()), self._config.ready_within_s, give_up=self._give_up)
         self._write(status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._began, 2))
 

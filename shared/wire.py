@@ -100,7 +100,8 @@ def replica_exit(data: bytes) -> ReplicaExited:
     message = _decode(_ReplicaExit, data)
     if message.cause is ExitCause.PROCESS and (message.exit_status is None) == (message.signal is None):
         raise PermanentError("replica-exit: exactly one of exit_status and signal must be given for cause process")
-    error = message.error and ProgramError(message.error.type, message.error.message, message.error.frame)
+    said = message.error
+    error = ProgramError(said.type, said.message, said.frame) if said else None
     return ReplicaExited(
         message.life(),
         message.at,

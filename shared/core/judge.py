@@ -132,16 +132,26 @@ def _judge_refusal(job: Job, event: CapacityRefused) -> Verdict:
 
 def _judge_deadline(job: Job, event: DeadlinePassed, now: datetime) -> Verdict:
     """Rule 12. The judge looks at the clock itself: a deadline that was reported too early is not one."""
+    if event.deadline is not passed_deadline(job, now):
+        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The deadline has not passed.")
+    match event.deadline:
+        case Deadline.RUNNING:
+            limit_s, said, reason = job.plan.max_running_s, messages.exceeded_running_time, Reason.MAX_RUNNING_TIME
+        case Deadline.WAIT:
+            limit_s, said, reason = job.plan.max_wait_s or 0, messages.exceeded_wait_time, Reason.MAX_WAIT_TIME
+        case _:
+            assert_never(event.deadline)
+    return CancelJob(said(limit_s), Rule.ENDED, reason, f"{limit_s} s have passed: the job is cancelled.")
+
+
+def passed_deadline(job: Job, now: datetime) -> Deadline | None:
+    """maxRunningTime counts from RUNNING, maxWaitTime from creation until then."""
     plan = job.plan
-    if event.deadline is Deadline.RUNNING and job.started_at is not None:
-        if now >= job.started_at + timedelta(seconds=plan.max_running_s):
-            message = messages.exceeded_running_time(plan.max_running_s)
-            return CancelJob(message, Rule.ENDED, Reason.MAX_RUNNING_TIME, f"maxRunningTime {plan.max_running_s} s.")
-    elif event.deadline is Deadline.WAIT and job.started_at is None and plan.max_wait_s is not None:
-        if now >= job.created_at + timedelta(seconds=plan.max_wait_s):
-            message = messages.exceeded_wait_time(plan.max_wait_s)
-            return CancelJob(message, Rule.ENDED, Reason.MAX_WAIT_TIME, f"maxWaitTime {plan.max_wait_s} s.")
-    return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The deadline has not passed.")
+    if job.started_at is not None:
+        return Deadline.RUNNING if now >= job.started_at + timedelta(seconds=plan.max_running_s) else None
+    if plan.max_wait_s is not None and now >= job.created_at + timedelta(seconds=plan.max_wait_s):
+        return Deadline.WAIT
+    return None
 
 
 def _judge_replica(state: State, event: ReplicaEvent) -> Verdict:
@@ -152,11 +162,11 @@ def _judge_replica(state: State, event: ReplicaEvent) -> Verdict:
     if replica is None or life.attempt > state.job.attempt:
         return Ignore(Rule.STALE, Reason.UNKNOWN_LIFE, "The job has no such replica.")
     if life.machine != replica.machine:
-        return _other_life(life.machine < replica.machine, Reason.OLD_MACHINE, "VM")
+        return _other_life(Reason.OLD_MACHINE, "VM", is_older=life.machine < replica.machine)
     if isinstance(event, VmLost):
         return _judge_loss(replica, event)
     if life.incarnation != replica.incarnation:
-        return _other_life(life.incarnation < replica.incarnation, Reason.OLD_INCARNATION, "incarnation")
+        return _other_life(Reason.OLD_INCARNATION, "incarnation", is_older=life.incarnation < replica.incarnation)
     if replica.state is ReplicaState.COMPLETED:
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already exited 0.")
     if isinstance(event, VmReady):
@@ -172,7 +182,7 @@ def _judge_replica(state: State, event: ReplicaEvent) -> Verdict:
     return _judge_exit(state, replica, event)
 
 
-def _other_life(is_older: bool, reason: Reason, what: str) -> Ignore:
+def _other_life(reason: Reason, what: str, *, is_older: bool) -> Ignore:
     if is_older:
         return Ignore(Rule.STALE, reason, f"It comes from an older {what} of this replica.")
     return Ignore(Rule.STALE, Reason.UNKNOWN_LIFE, f"It comes from a {what} that was never ordered.")

@@ -1,1 +1,1 @@
-"""One module per event: load, judge, commit, publish. The judging is in shared.core, the effects behind shared.ports."""
+"""One module per event: load, judge, commit, publish. Judging is shared.core's, effects are behind shared.ports."""

@@ -4,9 +4,9 @@
                                  ▲                                      │
                                  └──────────────────────────────────────┘
 
-Level-triggered: it looks at what is, not at what was asked, so it may run twice, late, beside another, or stop half-way.
-It is done only when a state loaded after its last step wants nothing more; what it did on a state that had meanwhile
-changed is therefore undone by itself.
+Level-triggered: it looks at what is, not at what was asked, so it may run twice, late, beside another, or stop
+half-way. It is done only when a state loaded after its last step wants nothing more; what it did on a state that had
+meanwhile changed is therefore undone by itself.
 """
 
 from __future__ import annotations

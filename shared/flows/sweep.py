@@ -1,17 +1,15 @@
 """The scheduled pass that finds what no event reported.
 
-Every job that has not ended, and every one with effects not yet seen done, is provisioned again: that finds VMs that are
-gone, stopped or left over, and is nothing where all is well. Deadlines are found here, because nothing else happens
-when time passes.
+Every job that has not ended, and every one with effects not yet seen done, is provisioned again: that finds VMs that
+are gone, stopped or left over, and is nothing where all is well. Deadlines are found here, because nothing else
+happens when time passes.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
 from shared import topics, wire
-from shared.core.events import Deadline, DeadlinePassed
-from shared.core.jobs import Job
+from shared.core.events import DeadlinePassed
+from shared.core.judge import passed_deadline
 from shared.flows.record import Deps, record
 
 
@@ -20,19 +18,9 @@ def handle(deps: Deps) -> tuple[str, ...]:
     now = deps.clock()
     live = deps.store.live_jobs()
     for job in live:
-        if deadline := passed(job, now):
+        if deadline := passed_deadline(job, now):
             record(job.job_id, DeadlinePassed(job.job_id, deadline, now), deps)
     job_ids = sorted({job.job_id for job in live} | set(deps.store.jobs_with_pending()))
     for job_id in job_ids:
         deps.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})
     return tuple(job_ids)
-
-
-def passed(job: Job, now: datetime) -> Deadline | None:
-    plan = job.plan
-    if job.started_at is not None:
-        over = now >= job.started_at + timedelta(seconds=plan.max_running_s)
-        return Deadline.RUNNING if over else None
-    if plan.max_wait_s is not None and now >= job.created_at + timedelta(seconds=plan.max_wait_s):
-        return Deadline.WAIT
-    return None

@@ -23,6 +23,8 @@ class PubsubBus:
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         path = self._client.topic_path(self._project, topic)
         try:
-            self._client.publish(path, data, timeout=TIMEOUT_S, **attributes).result(timeout=TIMEOUT_S)
+            # Attributes are the call's open keywords, beside its named ones.
+            future = self._client.publish(path, data, timeout=TIMEOUT_S, **attributes)  # type: ignore[arg-type]
+            future.result(timeout=TIMEOUT_S)
         except (exceptions.ServerError, exceptions.ResourceExhausted, exceptions.RetryError, TimeoutError) as error:
             raise TemporaryError(f"publish to {topic}: {error}") from error

@@ -45,7 +45,7 @@ class StorageObjects:
 
     def _blob(self, uri: str, generation: int | None = None) -> storage.Blob:
         bucket, _, name = uri.removeprefix("gs://").partition("/")
-        return self._client.bucket(bucket).blob(name, generation=generation)
+        return storage.Blob(name, self._client.bucket(bucket), generation=generation)
 
 
 @contextmanager

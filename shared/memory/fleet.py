@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, seat_of
 from shared.core.jobs import Job
-from shared.ports import Created, CreateOutcome, Refused, RefusalKind
+from shared.ports import Created, CreateOutcome, RefusalKind, Refused
 
 
 @dataclass

@@ -65,7 +65,9 @@ def test_what_was_never_stored_is_not_there(store: Store) -> None:
 
 
 def test_a_job_is_read_back_to_the_microsecond(store: Store) -> None:
-    job = submit(store, replace(a_job(JobState.QUEUED), created_at=START.replace(microsecond=123457), labels=(Label("a", "b"),)))
+    job = submit(
+        store, replace(a_job(JobState.QUEUED), created_at=START.replace(microsecond=123457), labels=(Label("a", "b"),))
+    )
     loaded = must(store.load_attempt("digits_1"))
     assert loaded.state.job == job
     assert loaded.state.replicas == tuple(Replica(1, seat) for seat in (CHIEF, WORKER_0, WORKER_1))

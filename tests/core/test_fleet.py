@@ -22,15 +22,15 @@ from shared.core.fleet import (
     vm_name,
     wanted,
 )
-from shared.core.jobs import JobState, Placement, ReplicaState, State, TaskType
+from shared.core.jobs import JobState, Placement, ReplicaState, Seat, State, TaskType
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_replica, a_state, at
 
 RUN_1 = Directive(1, 1, DirectiveAction.RUN)
 
 
-def a_vm(seat=CHIEF, **changes) -> Vm:
+def a_vm(seat: Seat = CHIEF, **changes: object) -> Vm:
     vm = Vm(vm_name("digits_1", seat), "us-central1-a", "1001", VmStatus.RUNNING, seat, 1, RUN_1, "1")
-    return replace(vm, **changes)
+    return replace(vm, **changes)  # type: ignore[arg-type]
 
 
 def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
@@ -151,7 +151,10 @@ def test_repeating_an_insert_keeps_its_request_and_any_other_insert_has_its_own(
     first = steps(a_state(*waiting, job=a_job(JobState.PREPARING)))
     again = steps(a_state(*waiting, job=a_job(JobState.PREPARING)))
     elsewhere = steps(a_state(*waiting, job=a_job(JobState.PREPARING, placement=Placement(0, 1))))
-    keys = [[step.request_key("digits_1") for step in each if isinstance(step, Create)] for each in (first, again, elsewhere)]
+    keys = [
+        [step.request_key("digits_1") for step in each if isinstance(step, Create)]
+        for each in (first, again, elsewhere)
+    ]
     assert keys[0] == keys[1]
     assert not set(keys[0]) & set(keys[2])
     assert len(set(keys[0])) == 2

@@ -83,7 +83,7 @@ def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **change
 
 def a_replica(seat: Seat, state: ReplicaState = ReplicaState.RUNNING, **changes: object) -> Replica:
     ready = None if state is ReplicaState.WAITING else at(10)
-    replica = Replica(attempt=1, seat=seat, state=state, ready_at=ready, instance_id=ready and "1001")
+    replica = Replica(attempt=1, seat=seat, state=state, ready_at=ready, instance_id="1001" if ready else None)
     return replace(replica, **changes)  # type: ignore[arg-type]
 
 

@@ -120,6 +120,14 @@ class World:
         return loaded.state.job
 
     @property
+    def state(self) -> str:
+        return self.job.state.value
+
+    @property
+    def has_ended(self) -> bool:
+        return self.job.state.is_terminal
+
+    @property
     def replicas(self) -> tuple[Replica, ...]:
         loaded = self.store.load_attempt(self.job_id)
         assert loaded is not None

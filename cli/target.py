@@ -1,0 +1,24 @@
+"""Which installation a command speaks to: the one of the environment, else the local stack that is up here."""
+
+from __future__ import annotations
+
+import os
+
+from emulators import clients, stack, state
+from emulators.state import StackError
+from shared.errors import PermanentError
+
+PROJECT = "TRAINMASTER_PROJECT"
+
+
+def choose() -> None:
+    """Sets the variables of the local stack where the environment names no installation."""
+    if os.environ.get(PROJECT):
+        return
+    folder = state.find_dir(None)
+    try:
+        os.environ.update(clients.environment(folder, stack.find(folder)))
+    except StackError:
+        raise PermanentError(
+            f"which installation? Set {PROJECT}, or start a local one: `trainmaster local up`"
+        ) from None

@@ -1,0 +1,82 @@
+"""A stored job as the service's API shows it: its field names, its times, the spec echoed verbatim.
+
+What the service never had (attempts, replicas, budgets, substitutions) stands under one key of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from shared.core.fleet import vm_name
+from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, Replica
+
+EXTENSION: Final = "trainmaster"
+
+View = dict[str, Any]
+
+
+def job_view(job: Job, replicas: Iterable[Replica] = ()) -> View:
+    """Absent fields are left out, as the service did. `replicas` are those of the present attempt."""
+    spec = json.loads(job.spec_json)
+    view: View = {
+        "jobId": job.job_id,
+        "trainingInput": spec.get("trainingInput", spec.get("training_input")),
+        "createTime": timestamp(job.created_at),
+        "state": job.state.value,
+    }
+    if job.started_at:
+        view["startTime"] = timestamp(job.started_at)
+    if job.ended_at:
+        view["endTime"] = timestamp(job.ended_at)
+    if job.error_message:
+        view["errorMessage"] = job.error_message
+    if job.labels:
+        view["labels"] = {label.key: label.value for label in job.labels}
+    view[EXTENSION] = _extension(job, replicas)
+    return view
+
+
+def timestamp(at: datetime) -> str:
+    """RFC 3339 in UTC, seconds, as the service wrote it."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _extension(job: Job, replicas: Iterable[Replica]) -> View:
+    plan = job.plan
+    view: View = {
+        "attempt": job.attempt,
+        "zone": job.zone,
+        "runtime": plan.runtime,
+        "budgets": {
+            "reruns": _used(job.budgets.reruns_used, RERUNS_MAX),
+            "internalRetries": _used(job.budgets.internal_used, INTERNAL_RETRIES_MAX),
+        },
+        "replicas": [_replica(job, replica) for replica in replicas],
+    }
+    if plan.substitutions:
+        view["substitutions"] = [
+            {"field": each.field, "asked": each.asked, "given": each.given, "why": each.why}
+            for each in plan.substitutions
+        ]
+    return view
+
+
+def _used(used: int, limit: int) -> View:
+    return {"used": used, "limit": limit}
+
+
+def _replica(job: Job, replica: Replica) -> View:
+    return {
+        "taskType": replica.seat.task_type.value,
+        "taskIndex": replica.seat.index,
+        "state": replica.state.value,
+        "incarnation": replica.incarnation,
+        "vm": vm_name(job.job_id, replica.seat),
+        "machine": replica.machine,
+        "restarts": _used(replica.restarts_used, RESTARTS_MAX),
+        "replaced": replica.replaced,
+        "collateral": replica.collateral,
+    }
