@@ -1,0 +1,82 @@
+"""`python -m emulators.compute`: serves until SIGTERM or SIGINT, and takes its VMs with it however it ends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from emulators.compute.addresses import AddressBook
+from emulators.compute.catalog import Catalog, Links, stable_id
+from emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
+from emulators.compute.control import Control
+from emulators.compute.guest import Project
+from emulators.compute.identity import TokenIssuer
+from emulators.compute.lifecycle import Timing
+from emulators.compute.power import PowerSupply
+from emulators.compute.server import ComputeServer, listen
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m emulators.compute", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--state-dir", type=Path, required=True, help="disks and serial logs of the VMs; emptied first")
+    parser.add_argument("--project", required=True)
+    parser.add_argument("--vm-env", action="append", default=[], metavar="KEY=VALUE", help="in every VM's environment")
+    parser.add_argument("--images", type=Path, metavar="FILE", help="JSON: image or family name to Python environment")
+    timing = Timing()
+    parser.add_argument("--step-s", type=float, default=timing.step_s, help="what each change of state takes")
+    parser.add_argument(
+        "--shutdown-s", type=float, default=timing.shutdown_s, help="what a guest is given to shut down"
+    )
+    parser.add_argument(
+        "--maintenance-notice-s",
+        type=float,
+        default=timing.maintenance_notice_s,
+        help="from the maintenance event in a VM's metadata to its stop",
+    )
+    parser.add_argument("--run-min-s", type=float, default=RUN_DURATION_S_MIN, help="shortest maxRunDuration accepted")
+    options = parser.parse_args(arguments)
+    for pair in options.vm_env:
+        if "=" not in pair:
+            parser.error(f"--vm-env must be KEY=VALUE, not {pair!r}")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_arguments(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    state_dir: Path = options.state_dir.absolute()
+    for name in ("vms", "serial"):
+        shutil.rmtree(state_dir / name, ignore_errors=True)
+        (state_dir / name).mkdir(parents=True)
+    project = Project(options.project, 10**11 + stable_id(options.project) % (9 * 10**11))
+    issuer = TokenIssuer()
+    links = Links(f"http://{options.host}:{options.port}/compute/v1", project.id)
+    catalog = Catalog(links, json.loads(options.images.read_text()) if options.images else {})
+    power = PowerSupply(project, options.host, issuer, dict(pair.split("=", 1) for pair in options.vm_env))
+    timing = Timing(options.step_s, options.shutdown_s, options.maintenance_notice_s)
+    cloud = Cloud(project, catalog, power, state_dir, timing, options.run_min_s)
+    control = Control(cloud, AddressBook(options.host), issuer)
+    server = listen(options.host, options.port, ComputeServer(cloud, control))
+
+    ended = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: ended.set())
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    print(f"Compute Engine emulator ready on {links.root}", flush=True)
+    ended.wait()
+    for instance in cloud.list_all():
+        if instance.vm is not None:
+            instance.vm.power_off()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

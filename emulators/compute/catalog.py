@@ -1,0 +1,174 @@
+"""What exists before any VM: regions, zones, machine types, accelerators, images; and the URLs all resources go by.
+
+A selection, not a mirror: the regions the examples use, and the machine families a training job may name. Capacity
+and prices are not modelled. Source of shapes: https://cloud.google.com/compute/docs/machine-resource.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from emulators.compute.errors import Json, invalid, not_found
+
+REGIONS: Final[Mapping[str, str]] = {
+    "us-central1": "abcf",
+    "us-east1": "bcd",
+    "us-west1": "abc",
+    "europe-west1": "bcd",
+    "europe-west4": "abc",
+    "asia-east1": "abc",
+    "asia-southeast1": "abc",
+}
+
+# family: (memory in MiB per vCPU, the vCPU counts it comes in)
+_FAMILIES: Final[Mapping[str, tuple[float, tuple[int, ...]]]] = {
+    "n1-standard": (3840, (1, 2, 4, 8, 16, 32, 64, 96)),
+    "n1-highmem": (6656, (2, 4, 8, 16, 32, 64, 96)),
+    "n1-highcpu": (921.6, (2, 4, 8, 16, 32, 64, 96)),
+    "n2-standard": (4096, (2, 4, 8, 16, 32, 48, 64, 80, 96, 128)),
+    "n2-highmem": (8192, (2, 4, 8, 16, 32, 48, 64, 80, 96, 128)),
+    "n2-highcpu": (1024, (2, 4, 8, 16, 32, 48, 64, 80, 96)),
+    "e2-standard": (4096, (2, 4, 8, 16, 32)),
+    "e2-highmem": (8192, (2, 4, 8, 16)),
+    "e2-highcpu": (1024, (2, 4, 8, 16, 32)),
+    "c2-standard": (4096, (4, 8, 16, 30, 60)),
+    "c3-standard": (4096, (4, 8, 22, 44, 88, 176)),
+    "g2-standard": (4096, (4, 8, 12, 16, 24, 32, 48, 96)),
+}
+
+# Machine types that carry their accelerators: (vCPUs, memory in MiB, accelerator type, count)
+_ACCELERATED: Final[Mapping[str, tuple[int, int, str, int]]] = {
+    "a2-highgpu-1g": (12, 87040, "nvidia-tesla-a100", 1),
+    "a2-highgpu-2g": (24, 174080, "nvidia-tesla-a100", 2),
+    "a2-highgpu-4g": (48, 348160, "nvidia-tesla-a100", 4),
+    "a2-highgpu-8g": (96, 696320, "nvidia-tesla-a100", 8),
+    "a2-megagpu-16g": (96, 1392640, "nvidia-tesla-a100", 16),
+    "a2-ultragpu-1g": (12, 174080, "nvidia-a100-80gb", 1),
+    "a2-ultragpu-8g": (96, 1392640, "nvidia-a100-80gb", 8),
+    "a3-highgpu-1g": (26, 239616, "nvidia-h100-80gb", 1),
+    "a3-highgpu-8g": (208, 1916928, "nvidia-h100-80gb", 8),
+}
+
+ACCELERATOR_TYPES: Final = (
+    "nvidia-tesla-k80",
+    "nvidia-tesla-p4",
+    "nvidia-tesla-p100",
+    "nvidia-tesla-v100",
+    "nvidia-tesla-t4",
+    "nvidia-l4",
+    "nvidia-tesla-a100",
+    "nvidia-a100-80gb",
+    "nvidia-h100-80gb",
+)
+
+
+def stable_id(text: str) -> int:
+    """A 63-bit number for a resource that is always there, the same in every run."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def basename(reference: str) -> str:
+    """The last segment of a name, partial or full URL: Compute takes all three wherever it takes a reference."""
+    return reference.rstrip("/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """URLs of one project's resources. `root` ends in `/compute/v1`."""
+
+    root: str
+    project: str
+
+    def __call__(self, *parts: str) -> str:
+        return "/".join((self.root, "projects", self.project, *parts))
+
+    def path(self, *parts: str) -> str:
+        """The same without the server: as error messages name a resource."""
+        return "/".join(("projects", self.project, *parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """`images` maps an image or family name to a Python environment; the key `default` stands for every other name."""
+
+    links: Links
+    images: Mapping[str, str] = field(default_factory=dict)
+
+    def regions(self) -> list[Json]:
+        return [self.region(name) for name in REGIONS]
+
+    def region(self, name: str) -> Json:
+        if name not in REGIONS:
+            raise not_found(self.links.path("regions", name))
+        zones = [self.links("zones", f"{name}-{letter}") for letter in REGIONS[name]]
+        return self._constant("compute#region", name, "regions") | {"status": "UP", "zones": zones, "quotas": []}
+
+    def zones(self) -> list[Json]:
+        return [self.zone(name) for name in self.zone_names()]
+
+    def zone_names(self) -> Iterator[str]:
+        return (f"{region}-{letter}" for region, letters in REGIONS.items() for letter in letters)
+
+    def zone(self, name: str) -> Json:
+        region, _, letter = name.rpartition("-")
+        if len(letter) != 1 or letter not in REGIONS.get(region, ""):
+            raise not_found(self.links.path("zones", name))
+        return self._constant("compute#zone", name, "zones") | {
+            "status": "UP",
+            "region": self.links("regions", region),
+        }
+
+    def machine_types(self, zone: str) -> list[Json]:
+        self.zone(zone)
+        sized = [f"{family}-{cpus}" for family, (_, sizes) in _FAMILIES.items() for cpus in sizes]
+        return [self.machine_type(zone, name) for name in (*sized, *_ACCELERATED)]
+
+    def machine_type(self, zone: str, name: str) -> Json:
+        family, _, size = name.rpartition("-")
+        accelerators: list[Json] = []
+        if name in _ACCELERATED:
+            cpus, memory_mb, accelerator, count = _ACCELERATED[name]
+            accelerators = [{"guestAcceleratorType": accelerator, "guestAcceleratorCount": count}]
+        elif family in _FAMILIES and size.isdigit() and int(size) in _FAMILIES[family][1]:
+            cpus, memory_mb = int(size), int(_FAMILIES[family][0] * int(size))
+        else:
+            raise not_found(self.links.path("zones", zone, "machineTypes", name))
+        return self._constant("compute#machineType", name, "zones", zone, "machineTypes") | {
+            "description": f"{cpus} vCPUs, {memory_mb / 1024:g} GB RAM",
+            "guestCpus": cpus,
+            "memoryMb": memory_mb,
+            "zone": zone,
+            "isSharedCpu": False,
+            "accelerators": accelerators,
+        }
+
+    def accelerator_types(self, zone: str) -> list[Json]:
+        return [
+            self._constant("compute#acceleratorType", name, "zones", zone, "acceleratorTypes")
+            | {"zone": self.links("zones", zone), "maximumCardsPerInstance": 8}
+            for name in ACCELERATOR_TYPES
+        ]
+
+    def environment_of(self, image: str) -> str | None:
+        """The Python environment behind an image. None: the machine's own programs only."""
+        if not self.images:
+            return None
+        name = basename(image)
+        environment = self.images.get(name, self.images.get("default"))
+        if environment is None:
+            field_path = "resource.disks[0].initializeParams.sourceImage"
+            raise invalid(field_path, image, "The referenced image resource cannot be found.")
+        return environment
+
+    def _constant(self, kind: str, name: str, *collection: str) -> Json:
+        return {
+            "kind": kind,
+            "id": str(stable_id("/".join((*collection, name)))),
+            "creationTimestamp": "1969-12-31T16:00:00.000-08:00",  # what Google says of everything always there
+            "name": name,
+            "description": name,
+            "selfLink": self.links(*collection, name),
+        }

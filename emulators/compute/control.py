@@ -1,0 +1,75 @@
+"""What Google has no API for: faults on demand, addresses, the keys that identity tokens are signed with.
+
+`docs/interfaces.md` section 6 is the contract.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from emulators.compute.addresses import AddressBook
+from emulators.compute.cloud import Cloud
+from emulators.compute.errors import ApiError, Json, not_found, not_ready, required
+from emulators.compute.faults import parse_faults
+from emulators.compute.identity import TokenIssuer
+from emulators.compute.instances import Instance, Status
+from emulators.compute.lifecycle import PREEMPTION_NOTICE_S
+
+
+class Control:
+    def __init__(self, cloud: Cloud, addresses: AddressBook, issuer: TokenIssuer) -> None:
+        self.cloud, self.addresses, self.issuer = cloud, addresses, issuer
+        self._certificates = issuer.certificates()
+
+    def health(self) -> Json:
+        return {"status": "ok", "project": self.cloud.project.id}
+
+    def address(self, name: str) -> Json:
+        if not name:
+            raise required("name")
+        return {"address": self.addresses.address(name)}
+
+    def certificates(self) -> Json:
+        return dict(self._certificates)
+
+    def key_set(self) -> Json:
+        return self.issuer.key_set()
+
+    def faults(self) -> Json:
+        return self.cloud.faults.as_json()
+
+    def post_faults(self, body: Json) -> Json:
+        self.cloud.faults.post(parse_faults(body))
+        return self.faults()
+
+    def act(self, name: str, verb: str, body: Json) -> Json:
+        """A fault of one VM. Answers at once; the operation tells when it is over."""
+        instance = self.cloud.find(name)
+        if instance.status is not Status.RUNNING and not (verb == "crash" and instance.status is Status.STOPPING):
+            raise not_ready(instance.path(self.cloud.links))
+        lifecycle = self.cloud.lifecycle
+        notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
+        match verb:
+            case "preempt":
+                operation = lifecycle.preempt(instance, PREEMPTION_NOTICE_S if notice_s is None else notice_s)
+            case "maintenance":
+                operation = lifecycle.maintain(instance, notice_s, policy="TERMINATE")
+            case "crash":
+                operation = lifecycle.crash(instance)
+            case "kill-program":
+                return self._kill_program(instance, str(body.get("signal", "KILL")))
+            case _:
+                raise not_found(f"emulator/v1/vms/{name}:{verb}")
+        return self.cloud.operations.show(operation)
+
+    def _kill_program(self, instance: Instance, name: str) -> Json:
+        try:
+            signum = signal.Signals[f"SIG{name.removeprefix('SIG')}"]
+        except KeyError:
+            raise ApiError(400, "invalid", f"'{name}' is the name of no signal") from None
+        pid = instance.vm.program() if instance.vm is not None else None
+        if pid is None:
+            raise ApiError(404, "notFound", f"No training program runs on {instance.name} now")
+        os.kill(pid, signum)
+        return {"pid": pid, "signal": signum.name}

@@ -1,0 +1,147 @@
+"""Compute Engine's two kinds of failure: at the call (an HTTP error body) and later, inside an operation.
+
+Wording and shape are Google's, because clients match on both. Sources: responses quoted in public issue threads
+(kubernetes/k8s.io 9834 for the stockout with `zonesAvailable`, CCExtractor/sample-platform 901 for its operation) and
+`google.cloud.compute_v1.types.Errors`, `ErrorDetails`, `QuotaExceededInfo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+Json = dict[str, Any]
+"""A JSON object of Google's API, as it goes over the wire."""
+
+
+@dataclass(eq=False)
+class ApiError(Exception):
+    """A call refused at once. `reason` is Google's machine word; `location` the parameter or header at fault."""
+
+    status: int
+    reason: str
+    message: str
+    location: str | None = None
+    location_type: str = "parameter"
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.reason}: {self.message}"
+
+    def body(self) -> Json:
+        detail: Json = {"message": self.message, "domain": "global", "reason": self.reason}
+        if self.reason == "rateLimitExceeded":
+            detail["domain"] = "usageLimits"
+        if self.location is not None:
+            detail |= {"locationType": self.location_type, "location": self.location}
+        return {"error": {"code": self.status, "message": self.message, "errors": [detail]}}
+
+
+def not_found(resource: str) -> ApiError:
+    """`resource` is the path from `projects/` on."""
+    return ApiError(404, "notFound", f"The resource '{resource}' was not found")
+
+
+def already_exists(resource: str) -> ApiError:
+    return ApiError(409, "alreadyExists", f"The resource '{resource}' already exists")
+
+
+def invalid(field_path: str, value: object, why: str) -> ApiError:
+    return ApiError(400, "invalid", f"Invalid value for field '{field_path}': '{value}'. {why}")
+
+
+def required(field_path: str) -> ApiError:
+    return ApiError(400, "required", f"Required field '{field_path}' not specified")
+
+
+def not_ready(resource: str) -> ApiError:
+    return ApiError(400, "resourceNotReady", f"The resource '{resource}' is not ready")
+
+
+def condition_not_met(kind: str) -> ApiError:
+    message = f"Supplied fingerprint does not match current {kind} fingerprint."
+    return ApiError(412, "conditionNotMet", message, location="If-Match", location_type="header")
+
+
+def rate_limited() -> ApiError:
+    """403, not 429: what Compute answers when a per-minute quota is used up."""
+    what = "quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'"
+    return ApiError(403, "rateLimitExceeded", f"Quota exceeded for {what}.")
+
+
+@dataclass(frozen=True, slots=True)
+class OperationError:
+    """One entry of an operation's `error.errors`, with the HTTP status the operation then carries."""
+
+    code: str
+    message: str
+    http_status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE
+    details: tuple[Json, ...] = field(default=())
+
+    def as_json(self) -> Json:
+        entry: Json = {"code": self.code, "message": self.message}
+        if self.details:
+            entry["errorDetails"] = list(self.details)
+        return entry
+
+
+def stockout(
+    project: str, zone: str, machine_type: str, accelerators: str, zones_available: Iterable[str]
+) -> OperationError:
+    """No capacity in the zone. `accelerators` as Google writes them: `nvidia-tesla-t4:1`, empty without."""
+    elsewhere = ",".join(zones_available)
+    with_gpu = f" with {accelerators} accelerator(s)" if accelerators else ""
+    hint = (
+        f"Consider trying your request in the {elsewhere} zone(s), which currently has capacity to accommodate your "
+        "request. Alternatively, you can try your request again "
+        if elsewhere
+        else "Alternatively, you can try your request again "
+    )
+    sentence = (
+        f"A {machine_type} VM instance{with_gpu} is currently unavailable in the {zone} zone. {hint}with a different "
+        "VM hardware configuration or at a later time. For more information, see the troubleshooting documentation."
+    )
+    documentation = {
+        "description": "Troubleshooting documentation",
+        "url": "https://cloud.google.com/compute/docs/resource-error",
+    }
+    metadatas = {"zone": zone, "vmType": machine_type, "attachment": accelerators, "zonesAvailable": elsewhere}
+    return OperationError(
+        "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+        f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to fulfill the request.  "
+        "'(resource type:compute)'.",
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        (
+            {"help": {"links": [documentation]}},
+            {"localizedMessage": {"locale": "en-US", "message": sentence}},
+            {
+                "errorInfo": {
+                    "reason": "resource_availability",
+                    "domain": "compute.googleapis.com",
+                    "metadatas": metadatas,
+                }
+            },
+        ),
+    )
+
+
+def quota_exceeded(region: str, metric: str, limit: float) -> OperationError:
+    info = {
+        "metricName": f"compute.googleapis.com/{metric.lower()}",
+        "limitName": f"{metric}-per-project-region",
+        "dimensions": {"region": region},
+        "limit": limit,
+    }
+    message = f"Quota '{metric}' exceeded.  Limit: {limit} in region {region}."
+    return OperationError("QUOTA_EXCEEDED", message, HTTPStatus.FORBIDDEN, ({"quotaInfo": info},))
+
+
+def too_few_created(wanted: int) -> OperationError:
+    """What a bulk insert adds to the cause when it could not reach `minCount` and took everything back."""
+    message = f"Requested minimum count of {wanted} VMs could not be created."
+    return OperationError("VM_MIN_COUNT_NOT_REACHED", message)
+
+
+def internal_error(message: str) -> OperationError:
+    return OperationError("INTERNAL_ERROR", message, HTTPStatus.INTERNAL_SERVER_ERROR)

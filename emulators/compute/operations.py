@@ -1,0 +1,169 @@
+"""Long-running operations: what every mutating call answers with, and what its caller waits for.
+
+    PENDING ──begin──► RUNNING ──► DONE (progress 100, with `error` or without)
+
+A request id makes a call repeatable: while its operation is remembered the same id is answered with the same operation,
+whatever has become of it. Things that happen to a VM unasked (preemption, host error) are operations too, of user
+`system` and named `systemevent-…`, DONE when they are over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from emulators.compute.catalog import Links
+from emulators.compute.errors import ApiError, Json, OperationError, invalid, not_found
+
+REMEMBERED_MAX: Final = 20_000
+"""Oldest operations are forgotten beyond this; Google keeps them for 14 days."""
+WAIT_MAX_S: Final = 120.0
+"""Source: operations.wait returns "as early as possible", at the latest after 2 minutes."""
+USER: Final = "user@example.com"
+SYSTEM: Final = "system"
+
+
+def timestamp(moment: datetime | None = None) -> str:
+    """RFC 3339 with milliseconds and offset, as Compute writes times."""
+    return (moment or datetime.now(UTC)).isoformat(timespec="milliseconds")
+
+
+@dataclass(slots=True)
+class Operation:
+    """`zone` None: a global operation. Fields change under the store's lock only."""
+
+    id: int
+    name: str
+    type: str
+    zone: str | None
+    target_link: str
+    target_id: str
+    user: str
+    request_id: str | None
+    group_id: str | None
+    inserted_at: str = field(default_factory=timestamp)
+    started_at: str | None = None
+    ended_at: str | None = None
+    status: str = "PENDING"
+    status_message: str | None = None
+    errors: Sequence[OperationError] = ()
+
+    def as_json(self, links: Links) -> Json:
+        scope = ("zones", self.zone) if self.zone else ("global",)
+        shown: Json = {
+            "kind": "compute#operation",
+            "id": str(self.id),
+            "name": self.name,
+            "clientOperationId": self.request_id,
+            "operationGroupId": self.group_id,
+            "operationType": self.type,
+            "targetLink": self.target_link,
+            "targetId": self.target_id,
+            "zone": links("zones", self.zone) if self.zone else None,
+            "status": self.status,
+            "statusMessage": self.status_message,
+            "user": self.user,
+            "progress": 100 if self.status == "DONE" else 0,
+            "insertTime": self.inserted_at,
+            "startTime": self.started_at,
+            "endTime": self.ended_at,
+            "selfLink": links(*scope, "operations", self.name),
+        }
+        if self.errors:
+            status = self.errors[0].http_status
+            shown["error"] = {"errors": [error.as_json() for error in self.errors]}
+            shown |= {"httpErrorStatusCode": status.value, "httpErrorMessage": status.phrase.upper()}
+        return {key: value for key, value in shown.items() if value is not None}
+
+
+class OperationStore:
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._changed = threading.Condition()
+        self._operations: dict[str, Operation] = {}
+        self._by_request: dict[str, Operation] = {}
+        self._ids = itertools.count(time.time_ns() // 1000)
+
+    def repeated(self, request_id: str | None) -> Operation | None:
+        """The operation an earlier call with this request id was answered with."""
+        if request_id is None:
+            return None
+        try:
+            number = uuid.UUID(request_id).int
+        except ValueError:
+            number = 0
+        if number == 0:
+            raise invalid("requestId", request_id, "The request ID must be a valid UUID other than zero.")
+        with self._changed:
+            return self._by_request.get(request_id)
+
+    def begin(
+        self,
+        type_: str,
+        *,
+        zone: str | None,
+        target_link: str,
+        target_id: int,
+        user: str = USER,
+        request_id: str | None = None,
+        group_id: str | None = None,
+    ) -> Operation:
+        with self._changed:
+            number = next(self._ids)
+            kind = "systemevent" if user == SYSTEM else "operation"
+            name = f"{kind}-{number // 1000}-{uuid.uuid4().hex[:13]}-{uuid.uuid4().hex[:8]}-{number % (1 << 32):08x}"
+            operation = Operation(number, name, type_, zone, target_link, str(target_id), user, request_id, group_id)
+            self._operations[name] = operation
+            if request_id is not None:
+                self._by_request[request_id] = operation
+            while len(self._operations) > REMEMBERED_MAX:
+                oldest = self._operations.pop(next(iter(self._operations)))
+                if oldest.request_id is not None:
+                    self._by_request.pop(oldest.request_id, None)
+            return operation
+
+    def start(self, operation: Operation, status_message: str | None = None) -> None:
+        with self._changed:
+            operation.status, operation.started_at = "RUNNING", timestamp()
+            operation.status_message = status_message
+
+    def finish(self, operation: Operation, errors: Sequence[OperationError] = ()) -> None:
+        with self._changed:
+            operation.started_at = operation.started_at or timestamp()
+            operation.errors = tuple(errors)
+            operation.status, operation.ended_at = "DONE", timestamp()
+            self._changed.notify_all()
+
+    def get(self, zone: str | None, name_or_id: str) -> Operation:
+        with self._changed:
+            found = self._operations.get(name_or_id)
+            if found is None and name_or_id.isdigit():
+                found = next((each for each in self._operations.values() if str(each.id) == name_or_id), None)
+            if found is None or found.zone != zone:
+                raise self._missing(zone, name_or_id)
+            return found
+
+    def wait(self, zone: str | None, name_or_id: str) -> Operation:
+        """Blocks until the operation is DONE, two minutes at most."""
+        operation = self.get(zone, name_or_id)
+        with self._changed:
+            self._changed.wait_for(lambda: operation.status == "DONE", WAIT_MAX_S)
+        return operation
+
+    def list_all(self) -> list[Operation]:
+        with self._changed:
+            return list(self._operations.values())
+
+    def show(self, operation: Operation) -> Json:
+        with self._changed:
+            return operation.as_json(self._links)
+
+    def _missing(self, zone: str | None, name: str) -> ApiError:
+        scope = ("zones", zone) if zone else ("global",)
+        return not_found(self._links.path(*scope, "operations", name))

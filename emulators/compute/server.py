@@ -1,0 +1,146 @@
+"""HTTP: which call is which verb, and errors as Google writes them.
+
+/compute/v1/projects/P/…       the Compute API, for google-cloud-compute and gcloud
+/batch/compute/v1              several of its calls in one request (gcloud)
+/emulator/v1/…                 what Google has no API for (`control`)
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Map, Rule
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.wrappers import Request, Response
+
+from emulators.compute.api import ComputeApi, json_body
+from emulators.compute.batch import answer_batch
+from emulators.compute.cloud import Cloud
+from emulators.compute.control import Control
+from emulators.compute.errors import ApiError, Json, not_found
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[..., Json]
+
+_PROJECT: Final = "/compute/v1/projects/<project>"
+_ZONE: Final = _PROJECT + "/zones/<zone>"
+_INSTANCE: Final = _ZONE + "/instances/<name>"
+_ROUTES: Final = (
+    ("GET", _PROJECT, "project"),
+    ("GET", _PROJECT + "/regions", "regions"),
+    ("GET", _PROJECT + "/regions/<name>", "region"),
+    ("GET", _PROJECT + "/zones", "zones"),
+    ("GET", _ZONE, "zone"),
+    ("GET", _PROJECT + "/aggregated/machineTypes", "aggregated_machine_types"),
+    ("GET", _ZONE + "/machineTypes", "machine_types"),
+    ("GET", _ZONE + "/machineTypes/<name>", "machine_type"),
+    ("GET", _ZONE + "/acceleratorTypes", "accelerator_types"),
+    ("GET", _PROJECT + "/aggregated/instances", "aggregated_instances"),
+    ("GET", _ZONE + "/instances", "instances"),
+    ("POST", _ZONE + "/instances", "insert"),
+    ("POST", _ZONE + "/instances/bulkInsert", "bulk_insert"),
+    ("GET", _INSTANCE, "instance"),
+    ("DELETE", _INSTANCE, "delete"),
+    ("POST", _INSTANCE + "/reset", "reset"),
+    ("POST", _INSTANCE + "/stop", "stop"),
+    ("POST", _INSTANCE + "/start", "start"),
+    ("POST", _INSTANCE + "/setMetadata", "set_metadata"),
+    ("POST", _INSTANCE + "/setLabels", "set_labels"),
+    ("POST", _INSTANCE + "/simulateMaintenanceEvent", "simulate_maintenance_event"),
+    ("GET", _INSTANCE + "/serialPort", "serial_port"),
+    ("GET", _PROJECT + "/aggregated/operations", "aggregated_operations"),
+    *(
+        (method, f"{_PROJECT}/{scope}/operations{rest}", endpoint)
+        for scope in ("global", "regions/<region>", "zones/<zone>")
+        for method, rest, endpoint in (
+            ("GET", "", "operations"),
+            ("GET", "/<name>", "operation"),
+            ("POST", "/<name>/wait", "wait"),
+        )
+    ),
+)
+
+
+class ComputeServer:
+    """The WSGI application."""
+
+    def __init__(self, cloud: Cloud, control: Control) -> None:
+        self.cloud, self.control = cloud, control
+        own = (
+            Rule("/batch/compute/v1", endpoint="batch", methods=["POST"]),
+            Rule("/emulator/v1/health", endpoint=lambda _: control.health(), methods=["GET"]),
+            Rule(
+                "/emulator/v1/address",
+                endpoint=lambda request: control.address(request.args.get("name", "")),
+                methods=["GET"],
+            ),
+            Rule("/emulator/v1/certs", endpoint=lambda _: control.certificates(), methods=["GET"]),
+            Rule("/emulator/v1/jwks", endpoint=lambda _: control.key_set(), methods=["GET"]),
+            Rule("/emulator/v1/faults", endpoint=lambda _: control.faults(), methods=["GET"]),
+            Rule(
+                "/emulator/v1/faults",
+                endpoint=lambda request: control.post_faults(json_body(request)),
+                methods=["POST"],
+            ),
+            Rule(
+                "/emulator/v1/vms/<name>:<verb>",
+                endpoint=lambda request, name, verb: control.act(name, verb, json_body(request)),
+                methods=["POST"],
+            ),
+        )
+        api = tuple(Rule(path, endpoint=name, methods=[method]) for method, path, name in _ROUTES)
+        self._map = Map([*own, *api], strict_slashes=False, merge_slashes=True)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        request = Request(environ)
+        return self.dispatch(request)(environ, start_response)
+
+    def dispatch(self, request: Request) -> Response:
+        try:
+            endpoint, arguments = self._map.bind_to_environ(request.environ).match()
+            if endpoint == "batch":
+                return answer_batch(request, self.dispatch)
+            if callable(endpoint):
+                return _answer(endpoint(request, **arguments))
+            return _answer(self._compute(request, endpoint, arguments))
+        except ApiError as error:
+            return _answer(error.body(), error.status)
+        except HTTPException as error:
+            status = error.code or 500
+            return _answer(ApiError(status, "notFound", f"{error.name}: {request.path}").body(), status)
+        except Exception:
+            log.exception("%s %s", request.method, request.path)
+            return _answer(ApiError(500, "backendError", "Internal error. Please try again.").body(), 500)
+
+    def _compute(self, request: Request, endpoint: str, arguments: Mapping[str, str]) -> Json:
+        self.cloud.faults.admit_call()
+        arguments = dict(arguments)
+        project = arguments.pop("project")
+        if project != self.cloud.project.id:
+            raise not_found(f"projects/{project}")
+        handler: Handler = getattr(ComputeApi(self.cloud, request), endpoint)
+        return handler(**arguments)
+
+
+def _answer(body: Json, status: int = 200) -> Response:
+    return Response(json.dumps(body, indent=2) + "\n", status, content_type="application/json; charset=UTF-8")
+
+
+class QuietHandler(WSGIRequestHandler):
+    """No access log; answers leave in one piece at once (Nagle's algorithm would add 40 ms to each)."""
+
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Clients poll: an access log would hide everything else."""
+
+
+def listen(host: str, port: int, server: ComputeServer) -> BaseWSGIServer:
+    """A thread per connection: waiting for an operation takes one for two minutes."""
+    return make_server(host, port, server, threaded=True, request_handler=QuietHandler)
