@@ -1,0 +1,263 @@
+"""The calls: one port method each.
+
+One role of a gang is one bulk insert with explicit names. Its request id is a function of what is asked, so a repeated
+call is answered with the first call's operation, done or not:
+
+    create ──► bulkInsert ──► operation ──wait, bounded──► Created | Pending | Refused
+                   └─ 409 ──► the names are there: ours, another machine's, or a stranger's?
+
+VMs are changed and deleted by their numeric id, never by name: a younger VM of the same name is not meant.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import requests
+from google.api_core import exceptions
+from google.api_core.client_options import ClientOptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import compute_v1
+
+from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, job_label, seat_of
+from shared.core.jobs import Job
+from shared.gcp.compute_fleet.properties import LABEL_JOB, LABEL_MACHINE, Site, items, resource
+from shared.gcp.compute_fleet.refusals import (
+    CONSEQUENCES,
+    Problem,
+    is_passing,
+    is_taken,
+    problem,
+    problems,
+    refused,
+    trouble,
+)
+from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S: Final = 30.0
+SETTLE_S: Final = 3.0
+"""How long a delete or a directive is waited for. Locally that is enough to see it done; on Google's side a delete
+takes half a minute, which nobody should wait for in a function."""
+REQUEST_NAMESPACE: Final = uuid.UUID("6c1f3c0e-2b0d-5d6b-9a57-7d1f5a1f9f10")
+"""Of the UUIDs made from request keys. Never change it: a repeated insert would become a second one."""
+
+DIRECTIVE_KEY: Final = "trainmaster-directive"
+
+_STATUSES: Final = {
+    VmStatus.RUNNING: {"RUNNING"},
+    VmStatus.STOPPING: {"STOPPING", "PENDING_STOP", "SUSPENDING", "DEPROVISIONING"},
+    VmStatus.STOPPED: {"TERMINATED", "STOPPED", "SUSPENDED"},
+}
+
+
+class ComputeFleet:
+    """See `shared.ports.Fleet`. Thread-safe.
+
+    `endpoint` empty: Google's, with the default credentials; else an emulator's, without any. An empty
+    `service_account` gives the VMs none. `network` and `subnetwork` as partial or full URLs. `wait_s` is the longest an
+    insert is waited for.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        *,
+        endpoint: str = "",
+        service_account: str = "",
+        network: str = "global/networks/default",
+        subnetwork: str = "",
+        wait_s: float = 20.0,
+    ) -> None:
+        options: dict[str, Any] = {}
+        if endpoint:
+            options["credentials"] = AnonymousCredentials()
+            options["client_options"] = ClientOptions(api_endpoint=endpoint.rstrip("/"))
+        self._instances = compute_v1.InstancesClient(**options)
+        # The operation objects the client returns poll Google's own endpoint whatever the options say, so operations
+        # are followed by hand. Source: InstancesRestTransport._zone_operations_client.
+        self._operations = compute_v1.ZoneOperationsClient(**options)
+        self._project = project
+        self._site = Site(service_account, network, subnetwork)
+        self._wait_s = wait_s
+
+    def list_vms(self, job_id: str) -> tuple[Vm, ...]:
+        """No partial success is asked for: a zone that cannot be reached is an error, not an empty zone whose VMs would
+        be taken for lost."""
+        request = compute_v1.AggregatedListInstancesRequest(
+            project=self._project, filter=f"labels.{LABEL_JOB}={job_label(job_id)}"
+        )
+        with trouble(f"list the VMs of {job_id}"):
+            pages = self._instances.aggregated_list(request, timeout=CALL_TIMEOUT_S)
+            return tuple(vm for _, scope in pages for vm in _vms(scope.instances))
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Where some of the names exist, only the others are inserted, as a request of its own."""
+        outcome = self._insert(job, create, metadata)
+        if not is_taken(outcome):
+            return outcome
+        existing = {vm.name: vm for vm in self.list_vms(job.job_id) if vm.zone == create.zone}
+        there = [existing[name] for name in create.names if name in existing]
+        if any(vm.machine < create.machine or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED) for vm in there):
+            return Pending()  # a predecessor still has the name
+        missing = [(seat, name) for seat, name in zip(create.seats, create.names, strict=True) if name not in existing]
+        if not missing:
+            return Created()
+        if stranger := self._stranger(create.zone, [name for _, name in missing]):
+            return Refused(RefusalKind.DENIED, "alreadyExists", f"{stranger} exists and is not this job's")
+        if not there:
+            return Pending()  # whoever had the name is gone by now
+        rest = replace(create, seats=tuple(seat for seat, _ in missing), names=tuple(name for _, name in missing))
+        outcome = self._insert(job, rest, metadata)
+        return Pending() if is_taken(outcome) else outcome
+
+    def delete(self, vm: Vm) -> bool:
+        with trouble(f"delete {vm.name}"):
+            try:
+                operation = self._instances.delete_unary(
+                    project=self._project, zone=vm.zone, instance=vm.instance_id, timeout=CALL_TIMEOUT_S
+                )
+            except exceptions.NotFound:
+                return True
+            except exceptions.BadRequest as error:
+                if problem(error).code == "resourceNotReady":  # being made or deleted by another call
+                    return False
+                raise
+            finished = self._wait(vm.zone, operation, SETTLE_S)
+        return finished is not None and not finished.error.errors
+
+    def direct(self, vm: Vm, directive: Directive) -> bool:
+        """Setting metadata replaces all of it, so what is there now is sent again, under the fingerprint that says it
+        is still what was listed."""
+        with trouble(f"direct {vm.name}"):
+            try:
+                instance = self._instances.get(
+                    project=self._project, zone=vm.zone, instance=vm.instance_id, timeout=CALL_TIMEOUT_S
+                )
+                if instance.metadata.fingerprint != vm.fingerprint:
+                    return False
+                said = {item.key: item.value for item in instance.metadata.items}
+                said[DIRECTIVE_KEY] = _directive_json(directive)
+                operation = self._instances.set_metadata_unary(
+                    project=self._project,
+                    zone=vm.zone,
+                    instance=vm.instance_id,
+                    metadata_resource=compute_v1.Metadata(fingerprint=vm.fingerprint, items=items(said)),
+                    timeout=CALL_TIMEOUT_S,
+                )
+            except (exceptions.NotFound, exceptions.PreconditionFailed):
+                return False
+            finished = self._wait(vm.zone, operation, SETTLE_S)
+        return finished is None or not finished.error.errors
+
+    def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        request = compute_v1.GetSerialPortOutputInstanceRequest(
+            project=self._project, zone=vm.zone, instance=vm.instance_id, start=start
+        )
+        with trouble(f"read the serial output of {vm.name}"):
+            try:
+                output = self._instances.get_serial_port_output(request, timeout=CALL_TIMEOUT_S)
+            except exceptions.NotFound:
+                return "", start
+        return output.contents, output.next_
+
+    def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        request = compute_v1.BulkInsertInstanceRequest(
+            project=self._project,
+            zone=create.zone,
+            request_id=str(uuid.uuid5(REQUEST_NAMESPACE, create.request_key(job.job_id))),
+            bulk_insert_instance_resource_resource=resource(job, create, self._site, metadata),
+        )
+        with trouble(f"insert {create.group.task_type} VMs in {create.zone}"):
+            try:
+                operation = self._instances.bulk_insert_unary(request, timeout=CALL_TIMEOUT_S)
+            except (exceptions.ClientError, exceptions.ServiceUnavailable) as error:
+                found = problem(error)
+                if is_passing(error, found):
+                    raise
+                return refused(found, otherwise=RefusalKind.DENIED)
+            finished = self._wait(create.zone, operation, self._wait_s)
+            if finished is None:
+                return Pending()
+            every = list(problems(finished))
+            if not every:
+                return Created()
+            causes = [each for each in every if each.code not in CONSEQUENCES]
+            return refused(next(iter(causes or self._causes_in_group(create.zone, finished)), every[0]))
+
+    def _stranger(self, zone: str, names: Iterable[str]) -> str | None:
+        """The first of these names that somebody has: none of them carries our labels."""
+        for name in names:
+            with trouble(f"get {name}"):
+                try:
+                    self._instances.get(project=self._project, zone=zone, instance=name, timeout=CALL_TIMEOUT_S)
+                except exceptions.NotFound:
+                    continue
+                return name
+        return None
+
+    def _wait(self, zone: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
+        """The operation once it is DONE; None when it is not within `wait_s`. The server answers when it knows."""
+        deadline = time.monotonic() + wait_s
+        while operation.status != compute_v1.Operation.Status.DONE:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return None
+            try:
+                operation = self._operations.wait(
+                    project=self._project, zone=zone, operation=operation.name, timeout=left_s
+                )
+            except (requests.Timeout, exceptions.GatewayTimeout):
+                return None
+        return operation
+
+    def _causes_in_group(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
+        """What the VMs' own operations say: a bulk insert has one for each, under the same group id."""
+        request = compute_v1.ListZoneOperationsRequest(
+            project=self._project, zone=zone, filter=f'operationGroupId="{operation.operation_group_id}"'
+        )
+        operations = self._operations.list(request, timeout=CALL_TIMEOUT_S)
+        return [found for each in operations for found in problems(each) if found.code not in CONSEQUENCES]
+
+
+def _vms(instances: Iterable[compute_v1.Instance]) -> Iterator[Vm]:
+    for instance in instances:
+        try:
+            yield _vm(instance)
+        except ValueError:
+            log.warning("%s carries a job's label but no seat's name: left alone", instance.name)
+
+
+def _vm(instance: compute_v1.Instance) -> Vm:
+    metadata = {item.key: item.value for item in instance.metadata.items}
+    return Vm(
+        name=instance.name,
+        zone=instance.zone.rpartition("/")[2],
+        instance_id=str(instance.id),
+        status=next((each for each, words in _STATUSES.items() if instance.status in words), VmStatus.CREATING),
+        seat=seat_of(instance.name),
+        machine=int(instance.labels.get(LABEL_MACHINE, "0")),
+        directive=_directive(metadata.get(DIRECTIVE_KEY)),
+        fingerprint=instance.metadata.fingerprint,
+    )
+
+
+def _directive(text: str | None) -> Directive | None:
+    """None: there is none, or nobody of ours wrote it; it will be written anew."""
+    try:
+        said = json.loads(text or "")
+        return Directive(int(said["attempt"]), int(said["incarnation"]), DirectiveAction(said["action"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _directive_json(directive: Directive) -> str:
+    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action.value}
+    return json.dumps(said)

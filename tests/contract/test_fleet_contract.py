@@ -1,0 +1,349 @@
+"""One suite for the Fleet, on the adapter in memory and on Compute Engine's emulator.
+
+What only a cloud can do (fail later, have strangers with our names) is at the end, on the emulator alone.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pytest
+
+from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, job_label, vm_name
+from shared.core.jobs import Accelerator, Job, Seat, TaskType
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
+from shared.gcp.compute_fleet import ComputeFleet
+from shared.memory.fleet import MemoryFleet
+from shared.ports import Created, Fleet, Pending, RefusalKind, Refused
+from tests.compute.emulator import PROJECT, ZONE, Emulator, eventually, running_emulator
+from tests.support.jobs import a_job, a_plan
+
+RUN = Directive(1, 1, DirectiveAction.RUN)
+OTHER_ZONE = "us-central1-b"
+
+
+class World(Protocol):
+    """A fleet, and what happens to it from outside."""
+
+    @property
+    def fleet(self) -> Fleet: ...
+
+    def stock_out(self, *zones: str) -> None: ...
+
+    def metadata(self, vm: Vm) -> dict[str, str]: ...
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self.fleet = MemoryFleet()
+
+    def stock_out(self, *zones: str) -> None:
+        self.fleet.stockout_zones = set(zones)
+
+    def metadata(self, vm: Vm) -> dict[str, str]:
+        return dict(self.fleet.metadata(vm.name))
+
+
+class EmulatorWorld:
+    def __init__(self, emulator: Emulator) -> None:
+        self.emulator = emulator
+        self.fleet = a_fleet(emulator)
+
+    def stock_out(self, *zones: str) -> None:
+        self.emulator.faults(stockout_zones=list(zones))
+
+    def metadata(self, vm: Vm) -> dict[str, str]:
+        return {item.key: item.value for item in self.emulator.get(vm.name, vm.zone).metadata.items}
+
+
+def a_fleet(emulator: Emulator, **settings: Any) -> ComputeFleet:
+    return ComputeFleet(**{"project": PROJECT, "endpoint": emulator.endpoint, "wait_s": 10.0, **settings})
+
+
+@pytest.fixture(scope="module")
+def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    with running_emulator(tmp_path_factory.mktemp("fleet")) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def emulator(shared_emulator: Emulator) -> Iterator[Emulator]:
+    yield shared_emulator
+    shared_emulator.delete_all()
+
+
+@pytest.fixture
+def compute(emulator: Emulator) -> EmulatorWorld:
+    return EmulatorWorld(emulator)
+
+
+@pytest.fixture(params=["memory", "emulator"])
+def world(request: pytest.FixtureRequest) -> World:
+    if request.param == "memory":
+        return MemoryWorld()
+    found: EmulatorWorld = request.getfixturevalue("compute")
+    return found
+
+
+@pytest.fixture
+def job() -> Job:
+    """Never the same twice: request ids are remembered beyond the VMs."""
+    return a_job(job_id=f"digits_{uuid.uuid4().hex[:8]}")
+
+
+def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
+    seats = tuple(Seat(TaskType.WORKER, index) for index in range(workers))
+    create = Create(
+        group=job.plan.group(TaskType.WORKER),
+        zone=ZONE,
+        machine=1,
+        directive=RUN,
+        seats=seats,
+        names=tuple(vm_name(job.job_id, seat) for seat in seats),
+        round=0,
+    )
+    return replace(create, **changes)
+
+
+def metadata(directive: Directive = RUN) -> dict[str, str]:
+    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action}
+    return {"startup-script": "sleep 600", "trainmaster-directive": json.dumps(said)}
+
+
+def sole(fleet: Fleet, job: Job) -> Vm:
+    (vm,) = fleet.list_vms(job.job_id)
+    return vm
+
+
+def gone(fleet: Fleet, vm: Vm) -> None:
+    eventually(lambda: fleet.delete(vm))
+
+
+def test_a_gang_is_created_and_listed(world: World, job: Job) -> None:
+    create = a_create(job)
+    assert world.fleet.create(job, create, metadata()) == Created()
+    vms = sorted(world.fleet.list_vms(job.job_id), key=lambda vm: vm.name)
+    assert [(vm.name, vm.seat, vm.zone) for vm in vms] == [
+        (name, seat, ZONE) for name, seat in zip(create.names, create.seats, strict=True)
+    ]
+    assert {(vm.status, vm.machine, vm.directive) for vm in vms} == {(VmStatus.RUNNING, 1, RUN)}
+    assert len({vm.instance_id for vm in vms}) == 2
+    assert world.metadata(vms[0]) == metadata()
+    assert world.fleet.list_vms("another_job") == ()
+
+
+def test_the_same_insert_again_is_created_and_changes_nothing(world: World, job: Job) -> None:
+    for _ in range(3):
+        assert world.fleet.create(job, a_create(job), metadata()) == Created()
+    assert len(world.fleet.list_vms(job.job_id)) == 2
+
+
+def test_names_that_exist_count_as_created_and_the_others_are_made(world: World, job: Job) -> None:
+    world.fleet.create(job, a_create(job, 1), metadata())
+    first = sole(world.fleet, job)
+    assert world.fleet.create(job, a_create(job, 3), metadata()) == Created()
+    assert world.fleet.create(job, a_create(job, 3, round=1), metadata()) == Created()
+    vms = world.fleet.list_vms(job.job_id)
+    assert len(vms) == 3
+    assert first.instance_id in {vm.instance_id for vm in vms}
+
+
+def test_a_stockout_is_refused_and_leaves_nothing_and_the_next_zone_has_room(world: World, job: Job) -> None:
+    world.stock_out(ZONE)
+    outcome = world.fleet.create(job, a_create(job), metadata())
+    assert isinstance(outcome, Refused)
+    assert outcome.kind is RefusalKind.STOCKOUT
+    assert outcome.code.startswith("ZONE_RESOURCE_POOL_EXHAUSTED")
+    assert world.fleet.list_vms(job.job_id) == ()
+    assert world.fleet.create(job, a_create(job, zone=OTHER_ZONE), metadata()) == Created()
+    assert {vm.zone for vm in world.fleet.list_vms(job.job_id)} == {OTHER_ZONE}
+
+
+def test_a_deleted_vm_is_gone_and_deleting_it_again_says_so(world: World, job: Job) -> None:
+    world.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(world.fleet, job)
+    gone(world.fleet, vm)
+    assert world.fleet.list_vms(job.job_id) == ()
+    assert world.fleet.delete(vm)
+
+
+def test_deleting_by_an_old_id_does_not_hit_the_younger_vm_of_that_name(world: World, job: Job) -> None:
+    world.fleet.create(job, a_create(job, 1), metadata())
+    old = sole(world.fleet, job)
+    gone(world.fleet, old)
+    assert world.fleet.create(job, a_create(job, 1, machine=2), metadata()) == Created()
+    assert world.fleet.delete(old)
+    younger = sole(world.fleet, job)
+    assert (younger.name, younger.machine) == (old.name, 2)
+    assert younger.instance_id != old.instance_id
+    assert not world.fleet.direct(old, replace(RUN, incarnation=2))
+
+
+def test_a_directive_is_written_once_per_fingerprint_and_keeps_everything_else(world: World, job: Job) -> None:
+    world.fleet.create(job, a_create(job, 1), metadata())
+    listed = sole(world.fleet, job)
+    hold = Directive(1, 2, DirectiveAction.HOLD)
+    assert world.fleet.direct(listed, hold)
+    assert not world.fleet.direct(listed, replace(hold, incarnation=3))  # somebody wrote since it was listed
+    now = sole(world.fleet, job)
+    assert now.directive == hold
+    assert now.fingerprint != listed.fingerprint
+    assert world.fleet.direct(now, replace(hold, action=DirectiveAction.RUN))
+
+
+# On the emulator alone
+
+
+def test_a_directive_leaves_the_other_metadata_as_it_was(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), {**metadata(), "other": "kept"})
+    vm = sole(compute.fleet, job)
+    hold = Directive(1, 2, DirectiveAction.HOLD)
+    assert compute.fleet.direct(vm, hold)
+    assert compute.metadata(vm) == {**metadata(hold), "other": "kept"}
+
+
+def test_what_google_says_of_a_stockout_is_kept(compute: EmulatorWorld, job: Job) -> None:
+    compute.stock_out(ZONE, OTHER_ZONE)
+    outcome = compute.fleet.create(job, a_create(job), metadata())
+    assert isinstance(outcome, Refused)
+    assert outcome.zones_available == ("us-central1-c", "us-central1-f")
+    assert f"zones/{ZONE}' does not have enough resources" in outcome.message
+    compute.stock_out()
+    assert compute.fleet.create(job, a_create(job), metadata()) == outcome  # the same request, the same answer
+    assert compute.fleet.create(job, a_create(job, round=1), metadata()) == Created()
+
+
+def test_a_used_up_quota_is_refused_as_such(compute: EmulatorWorld, job: Job) -> None:
+    compute.emulator.faults(quota_regions=["us-central1"])
+    outcome = compute.fleet.create(job, a_create(job), metadata())
+    assert isinstance(outcome, Refused)
+    assert (outcome.kind, outcome.code) == (RefusalKind.QUOTA, "QUOTA_EXCEEDED")
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [({"machine_type": "n9-standard-4"}, RefusalKind.STOCKOUT), ({"boot_disk_gib": 100}, None)],
+    ids=["a machine type this zone lacks", "all well"],
+)
+def test_a_refusal_at_the_call_is_a_refusal(
+    compute: EmulatorWorld, job: Job, group: dict[str, Any], kind: RefusalKind | None
+) -> None:
+    create = a_create(job)
+    outcome = compute.fleet.create(job, replace(create, group=replace(create.group, **group)), metadata())
+    assert (outcome.kind if isinstance(outcome, Refused) else None) is kind
+
+
+def test_metadata_that_is_too_large_can_never_succeed(compute: EmulatorWorld, job: Job) -> None:
+    outcome = compute.fleet.create(job, a_create(job), {**metadata(), "trainmaster-gang": "x" * 300_000})
+    assert isinstance(outcome, Refused)
+    assert (outcome.kind, outcome.code) == (RefusalKind.DENIED, "invalid")
+
+
+def test_an_insert_that_takes_longer_is_pending_and_found_again(compute: EmulatorWorld, job: Job) -> None:
+    impatient = a_fleet(compute.emulator, wait_s=0.2)
+    compute.emulator.faults(slow_s=0.4)
+    assert impatient.create(job, a_create(job), metadata()) == Pending()
+    assert {vm.status for vm in impatient.list_vms(job.job_id)} == {VmStatus.CREATING}
+    assert compute.fleet.create(job, a_create(job), metadata()) == Created()
+    assert len(compute.fleet.list_vms(job.job_id)) == 2
+
+
+def test_a_strangers_vm_of_our_name_is_not_taken_for_ours(compute: EmulatorWorld, job: Job) -> None:
+    name = a_create(job).names[1]
+    compute.emulator.run(name, labels={"owner": "somebody"})
+    outcome = compute.fleet.create(job, a_create(job), metadata())
+    assert isinstance(outcome, Refused)
+    assert outcome.kind is RefusalKind.DENIED
+    assert compute.fleet.list_vms(job.job_id) == ()
+
+
+def test_a_predecessor_that_still_has_the_name_is_waited_for(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    assert compute.fleet.create(job, a_create(job, 1, machine=2), metadata()) == Pending()
+    gone(compute.fleet, sole(compute.fleet, job))
+    assert compute.fleet.create(job, a_create(job, 1, machine=2), metadata()) == Created()
+    assert sole(compute.fleet, job).machine == 2
+
+
+def test_a_slow_delete_is_on_its_way(compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.gcp.compute_fleet.fleet.SETTLE_S", 0.1)
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    compute.emulator.faults(slow_s=0.5)
+    assert not compute.fleet.delete(vm)
+    assert sole(compute.fleet, job).status is VmStatus.STOPPING
+    gone(compute.fleet, vm)
+
+
+def test_a_vm_is_made_as_the_job_and_the_house_rules_say(emulator: Emulator) -> None:
+    gpu = Accelerator("nvidia-tesla-t4", 2)
+    plan = a_plan(max_running_s=1000, max_wait_s=500)
+    plan = replace(plan, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups))
+    job = a_job(plan=plan, job_id=f"Digits_{uuid.uuid4().hex[:8]}")
+    fleet = a_fleet(
+        emulator, service_account="vm@p.iam.gserviceaccount.com", subnetwork="regions/us-central1/subnetworks/s"
+    )
+    assert fleet.create(job, a_create(job, 1), metadata()) == Created()
+    vm = emulator.get(sole(fleet, job).name)
+    assert dict(vm.labels) == {
+        "trainmaster-job": job_label(job.job_id),
+        "trainmaster-task": "worker",
+        "trainmaster-attempt": "1",
+        "trainmaster-machine": "1",
+    }
+    assert vm.scheduling.max_run_duration.seconds == 1000 + 500 + 3600
+    assert vm.scheduling.instance_termination_action == "DELETE"
+    assert (vm.scheduling.on_host_maintenance, vm.scheduling.automatic_restart) == ("TERMINATE", False)
+    assert [each.accelerator_count for each in vm.guest_accelerators] == [2]
+    assert [account.email for account in vm.service_accounts] == ["vm@p.iam.gserviceaccount.com"]
+    assert (vm.disks[0].boot, vm.disks[0].auto_delete, vm.disks[0].disk_size_gb) == (True, True, 100)
+    assert vm.network_interfaces[0].subnetwork == "regions/us-central1/subnetworks/s"
+    assert not vm.network_interfaces[0].access_configs
+    secure = vm.shielded_instance_config
+    assert (secure.enable_secure_boot, secure.enable_vtpm, secure.enable_integrity_monitoring) == (False, True, True)
+
+
+def test_serial_output_is_read_on_from_where_it_stopped(compute: EmulatorWorld, job: Job) -> None:
+    script = {"startup-script": "echo one; sleep 0.5; echo two; sleep 600"}
+    compute.fleet.create(job, a_create(job, 1), {**metadata(), **script})
+    vm = sole(compute.fleet, job)
+    eventually(lambda: "one" in compute.fleet.serial_output(vm, 0)[0])
+    at = compute.fleet.serial_output(vm, 0)[1]
+    eventually(lambda: compute.fleet.serial_output(vm, at)[0] == "two\n")
+    gone(compute.fleet, vm)
+    assert compute.fleet.serial_output(vm, at) == ("", at)
+
+
+def test_a_vm_with_our_label_and_no_seat_is_left_alone(compute: EmulatorWorld, job: Job) -> None:
+    compute.emulator.run("somebody-elses", labels={"trainmaster-job": job_label(job.job_id)})
+    assert compute.fleet.list_vms(job.job_id) == ()
+
+
+def test_trouble_that_passes_is_temporary_and_other_trouble_is_not(compute: EmulatorWorld, job: Job) -> None:
+    compute.emulator.faults(rate_limited=2)
+    with pytest.raises(TemporaryError, match="rateLimitExceeded"):
+        compute.fleet.list_vms(job.job_id)
+    with pytest.raises(TemporaryError, match="rateLimitExceeded"):
+        compute.fleet.create(job, a_create(job), metadata())
+    with pytest.raises(TemporaryError):
+        a_fleet(compute.emulator, endpoint="http://127.0.0.1:9").list_vms(job.job_id)
+    with pytest.raises(PermanentError, match="projects/other"):
+        a_fleet(compute.emulator, project="other").list_vms(job.job_id)
+
+
+def test_addresses_are_known_before_the_vm(emulator: Emulator) -> None:
+    assert DnsAddresses("p").address("vm", ZONE) == f"vm.{ZONE}.c.p.internal:2222"
+    assert DnsAddresses("example.com:p").address("vm", ZONE) == f"vm.{ZONE}.c.p.example.com.internal:2222"
+    book = EmulatorAddresses(emulator.endpoint)
+    assert (
+        book.address("vm", ZONE)
+        == book.address("vm", OTHER_ZONE)
+        == EmulatorAddresses(emulator.endpoint).address("vm", ZONE)
+    )
+    with pytest.raises(TemporaryError):
+        EmulatorAddresses("http://127.0.0.1:9").address("vm", ZONE)
