@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -146,7 +147,7 @@ def _in_memory(state_dir: Path) -> Iterator[StackUp]:
 def _run_job(example: str, on: StackUp, report: Report, phases: Phases, *, with_faults: bool) -> bool:
     phases.begin("package and upload")
     bucket = on.state.config.bucket
-    upload(example, bucket, report)
+    upload(example, on, report)
     job_id = wait_for_job(on.store, on.objects, f"gs://{bucket}/jobs/{example}.yaml")
     watch = Watch(on.store, on.fleet, job_id, report)
     plan = FaultPlan(watch, Faults(on.state), report) if with_faults else None
@@ -160,24 +161,29 @@ def _run_job(example: str, on: StackUp, report: Report, phases: Phases, *, with_
     return job.state is JobState.SUCCEEDED and not left
 
 
-def upload(example: str, bucket: str, report: Report) -> None:
-    """As a user would: the package first, then the job file, with the real gsutil."""
-    folder = EXAMPLES / example
+def upload(example: str, on: StackUp, report: Report) -> None:
+    """As a user would: the package first, then the job file, with the real gsutil where there is one."""
+    folder, bucket = EXAMPLES / example, on.state.config.bucket
     if not (folder / "job.yaml").is_file():
         raise PermanentError(f"no example {example}: {folder} has no job.yaml")
     with tempfile.TemporaryDirectory() as scratch:
         if (folder / "setup.py").is_file():
             command = [sys.executable, str(EXAMPLES / "package.py"), example, scratch]
             built = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-            _shell(["gsutil", "-q", "cp", built, f"gs://{bucket}/packages/{example}/"], report)
-        _shell(["gsutil", "-q", "cp", f"examples/{example}/job.yaml", f"gs://{bucket}/jobs/{example}.yaml"], report)
+            _copy(Path(built), f"gs://{bucket}/packages/{example}/{Path(built).name}", on.objects, report)
+        _copy(folder / "job.yaml", f"gs://{bucket}/jobs/{example}.yaml", on.objects, report)
 
 
-def _shell(command: list[str], report: Report) -> None:
-    report.line("$", " ".join(Path(word).name if word.startswith("/") else word for word in command), "bold")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:
+    shown = os.path.relpath(source, ROOT) if source.is_relative_to(ROOT) else source.name
+    if shutil.which("gsutil") is None:
+        report.line("upload", f"{shown} -> {uri} (no gsutil here: with the client library)")
+        objects.write(uri, source.read_bytes(), content_type="application/octet-stream")
+        return
+    report.line("$", f"gsutil cp {shown} {uri}", "bold")
+    done = subprocess.run(["gsutil", "-q", "cp", str(source), uri], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise PermanentError(f"{command[0]} failed: {done.stderr.strip()}")
+        raise PermanentError(f"gsutil failed: {done.stderr.strip()}")
 
 
 def wait_for_job(store: Store, objects: Objects, uri: str) -> str:

@@ -71,6 +71,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         "TRAINMASTER_PROJECT": config.project,
         "TRAINMASTER_BUCKET": config.bucket,
         "TRAINMASTER_ADDRESSING": "emulator",
+        "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"trainmaster-worker@{config.project}.iam.gserviceaccount.com",
         "GOOGLE_CLOUD_PROJECT": config.project,
         "FIRESTORE_EMULATOR_HOST": endpoints.firestore,
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,

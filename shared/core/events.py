@@ -162,9 +162,10 @@ class VmLost:
 
 @dataclass(frozen=True, slots=True)
 class CapacityRefused:
-    """Compute did not create the VMs. `kind_of_refusal`, `code`, `message`: see `shared.ports.Refused`."""
+    """Compute did not create the VMs. `refusal`, `code`, `message`: see `shared.ports.Refused`."""
 
     job_id: str
+    attempt: int
     zone: str
     round: int
     refusal: str
@@ -176,7 +177,7 @@ class CapacityRefused:
 
     @property
     def key(self) -> str:
-        return f"refused-{self.round}-{self.zone}"
+        return f"{self.attempt}-refused-{self.round}-{self.zone}"
 
 
 @dataclass(frozen=True, slots=True)

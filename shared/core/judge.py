@@ -113,12 +113,14 @@ def _judge_submission(state: State | None, event: JobSubmitted) -> Verdict:
 
 def _judge_refusal(job: Job, event: CapacityRefused) -> Verdict:
     """Rule 11. Before RUNNING the gang moves to the next zone; later the rest of it is sought where its peers are."""
-    if (event.zone, event.round) != (job.zone, job.placement.round):
+    if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, f"VMs are no longer sought in {event.zone}.")
     said = f"{event.code}: {event.message}"
     if event.refusal == "denied":
         message = messages.internal_error(f"Compute Engine refused to create the VMs: {said}")
         return FailJob(message, Rule.INTERNAL, Reason.DENIED, f"Google says {said}; trying again cannot help.")
+    if event.refusal == "internal":
+        return _internal(job, f"Compute Engine could not create the VMs: {said}", Reason.CREATE_FAILED)
     reason = Reason.QUOTA if event.refusal == "quota" else Reason.STOCKOUT
     zone_index, rounds = job.placement.zone_index, job.placement.round + 1
     if job.started_at is None and reason is Reason.STOCKOUT:
@@ -221,7 +223,9 @@ def _judge_exit(state: State, replica: Replica, event: ReplicaExited) -> Verdict
             replica.key, last, Budget.FREE, Rule.VM_LOST, Reason.VM_RESTARTED, f"The VM of {who} restarted under it."
         )
     if event.cause is ExitCause.SETUP:
-        return _internal(job, f"{who} could not be set up: {event.tail.strip() or 'no cause given'}")
+        return _internal(
+            job, f"{who} could not be set up: {event.tail.strip() or 'no cause given'}", Reason.SETUP_FAILED
+        )
     if job.plan.disable_retries:
         return FailJob(
             messages.failed(event),
@@ -289,13 +293,13 @@ def _permanent(replica: Replica, event: ReplicaExited) -> Reason | None:
     return Reason.SAME_FAILURE_AGAIN if is_repetition else None
 
 
-def _internal(job: Job, cause: str) -> Verdict:
+def _internal(job: Job, cause: str, reason: Reason) -> Verdict:
     """Rule 5."""
     if job.plan.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
         return FailJob(messages.internal_error(cause), Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.")
     nth = job.budgets.internal_used + 1
     text = f"{cause}: the attempt is restarted (internal retry {nth} of {INTERNAL_RETRIES_MAX})."
-    return RerunJob(Budget.INTERNAL, Rule.INTERNAL, Reason.SETUP_FAILED, text)
+    return RerunJob(Budget.INTERNAL, Rule.INTERNAL, reason, text)
 
 
 def _rerun(job: Job, event: ReplicaExited, rule: Rule, reason: Reason, what: str) -> Verdict:

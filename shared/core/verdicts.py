@@ -52,6 +52,7 @@ class Reason(StrEnum):
     GONE = "gone"
     VM_RESTARTED = "vm_restarted"
     SETUP_FAILED = "setup_failed"
+    CREATE_FAILED = "create_failed"
     INTERNAL_BUDGET_SPENT = "internal_budget_spent"
     RETRIES_DISABLED = "retries_disabled"
     PEER_DOWN = "peer_down"

@@ -93,6 +93,7 @@ def _create(create: Create, job: Job, machines: Machines, deps: Deps) -> None:
         case Refused():
             refused = CapacityRefused(
                 job_id=job.job_id,
+                attempt=create.directive.attempt,
                 zone=create.zone,
                 round=create.round,
                 refusal=outcome.kind,

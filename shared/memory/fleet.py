@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, seat_of
 from shared.core.jobs import Job
-from shared.ports import Created, CreateOutcome, RefusalKind, Refused
+from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
 
 
 @dataclass
@@ -35,9 +35,12 @@ class MemoryFleet:
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         key = create.request_key(job.job_id)
         with self._lock:
-            if key not in self._outcomes:
-                self._outcomes[key] = self._insert(job, create, metadata)
-            return self._outcomes[key]
+            if key in self._outcomes:
+                return self._outcomes[key]
+            outcome = self._insert(job, create, metadata)
+            if not isinstance(outcome, Pending):
+                self._outcomes[key] = outcome
+            return outcome
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         if create.zone in self.stockout_zones:
@@ -45,7 +48,7 @@ class MemoryFleet:
             return Refused(RefusalKind.STOCKOUT, code, f"{create.zone} does not have enough resources available")
         taken = [name for name in create.names if name in self._vms]
         if any(self._vms[name][1].machine != create.machine for name in taken):
-            return Refused(RefusalKind.INTERNAL, "alreadyExists", f"{taken[0]} already exists")
+            return Pending()
         for name in create.names:
             if name in taken:
                 continue

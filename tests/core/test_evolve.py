@@ -122,6 +122,6 @@ def test_applying_a_change_replaces_what_was_loaded() -> None:
     state = a_state()
     after = apply(state, evolve(state, SucceedJob("1-chief-0", Rule.PRIMARY_DONE, Reason.EXITED_ZERO, ""), NOW))
     assert after.job.state is JobState.SUCCEEDED
-    assert [replica.state for replica in after.replicas][0] is ReplicaState.COMPLETED
+    assert after.replicas[0].state is ReplicaState.COMPLETED
     again = apply(state, evolve(state, rerun(Budget.RERUNS), NOW))
     assert {replica.attempt for replica in again.replicas} == {2}

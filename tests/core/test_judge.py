@@ -54,7 +54,7 @@ class Case:
 
 
 def refused(zone: str = "us-central1-a", rounds: int = 0, kind: str = "stockout", **more: object) -> CapacityRefused:
-    event = CapacityRefused("digits_1", zone, rounds, kind, "ZONE_RESOURCE_POOL_EXHAUSTED", "no resources", START)
+    event = CapacityRefused("digits_1", 1, zone, rounds, kind, "ZONE_RESOURCE_POOL_EXHAUSTED", "no resources", START)
     return replace(event, **more)  # type: ignore[arg-type]
 
 
@@ -141,6 +141,7 @@ CASES = [
     # Rule 11
     Case("a stockout moves the gang to the next zone", PREPARING, refused(), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
     Case("quota is waited for", PREPARING, refused(kind="quota"), "try_elsewhere", Rule.CAPACITY, Reason.QUOTA),
+    Case("a refusal that Google cannot explain restarts the attempt", PREPARING, refused(kind="internal"), "rerun_job", Rule.INTERNAL, Reason.CREATE_FAILED),
     Case("a refusal for good ends the job", PREPARING, refused(kind="denied"), "fail_job", Rule.INTERNAL, Reason.DENIED),
     Case("a refusal of an old search says nothing", a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1))), refused(), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     # Rule 12

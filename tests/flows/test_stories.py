@@ -51,7 +51,7 @@ def test_a_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -
     world.fail(CHIEF, 0)
     assert world.state == "SUCCEEDED"
     world.deliver()
-    assert not world.vms
+    assert list(world.vms) == []
     assert world.store.pending("digits_1") == ()
     world.check()
 

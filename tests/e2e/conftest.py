@@ -1,0 +1,158 @@
+"""One local stack for all of these tests, and a hand that submits jobs to it and looks at what became of them."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import firestore, storage
+
+from emulators.faults import Faults
+from emulators.state import ROOT
+from examples import package
+from shared.core.fleet import Vm, vm_name
+from shared.core.jobs import Replica, Seat, State
+from shared.core.ledger import LedgerEntry, fold
+from shared.gcp.compute_fleet import ComputeFleet
+from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.storage_objects import StorageObjects
+from shared.ports import Fleet, Objects, Store
+from tests.support.stack import LocalStack
+
+SCRIPTED = Path(__file__).parent / "scripted"
+
+
+@dataclass(frozen=True)
+class Lab:
+    stack: LocalStack
+    store: Store
+    fleet: Fleet
+    objects: Objects
+    packages: Path
+
+    @property
+    def bucket(self) -> str:
+        return self.stack.state.config.bucket
+
+    @property
+    def faults(self) -> Faults:
+        return Faults(self.stack.state)
+
+    def stage(self, trainer: str, name: str) -> None:
+        """Put the trainer's package where its job file looks for it."""
+        archive = package.build(trainer, self.packages)
+        uri = f"gs://{self.bucket}/packages/{name}/{archive.name}"
+        self.objects.write(uri, archive.read_bytes(), content_type="application/gzip")
+
+    def example(self, name: str, trainer: str | None = None, **changes: object) -> str:
+        """Submit an example's own job file; `changes` are to its trainingInput."""
+        self.stage(trainer or name, trainer or name)
+        spec = yaml.safe_load((ROOT / "examples" / name / "job.yaml").read_text())
+        spec["trainingInput"].update(changes)
+        return self.upload(spec, name)
+
+    def scripted(self, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object) -> str:
+        """A job of the trainer that only takes steps, on machines that cost nothing to start."""
+        self.stage(str(SCRIPTED), "scripted")
+        spec: dict[str, object] = {
+            "scaleTier": "CUSTOM",
+            "masterType": "n1-standard-4",
+            "packageUris": [f"gs://{self.bucket}/packages/scripted/scripted_trainer-0.1.tar.gz"],
+            "pythonModule": "trainer.task",
+            "args": ["--steps", str(steps), "--step-seconds", str(step_s)],
+            "jobDir": f"gs://{self.bucket}/scripted",
+            "region": "us-central1",
+            "runtimeVersion": "scikit-learn-1.9",
+            **({"workerType": "n1-standard-4", "workerCount": workers} if workers else {}),
+            **changes,
+        }
+        return self.upload({"trainingInput": spec}, "scripted")
+
+    def upload(self, spec: object, name: str) -> str:
+        """The id of the job that the uploaded file becomes."""
+        uri = f"gs://{self.bucket}/jobs/{name}_{uuid.uuid4().hex[:8]}.yaml"
+        self.objects.write(uri, yaml.safe_dump(spec).encode(), content_type="text/yaml")
+        found: list[str] = []
+
+        def has_become_a_job() -> bool:
+            found.extend(job.job_id for job in self.store.recent_jobs(20) if job.submission.startswith(uri))
+            return bool(found)
+
+        self.until(has_become_a_job, 20)
+        return found[0]
+
+    def until(self, is_so: Callable[[], object], within_s: float) -> None:
+        deadline = time.monotonic() + within_s
+        while not is_so():
+            assert time.monotonic() < deadline, f"not within {within_s:g} s"
+            time.sleep(0.1)
+
+    def wait(self, job_id: str, word: str, within_s: float = 60) -> State:
+        """Until the job's state is that; an end that is another one fails at once, with its message."""
+
+        def is_so() -> bool:
+            job = self.state(job_id).job
+            assert not job.state.is_terminal or job.state == word, (
+                f"{job.state}: {job.error_message}\n{self.story(job_id)}"
+            )
+            return job.state == word
+
+        self.until(is_so, within_s)
+        return self.state(job_id)
+
+    def ended_well(self, job_id: str, within_s: float = 60) -> State:
+        """SUCCEEDED, every VM gone, every effect seen done, and the ledger's fold is what is stored."""
+        self.wait(job_id, "SUCCEEDED", within_s)
+        self.until(lambda: not self.fleet.list_vms(job_id), 30)
+        self.until(lambda: not self.store.pending(job_id), 30)
+        state = self.state(job_id)
+        assert fold(self.store.ledger(job_id)) == state
+        return state
+
+    def state(self, job_id: str) -> State:
+        loaded = self.store.load_attempt(job_id)
+        assert loaded is not None
+        return loaded.state
+
+    def replica(self, job_id: str, seat: Seat) -> Replica:
+        return next(each for each in self.state(job_id).replicas if each.seat == seat)
+
+    def vm(self, job_id: str, seat: Seat) -> Vm:
+        return next(vm for vm in self.fleet.list_vms(job_id) if vm.name == vm_name(job_id, seat))
+
+    def console(self, job_id: str, seat: Seat) -> str:
+        return self.fleet.serial_output(self.vm(job_id, seat), 0)[0]
+
+    def story(self, job_id: str) -> str:
+        return "\n".join(f"{entry.key}: {entry.verdict.text}" for entry in self.store.ledger(job_id))
+
+    def verdicts(self, job_id: str) -> list[LedgerEntry]:
+        return [entry for entry in self.store.ledger(job_id) if entry.verdict.kind != "ignore"]
+
+
+@pytest.fixture(scope="session")
+def lab(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    environment = stack.environment
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("FIRESTORE_EMULATOR_HOST", "STORAGE_EMULATOR_HOST"):
+            patch.setenv(name, environment[name])
+        database = firestore.Client(project=stack.state.config.project, credentials=AnonymousCredentials())
+        bucket = storage.Client(project=stack.state.config.project, credentials=AnonymousCredentials())
+    fleet = ComputeFleet(
+        project=stack.state.config.project,
+        endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"],
+        service_account="",
+        network="global/networks/default",
+        subnetwork="",
+        wait_s=1.0,
+    )
+    yield Lab(stack, FirestoreStore(database), fleet, StorageObjects(bucket), tmp_path_factory.mktemp("packages"))
+    database.close()
+    bucket.close()
