@@ -1,0 +1,131 @@
+"""What Pub/Sub and Cloud Run may do to us, done to us: repeated messages, functions that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from emulators import pubsub
+from emulators.loopback import call
+from shared import topics
+from shared.core.fleet import vm_name
+from shared.core.jobs import ReplicaState, Seat, TaskType
+from tests.e2e.conftest import Lab
+
+pytestmark = pytest.mark.e2e
+
+CHIEF, WORKER_0, WORKER_1 = Seat(TaskType.CHIEF, 0), Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+FUNCTIONS = ("submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
+
+
+@contextmanager
+def everything_twice(lab: Lab) -> Iterator[None]:
+    """A second subscription to each topic with the same endpoint: every message arrives two times."""
+    state = lab.stack.state
+    project, host = state.config.project, state.endpoints.pubsub
+    names = []
+    for function in FUNCTIONS:
+        topic = pubsub.topic_of(function)
+        endpoint = f"http://{state.services[function].address}/projects/{project}/topics/{topic}"
+        body = {
+            "topic": f"projects/{project}/topics/{topic}",
+            "ackDeadlineSeconds": 60,
+            "pushConfig": {"pushEndpoint": endpoint},
+        }
+        names.append(f"/v1/projects/{project}/subscriptions/{topic}-again")
+        call(host, "PUT", names[-1], body)
+    try:
+        yield
+    finally:
+        for name in names:
+            call(host, "DELETE", name, None)
+
+
+def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
+    with everything_twice(lab):
+        job_id = lab.scripted(workers=2, steps=30)
+        lab.wait(job_id, "RUNNING")
+        lab.faults.kill_program(vm_name(job_id, WORKER_0))
+        lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 20)
+        state = lab.ended_well(job_id)
+    by_seat = {replica.seat: replica for replica in state.replicas}
+    assert by_seat[WORKER_0].restarts_used == 1
+    assert by_seat[CHIEF].restarts_used == by_seat[WORKER_1].restarts_used == 0
+    assert state.job.attempt == 1
+    keys = [entry.key for entry in lab.store.ledger(job_id)]
+    assert len(keys) == len(set(keys))
+    assert vms_made(lab, job_id) == 3, "one VM per seat, however often it was asked for"
+
+
+def test_the_same_message_five_times_changes_nothing(lab: Lab) -> None:
+    job_id = lab.scripted(workers=1, steps=40)
+    lab.wait(job_id, "RUNNING")
+    vm = lab.vm(job_id, WORKER_0)
+    life = {
+        "version": 1, "job_id": job_id, "attempt": 1, "task_type": "worker", "task_index": 0, "incarnation": 1, "machine": 1,
+        "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id}, "at": "2026-11-21T03:00:00Z",
+    }  # fmt: skip
+    lab.faults.kill_program(vm.name)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 20)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 20)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 20)
+    before = lab.state(job_id)
+    exit_again = json.dumps({**life, "cause": "process", "signal": 9}).encode()
+    for _ in range(5):
+        lab.stack.pubsub.publish(topics.REPLICA_EXIT, exit_again)
+        lab.stack.pubsub.publish(topics.VM_READY, json.dumps(life).encode())
+        lab.stack.pubsub.publish(topics.PROVISION, json.dumps({"version": 1, "job_id": job_id}).encode())
+    ends = lab.ended_well(job_id)
+    assert [replica.restarts_used for replica in ends.replicas] == [each.restarts_used for each in before.replicas]
+    assert [replica.incarnation for replica in ends.replicas] == [1, 2]
+    assert sum(entry.key == "1-worker-0-1-exit" for entry in lab.store.ledger(job_id)) == 1
+
+
+def test_functions_killed_at_any_time_lose_nothing(lab: Lab) -> None:
+    """kill -9 of one function process after the other, all through a job that itself loses a worker."""
+    over = threading.Event()
+    killer = threading.Thread(target=kill_functions, args=(lab, over))
+    killer.start()
+    try:
+        job_id = lab.scripted(workers=2, steps=60)
+        lab.wait(job_id, "RUNNING", 90)
+        lab.faults.kill_program(vm_name(job_id, WORKER_1))
+        lab.until(lambda: lab.replica(job_id, WORKER_1).incarnation == 2, 60)
+        lab.wait(job_id, "SUCCEEDED", 120)
+    finally:
+        over.set()
+        killer.join()
+    state = lab.ended_well(job_id, 90)
+    assert [replica.restarts_used for replica in state.replicas] == [0, 0, 1]
+    assert state.job.attempt == 1
+    assert sum(service.restarts for service in lab.stack.state.services.values()) > 0
+
+
+def kill_functions(lab: Lab, over: threading.Event) -> None:
+    """A random one of the processes of a random function, every half second."""
+    chance = random.Random(20261121)
+    while not over.wait(0.5):
+        name = chance.choice(("upload", *FUNCTIONS))
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            process = psutil.Process(lab.stack.state.services[name].pid)
+            victim = chance.choice([process, *process.children(recursive=True)])
+            os.kill(victim.pid, signal.SIGKILL)
+
+
+def vms_made(lab: Lab, job_id: str) -> int:
+    """How many VMs Compute Engine ever made for this job: each has an insert operation of its own."""
+    state = lab.stack.state
+    assert state.endpoints.compute is not None
+    path = f"/compute/v1/projects/{state.config.project}/zones/us-central1-a/operations?maxResults=500"
+    operations = call(state.endpoints.compute, "GET", path, None)["items"]
+    names = {vm_name(job_id, seat) for seat in lab.state(job_id).job.plan.seats}
+    made = [each for each in operations if each["operationType"] == "insert"]
+    return sum(each["targetLink"].rpartition("/")[2] in names for each in made)
