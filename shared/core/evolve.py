@@ -95,8 +95,11 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             moved = Placement(verdict.zone_index, verdict.round)
             return Change(replace(state.job, placement=moved, version=state.job.version + 1), provision=True)
         case SucceedJob():
-            ended = _to(state.job, JobState.SUCCEEDED, ended_at=now)
-            done = _move(_named(state, verdict.replica), ReplicaState.COMPLETED)
+            primary = _named(state, verdict.replica)
+            # It may be done before its last peer is up: then the job started when the primary did.
+            started_at = state.job.started_at or primary.ready_at or now
+            ended = _to(state.job, JobState.SUCCEEDED, started_at=started_at, ended_at=now)
+            done = _move(primary, ReplicaState.COMPLETED)
             return Change(ended, (done,), provision=True)
         case FailJob():
             return Change(_to(state.job, JobState.FAILED, ended_at=now, error_message=verdict.message), provision=True)

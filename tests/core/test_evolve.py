@@ -101,6 +101,13 @@ def test_the_job_starts_once_and_ends_once_with_its_times_and_message() -> None:
     )
 
 
+def test_a_job_that_succeeds_before_its_last_replica_is_up_started_with_its_primary() -> None:
+    state = a_state(a_replica(CHIEF, ready_at=at(7)), job=a_job(JobState.PREPARING))
+    done = evolve(state, SucceedJob("1-chief-0", Rule.PRIMARY_DONE, Reason.EXITED_ZERO, ""), NOW).job
+    assert done is not None
+    assert (done.started_at, done.ended_at) == (at(7), NOW)
+
+
 def test_what_the_tables_do_not_have_is_refused() -> None:
     done = a_state(job=a_job(JobState.SUCCEEDED))
     with pytest.raises(IllegalTransitionError):

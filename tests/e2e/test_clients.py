@@ -1,0 +1,91 @@
+"""The real clients, in a shell where `eval "$(trainmaster local env)"` was typed, as on Google Cloud."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from shared.core.fleet import job_label
+from shared.core.jobs import ReplicaState, Seat, TaskType
+from tests.e2e.conftest import Lab
+
+pytestmark = pytest.mark.e2e
+
+WORKER_0 = Seat(TaskType.WORKER, 0)
+
+
+def a_job_file(lab: Lab, folder: Path, steps: int) -> Path:
+    """The spec of a job that ran before, as a file."""
+    template = lab.scripted(workers=1, steps=1)
+    spec = json.loads(lab.state(template).job.spec_json)
+    del spec["jobId"]
+    spec["trainingInput"]["args"] = ["--steps", str(steps), "--step-seconds", "0.1"]
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    lab.ended_well(template)
+    return path
+
+
+def job_of(lab: Lab, uri: str) -> str:
+    found: list[str] = []
+
+    def is_there() -> bool:
+        found.extend(job.job_id for job in lab.store.recent_jobs(10) if job.submission.startswith(f"{uri}#"))
+        return bool(found)
+
+    lab.until(is_there, 20)
+    return found[0]
+
+
+def test_gsutil_submits_and_gcloud_sees_the_vms_and_puts_one_under_maintenance(lab: Lab, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    uri = f"gs://{lab.bucket}/jobs/with_gsutil.yaml"
+    copied = lab.stack.run("gsutil", "cp", str(a_job_file(lab, tmp_path, 150)), uri, home=home)
+    assert copied.returncode == 0, copied.stderr
+    job_id = job_of(lab, uri)
+    lab.wait(job_id, "RUNNING")
+    vm = lab.vm(job_id, WORKER_0)
+    listed = lab.stack.run(
+        "gcloud", "compute", "instances", "list", f"--filter=labels.trainmaster-job={job_label(job_id)}",
+        "--format=value(name,status)", home=home,
+    )  # fmt: skip
+    assert sorted(line.split() for line in listed.stdout.splitlines()) == sorted(
+        [each.name, "RUNNING"] for each in lab.fleet.list_vms(job_id)
+    ), listed.stderr
+    simulated = lab.stack.run(
+        "gcloud", "compute", "instances", "simulate-maintenance-event", vm.name, f"--zone={vm.zone}", home=home
+    )
+    assert simulated.returncode == 0, simulated.stderr
+    lab.until(lambda: lab.replica(job_id, WORKER_0).machine == 2, 30)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 60)
+    lab.ended_well(job_id)
+    assert list(home.rglob("*")) == [], "the user's home is left alone"
+
+
+def test_gcloud_storage_submits_and_trainmaster_describes(lab: Lab, tmp_path: Path) -> None:
+    uri = f"gs://{lab.bucket}/jobs/with_gcloud.yaml"
+    copied = lab.stack.run("gcloud", "storage", "cp", str(a_job_file(lab, tmp_path, 1)), uri, home=tmp_path)
+    assert copied.returncode == 0, copied.stderr
+    job_id = job_of(lab, uri)
+    lab.ended_well(job_id)
+    described = lab.stack.run("trainmaster", "jobs", "describe", job_id, "--format", "json", home=tmp_path)
+    view = json.loads(described.stdout)
+    assert (view["jobId"], view["state"]) == (job_id, "SUCCEEDED")
+    assert view["trainingInput"]["workerCount"] == 1
+    assert view["createTime"] <= view["startTime"] <= view["endTime"]
+    table = lab.stack.run("trainmaster", "jobs", "list", home=tmp_path).stdout
+    assert [line for line in table.splitlines() if job_id in line and "SUCCEEDED" in line]
+    story = lab.stack.run("trainmaster", "jobs", "ledger", job_id, home=tmp_path).stdout
+    assert "is the primary and exited 0" in story
+
+
+def test_a_job_that_is_not_there_is_one_clear_line(lab: Lab, tmp_path: Path) -> None:
+    described = lab.stack.run("trainmaster", "jobs", "describe", "nobody", home=tmp_path)
+    assert described.returncode == 1
+    assert described.stderr.splitlines() == [
+        "trainmaster: there is no job nobody; `trainmaster jobs list` shows those there are"
+    ]

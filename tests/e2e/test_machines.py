@@ -1,0 +1,87 @@
+"""VMs that go away, with notice and without: the seat gets another VM of the same name, and nobody pays."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared import topics
+from shared.core.fleet import VmStatus, vm_name
+from shared.core.jobs import ReplicaState, Seat, TaskType
+from shared.core.verdicts import Reason
+from tests.e2e.conftest import Lab
+
+pytestmark = pytest.mark.e2e
+
+WORKER_0 = Seat(TaskType.WORKER, 0)
+
+
+def replaced(lab: Lab, job_id: str, old_id: str) -> None:
+    """The worker is up again on another VM of the same name, and the job ends well."""
+    lab.until(lambda: lab.replica(job_id, WORKER_0).machine == 2, 30)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 60)
+    new = lab.vm(job_id, WORKER_0)
+    assert new.name == vm_name(job_id, WORKER_0)
+    assert new.instance_id != old_id
+    assert lab.replica(job_id, WORKER_0).instance_id == new.instance_id
+    lab.until(lambda: "begins after step" in lab.console(job_id, WORKER_0), 20)
+    assert "begins after step 0," in lab.console(job_id, WORKER_0), "another VM has another disk"
+    state = lab.ended_well(job_id)
+    assert [each.restarts_used for each in state.replicas] == [0, 0]
+    assert [each.replaced for each in state.replicas] == [0, 1]
+
+
+@pytest.mark.parametrize("fault", ["maintenance", "preempt"])
+def test_a_vm_that_is_taken_away_with_notice_is_replaced(lab: Lab, fault: str) -> None:
+    job_id = lab.scripted(workers=1, steps=100)
+    lab.wait(job_id, "RUNNING")
+    vm = lab.vm(job_id, WORKER_0)
+    getattr(lab.faults, fault)(vm.name, notice_s=1)
+    replaced(lab, job_id, vm.instance_id)
+    reasons = [entry.verdict.reason for entry in lab.verdicts(job_id)]
+    assert {"maintenance": Reason.MAINTENANCE, "preempt": Reason.PREEMPTION}[fault] in reasons
+
+
+def test_a_vm_lost_without_a_word_is_found_by_the_sweep_and_replaced(lab: Lab) -> None:
+    job_id = lab.scripted(workers=1, steps=100)
+    lab.wait(job_id, "RUNNING")
+    vm = lab.vm(job_id, WORKER_0)
+    lab.faults.crash(vm.name)
+    lab.stack.pubsub.publish(topics.SWEEP, b"{}")
+    replaced(lab, job_id, vm.instance_id)
+
+
+def test_a_killed_program_goes_on_in_its_vm_where_it_was(lab: Lab) -> None:
+    job_id = lab.scripted(workers=1, steps=40)
+    lab.wait(job_id, "RUNNING")
+    vm = lab.vm(job_id, WORKER_0)
+    lab.until(lambda: "step 5/" in lab.console(job_id, WORKER_0), 30)
+    lab.faults.kill_program(vm.name)
+    lab.until(lambda: lab.console(job_id, WORKER_0).count(" begins after step ") == 2, 30)
+    assert lab.vm(job_id, WORKER_0).instance_id == vm.instance_id
+    assert lab.console(job_id, WORKER_0).count("begins after step 0") == 1
+    state = lab.ended_well(job_id)
+    assert [each.restarts_used for each in state.replicas] == [0, 1]
+
+
+def test_a_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
+    lab.faults.change(stockout_zones=["us-central1-a"])
+    try:
+        job_id = lab.scripted(workers=1, steps=2)
+        state = lab.ended_well(job_id, 90)
+    finally:
+        lab.faults.clear()
+    assert state.job.zone != "us-central1-a"
+    (refusal,) = [entry for entry in lab.verdicts(job_id) if entry.verdict.reason is Reason.STOCKOUT]
+    assert "us-central1-a" in refusal.verdict.text
+
+
+def test_a_stockout_everywhere_is_waited_out(lab: Lab) -> None:
+    zones = [f"us-central1-{letter}" for letter in "abcdef"]
+    lab.faults.change(stockout_zones=zones)
+    try:
+        job_id = lab.scripted(workers=1, steps=2)
+        lab.until(lambda: lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.zones), 60)
+        assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), "none ever ran"
+    finally:
+        lab.faults.clear()
+    lab.ended_well(job_id, 90)
