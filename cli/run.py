@@ -88,6 +88,8 @@ def run(
     state_dir: Annotated[Path, typer.Option(help="Where the stack, and the model, are kept.")] = Path(".state/run"),
 ) -> None:
     """Run an example job on a stack of its own and show what happens. Exit status 0 only if it SUCCEEDED."""
+    if not (EXAMPLES / example / "job.yaml").is_file():
+        raise PermanentError(f"no example {example}: {EXAMPLES / example} has no job.yaml")
     report, phases = Report(), Phases()
     backend = available_backends()
     in_memory = backend.kind is BackendKind.MEMORY
@@ -164,8 +166,6 @@ def _run_job(example: str, on: StackUp, report: Report, phases: Phases, *, with_
 def upload(example: str, on: StackUp, report: Report) -> None:
     """As a user would: the package first, then the job file, with the real gsutil where there is one."""
     folder, bucket = EXAMPLES / example, on.state.config.bucket
-    if not (folder / "job.yaml").is_file():
-        raise PermanentError(f"no example {example}: {folder} has no job.yaml")
     with tempfile.TemporaryDirectory() as scratch:
         if (folder / "setup.py").is_file():
             command = [sys.executable, str(EXAMPLES / "package.py"), example, scratch]

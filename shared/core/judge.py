@@ -65,9 +65,22 @@ CRASH_SIGNALS: Final = (6, 11)
 CRASH_STATUSES: Final = (134, 139)
 """SIGABRT and SIGSEGV, as packages (signal) and containers (128 + signal) report them. Source: the service's rules."""
 IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
-PEER_LOSS_ERRORS: Final = ("UnavailableError", "AbortedError", "CancelledError", "DistBackendError")
-"""Errors in which a framework tells that a peer is gone (TensorFlow's collectives and coordination service, torch's
-process groups). Their repetition says nothing about this replica, so it is never "the same failure again"."""
+PEER_LOSS_TYPES: Final = (
+    "UnavailableError",
+    "AbortedError",
+    "CancelledError",
+    "DeadlineExceededError",
+    "DistBackendError",
+    "DistNetworkError",
+    "ConnectionError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "BrokenPipeError",
+)
+PEER_LOSS_WORDS: Final = ("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe")
+"""Errors in which a framework tells that a peer is gone: TensorFlow's collectives and coordination service, torch's process
+groups, plain sockets. Measured: UnavailableError, AbortedError; gloo's RuntimeError says it in words. Whoever raises one says
+nothing of himself, so its repetition is never "the same failure again"."""
 
 
 def judge(state: State | None, event: Event, now: datetime) -> Verdict:
@@ -233,7 +246,7 @@ def _judge_exit(state: State, replica: Replica, event: ReplicaExited) -> Verdict
             Reason.RETRIES_DISABLED,
             f"{who} {how}; retries are disabled.",
         )
-    if cause := _lost_peer(state, replica):
+    if cause := _lost_peer(state, replica, event):
         down = cause.state.is_down
         reason = Reason.PEER_DOWN if down else Reason.PEER_LOST_MEANWHILE
         text = f"{who} {how} because {cause.seat.words} was lost: " + (
@@ -259,20 +272,30 @@ def _judge_exit(state: State, replica: Replica, event: ReplicaExited) -> Verdict
     )
 
 
-def _lost_peer(state: State, replica: Replica) -> Replica | None:
+def _lost_peer(state: State, replica: Replica, event: ReplicaExited) -> Replica | None:
     """A peer whose own loss explains this exit: it is down now, or was lost during this replica's present life.
 
     A loss explains at most one exit of each peer (what was forgiven after it is settled, and a held replica runs
     nothing), so free restarts stay bounded by charged ones and real losses. A peer that is only HELD has no loss of
-    its own.
+    its own. A peer that died of the very same error explains nothing: that is one bug in both.
     """
     settled = max((at for at in (replica.ready_at, replica.forgiven_at) if at), default=None)
     for peer in state.replicas:
         if peer.seat == replica.seat or peer.attempt != replica.attempt or peer.lost_at is None:
             continue
+        if _is_own_error(event) and peer.last_exit and peer.last_exit.signature == event.signature:
+            continue
         if peer.state.is_down or settled is None or peer.lost_at > settled:
             return peer
     return None
+
+
+def _is_own_error(event: ReplicaExited) -> bool:
+    """Whether the traceback tells of this replica, not of a peer."""
+    error = event.error
+    if error is None or error.type.rpartition(".")[2] in PEER_LOSS_TYPES:
+        return False
+    return not any(words in error.message.lower() for words in PEER_LOSS_WORDS)
 
 
 def _permanent(replica: Replica, event: ReplicaExited) -> Reason | None:
@@ -285,8 +308,7 @@ def _permanent(replica: Replica, event: ReplicaExited) -> Reason | None:
     before = replica.last_exit
     is_repetition = (
         before is not None
-        and event.error is not None
-        and event.error.type not in PEER_LOSS_ERRORS
+        and _is_own_error(event)
         and before.incarnation == event.life.incarnation - 1
         and (before.exit_status, before.signal, before.signature) == (event.exit_status, event.signal, event.signature)
     )

@@ -40,7 +40,12 @@ from tests.support.jobs import (
 
 NOW = at(100)
 BUG = ProgramError("ValueError", "bad shape", "trainer/task.py:41 in main")
-PEER_GONE = ProgramError("UnavailableError", "Socket closed", "ops.py:12 in quick_execute")
+PEER_GONE = ProgramError(
+    "tensorflow.python.framework.errors_impl.UnavailableError", "{{node x}}", "ops.py:12 in execute"
+)
+GLOO = ProgramError(
+    "RuntimeError", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer", "c10d.py:9 in all_reduce"
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,8 @@ CASES = [
     Case("one loss explains one exit", a_state(a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51)), a_replica(CHIEF, incarnation=2, ready_at=at(60))), exited(CHIEF, 1, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("one loss explains one exit even before the vm-ready", a_state(a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51)), a_replica(CHIEF, ReplicaState.HELD, incarnation=2, forgiven_at=at(55))), exited(CHIEF, 1, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("a held peer is no cause", a_state(a_replica(WORKER_0, ReplicaState.HELD, incarnation=2, forgiven_at=at(50))), exited(CHIEF, 1), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
+    Case("the same bug in a peer explains nothing", a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50), last_exit=LastExit(1, 1, None, BUG.signature))), exited(CHIEF, 1, error=BUG), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
+    Case("the same lost connection in a peer does", a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50), last_exit=LastExit(1, 1, None, GLOO.signature))), exited(CHIEF, 1, error=GLOO), "hold_replica", Rule.COLLATERAL, Reason.PEER_DOWN),
     Case("out of memory while a peer is down is tried again", WORKER_0_DOWN, exited(CHIEF, signal=9, out_of_memory=True), "hold_replica", Rule.COLLATERAL, Reason.PEER_DOWN),
     # Rule 8
     Case("out of memory is permanent", a_state(), exited(WORKER_0, signal=9, out_of_memory=True), "fail_job", Rule.PERMANENT, Reason.OUT_OF_MEMORY),
@@ -125,6 +132,7 @@ CASES = [
     Case("the same failure earlier on is not the previous one", a_state(a_replica(WORKER_0, incarnation=3, last_exit=LastExit(1, 1, None, BUG.signature))), exited(WORKER_0, 1, error=BUG, incarnation=3), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("without a traceback nothing is the same", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, None))), exited(WORKER_0, 1, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("a lost peer reported twice is no bug of this replica", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, PEER_GONE.signature))), exited(WORKER_0, 1, error=PEER_GONE, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
+    Case("a connection lost twice is no bug of this replica", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, GLOO.signature))), exited(WORKER_0, 1, error=GLOO, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     # Rule 9
     Case("SIGSEGV reruns the job", a_state(), exited(WORKER_0, signal=11), "rerun_job", Rule.CRASH, Reason.CRASH_SIGNAL),
     Case("SIGABRT reruns the job", a_state(), exited(WORKER_0, signal=6), "rerun_job", Rule.CRASH, Reason.CRASH_SIGNAL),

@@ -1,0 +1,94 @@
+"""The examples, from their own job files to a model: real frameworks on real processes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+import pytest
+from rich.console import Console
+
+from cli.run import FaultPlan
+from cli.watch import Report, Watch
+from shared.core.jobs import Seat, State, TaskType
+from shared.core.verdicts import Reason, Rule
+from shared.jobview import job_view
+from tests.e2e.conftest import Lab
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+
+WORKER_0, WORKER_1 = Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+
+
+@dataclass
+class Lines(Report):
+    """What a person would have seen, kept."""
+
+    console: Console = field(default_factory=lambda: Console(quiet=True))
+    said: list[tuple[str, str]] = field(default_factory=list)
+
+    def line(self, who: str, text: str, style: str = "") -> None:
+        self.said.append((who, text))
+
+
+def metrics(lab: Lab, state: State) -> dict[str, object]:
+    data = lab.objects.read(f"{state.job.plan.program.job_dir}/metrics.json", max_bytes=1 << 20)
+    assert data is not None
+    found = json.loads(data)
+    assert isinstance(found, dict)
+    return found
+
+
+def accuracy(lab: Lab, state: State) -> float:
+    return float(str(metrics(lab, state)["accuracy"]))
+
+
+def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> None:
+    job_id = lab.example("digits")
+    lines = Lines()
+    watch = Watch(lab.store, lab.fleet, job_id, lines)
+    plan = FaultPlan(watch, lab.faults, lines)
+    for job in watch.follow():
+        plan.act(job)
+    state = lab.ended_well(job_id)
+    assert plan.is_over, "both faults happened while it trained"
+    assert accuracy(lab, state) >= 0.95
+    by_seat = {replica.seat: replica for replica in state.replicas}
+    assert by_seat[WORKER_1].replaced == 1
+    assert state.job.attempt == 1
+    epochs = [int(found.group(1)) for who, text in lines.said if who == "chief 0" and (found := re.match(r"epoch (\d+)/", text))]
+    assert sorted(set(epochs)) == list(range(1, 13))
+    resumed = metrics(lab, state)["resumed_from_epoch"]
+    assert isinstance(resumed, list)
+    assert resumed, "it went on from a checkpoint"
+    assert min(resumed) > 1, "not from the beginning"
+    rules = {entry.verdict.rule for entry in lab.verdicts(job_id)}
+    assert {Rule.RESTART, Rule.VM_LOST, Rule.COLLATERAL, Rule.PRIMARY_DONE} <= rules
+    decisions = [text for who, text in lines.said if who == "decision"]
+    assert any("SIGKILL" in text and "restarts in the same VM" in text for text in decisions)
+    assert any("host maintenance" in text and "same hostname" in text for text in decisions)
+    assert any(entry.verdict.reason is Reason.MAINTENANCE for entry in lab.verdicts(job_id))
+
+
+def test_a_job_file_from_the_old_days_runs_and_says_what_was_substituted(lab: Lab) -> None:
+    job_id = lab.example("legacy", trainer="digits", args=["--epochs", "2"])
+    state = lab.ended_well(job_id, 180)
+    view = job_view(state.job, state.replicas)
+    assert view["trainingInput"]["runtimeVersion"] == "2.11", "echoed as it was submitted"
+    substitutions = {each["field"]: (each["asked"], each["given"]) for each in view["trainmaster"]["substitutions"]}
+    assert substitutions["trainingInput.masterType"] == ("standard", "n1-standard-4")
+    assert substitutions["trainingInput.runtimeVersion"][0] == "2.11"
+    assert substitutions["trainingInput.pythonVersion"][0] == "3.7"
+    assert metrics(lab, state)["epochs"] == 2
+
+
+def test_pytorch_trains_data_parallel_over_two_machines(lab: Lab) -> None:
+    state = lab.ended_well(lab.example("pytorch_ddp"), 180)
+    assert accuracy(lab, state) >= 0.95
+
+
+def test_scikit_learn_trains_on_one_machine(lab: Lab) -> None:
+    state = lab.ended_well(lab.example("sklearn_digits"), 90)
+    assert accuracy(lab, state) >= 0.95
+    assert len(state.replicas) == 1
