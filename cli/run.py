@@ -28,7 +28,8 @@ from emulators.backends import BackendKind, available_backends
 from emulators.faults import Faults
 from emulators.state import ROOT, StackConfig, StackState
 from shared.core.fleet import vm_name
-from shared.core.jobs import Job, JobState, Seat, TaskType
+from shared.core.jobs import Job, JobState
+from shared.core.seats import Seat, TaskType
 from shared.errors import PermanentError
 from shared.ports import Fleet, Objects, Store
 

@@ -21,7 +21,7 @@ from shared.core.events import (
     VmReady,
     VmRef,
 )
-from shared.core.jobs import Seat, TaskType
+from shared.core.seats import Seat, TaskType
 from shared.core.uploads import Uploaded
 from shared.errors import PermanentError
 

@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.core.jobs import Job, Seat, TaskType
+from shared.core.jobs import Job
+from shared.core.seats import Seat, TaskType
 
 RANKED: tuple[TaskType, ...] = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 """Roles that take part in a collective, in rank order: the primary is rank 0. Source: PyTorch on the service."""

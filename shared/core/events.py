@@ -11,7 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from shared.core.jobs import Job, Seat
+from shared.core.jobs import Job
+from shared.core.seats import Seat
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             done = _move(_named(state, verdict.replica), ReplicaState.COMPLETED)
             return Change(replicas=(done,), provision=True)
         case RestartReplica():
-            return Change(replicas=(_restarted(_named(state, verdict.replica), verdict, now),), provision=True)
+            restarted = _restarted(_named(state, verdict.replica), verdict, now)
+            return Change(replicas=(restarted, *_refunds(state, verdict.given_back, now)), provision=True)
         case HoldReplica():
             replica = _named(state, verdict.replica)
             held = _move(
@@ -88,7 +89,7 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
                 replaced=replica.replaced + 1,
                 lost_at=now,
             )
-            return Change(replicas=(replaced,), provision=True)
+            return Change(replicas=(replaced, *_refunds(state, verdict.given_back, now)), provision=True)
         case RerunJob():
             return _rerun(state, verdict)
         case TryElsewhere():
@@ -129,6 +130,23 @@ def _restarted(replica: Replica, verdict: RestartReplica, now: datetime) -> Repl
         restarts_used=replica.restarts_used + (1 if charged else 0),
         last_exit=verdict.last_exit,
         lost_at=now,
+        charged_at=now if charged else replica.charged_at,
+    )
+
+
+def _refunds(state: State, keys: tuple[str, ...], now: datetime) -> tuple[Replica, ...]:
+    """Their last charge is given back: it counts as collateral, and rule 8 never saw it."""
+    return tuple(
+        replace(
+            replica,
+            restarts_used=replica.restarts_used - 1,
+            collateral=replica.collateral + 1,
+            last_exit=None,
+            charged_at=None,
+            forgiven_at=now,
+            version=replica.version + 1,
+        )
+        for replica in (_named(state, key) for key in keys)
     )
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from shared.core.jobs import Job, JobState, Replica, ReplicaState, Seat, TaskGroup
+from shared.core.jobs import Job, JobState, Replica, ReplicaState, TaskGroup
+from shared.core.seats import Seat
 
 NAME_LENGTH_MAX: Final = 63
 """Compute Engine instance names and label values. Source: Compute API, `[a-z]([-a-z0-9]*[a-z0-9])?`, 1-63."""

@@ -13,6 +13,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from shared.core.policy import Blame, ExitPolicy
+from shared.core.seats import PRIMARY_TYPES, Seat, TaskType
+
 RESTARTS_MAX: Final = 5
 """Restarts of one replica in one attempt. Source: the service's fault tolerance rules (at most 5 per worker)."""
 RERUNS_MAX: Final = 3
@@ -37,17 +40,6 @@ class JobState(StrEnum):
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
-class TaskType(StrEnum):
-    CHIEF = "chief"
-    MASTER = "master"
-    WORKER = "worker"
-    PS = "ps"
-    EVALUATOR = "evaluator"
-
-
-PRIMARY_TYPES: Final = (TaskType.CHIEF, TaskType.MASTER)
-
-
 class ReplicaState(StrEnum):
     """Where one seat stands. RESTARTING and REPLACING are *down for a cause of its own*: peers that die meanwhile are
     collateral and wait in HELD, which is not a cause, so two replicas can never wait for each other."""
@@ -62,27 +54,6 @@ class ReplicaState(StrEnum):
     @property
     def is_down(self) -> bool:
         return self in (ReplicaState.RESTARTING, ReplicaState.REPLACING)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Seat:
-    """A position in the job: what a replica is, whatever machine or life it has."""
-
-    task_type: TaskType
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.task_type}-{self.index}"
-
-    @property
-    def words(self) -> str:
-        """As the service writes it in messages: `worker 1`."""
-        return f"{self.task_type} {self.index}"
-
-    @classmethod
-    def parse(cls, text: str) -> Seat:
-        task_type, _, index = text.rpartition("-")
-        return cls(TaskType(task_type), int(index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +113,7 @@ class Plan:
     max_wait_s: int | None = None
     restart_job_on_worker_restart: bool = False
     disable_retries: bool = False
+    exit_policy: ExitPolicy = field(default_factory=ExitPolicy)
     service_account: str | None = None
     network: str | None = None
     substitutions: tuple[Substitution, ...] = ()
@@ -211,12 +183,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class LastExit:
-    """The most recent judged exit of a replica: what rule 8 compares the next one with."""
+    """The most recent charged exit of a replica: what rule 8 compares the next one with."""
 
     incarnation: int
     exit_status: int | None
     signal: int | None
     signature: str | None
+    blame: Blame = Blame.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +199,7 @@ class Replica:
     `incarnation` counts its lives within the attempt, `machine` the VMs the seat has had over the whole job.
     `instance_id` is Compute's numeric id of the current VM, once the agent has spoken. `ready_at` is when its present
     or, while it is down, its last life began; `lost_at` when a life of it last ended for a cause of its own,
-    `forgiven_at` when one last ended for a peer's.
+    `forgiven_at` when one last ended for a peer's, `charged_at` when a restart was last charged.
     """
 
     attempt: int
@@ -241,6 +214,7 @@ class Replica:
     ready_at: datetime | None = None
     lost_at: datetime | None = None
     forgiven_at: datetime | None = None
+    charged_at: datetime | None = None
     last_exit: LastExit | None = None
     version: int = 1
 

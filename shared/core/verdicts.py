@@ -61,6 +61,7 @@ class Reason(StrEnum):
     COMMON_ERROR = "common_error"
     INSTALL_FAILED = "install_failed"
     SAME_FAILURE_AGAIN = "same_failure_again"
+    EXIT_POLICY = "exit_policy"
     CRASH_SIGNAL = "crash_signal"
     NON_ZERO_EXIT = "non_zero_exit"
     RESTARTS_SPENT = "restarts_spent"
@@ -139,7 +140,10 @@ class RecordCompletion:
 
 @dataclass(frozen=True, slots=True)
 class RestartReplica:
-    """Its next incarnation, in the same VM, at once. Charged to its restarts, or free where it is not its fault."""
+    """Its next incarnation, in the same VM, at once. Charged to its restarts, or free where it is not its fault.
+
+    `given_back`: replicas whose last charge this loss explains after all.
+    """
 
     replica: str
     last_exit: LastExit
@@ -147,6 +151,7 @@ class RestartReplica:
     rule: Rule
     reason: Reason
     text: str
+    given_back: tuple[str, ...] = ()
     kind: Literal["restart_replica"] = "restart_replica"
 
 
@@ -164,12 +169,13 @@ class HoldReplica:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceVm:
-    """Its next incarnation, on another VM of the same name. Always free."""
+    """Its next incarnation, on another VM of the same name. Always free. `given_back` as of RestartReplica."""
 
     replica: str
     rule: Rule
     reason: Reason
     text: str
+    given_back: tuple[str, ...] = ()
     kind: Literal["replace_vm"] = "replace_vm"
 
 

@@ -98,11 +98,11 @@ def _commit(job_id: str, event: Event, deps: Deps) -> Recorded:
 
 
 def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
-    """What the judge may look at. A failed exit is the only event that looks at peers."""
+    """What the judge may look at. Only a failed exit and a lost VM look at peers."""
     if isinstance(event, JobSubmitted):
         return store.load(job_id)
-    failed = isinstance(event, ReplicaExited) and not event.succeeded
-    loaded = store.load(job_id, _replica_of(event), lost_peers=failed)
+    has_peers = isinstance(event, VmLost) or (isinstance(event, ReplicaExited) and not event.succeeded)
+    loaded = store.load(job_id, _replica_of(event), lost_peers=has_peers)
     if loaded is None:
         raise PermanentError(f"no job {job_id}")
     return loaded

@@ -10,7 +10,8 @@ import difflib
 from dataclasses import dataclass
 from typing import Final
 
-from shared.core.jobs import Accelerator, Substitution, TaskGroup, TaskType
+from shared.core.jobs import Accelerator, Substitution, TaskGroup
+from shared.core.seats import TaskType
 from shared.jobspec.machines import (
     BUILT_IN_GPUS,
     GPU_COUNTS,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from shared.core.jobs import Substitution, TaskGroup, TaskType
+from shared.core.jobs import Substitution, TaskGroup
+from shared.core.seats import TaskType
 from shared.jobspec.equipment import Equipment, Role, gpu_of
 from shared.jobspec.machines import LEGACY_MACHINES, TPU_MACHINE, is_compute_machine
 from shared.jobspec.model import TrainingInput, example_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-from shared.core.jobs import Substitution, TaskType
+from shared.core.jobs import Substitution
+from shared.core.seats import TaskType
 from shared.jobspec.model import TrainingInput
 from shared.jobspec.problems import Findings, Loc, given
 from shared.jobspec.reading import TRAINING_INPUT

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import pytest
 
 from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, job_label, vm_name
-from shared.core.jobs import Accelerator, Job, Seat, TaskType
+from shared.core.jobs import (Accelerator, Job)
+from shared.core.seats import Seat, TaskType
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.gcp.compute_fleet import ComputeFleet

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from shared.core.cluster import Cluster
-from shared.core.jobs import Seat, TaskGroup, TaskType
+from shared.core.jobs import TaskGroup
+from shared.core.seats import Seat, TaskType
 from tests.support.jobs import a_job, a_plan, a_spec
 
 

@@ -22,7 +22,8 @@ from shared.core.fleet import (
     vm_name,
     wanted,
 )
-from shared.core.jobs import JobState, Placement, ReplicaState, Seat, State, TaskType
+from shared.core.jobs import JobState, Placement, ReplicaState, State
+from shared.core.seats import Seat, TaskType
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_replica, a_state, at
 
 RUN_1 = Directive(1, 1, DirectiveAction.RUN)

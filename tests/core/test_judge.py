@@ -20,9 +20,11 @@ from shared.core.events import (
     ProvisioningStarted,
 )
 from shared.core.evolve import evolve
-from shared.core.jobs import Budgets, JobState, LastExit, Placement, ReplicaState, State
+from shared.core.jobs import Budgets, JobState, LastExit, Placement, Replica, ReplicaState, State
 from shared.core.judge import judge
-from shared.core.verdicts import Budget, CancelJob, FailJob, Ignore, Reason, RerunJob, RestartReplica, Rule
+from shared.core.policy import Blame, ExitAction, ExitPolicy, ExitRule, Preset
+from shared.core.seats import Seat, TaskType
+from shared.core.verdicts import Budget, CancelJob, FailJob, Ignore, Reason, ReplaceVm, RerunJob, RestartReplica, Rule
 from tests.support.jobs import (
     CHIEF,
     START,
@@ -133,6 +135,15 @@ CASES = [
     Case("without a traceback nothing is the same", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, None))), exited(WORKER_0, 1, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("a lost peer reported twice is no bug of this replica", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, PEER_GONE.signature))), exited(WORKER_0, 1, error=PEER_GONE, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("a connection lost twice is no bug of this replica", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, GLOO.signature))), exited(WORKER_0, 1, error=GLOO, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
+    Case("the service's preset makes every exit permanent", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(Preset.SERVICE)))), exited(WORKER_0, 1), "fail_job", Rule.PERMANENT, Reason.COMMON_ERROR),
+    Case("the service's preset reruns a crash", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(Preset.SERVICE)))), exited(WORKER_0, 134), "rerun_job", Rule.CRASH, Reason.CRASH_SIGNAL),
+    Case("the service's preset spares who died of a peer", replace(WORKER_0_DOWN, job=a_job(plan=a_plan(exit_policy=ExitPolicy(Preset.SERVICE)))), exited(CHIEF, 1), "hold_replica", Rule.COLLATERAL, Reason.PEER_DOWN),
+    Case("the restart preset knows nothing permanent", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(Preset.RESTART)))), exited(WORKER_0, signal=9, out_of_memory=True), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
+    Case("a rule of the user makes a code permanent", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(rules=(ExitRule(64, 80, ExitAction.FAIL),))))), exited(WORKER_0, 70), "fail_job", Rule.PERMANENT, Reason.EXIT_POLICY),
+    Case("a rule of the user reruns the job", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(rules=(ExitRule(3, 3, ExitAction.RERUN),))))), exited(WORKER_0, 3), "rerun_job", Rule.CRASH, Reason.EXIT_POLICY),
+    Case("a rule of the user restarts what would be permanent", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(rules=(ExitRule(2, 2, ExitAction.RESTART),))))), exited(WORKER_0, 2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
+    Case("a rule of the user knows signals as codes", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(rules=(ExitRule(137, 137, ExitAction.FAIL),))))), exited(WORKER_0, signal=9), "fail_job", Rule.PERMANENT, Reason.EXIT_POLICY),
+    Case("a rule for another task type says nothing", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(rules=(ExitRule(1, 1, ExitAction.FAIL, (TaskType.PS,)),))))), exited(WORKER_0, 1), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     # Rule 9
     Case("SIGSEGV reruns the job", a_state(), exited(WORKER_0, signal=11), "rerun_job", Rule.CRASH, Reason.CRASH_SIGNAL),
     Case("SIGABRT reruns the job", a_state(), exited(WORKER_0, signal=6), "rerun_job", Rule.CRASH, Reason.CRASH_SIGNAL),
@@ -213,3 +224,45 @@ def test_each_failure_charges_its_own_budget() -> None:
     assert isinstance(rerun, RerunJob)
     assert isinstance(internal, RerunJob)
     assert (restart.charge, rerun.charge, internal.charge) == (Budget.RESTARTS, Budget.RERUNS, Budget.INTERNAL)
+
+
+def charged(seat: Seat, when: float, blame: Blame) -> Replica:
+    """A replica whose last exit was charged to itself, before anybody knew better."""
+    last = LastExit(1, 1, None, PEER_GONE.signature, blame)
+    return a_replica(
+        seat, ReplicaState.RUNNING, incarnation=2, restarts_used=1, ready_at=at(when + 1), lost_at=at(when),
+        charged_at=at(when), last_exit=last,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("blame", [Blame.PEER, Blame.UNKNOWN])
+def test_a_loss_known_late_gives_back_what_its_peers_were_charged(blame: Blame) -> None:
+    state = a_state(charged(CHIEF, 90, blame), a_replica(WORKER_1, incarnation=2, forgiven_at=at(91), collateral=1))
+    verdict = judge(state, lost(WORKER_0), NOW)
+    assert isinstance(verdict, ReplaceVm)
+    assert verdict.given_back == ("1-chief-0",)
+    assert "chief 0" in verdict.text
+    chief = next(each for each in evolve(state, verdict, NOW).replicas if each.seat == CHIEF)
+    assert (chief.restarts_used, chief.collateral, chief.last_exit, chief.state) == (0, 1, None, ReplicaState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("story", "chief", "worker"),
+    [
+        ("its own bug", charged(CHIEF, 90, Blame.OWN), a_replica(WORKER_0)),
+        ("too long ago", charged(CHIEF, -90, Blame.PEER), a_replica(WORKER_0, ready_at=at(-100))),
+        ("before the lost one lived", charged(CHIEF, 90, Blame.PEER), a_replica(WORKER_0, ready_at=at(95))),
+        ("given back before", a_replica(CHIEF, incarnation=2, lost_at=at(90), collateral=1), a_replica(WORKER_0)),
+    ],
+)
+def test_what_a_loss_does_not_explain_stays_charged(story: str, chief: Replica, worker: Replica) -> None:
+    verdict = judge(a_state(chief, worker), lost(WORKER_0), NOW)
+    assert isinstance(verdict, ReplaceVm)
+    assert verdict.given_back == (), story
+
+
+def test_who_told_of_a_lost_peer_is_not_the_cause_when_that_peers_exit_comes_in() -> None:
+    state = a_state(charged(CHIEF, 90, Blame.PEER))
+    verdict = judge(state, exited(WORKER_0, signal=9), NOW)
+    assert isinstance(verdict, RestartReplica)
+    assert (verdict.charge, verdict.given_back) == (Budget.RESTARTS, ("1-chief-0",))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,8 +17,9 @@ from emulators.faults import Faults
 from emulators.state import ROOT
 from examples import package
 from shared.core.fleet import Vm, vm_name
-from shared.core.jobs import Replica, Seat, State
+from shared.core.jobs import Replica, State
 from shared.core.ledger import LedgerEntry, fold
+from shared.core.seats import Seat
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.firestore_store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects

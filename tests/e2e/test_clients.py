@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from shared.core.fleet import job_label
-from shared.core.jobs import ReplicaState, Seat, TaskType
+from shared.core.jobs import ReplicaState
+from shared.core.seats import Seat, TaskType
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e

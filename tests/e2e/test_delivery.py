@@ -17,7 +17,8 @@ from emulators import pubsub
 from emulators.loopback import call
 from shared import topics
 from shared.core.fleet import vm_name
-from shared.core.jobs import ReplicaState, Seat, TaskType
+from shared.core.jobs import ReplicaState
+from shared.core.seats import Seat, TaskType
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from cli.run import FaultPlan
 from cli.watch import Report, Watch
-from shared.core.jobs import Seat, State, TaskType
+from shared.core.jobs import State
+from shared.core.seats import Seat, TaskType
 from shared.core.verdicts import Reason, Rule
 from shared.jobview import job_view
 from tests.e2e.conftest import Lab
@@ -57,7 +58,11 @@ def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> N
     by_seat = {replica.seat: replica for replica in state.replicas}
     assert by_seat[WORKER_1].replaced == 1
     assert state.job.attempt == 1
-    epochs = [int(found.group(1)) for who, text in lines.said if who == "chief 0" and (found := re.match(r"epoch (\d+)/", text))]
+    epochs = [
+        int(found.group(1))
+        for who, text in lines.said
+        if who == "chief 0" and (found := re.match(r"epoch (\d+)/", text))
+    ]
     assert sorted(set(epochs)) == list(range(1, 13))
     resumed = metrics(lab, state)["resumed_from_epoch"]
     assert isinstance(resumed, list)

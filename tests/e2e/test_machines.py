@@ -6,7 +6,8 @@ import pytest
 
 from shared import topics
 from shared.core.fleet import VmStatus, vm_name
-from shared.core.jobs import ReplicaState, Seat, TaskType
+from shared.core.jobs import ReplicaState
+from shared.core.seats import Seat, TaskType
 from shared.core.verdicts import Reason
 from tests.e2e.conftest import Lab
 

@@ -38,7 +38,17 @@ def test_an_example_runs_and_says_what_came_of_it(tmp_path: Path) -> None:
     process = run(state_dir=tmp_path)
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    for said in ("gsutil cp", "PREPARING", "SUCCEEDED", "[rule 2]", "metrics", "accuracy", "model", "VMs left: 0", "total"):
+    for said in (
+        "gsutil cp",
+        "PREPARING",
+        "SUCCEEDED",
+        "[rule 2]",
+        "metrics",
+        "accuracy",
+        "model",
+        "VMs left: 0",
+        "total",
+    ):
         assert said in output, output
     assert "\x1b[" not in output, "plain where it is not a terminal"
     assert (tmp_path / "storage" / "trainmaster-local" / "sklearn_digits" / "metrics.json").is_file()

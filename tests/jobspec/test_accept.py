@@ -10,7 +10,8 @@ from typing import Final
 
 import pytest
 
-from shared.core.jobs import Accelerator, Plan, Program, Seat, TaskGroup, TaskType
+from shared.core.jobs import Accelerator, Plan, Program, TaskGroup
+from shared.core.seats import Seat, TaskType
 from shared.jobspec import accept, parse_document
 from shared.jobspec.regions import REGION_ZONES
 from tests.jobspec.bodies import MINIMAL, custom, gpus, job

@@ -8,18 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from shared.core.events import ExitCause, Life, LossCause, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
 from shared.core.fleet import vm_name
-from shared.core.jobs import (
-    Job,
-    JobState,
-    Plan,
-    Program,
-    Replica,
-    ReplicaState,
-    Seat,
-    State,
-    TaskGroup,
-    TaskType,
-)
+from shared.core.jobs import Job, JobState, Plan, Program, Replica, ReplicaState, State, TaskGroup
+from shared.core.seats import Seat, TaskType
 
 START = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
 

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 
 from shared import topics, wire
 from shared.core.fleet import Vm, vm_name
-from shared.core.jobs import Job, Replica, Seat
+from shared.core.jobs import Job, Replica
 from shared.core.ledger import LedgerEntry, fold
+from shared.core.seats import Seat
 from shared.errors import TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
 from shared.flows.record import Deps

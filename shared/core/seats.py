@@ -1,0 +1,39 @@
+"""Positions in a job: what a replica is, whatever machine or life it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class TaskType(StrEnum):
+    CHIEF = "chief"
+    MASTER = "master"
+    WORKER = "worker"
+    PS = "ps"
+    EVALUATOR = "evaluator"
+
+
+PRIMARY_TYPES: Final = (TaskType.CHIEF, TaskType.MASTER)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Seat:
+    """A position in the job: what a replica is, whatever machine or life it has."""
+
+    task_type: TaskType
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.task_type}-{self.index}"
+
+    @property
+    def words(self) -> str:
+        """As the service writes it in messages: `worker 1`."""
+        return f"{self.task_type} {self.index}"
+
+    @classmethod
+    def parse(cls, text: str) -> Seat:
+        task_type, _, index = text.rpartition("-")
+        return cls(TaskType(task_type), int(index))
