@@ -8,6 +8,7 @@ import typer
 
 from cli.output import Format, print_json, print_table, say
 from cli.target import choose
+from shared.core.jobs import State
 from shared.core.ledger import LedgerEntry
 from shared.errors import PermanentError
 from shared.jobview import EXTENSION, job_view, timestamp
@@ -19,7 +20,8 @@ JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB")]
 Form = Annotated[Format, typer.Option("--format", help="How to print it.")]
 
 
-def _store() -> Store:
+def open_store() -> Store:
+    """The state of the installation that is meant."""
     choose()
     from shared.wiring.light import store
 
@@ -32,7 +34,7 @@ def list_jobs(
     form: Form = Format.TABLE,
 ) -> None:
     """List jobs, the youngest first."""
-    jobs = _store().recent_jobs(limit)
+    jobs = open_store().recent_jobs(limit)
     if form is Format.JSON:
         print_json([job_view(job) for job in jobs])
     else:
@@ -44,7 +46,7 @@ def list_jobs(
 @app.command()
 def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
     """Show a job as the service's API shows it, with its replicas and what was substituted."""
-    view = _view(_store(), job_id)
+    view = _view(find(open_store(), job_id))
     if form is Format.JSON:
         print_json(view)
         return
@@ -78,8 +80,8 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
 @app.command()
 def ledger(job_id: JobId, form: Form = Format.TABLE) -> None:
     """Show every event of a job in the order of its commits: the rule, the verdict, and why."""
-    store = _store()
-    _view(store, job_id)
+    store = open_store()
+    find(store, job_id)
     entries = store.ledger(job_id)
     if form is Format.JSON:
         print_json([_entry(entry) for entry in entries])
@@ -95,11 +97,16 @@ def _row(entry: LedgerEntry) -> list[str]:
     return [entry.at.strftime("%H:%M:%S.%f")[:-3], entry.key, str(int(verdict.rule)), verdict.kind, verdict.text]
 
 
-def _view(store: Store, job_id: str) -> dict[str, Any]:
+def find(store: Store, job_id: str) -> State:
+    """The job and the replicas of its present attempt. Raises PermanentError, in one line, where there is none."""
     loaded = store.load_attempt(job_id)
     if loaded is None:
         raise PermanentError(f"there is no job {job_id}; `trainmaster jobs list` shows those there are")
-    return job_view(loaded.state.job, loaded.state.replicas)
+    return loaded.state
+
+
+def _view(state: State) -> dict[str, Any]:
+    return job_view(state.job, state.replicas)
 
 
 def _entry(entry: LedgerEntry) -> dict[str, Any]:

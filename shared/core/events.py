@@ -54,6 +54,7 @@ class LossCause(StrEnum):
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
     GONE = "gone"  # found missing or stopped, with no event that says why
+    SILENCE = "silence"  # it runs, and the life that was ordered on it never spoke
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,10 @@ class ReplicaExited:
 
 @dataclass(frozen=True, slots=True)
 class VmLost:
-    """A VM is going (notice) or gone. However many notices one machine gets, it is lost once."""
+    """A VM is going (notice) or gone. However many notices one machine gets, it is lost once.
+
+    Silence is of one life, and may be broken before it is judged: it must not stand for the machine's later loss.
+    """
 
     life: Life
     at: datetime
@@ -158,6 +162,8 @@ class VmLost:
 
     @property
     def key(self) -> str:
+        if self.cause is LossCause.SILENCE:
+            return f"{self.life.key}-silent"
         return f"{self.life.seat}-machine-{self.life.machine}-lost"
 
 

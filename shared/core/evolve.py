@@ -48,7 +48,8 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
     """`state` is None only for AcceptJob. RerunJob needs the whole attempt loaded."""
     if isinstance(verdict, AcceptJob):
         seats = verdict.job.plan.seats
-        return Change(verdict.job, tuple(Replica(verdict.job.attempt, seat) for seat in seats), provision=True)
+        first = tuple(Replica(verdict.job.attempt, seat, ordered_at=now) for seat in seats)
+        return Change(verdict.job, first, provision=True)
     if state is None:
         raise IllegalTransitionError(f"{verdict.kind} without a job")
     match verdict:
@@ -76,6 +77,7 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
                 incarnation=replica.incarnation + 1,
                 collateral=replica.collateral + 1,
                 forgiven_at=now,
+                ordered_at=now,
             )
             return Change(replicas=(held,), provision=True)
         case ReplaceVm():
@@ -88,10 +90,11 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
                 instance_id=None,
                 replaced=replica.replaced + 1,
                 lost_at=now,
+                ordered_at=now,
             )
             return Change(replicas=(replaced, *_refunds(state, verdict.given_back, now)), provision=True)
         case RerunJob():
-            return _rerun(state, verdict)
+            return _rerun(state, verdict, now)
         case TryElsewhere():
             moved = Placement(verdict.zone_index, verdict.round)
             return Change(replace(state.job, placement=moved, version=state.job.version + 1), provision=True)
@@ -130,6 +133,7 @@ def _restarted(replica: Replica, verdict: RestartReplica, now: datetime) -> Repl
         restarts_used=replica.restarts_used + (1 if charged else 0),
         last_exit=verdict.last_exit,
         lost_at=now,
+        ordered_at=now,
         charged_at=now if charged else replica.charged_at,
     )
 
@@ -150,7 +154,7 @@ def _refunds(state: State, keys: tuple[str, ...], now: datetime) -> tuple[Replic
     )
 
 
-def _rerun(state: State, verdict: RerunJob) -> Change:
+def _rerun(state: State, verdict: RerunJob, now: datetime) -> Change:
     if not state.whole:
         raise IllegalTransitionError("a rerun needs the whole attempt")
     job = state.job
@@ -166,6 +170,7 @@ def _rerun(state: State, verdict: RerunJob) -> Change:
             replica.seat,
             # A completed replica's VM was given back: its seat gets another one.
             machine=replica.machine + (replica.state is ReplicaState.COMPLETED),
+            ordered_at=now,
         )
         for replica in state.replicas
     )

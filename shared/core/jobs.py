@@ -199,7 +199,8 @@ class Replica:
     `incarnation` counts its lives within the attempt, `machine` the VMs the seat has had over the whole job.
     `instance_id` is Compute's numeric id of the current VM, once the agent has spoken. `ready_at` is when its present
     or, while it is down, its last life began; `lost_at` when a life of it last ended for a cause of its own,
-    `forgiven_at` when one last ended for a peer's, `charged_at` when a restart was last charged.
+    `forgiven_at` when one last ended for a peer's, `charged_at` when a restart was last charged, `ordered_at` when its
+    present life was ordered.
     """
 
     attempt: int
@@ -216,6 +217,7 @@ class Replica:
     forgiven_at: datetime | None = None
     charged_at: datetime | None = None
     last_exit: LastExit | None = None
+    ordered_at: datetime | None = None
     version: int = 1
 
     @property

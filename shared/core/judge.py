@@ -176,11 +176,17 @@ def _judge_loss(state: State, replica: Replica, event: VmLost, now: datetime) ->
     """Rule 4. The incarnation does not matter: whatever life was on that machine, the machine is lost."""
     if replica.state is ReplicaState.COMPLETED:
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica had exited 0; its VM is not needed.")
+    if event.cause is LossCause.SILENCE:
+        if event.life.incarnation != replica.incarnation:
+            return Ignore(Rule.STALE, Reason.OLD_INCARNATION, "Another life has been ordered since.")
+        if replica.state is ReplicaState.RUNNING:
+            return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has spoken meanwhile.")
     why = {
         LossCause.MAINTENANCE: "goes into host maintenance",
         LossCause.PREEMPTION: "was preempted",
         LossCause.HOST_ERROR: "was lost to a host error",
         LossCause.GONE: "is gone",
+        LossCause.SILENCE: "runs, and the replica ordered on it never spoke",
     }[event.cause]
     refunds = explained_charges(state, replica, now)
     return ReplaceVm(

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
     GONE = "gone"
+    SILENCE = "silence"
     VM_RESTARTED = "vm_restarted"
     SETUP_FAILED = "setup_failed"
     CREATE_FAILED = "create_failed"

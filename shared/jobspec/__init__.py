@@ -3,6 +3,7 @@
     parse_document   bytes of a job file or message → a mapping, safely
     accept           a mapping → spec, labels and plan; or InvalidJob with every problem at once
     job_id_from      an object's name → a legal job id
+    read_exit_policy a mapping → an exit policy by itself
 
 The tables a user may want to look at: `tiers`, `machines`, `runtimes`, `regions`, and `unsupported` for what is not
 there yet. `model` is the format itself, field for field.
@@ -10,9 +11,10 @@ there yet. `model` is the format itself, field for field.
 
 from __future__ import annotations
 
+from shared.jobspec.exits import read_exit_policy
 from shared.jobspec.ids import job_id_from
 from shared.jobspec.parse import parse_document
 from shared.jobspec.plan import AcceptedSpec, accept
 from shared.jobspec.problems import InvalidJob, Problem
 
-__all__ = ["AcceptedSpec", "InvalidJob", "Problem", "accept", "job_id_from", "parse_document"]
+__all__ = ["AcceptedSpec", "InvalidJob", "Problem", "accept", "job_id_from", "parse_document", "read_exit_policy"]

@@ -22,6 +22,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from shared.core.policy import Preset
 from shared.jobspec.machines import ACCELERATOR_TYPES
 from shared.jobspec.problems import Loc
 from shared.jobspec.wire import Count, Duration, Flag, Item, Text, word
@@ -29,6 +30,8 @@ from shared.jobspec.wire import Count, Duration, Flag, Item, Text, word
 SCALE_TIERS: Final = ("BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM")
 
 ScaleTier = Annotated[str | None, BeforeValidator(lambda value: word(value, SCALE_TIERS))]
+EXIT_PRESETS: Final = tuple(preset.name for preset in Preset)
+ExitPreset = Annotated[str | None, BeforeValidator(lambda value: word(value, EXIT_PRESETS))]
 AcceleratorType = Annotated[str | None, BeforeValidator(lambda value: word(value, ACCELERATOR_TYPES))]
 
 
@@ -106,12 +109,22 @@ class TrainingInput(Wire):
     enable_web_access: Flag = Field(default=False, examples=[False])
 
 
+class ExitPolicySpec(Wire):
+    """Exit codes as text: `3`, `64-80`, `worker:137`."""
+
+    preset: ExitPreset = Field(None, examples=["restart"])
+    fail: tuple[Item, ...] | None = Field(None, examples=[["3", "64-80"]])
+    rerun: tuple[Item, ...] | None = Field(None, examples=[["75"]])
+    restart: tuple[Item, ...] | None = Field(None, examples=[["ps:2"]])
+
+
 class Extension(Wire):
     """What a job can ask for that the service had no word for."""
 
     zones: tuple[Item, ...] | None = Field(None, examples=[["us-central1-a", "us-central1-f"]])
     restart_job_on_worker_restart: Flag = Field(default=False, examples=[True])
     disable_retries: Flag = Field(default=False, examples=[True])
+    exit_policy: ExitPolicySpec | None = Field(None, examples=[{"preset": "restart", "fail": ["3", "64-80"]}])
 
 
 class Job(Wire):

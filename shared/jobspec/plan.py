@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.core.jobs import Plan, Substitution
+from shared.jobspec.exits import resolve_exit_policy
 from shared.jobspec.model import Extension, Job, Scheduling, TrainingInput
 from shared.jobspec.plain import plain
 from shared.jobspec.problems import ROOT, Findings, InvalidJob, Problem, Spelling
@@ -88,6 +89,7 @@ def _plan(training: TrainingInput, extension: Extension, found: Findings) -> Pla
         # Source: Vertex AI: disableRetries overrides restartJobOnWorkerRestart to false.
         restart_job_on_worker_restart=extension.restart_job_on_worker_restart and not extension.disable_retries,
         disable_retries=extension.disable_retries,
+        exit_policy=resolve_exit_policy(extension.exit_policy, found),
         service_account=training.service_account,
         network=training.network,
         substitutions=tuple(substitutions),

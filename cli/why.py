@@ -1,0 +1,114 @@
+"""`trainmaster why` and `trainmaster replay`: what was decided and by which rule, and whether it all adds up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.jobs import JobId, find, open_store
+from cli.output import say
+from shared.core.explain import concerns, differences, passed_over, what_comes_next
+from shared.core.jobs import State
+from shared.core.ledger import LedgerEntry, fold
+from shared.core.seats import Seat
+from shared.core.verdicts import Rule
+from shared.errors import PermanentError
+from shared.jobspec import InvalidJob, parse_document, read_exit_policy
+
+
+def why(
+    job_id: JobId,
+    replica: Annotated[str | None, typer.Argument(help="Only this one, such as worker-1.", metavar="REPLICA")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what was ignored.")] = False,
+) -> None:
+    """Tell a job's story: what happened, which rule decided, why not another, and what comes next."""
+    store = open_store()
+    state = find(store, job_id)
+    seat = _seat(replica, state) if replica else None
+    for entry in store.ledger(job_id):
+        if seat and not concerns(entry, seat):
+            continue
+        if everything or entry.verdict.kind != "ignore":
+            _tell(entry)
+    say("")
+    say(f"Now: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else "") + ".")
+    shown = [each for each in state.replicas if seat is None or each.seat == seat]
+    for sentence in what_comes_next(state.job, shown if seat else state.replicas):
+        say(f"Next: {sentence}")
+    pending = store.pending(job_id)
+    if pending:
+        say(f"Not yet seen done: provisioning after {', '.join(pending)}; each minute's sweep asks for it again.")
+
+
+def replay(
+    job_id: JobId,
+    policy: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="An exit policy: what would it have decided?")
+    ] = None,
+) -> None:
+    """Fold a job's ledger through the code again and compare with what is stored. Exit status 1 if they differ."""
+    store = open_store()
+    state = find(store, job_id)
+    entries = store.ledger(job_id)
+    if policy is not None:
+        _compare_policy(entries, policy)
+        return
+    again = fold(entries)
+    if again != state:
+        for name, stored, folded in _unlike(state, again):
+            say(f"{name}: stored {stored}, folded {folded}")
+        raise PermanentError(f"the ledger of {job_id} does not lead to what is stored")
+    say(
+        f"{job_id}: {len(entries)} entries lead to exactly what is stored ({state.job.state}, attempt {state.job.attempt})"
+    )
+
+
+def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path) -> None:
+    try:
+        wanted = read_exit_policy(parse_document(path.read_bytes(), path.name))
+    except InvalidJob as invalid:
+        raise PermanentError(f"{path}: {invalid}") from None
+    found = differences(entries, wanted)
+    for each in found:
+        say(f"{each.entry.key}: {each.entry.verdict.kind} ({each.entry.verdict.text})")
+        say(f"    would be {each.would_be.kind}: {each.would_be.text}")
+    say(f"{len(found)} of {len(entries)} decisions would have been different")
+
+
+def _tell(entry: LedgerEntry) -> None:
+    rule = f"  [rule {int(entry.verdict.rule)}]" if entry.verdict.rule else ""
+    say(f"{entry.at:%H:%M:%S}  {entry.verdict.text}{rule}")
+    if entry.verdict.rule > Rule.STALE:
+        for passed, takes in passed_over(entry):
+            say(f"            not rule {int(passed)}: that takes that {takes}")
+    before, after = entry.before, entry.after
+    for name in ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral"):
+        if getattr(before, name) != getattr(after, name) and after.attempt == before.attempt:
+            say(f"            {name.replace('_', ' ')}: {getattr(before, name)} -> {getattr(after, name)}")
+    if entry.effects:
+        seen = f"seen done at {entry.done_at:%H:%M:%S}" if entry.done_at else "not yet seen done"
+        say(f"            wanted: {', '.join(entry.effects)}, {seen}")
+
+
+def _seat(text: str, state: State) -> Seat:
+    try:
+        seat = Seat.parse(text.replace(" ", "-"))
+    except ValueError:
+        seat = None
+    if seat not in state.job.plan.seats:
+        known = ", ".join(str(each) for each in state.job.plan.seats[:20])
+        raise PermanentError(f"{state.job.job_id} has no replica {text}; it has {known}")
+    return seat
+
+
+def _unlike(stored: State, folded: State | None) -> list[tuple[str, object, object]]:
+    if folded is None:
+        return [("job", stored.job.state, None)]
+    found: list[tuple[str, object, object]] = []
+    if stored.job != folded.job:
+        found.append(("job", stored.job, folded.job))
+    ours = {replica.key: replica for replica in folded.replicas}
+    found += [(each.key, each, ours.get(each.key)) for each in stored.replicas if ours.get(each.key) != each]
+    return found

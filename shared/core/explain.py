@@ -1,0 +1,79 @@
+"""The ledger in plain words, and what would have been decided under another policy: what `why` and `replay` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from shared.core.events import ReplicaExited, VmLost, VmReady
+from shared.core.evolve import apply, evolve
+from shared.core.exits import ROWS
+from shared.core.jobs import Job, Replica, ReplicaState, State
+from shared.core.judge import judge
+from shared.core.ledger import LedgerEntry
+from shared.core.policy import ExitPolicy
+from shared.core.seats import Seat
+from shared.core.verdicts import AcceptJob, Rule, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One decision that another policy would have taken otherwise, on the state that really was."""
+
+    entry: LedgerEntry
+    would_be: Verdict
+
+
+def concerns(entry: LedgerEntry, seat: Seat) -> bool:
+    """Whether the entry is about this replica, or about the job as a whole."""
+    event = entry.event
+    return not isinstance(event, VmReady | ReplicaExited | VmLost) or event.life.seat == seat
+
+
+def passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:
+    """The rules of an exit that come before the one that applied, each with what it would have taken."""
+    if not isinstance(entry.event, ReplicaExited) or entry.verdict.rule in (Rule.COURSE, Rule.STALE):
+        return ()
+    before = []
+    for row in ROWS:
+        if row.rule is entry.verdict.rule:
+            break
+        before.append((row.rule, row.takes))
+    return tuple(before)
+
+
+def what_comes_next(job: Job, replicas: Iterable[Replica]) -> tuple[str, ...]:
+    """One sentence for each thing that is still to come."""
+    if job.state.is_terminal:
+        return ()
+    waits = {
+        ReplicaState.WAITING: "waits for its VM and its set-up",
+        ReplicaState.RESTARTING: "restarts in its VM as soon as the agent reads its directive",
+        ReplicaState.REPLACING: "waits for another VM of the same name",
+    }
+    replicas = tuple(replicas)
+    down = [replica.seat.words for replica in replicas if replica.state.is_down]
+    found = [f"{each.seat.words} {waits[each.state]}." for each in replicas if each.state in waits]
+    for replica in replicas:
+        if replica.state is ReplicaState.HELD:
+            until = f"until {' and '.join(down)} is back" if down else "no longer: it is being started"
+            found.append(f"{replica.seat.words} waits {until}.")
+    return tuple(found) or ("Nothing is on its way: every replica runs.",)
+
+
+def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Difference, ...]:
+    """Every exit that `policy` would have judged otherwise. Each is judged on the state that really was at the time."""
+    state: State | None = None
+    found = []
+    for entry in entries:
+        if state is not None and isinstance(entry.event, ReplicaExited):
+            job = replace(state.job, plan=replace(state.job.plan, exit_policy=policy))
+            verdict = judge(replace(state, job=job), entry.event, entry.at)
+            if verdict.kind != entry.verdict.kind:
+                found.append(Difference(entry, verdict))
+        change = evolve(state, entry.verdict, entry.at)
+        if isinstance(entry.verdict, AcceptJob):
+            state = State(entry.verdict.job, change.replicas, whole=True)
+        elif state is not None:
+            state = apply(state, change)
+    return tuple(found)
