@@ -60,9 +60,8 @@ def replay(
         for name, stored, folded in _unlike(state, again):
             say(f"{name}: stored {stored}, folded {folded}")
         raise PermanentError(f"the ledger of {job_id} does not lead to what is stored")
-    say(
-        f"{job_id}: {len(entries)} entries lead to exactly what is stored ({state.job.state}, attempt {state.job.attempt})"
-    )
+    where = f"{state.job.state}, attempt {state.job.attempt}"
+    say(f"{job_id}: {len(entries)} entries lead to exactly what is stored ({where})")
 
 
 def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path) -> None:

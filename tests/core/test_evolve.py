@@ -75,9 +75,9 @@ def test_a_rerun_is_a_new_attempt_of_every_seat_on_the_machines_that_are_there()
     assert change.job is not None
     assert (change.job.attempt, change.job.budgets, change.job.state) == (2, Budgets(reruns_used=1), JobState.RUNNING)
     assert change.replicas == (
-        Replica(2, CHIEF),
-        Replica(2, WORKER_0, machine=3),
-        Replica(2, WORKER_1, machine=2),
+        Replica(2, CHIEF, ordered_at=NOW),
+        Replica(2, WORKER_0, machine=3, ordered_at=NOW),
+        Replica(2, WORKER_1, machine=2, ordered_at=NOW),
     ), "a done replica's VM was given back, so its seat gets another machine"
 
 
