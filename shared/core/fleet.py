@@ -9,14 +9,21 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from shared.core.jobs import Job, JobState, Replica, ReplicaState, TaskGroup
-from shared.core.seats import Seat
+from shared.core.events import LossCause
+from shared.core.jobs import Job, JobState, Replica, ReplicaState, State, TaskGroup
+from shared.core.seats import Seat, TaskType
 
 NAME_LENGTH_MAX: Final = 63
 """Compute Engine instance names and label values. Source: Compute API, `[a-z]([-a-z0-9]*[a-z0-9])?`, 1-63."""
+SILENCE_S: Final = 20 * 60
+"""How long a life that was ordered on a running VM may take to speak: a minute for the boot, several for packages, of
+which the largest are gigabytes. An agent that cannot set up says so by itself; this is for one that says nothing."""
+
+_VM_NAME: Final = re.compile(rf"tm-[a-z0-9-]+-(?P<hash>[0-9a-f]{{6}})-(?:{'|'.join(TaskType)})-(?:0|[1-9][0-9]*)")
 
 
 class VmStatus(StrEnum):
@@ -51,7 +58,8 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Vm:
-    """A VM that exists. `fingerprint` is that of its metadata: writing the directive with a stale one fails."""
+    """A VM that exists. `fingerprint` is that of its metadata: writing the directive with a stale one fails.
+    `started_at` is when it last came up; None: it has not, or nobody said when."""
 
     name: str
     zone: str
@@ -61,6 +69,16 @@ class Vm:
     machine: int
     directive: Directive | None
     fingerprint: str
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledVm:
+    """A VM with the label of whatever job it was made for."""
+
+    vm: Vm
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +130,12 @@ class Await:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A replica's VM stopped, or vanished, and no event has said so."""
+    """A replica's VM stopped, vanished, or never spoke, and no event has said so."""
 
     replica: Replica
     name: str
     vm: Vm | None
+    cause: LossCause = LossCause.GONE
 
 
 Step = Create | Delete | Direct | Await | Lost
@@ -128,9 +147,19 @@ def slug(job_id: str, length: int) -> str:
 
 def vm_name(job_id: str, seat: Seat) -> str:
     """A function of job and seat only, so that a replaced VM has the same name and the same DNS name."""
-    digest = hashlib.sha256(job_id.encode()).hexdigest()[:6]
-    tail = f"-{digest}-{seat}"
+    tail = f"-{name_hash(job_id)}-{seat}"
     return "tm-" + slug(job_id, NAME_LENGTH_MAX - len("tm-") - len(tail)) + tail
+
+
+def name_hash(job_id: str) -> str:
+    """The part that the names of all of a job's VMs have in common: longer slugs are cut to make room for the seat."""
+    return hashlib.sha256(job_id.encode()).hexdigest()[:6]
+
+
+def hash_in(name: str) -> str | None:
+    """The `name_hash` in a VM's name; None where the name is none of ours."""
+    match = _VM_NAME.fullmatch(name)
+    return match["hash"] if match else None
 
 
 def seat_of(name: str) -> Seat:
@@ -170,11 +199,11 @@ def plan_steps(job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...]) 
     """What is left to do. Empty: the fleet equals what is wanted.
 
     A VM with a higher machine number, or a directive further on, than wanted was made by someone who read a newer
-    state than ours: it is left alone.
+    state than ours: it is left alone. Of two VMs of one name (an insert that came late in a zone that was given up) one
+    is the replica's, the other a zombie.
     """
-    by_name = {vm.name: vm for vm in vms}
-    wanted_names = {want.name for want in wanted_vms}
-    steps: list[Step] = [_end(vm) for vm in vms if vm.name not in wanted_names]
+    by_name = _chosen(job, wanted_vms, vms)
+    steps: list[Step] = [_end(vm) for vm in vms if by_name.get(vm.name) is not vm]
     missing: dict[tuple[str, int, Directive], list[WantedVm]] = {}
     for want in wanted_vms:
         vm = by_name.get(want.name)
@@ -195,6 +224,42 @@ def plan_steps(job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...]) 
             steps.append(Await(vm))
     steps.extend(_create(job, wants) for wants in missing.values())
     return tuple(steps)
+
+
+def silent(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[Lost, ...]:
+    """Replicas that should have spoken by now: the VM runs, was told this very life, and `SILENCE_S` have passed.
+
+    Time counts from the latest of: the life was ordered; the VM came up, so that neither a slow create nor waiting for
+    capacity is silence; for a replica that was held, the last peer came back. `state` is the whole attempt.
+    """
+    wants = wanted(state.job, state.replicas)
+    chosen = _chosen(state.job, wants, vms)
+    found = []
+    for want in wants:
+        replica, vm = want.replica, chosen.get(want.name)
+        if vm is None or vm.status is not VmStatus.RUNNING or vm.machine != replica.machine:
+            continue
+        if replica.state is ReplicaState.RUNNING or want.directive.action is not DirectiveAction.RUN:
+            continue
+        if vm.directive != want.directive or replica.ordered_at is None or vm.started_at is None:
+            continue
+        since = [replica.ordered_at, vm.started_at]
+        if replica.state is ReplicaState.HELD:
+            since += [peer.ready_at for peer in state.replicas if peer.ready_at]
+        if now - max(since) >= timedelta(seconds=SILENCE_S):
+            found.append(Lost(replica, want.name, vm, LossCause.SILENCE))
+    return tuple(found)
+
+
+def _chosen(job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
+    """The VM in each wanted seat: the youngest machine; of several, the one that has spoken, then the one in the job's
+    zone."""
+    spoken = {want.name: want.replica.instance_id for want in wanted_vms}
+    found: dict[str, Vm] = {}
+    for vm in sorted(vms, key=lambda vm: (vm.machine, vm.instance_id == spoken.get(vm.name), vm.zone == job.zone)):
+        if vm.name in spoken:
+            found[vm.name] = vm
+    return found
 
 
 def _create(job: Job, wants: list[WantedVm]) -> Create:

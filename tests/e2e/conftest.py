@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,31 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import firestore, storage
 
 from emulators.faults import Faults
+from emulators.pubsub import PubSub
 from emulators.state import ROOT
 from examples import package
+from shared.core.events import CancelRequested
 from shared.core.fleet import Vm, vm_name
 from shared.core.jobs import Replica, State
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.seats import Seat
+from shared.flows.record import Deps, record
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.firestore_store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
-from shared.ports import Fleet, Objects, Store
+from shared.ports import Bus, Fleet, Objects, Store
 from tests.support.stack import LocalStack
+
+
+@dataclass(frozen=True)
+class StackBus:
+    """The port of the flows, over the stack's Pub/Sub."""
+
+    pubsub: PubSub
+
+    def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        self.pubsub.publish(topic, data, **attributes)
+
 
 SCRIPTED = Path(__file__).parent / "scripted"
 
@@ -35,6 +50,7 @@ class Lab:
     store: Store
     fleet: Fleet
     objects: Objects
+    bus: Bus
     packages: Path
 
     @property
@@ -73,7 +89,9 @@ class Lab:
             **({"workerType": "n1-standard-4", "workerCount": workers} if workers else {}),
             **changes,
         }
-        return self.upload({"trainingInput": spec}, "scripted")
+        extension = spec.pop("trainmaster", None)
+        document = {"trainingInput": spec, **({"trainmaster": extension} if extension else {})}
+        return self.upload(document, "scripted")
 
     def upload(self, spec: object, name: str) -> str:
         """The id of the job that the uploaded file becomes."""
@@ -106,6 +124,16 @@ class Lab:
 
         self.until(is_so, within_s)
         return self.state(job_id)
+
+    def wait_ready(self, job_id: str) -> None:
+        """Until some replica's program has begun."""
+        self.until(lambda: any(each.ever_ready for each in self.state(job_id).replicas), 60)
+
+    def cancel(self, job_id: str) -> None:
+        """As its user would, and until its VMs are gone."""
+        deps = Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=time.sleep)
+        record(job_id, CancelRequested(job_id, "the test", datetime.now(UTC)), deps)
+        self.until(lambda: not self.fleet.list_vms(job_id), 30)
 
     def ended_well(self, job_id: str, within_s: float = 60) -> State:
         """SUCCEEDED, every VM gone, every effect seen done, and the ledger's fold is what is stored."""
@@ -153,6 +181,7 @@ def lab(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         subnetwork="",
         wait_s=1.0,
     )
-    yield Lab(stack, FirestoreStore(database), fleet, StorageObjects(bucket), tmp_path_factory.mktemp("packages"))
+    packages = tmp_path_factory.mktemp("packages")
+    yield Lab(stack, FirestoreStore(database), fleet, StorageObjects(bucket), StackBus(stack.pubsub), packages)
     database.close()
     bucket.close()

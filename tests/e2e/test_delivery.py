@@ -71,7 +71,8 @@ def test_the_same_message_five_times_changes_nothing(lab: Lab) -> None:
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     life = {
-        "version": 1, "job_id": job_id, "attempt": 1, "task_type": "worker", "task_index": 0, "incarnation": 1, "machine": 1,
+        "version": 1, "job_id": job_id, "attempt": 1, "task_type": "worker", "task_index": 0,
+        "incarnation": 1, "machine": 1,
         "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id}, "at": "2026-11-21T03:00:00Z",
     }  # fmt: skip
     lab.faults.kill_program(vm.name)
@@ -112,7 +113,7 @@ def test_functions_killed_at_any_time_lose_nothing(lab: Lab) -> None:
 
 def kill_functions(lab: Lab, over: threading.Event) -> None:
     """A random one of the processes of a random function, every half second."""
-    chance = random.Random(20261121)
+    chance = random.Random(20261121)  # noqa: S311 - which process dies, and the same ones every time
     while not over.wait(0.5):
         name = chance.choice(("upload", *FUNCTIONS))
         with suppress(psutil.NoSuchProcess, ProcessLookupError):

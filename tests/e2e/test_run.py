@@ -1,4 +1,4 @@
-"""`trainmaster local run`, as a person at a terminal sees it: the lightest example, an interruption, and no emulators."""
+"""`trainmaster local run`, as a person at a terminal sees it: the lightest example, interrupted, without emulators."""
 
 from __future__ import annotations
 

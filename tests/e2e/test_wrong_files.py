@@ -37,6 +37,15 @@ def answer(lab: Lab, uri: str) -> dict[str, object]:
     return decoded
 
 
+def problem_of(said: dict[str, object]) -> dict[str, str]:
+    """The only one."""
+    problems = said["problems"]
+    assert isinstance(problems, list)
+    assert len(problems) == 1, problems
+    found: dict[str, str] = problems[0]
+    return found
+
+
 def test_a_wrong_file_is_answered_beside_it_with_every_problem_at_once(lab: Lab) -> None:
     uri = f"gs://{lab.bucket}/jobs/wrong.yaml"
     before = {job.job_id for job in lab.store.recent_jobs(100)}
@@ -55,8 +64,7 @@ def test_a_wrong_file_is_answered_beside_it_with_every_problem_at_once(lab: Lab)
 def test_a_file_that_cannot_be_read_says_where(lab: Lab) -> None:
     uri = f"gs://{lab.bucket}/jobs/broken.yaml"
     lab.objects.write(uri, b"trainingInput: [\n", content_type="text/yaml")
-    (problem,) = answer(lab, uri)["problems"]  # type: ignore[misc]
-    assert "line 2" in problem["problem"]
+    assert "line 2" in problem_of(answer(lab, uri))["problem"]
 
 
 def test_the_answer_goes_when_the_file_is_put_right(lab: Lab) -> None:
@@ -75,7 +83,7 @@ def test_a_used_job_id_is_refused_beside_the_file(lab: Lab) -> None:
     job_id = lab.scripted(workers=0, steps=1)
     uri = f"gs://{lab.bucket}/jobs/second.yaml"
     lab.objects.write(uri, lab.state(job_id).job.spec_json.encode(), content_type="text/yaml")
-    (problem,) = answer(lab, uri)["problems"]  # type: ignore[misc]
+    problem = problem_of(answer(lab, uri))
     assert (problem["field"], problem["problem"]) == ("jobId", "A job with this id already exists.")
     lab.ended_well(job_id)
 

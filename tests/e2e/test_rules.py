@@ -1,0 +1,160 @@
+"""The rules on real processes: how a replica ends decides what becomes of the job, and every budget is exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.core.events import ReplicaExited, VmReady
+from shared.core.fleet import vm_name
+from shared.core.jobs import State
+from shared.core.ledger import fold
+from shared.core.seats import Seat, TaskType
+from shared.core.verdicts import Reason
+from tests.e2e.conftest import Lab
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+WORKER_0 = Seat(TaskType.WORKER, 0)
+LONG = 100_000
+
+
+def a_job_whose_worker(lab: Lab, action: str, trainmaster: object = None) -> str:
+    args = ["--steps", str(LONG), "--step-seconds", "0.05", "--do", f"worker-0:{action}@1"]
+    return lab.scripted(workers=1, args=args, trainmaster=trainmaster)
+
+
+def failed(lab: Lab, job_id: str, within_s: float) -> State:
+    """FAILED, every VM gone, and the ledger's fold is what is stored."""
+    lab.until(lambda: lab.state(job_id).job.state.is_terminal, within_s)
+    state = lab.state(job_id)
+    assert state.job.state == "FAILED", lab.story(job_id)
+    lab.until(lambda: not lab.fleet.list_vms(job_id), 30)
+    assert fold(lab.store.ledger(job_id)) == state
+    return state
+
+
+def lives(lab: Lab, job_id: str) -> int:
+    """How many lives of worker 0 came to an end."""
+    events = [entry.event for entry in lab.store.ledger(job_id)]
+    return sum(isinstance(event, ReplicaExited) and event.life.seat == WORKER_0 for event in events)
+
+
+@pytest.mark.timeout(240)
+def test_a_worker_that_is_always_terminated_has_six_lives_in_each_of_four_attempts(lab: Lab) -> None:
+    job_id = a_job_whose_worker(lab, "SIGTERM")
+    state = failed(lab, job_id, 200)
+    assert lives(lab, job_id) == 4 * 6
+    assert (state.job.attempt, state.job.budgets.reruns_used, state.job.budgets.internal_used) == (4, 3, 0)
+    said = "The replica worker 0 exited with a non-zero status of 15(SIGTERM). \n"
+    assert (state.job.error_message or "").startswith(said)
+    exits = [
+        entry
+        for entry in lab.store.ledger(job_id)
+        if isinstance(entry.event, ReplicaExited) and entry.event.life.seat == WORKER_0
+    ]
+    assert [entry.before.restarts_used for entry in exits] == [0, 1, 2, 3, 4, 5] * 4
+    machines = {entry.event.life.vm.instance_id for entry in exits if isinstance(entry.event, ReplicaExited)}
+    assert len(machines) == 1, "every restart and every rerun was on the same VM"
+
+
+def test_a_bug_ends_the_job_at_its_second_identical_failure_with_its_traceback(lab: Lab) -> None:
+    job_id = a_job_whose_worker(lab, "bug")
+    lab.wait_ready(job_id)
+    began = time.monotonic()
+    state = failed(lab, job_id, 30)
+    assert time.monotonic() - began < 15
+    assert lives(lab, job_id) == 2
+    message = state.job.error_message or ""
+    assert message.startswith("The replica worker 0 exited with a non-zero status of 1. \n")
+    assert "ValueError: images of shape (8, 8) expected" in message
+    assert lab.verdicts(job_id)[-1].verdict.reason is Reason.SAME_FAILURE_AGAIN
+
+
+def test_a_crash_reruns_the_job_three_times(lab: Lab) -> None:
+    job_id = a_job_whose_worker(lab, "SIGSEGV")
+    state = failed(lab, job_id, 60)
+    assert (lives(lab, job_id), state.job.attempt, state.job.budgets.reruns_used) == (4, 4, 3)
+    assert "11(SIGSEGV)" in (state.job.error_message or "")
+
+
+def test_a_module_that_is_not_there_ends_the_job_with_a_message_to_act_on(lab: Lab) -> None:
+    job_id = a_job_whose_worker(lab, "import")
+    state = failed(lab, job_id, 30)
+    assert lives(lab, job_id) == 1
+    assert "No module named 'no_such_module'" in (state.job.error_message or "")
+
+
+def test_a_package_that_is_not_there_ends_the_job_and_names_it(lab: Lab) -> None:
+    missing = f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz"
+    job_id = lab.scripted(workers=1, packageUris=[missing])
+    state = failed(lab, job_id, 60)
+    assert "could not install its packages" in (state.job.error_message or "")
+    assert "nowhere-1.0.tar.gz" in (state.job.error_message or "")
+
+
+def test_an_exit_policy_decides_before_the_rules_do(lab: Lab) -> None:
+    spec = {"fail": ["3"], "restart": ["2"]}
+    job_id = a_job_whose_worker(lab, "exit=3", trainmaster={"exitPolicy": spec})
+    failed(lab, job_id, 30)
+    assert lives(lab, job_id) == 1
+    assert lab.verdicts(job_id)[-1].verdict.reason is Reason.EXIT_POLICY
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A control group with little memory; only root can make one."""
+    root = Path("/sys/fs/cgroup")
+    version_1 = root / "memory"
+    group = (version_1 if version_1.is_dir() else root) / f"trainmaster-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        limit = "memory.limit_in_bytes" if version_1.is_dir() else "memory.max"
+        (group / limit).write_text(str(200 << 20))
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    yield group
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and (group / "cgroup.procs").read_text():
+        time.sleep(0.2)
+    group.rmdir()
+
+
+def test_out_of_memory_ends_the_job_at_once_and_says_so(lab: Lab, small_memory: Path) -> None:
+    args = ["--steps", str(LONG), "--step-seconds", "0.05", "--do", "worker-0:eat@60"]
+    job_id = lab.scripted(workers=1, args=args)
+    lab.wait(job_id, "RUNNING")
+    home = f"/vms/{lab.vm(job_id, WORKER_0).instance_id}/"
+    for process in psutil.process_iter(["environ"]):
+        if home in (process.info["environ"] or {}).get("HOME", ""):
+            (small_memory / "cgroup.procs").write_text(str(process.pid))
+    state = failed(lab, job_id, 60)
+    assert lives(lab, job_id) == 1
+    assert (state.job.error_message or "").startswith(
+        "The replica worker 0 ran out-of-memory and exited with a non-zero status of 9(SIGKILL)."
+    )
+
+
+def test_a_killed_program_runs_again_within_two_seconds(lab: Lab) -> None:
+    """From the exit to the next life's vm-ready, as the control plane saw them; five times."""
+    job_id = lab.scripted(workers=1, steps=LONG, step_s=0.05)
+    lab.wait(job_id, "RUNNING")
+    for nth in range(2, 7):
+        lab.faults.kill_program(vm_name(job_id, WORKER_0))
+        lab.until(lambda nth=nth: lab.store.entry(job_id, f"1-worker-0-{nth}-ready"), 20)  # type: ignore[misc]
+    entries = {entry.key: entry for entry in lab.store.ledger(job_id)}
+    took_s = []
+    for nth in range(1, 6):
+        exit_event, ready = entries[f"1-worker-0-{nth}-exit"].event, entries[f"1-worker-0-{nth + 1}-ready"].event
+        assert isinstance(exit_event, ReplicaExited)
+        assert isinstance(ready, VmReady)
+        took_s.append((ready.at - exit_event.at).total_seconds())
+    assert sorted(took_s)[2] < 2.0, took_s
+    print("exit to the next life, seconds:", json.dumps(took_s))
+    lab.cancel(job_id)
