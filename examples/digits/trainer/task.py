@@ -1,0 +1,279 @@
+"""Train a digit classifier with MultiWorkerMirroredStrategy, so that it survives the loss of any replica.
+
+    python -m trainer.task --epochs 12 --job-dir gs://BUCKET/digits
+
+Every replica of the job runs this same program; TF_CONFIG tells it which one it is. What makes it restartable:
+
+- The replicas share one backup directory, `JOB_DIR/backup/JOB_ID`. Each of them restores from it, so all continue with
+  the same epoch. (With a directory per replica they would disagree on the epoch, and their collectives never match.)
+- A replica does nothing about a lost peer. Its next collective fails, the program ends with status 1, the platform
+  starts it again, and in start-up TensorFlow waits for the peers (up to an hour, its default), however late each is.
+  So there is no timeout to tune here: a short one would only turn waiting for a new VM into further failures.
+- No replica ends before the results are stored, so there is always a full set of peers for one that has to start
+  again; and one that starts again after that sees the results of its own job, and has nothing left to do.
+
+Written to the job directory: `model/` (a SavedModel), `metrics.json`.
+"""
+
+import argparse
+import json
+import os
+import signal
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any
+
+# Keras 3 cannot run `fit` under MultiWorkerMirroredStrategy; Keras 2 (the package tf_keras) can. Read at import.
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+import numpy as np
+import tensorflow as tf
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+SEED = 20
+CLASSES = 10
+SIDE = 8
+HELD_OUT = 0.2
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images of shape (n, 8, 8, 1) in 0..1, and their labels, in a part to learn from and a part to be judged by."""
+
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    held_out_images: np.ndarray
+    held_out_labels: np.ndarray
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train, judge, store."""
+    options = parse_arguments(argv)
+    job_id = os.environ.get("CLOUD_ML_JOB_ID")
+    if job_id and finished_job(options.job_dir) == job_id:
+        print(f"job {job_id} has its results already; nothing left to do", flush=True)
+        return
+
+    tf.get_logger().setLevel("ERROR")  # its warnings about restored checkpoints are about Keras' own bookkeeping
+    # tf.data's tuner threads sleep for up to a minute, can miss the call to end, and then `fit` returns that much late.
+    # This mode has none of them, nor parallel loading, which images in memory do not need. Drop it with larger data.
+    tf.data.experimental.enable_debug_mode()
+    tf.keras.utils.set_random_seed(SEED)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    leave_at_once_on_sigterm()
+    is_chief = strategy.extended.should_checkpoint
+    backup_dir = join(options.job_dir, "backup", job_id or "local")
+    digits = load_data()
+    global_batch = options.batch_size * strategy.num_replicas_in_sync
+    steps_per_epoch = len(digits.train_labels) // global_batch
+    with strategy.scope():
+        model = build_model(options.learning_rate)
+    progress = Progress(options.epochs, options.epoch_seconds, backup_dir if is_chief else None)
+    model.fit(
+        distribute(strategy, digits, global_batch),
+        epochs=options.epochs,
+        steps_per_epoch=steps_per_epoch,
+        verbose=0,
+        callbacks=[tf.keras.callbacks.BackupAndRestore(backup_dir, delete_checkpoint=False), progress],
+    )
+    store_model(model, options.job_dir, is_chief=is_chief)
+    if is_chief:
+        accuracy = held_out_accuracy(model, digits)
+        store_metrics(
+            options.job_dir,
+            {
+                "job_id": job_id,
+                "accuracy": accuracy,
+                "held_out_images": len(digits.held_out_labels),
+                "epochs": options.epochs,
+                "replicas": strategy.num_replicas_in_sync,
+                "resumed_from_epoch": read_resumes(backup_dir),
+            },
+        )
+        print(f"held-out accuracy {accuracy:.4f}", flush=True)
+    wait_for_all(strategy)
+    if is_chief:
+        tf.io.gfile.rmtree(backup_dir)
+
+
+def leave_at_once_on_sigterm() -> None:
+    """End when the VM is about to go, instead of training on until it is gone.
+
+    TensorFlow catches SIGTERM, for trainers that checkpoint on preemption, and goes on. Here every epoch is stored, so
+    what leaving loses is part of one epoch, and the sooner this replica is replaced the better. After the strategy is
+    made, because that is when TensorFlow installs its own handler.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Read the flags; unknown ones are an error, as a misspelt one would otherwise change nothing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--job-dir", required=True, help="where backup, model and metrics go; gs:// or local")
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--batch-size", type=int, default=32, help="images per replica and step")
+    parser.add_argument("--learning-rate", type=float, default=0.004)
+    parser.add_argument(
+        "--epoch-seconds",
+        type=float,
+        default=0.0,
+        help="least duration of an epoch: makes a short demonstration long enough to lose a worker in",
+    )
+    return parser.parse_args(argv)
+
+
+def join(directory: str, *parts: str) -> str:
+    """Join path parts with slashes, local or gs://."""
+    return "/".join([directory.rstrip("/"), *parts])
+
+
+def load_data() -> Digits:
+    """Load the 1,797 digits that come with scikit-learn; the split is the same in every replica and every life."""
+    bunch = load_digits()
+    images = (bunch.images / 16.0).astype("float32")[..., np.newaxis]
+    labels = bunch.target.astype("int64")
+    train_images, held_out_images, train_labels, held_out_labels = train_test_split(
+        images, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels
+    )
+    return Digits(train_images, train_labels, held_out_images, held_out_labels)
+
+
+def build_model(learning_rate: float) -> Any:
+    """Build and compile the model; call it in the strategy's scope."""
+    model = tf.keras.Sequential(
+        [
+            tf.keras.layers.Input((SIDE, SIDE, 1)),
+            tf.keras.layers.Conv2D(16, 3, padding="same", activation="relu"),
+            tf.keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
+            tf.keras.layers.MaxPooling2D(),
+            tf.keras.layers.Flatten(),
+            tf.keras.layers.Dropout(0.3),
+            tf.keras.layers.Dense(64, activation="relu"),
+            tf.keras.layers.Dropout(0.3),
+            tf.keras.layers.Dense(CLASSES),
+        ]
+    )
+    model.compile(
+        optimizer=tf.keras.optimizers.Adam(learning_rate),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return model
+
+
+def distribute(strategy: tf.distribute.Strategy, digits: Digits, global_batch: int) -> Any:
+    """Give every replica its own part of the images, endlessly: each image is in exactly one part."""
+
+    def part(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        images = tf.data.Dataset.from_tensor_slices((digits.train_images, digits.train_labels))
+        return (
+            images.shard(context.num_input_pipelines, context.input_pipeline_id)
+            .shuffle(len(digits.train_labels), seed=SEED)
+            .repeat()
+            .batch(context.get_per_replica_batch_size(global_batch))
+        )
+
+    return strategy.distribute_datasets_from_function(part)
+
+
+class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types
+    """Prints a line per epoch, says where training resumes, and records that where a directory is given."""
+
+    def __init__(self, epochs: int, epoch_seconds: float, record_dir: str | None) -> None:
+        super().__init__()
+        self.epochs = epochs
+        self.epoch_seconds = epoch_seconds
+        self.record_dir = record_dir
+        self._is_first = True
+        self._started_s = 0.0
+
+    def on_epoch_begin(self, epoch: int, _logs: dict[str, float] | None = None) -> None:
+        """Tell a continued training from a new one by its first epoch."""
+        self._started_s = time.monotonic()
+        if self._is_first and epoch > 0:
+            print(f"resuming from epoch {epoch + 1}", flush=True)
+            if self.record_dir is not None:
+                record_resume(self.record_dir, epoch + 1)
+        self._is_first = False
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        """Print the metrics, which are those of all replicas together."""
+        values = logs or {}
+        time.sleep(max(0.0, self._started_s + self.epoch_seconds - time.monotonic()))
+        loss, accuracy = values["loss"], values["accuracy"]
+        print(f"epoch {epoch + 1}/{self.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
+
+
+def record_resume(backup_dir: str, epoch: int) -> None:
+    """Append to the epochs this job resumed from; the record lives and goes with the backup."""
+    tf.io.gfile.makedirs(backup_dir)
+    write_json(join(backup_dir, "resumes.json"), [*read_resumes(backup_dir), epoch])
+
+
+def read_resumes(backup_dir: str) -> list[int]:
+    """Return the epochs this job resumed from, oldest first."""
+    resumes: list[int] = read_json(join(backup_dir, "resumes.json")) or []
+    return resumes
+
+
+def store_model(model: Any, job_dir: str, *, is_chief: bool) -> None:
+    """Save the model for serving. Every replica takes part, as saving may synchronise variables; the chief's stays.
+
+    `export`, not `save`: what `save` adds (Python objects to train on) takes it seconds of tracing under this strategy.
+    """
+    tf.keras.utils.disable_interactive_logging()  # export would print its endpoints, once per replica
+    if is_chief:
+        model.export(join(job_dir, "model"))
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        model.export(join(scratch, "model"))
+
+
+def held_out_accuracy(model: Any, digits: Digits) -> float:
+    """Return the share of held-out images told right, computed by this replica alone (no collective, no padding)."""
+    logits = model(digits.held_out_images, training=False)
+    return float(np.mean(np.argmax(logits, axis=-1) == digits.held_out_labels))
+
+
+def wait_for_all(strategy: tf.distribute.Strategy) -> None:
+    """Return once every replica has come this far."""
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def meet() -> Any:
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.constant(1)))
+
+    meet()
+
+
+def finished_job(job_dir: str) -> str | None:
+    """Return the id of the job whose results are in the directory, if any."""
+    metrics = read_json(join(job_dir, "metrics.json"))
+    return metrics.get("job_id") if isinstance(metrics, dict) else None
+
+
+def store_metrics(job_dir: str, metrics: dict[str, Any]) -> None:
+    """Write metrics.json: the last file of a job, whose presence says that the results are complete."""
+    tf.io.gfile.makedirs(job_dir)
+    write_json(join(job_dir, "metrics.json"), metrics)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Write a JSON file, local or gs://."""
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write(json.dumps(value, indent=2) + "\n")
+
+
+def read_json(path: str) -> Any:
+    """Read a JSON file, local or gs://; None where there is none."""
+    try:
+        with tf.io.gfile.GFile(path, "r") as file:
+            return json.loads(file.read())
+    except tf.errors.NotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""Packages the trainer; `python examples/package.py pytorch_ddp OUT_DIR` builds the archive that job.yaml names."""
+
+from setuptools import setup
+
+# torch comes with the runtime version: its right build depends on the machine.
+setup(
+    name="pytorch-ddp-trainer",
+    version="0.1",
+    description="Handwritten digits, trained by PyTorch DistributedDataParallel",
+    packages=["trainer"],
+    python_requires=">=3.11",
+    install_requires=["google-cloud-storage", "scikit-learn"],
+)

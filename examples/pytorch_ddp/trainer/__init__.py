@@ -1,0 +1,1 @@
+"""The PyTorch trainer: DistributedDataParallel over gloo, on scikit-learn's handwritten digits."""

@@ -1,0 +1,197 @@
+"""Train a digit classifier with DistributedDataParallel, so that it survives the loss of any replica.
+
+    python -m trainer.task --epochs 12 --job-dir gs://BUCKET/pytorch_ddp
+
+Every replica runs this same program; WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT tell it which one it is. After each
+epoch rank 0 stores a checkpoint. A replica that loses a peer ends with status 1 at its next collective; started again,
+it waits for its peers (`--rendezvous-minutes`), and rank 0 gives all of them the last checkpoint: only one replica
+reads it, so no two can continue with different epochs. The replicas end together, once the results are stored.
+
+Written to the job directory: `model.pt` (the state dictionary), `metrics.json`.
+"""
+
+import argparse
+import datetime
+import io
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from trainer.job_dir import delete_file, read_file, write_file
+
+SEED = 20
+HELD_OUT = 0.2
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images of 64 values in 0..1 with their labels: a part to learn from, a part to be judged by."""
+
+    train: TensorDataset
+    held_out: TensorDataset
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train, judge, store."""
+    options = parse_arguments(argv)
+    job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
+    if is_finished(options.job_dir, job_id):
+        print(f"job {job_id} has its results already; nothing left to do", flush=True)
+        return
+    torch.manual_seed(SEED)
+    torch.set_num_threads(1)  # the model is tiny; threads would only get into each other's way
+    distributed.init_process_group("gloo", timeout=datetime.timedelta(minutes=options.rendezvous_minutes))
+    try:
+        train(options, job_id)
+    finally:
+        distributed.destroy_process_group()
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Read the flags."""
+    parser = argparse.ArgumentParser(description="Train a digit classifier with DistributedDataParallel.")
+    parser.add_argument("--job-dir", required=True, help="where checkpoint, model and metrics go; gs:// or local")
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--batch-size", type=int, default=32, help="images per replica and step")
+    parser.add_argument("--learning-rate", type=float, default=0.004)
+    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="least duration of an epoch")
+    parser.add_argument("--rendezvous-minutes", type=float, default=30.0, help="how long to wait for lost peers")
+    return parser.parse_args(argv)
+
+
+def train(options: argparse.Namespace, job_id: str) -> None:
+    """Run the epochs that are left, from the last checkpoint on, and store the results."""
+    is_chief = distributed.get_rank() == 0
+    checkpoint_name = f"checkpoint-{job_id}.pt"
+    digits = load_data()
+    model = build_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
+    epochs_done, resumed_from = restore(options.job_dir, checkpoint_name, model, optimizer)
+    parallel = DistributedDataParallel(model)
+    sampler: DistributedSampler[Any] = DistributedSampler(digits.train, seed=SEED)
+    loader = DataLoader(digits.train, batch_size=options.batch_size, sampler=sampler)
+    for epoch in range(epochs_done, options.epochs):
+        started_s = time.monotonic()
+        sampler.set_epoch(epoch)  # another order each epoch, the same one when the epoch is repeated
+        loss, accuracy = train_epoch(parallel, optimizer, loader)
+        time.sleep(max(0.0, started_s + options.epoch_seconds - time.monotonic()))
+        print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
+        if is_chief:
+            state = {
+                "epochs_done": epoch + 1,
+                "resumed_from": resumed_from,
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+            }
+            write_file(options.job_dir, checkpoint_name, to_bytes(state))
+    if is_chief:
+        store_results(options, job_id, model, digits, resumed_from)
+    distributed.barrier()  # nobody ends before the results are stored: see the top
+    if is_chief:
+        delete_file(options.job_dir, checkpoint_name)
+
+
+def load_data() -> Digits:
+    """Load the 1,797 digits that come with scikit-learn; the split is the same in every replica and every life."""
+    images, labels = load_digits(return_X_y=True)
+    parts = train_test_split(images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels)
+    train_images, held_out_images = (torch.tensor(part, dtype=torch.float32) for part in parts[:2])
+    train_labels, held_out_labels = (torch.tensor(part, dtype=torch.int64) for part in parts[2:])
+    return Digits(TensorDataset(train_images, train_labels), TensorDataset(held_out_images, held_out_labels))
+
+
+def build_model() -> torch.nn.Module:
+    """Build the model: 8 by 8 pixels in, ten logits out."""
+    return torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 8, 8)),
+        torch.nn.Conv2d(1, 16, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(16, 32, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(32 * 4 * 4, 64),
+        torch.nn.ReLU(),
+        torch.nn.Linear(64, 10),
+    )
+
+
+def restore(job_dir: str, name: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[int]]:
+    """Load the last checkpoint into model and optimizer; return the epochs done and every epoch resumed from.
+
+    Rank 0 reads it and sends it to the others: what one replica sees, all see.
+    """
+    shared: list[bytes | None] = [read_file(job_dir, name) if distributed.get_rank() == 0 else None]
+    distributed.broadcast_object_list(shared, src=0)
+    if shared[0] is None:
+        return 0, []
+    state = torch.load(io.BytesIO(shared[0]), weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    epochs_done: int = state["epochs_done"]
+    print(f"resuming from epoch {epochs_done + 1}", flush=True)
+    return epochs_done, [*state["resumed_from"], epochs_done + 1]
+
+
+def train_epoch(
+    model: DistributedDataParallel, optimizer: torch.optim.Optimizer, loader: DataLoader[Any]
+) -> tuple[float, float]:
+    """Train one epoch; return loss and accuracy over the images of all replicas."""
+    totals = torch.zeros(3)  # loss, right answers, images
+    for images, labels in loader:
+        optimizer.zero_grad()
+        logits = model(images)
+        loss = torch.nn.functional.cross_entropy(logits, labels)
+        loss.backward()
+        optimizer.step()
+        right = (logits.argmax(dim=1) == labels).sum().item()
+        totals += torch.tensor([loss.item() * len(labels), right, len(labels)])
+    distributed.all_reduce(totals)
+    loss_sum, right_sum, images_sum = totals.tolist()
+    return loss_sum / images_sum, right_sum / images_sum
+
+
+def store_results(
+    options: argparse.Namespace, job_id: str, model: torch.nn.Module, digits: Digits, resumed_from: list[int]
+) -> None:
+    """Judge the model on the held-out images and write model and metrics, metrics last: they mark the end."""
+    images, labels = digits.held_out.tensors
+    with torch.no_grad():
+        accuracy = (model(images).argmax(dim=1) == labels).float().mean().item()
+    print(f"held-out accuracy {accuracy:.4f}", flush=True)
+    write_file(options.job_dir, "model.pt", to_bytes(model.state_dict()))
+    metrics = {
+        "job_id": job_id,
+        "accuracy": accuracy,
+        "held_out_images": len(labels),
+        "epochs": options.epochs,
+        "replicas": distributed.get_world_size(),
+        "resumed_from_epoch": resumed_from,
+    }
+    write_file(options.job_dir, "metrics.json", json.dumps(metrics, indent=2).encode())
+
+
+def is_finished(job_dir: str, job_id: str) -> bool:
+    """Say whether the results in the directory are this job's own (by hand, without a job id, they never are)."""
+    stored = read_file(job_dir, "metrics.json")
+    return stored is not None and job_id != "local" and json.loads(stored).get("job_id") == job_id
+
+
+def to_bytes(value: Any) -> bytes:
+    """Serialize tensors."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""Packages the trainer; `python examples/package.py sklearn_digits OUT_DIR` builds the archive that job.yaml names."""
+
+from setuptools import setup
+
+setup(
+    name="sklearn-digits-trainer",
+    version="0.1",
+    description="Handwritten digits, classified by a support vector machine",
+    packages=["trainer"],
+    python_requires=">=3.11",
+    install_requires=["google-cloud-storage", "joblib", "scikit-learn"],
+)

@@ -1,0 +1,47 @@
+"""Train a support vector machine on scikit-learn's handwritten digits, on one machine.
+
+    python -m trainer.task --gamma 0.001 --job-dir gs://BUCKET/sklearn_digits
+
+Written to the job directory: `model.joblib`, `metrics.json`. It takes a second, so a restart simply starts over.
+"""
+
+import argparse
+import io
+import json
+
+import joblib
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.svm import SVC
+
+from trainer.job_dir import write_file
+
+SEED = 20
+HELD_OUT = 0.2
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train, judge, store."""
+    parser = argparse.ArgumentParser(description="Train a support vector machine on handwritten digits.")
+    parser.add_argument("--job-dir", required=True, help="where the model and the metrics go; gs:// or local")
+    parser.add_argument("--gamma", type=float, default=0.001, help="width of the radial kernel")
+    parser.add_argument("--regularization", type=float, default=10.0, help="the C of the support vector machine")
+    options = parser.parse_args(argv)
+
+    images, labels = load_digits(return_X_y=True)
+    train_images, held_out_images, train_labels, held_out_labels = train_test_split(
+        images, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels
+    )
+    model = SVC(gamma=options.gamma, C=options.regularization).fit(train_images, train_labels)
+    accuracy = float(model.score(held_out_images, held_out_labels))
+    print(f"held-out accuracy {accuracy:.4f}", flush=True)
+
+    buffer = io.BytesIO()
+    joblib.dump(model, buffer)
+    print("model at", write_file(options.job_dir, "model.joblib", buffer.getvalue()), flush=True)
+    metrics = {"accuracy": accuracy, "held_out_images": len(held_out_labels), "gamma": options.gamma}
+    write_file(options.job_dir, "metrics.json", json.dumps(metrics, indent=2).encode())
+
+
+if __name__ == "__main__":
+    main()
