@@ -16,6 +16,7 @@ COMPUTE: Final = "compute"
 PROXY: Final = "proxy"
 IMAGES_FILE: Final = "images.json"
 SWEEP: Final = "sweep"
+MAINTENANCE: Final = "maintenance"
 UPLOAD_TOPIC: Final = pubsub.topic_of("upload")
 
 
@@ -76,7 +77,7 @@ def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_
         return []
     images.write_table(config.images_dir, state_dir / IMAGES_FILE)
     proxy_dir = state_dir / PROXY
-    variables = clients.vm_environment(endpoints, proxy_dir / "ca.pem") | {processes.STACK_ID: stack_id}
+    variables = clients.vm_environment(endpoints, proxy_dir) | {processes.STACK_ID: stack_id}
     compute = [
         sys.executable, "-m", "emulators.compute", "--host", processes.LOOPBACK,
         "--port", str(_port(endpoints.compute)), "--state-dir", str(state_dir / COMPUTE),
@@ -84,12 +85,21 @@ def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_
     ]  # fmt: skip
     for name, value in variables.items():
         compute += ["--vm-env", f"{name}={value}"]
+    if MAINTENANCE in config.functions:
+        compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.topic_of(MAINTENANCE)}"]
     proxy = [
         sys.executable, "-m", "emulators.googleapis_proxy", "--port", str(_port(endpoints.proxy)),
         "--storage", f"http://{endpoints.storage}", "--state-dir", str(proxy_dir),
     ]  # fmt: skip
     return [
-        Service(COMPUTE, compute, port=_port(endpoints.compute), health="/emulator/v1/health", stop_first=True),
+        Service(
+            COMPUTE,
+            compute,
+            environment={"PUBSUB_EMULATOR_HOST": endpoints.pubsub},
+            port=_port(endpoints.compute),
+            health="/emulator/v1/health",
+            stop_first=True,
+        ),
         # Its certificate authority is kept over restarts, so that VMs go on trusting it.
         Service(PROXY, proxy, port=_port(endpoints.proxy), health=None, restartable=True),
     ]

@@ -174,7 +174,11 @@ def _rerun(state: State, verdict: RerunJob, now: datetime) -> Change:
         )
         for replica in state.replicas
     )
-    return Change(replace(job, attempt=attempt, budgets=budgets, version=job.version + 1), again, provision=True)
+    placement = job.placement
+    if verdict.zone_index is not None:
+        placement = Placement(verdict.zone_index, placement.round + 1)
+    rerun = replace(job, attempt=attempt, budgets=budgets, placement=placement, version=job.version + 1)
+    return Change(rerun, again, provision=True)
 
 
 def _named(state: State, key: str) -> Replica:

@@ -69,6 +69,7 @@ class Reason(StrEnum):
     RERUNS_SPENT = "reruns_spent"
     RESTART_JOB_ON_WORKER_RESTART = "restart_job_on_worker_restart"
     STOCKOUT = "stockout"
+    STOCKOUT_LASTS = "stockout_lasts"
     QUOTA = "quota"
     DENIED = "denied"
     MAX_RUNNING_TIME = "max_running_time"
@@ -182,12 +183,14 @@ class ReplaceVm:
 
 @dataclass(frozen=True, slots=True)
 class RerunJob:
-    """The job's next attempt, on the VMs that are there. Charged to the reruns or to the internal retries."""
+    """The job's next attempt, on the VMs that are there. Charged to the reruns or to the internal retries; free where the
+    whole gang moves to `zone_index`, because the zone has no VM for the rest of it."""
 
     charge: Budget
     rule: Rule
     reason: Reason
     text: str
+    zone_index: int | None = None
     kind: Literal["rerun_job"] = "rerun_job"
 
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Final
 
 from shared import topics, wire
-from shared.core.events import Event, JobSubmitted, ReplicaExited, VmLost, VmReady
+from shared.core.events import CapacityRefused, Event, JobSubmitted, ReplicaExited, VmLost, VmReady
 from shared.core.evolve import Change, apply, evolve
 from shared.core.jobs import State, replica_key
 from shared.core.judge import judge
@@ -98,11 +98,14 @@ def _commit(job_id: str, event: Event, deps: Deps) -> Recorded:
 
 
 def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
-    """What the judge may look at. Only a failed exit and a lost VM look at peers."""
+    """What the judge may look at: peers for a failed exit and a lost VM, everyone where capacity is refused."""
     if isinstance(event, JobSubmitted):
         return store.load(job_id)
-    has_peers = isinstance(event, VmLost) or (isinstance(event, ReplicaExited) and not event.succeeded)
-    loaded = store.load(job_id, _replica_of(event), lost_peers=has_peers)
+    if isinstance(event, CapacityRefused):
+        loaded = store.load_attempt(job_id)
+    else:
+        has_peers = isinstance(event, VmLost) or (isinstance(event, ReplicaExited) and not event.succeeded)
+        loaded = store.load(job_id, _replica_of(event), lost_peers=has_peers)
     if loaded is None:
         raise PermanentError(f"no job {job_id}")
     return loaded

@@ -24,7 +24,18 @@ from shared.core.jobs import Budgets, JobState, LastExit, Placement, Replica, Re
 from shared.core.judge import judge
 from shared.core.policy import Blame, ExitAction, ExitPolicy, ExitRule, Preset
 from shared.core.seats import Seat, TaskType
-from shared.core.verdicts import Budget, CancelJob, FailJob, Ignore, Reason, ReplaceVm, RerunJob, RestartReplica, Rule
+from shared.core.verdicts import (
+    Budget,
+    CancelJob,
+    FailJob,
+    Ignore,
+    Reason,
+    ReplaceVm,
+    RerunJob,
+    RestartReplica,
+    Rule,
+    TryElsewhere,
+)
 from tests.support.jobs import (
     CHIEF,
     START,
@@ -166,6 +177,8 @@ CASES = [
     Case("a refusal that Google cannot explain restarts the attempt", PREPARING, refused(kind="internal"), "rerun_job", Rule.INTERNAL, Reason.CREATE_FAILED),
     Case("a refusal for good ends the job", PREPARING, refused(kind="denied"), "fail_job", Rule.INTERNAL, Reason.DENIED),
     Case("a refusal of an old search says nothing", a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1))), refused(), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
+    Case("a stockout beside a running gang keeps what runs", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(50))), refused(), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
+    Case("a stockout that lasts moves the whole gang", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(100 - 900))), refused(), "rerun_job", Rule.CAPACITY, Reason.STOCKOUT_LASTS),
     # Rule 12
     Case("the user cancels", a_state(), CancelRequested("digits_1", "me@example.com", NOW), "cancel_job", Rule.ENDED, Reason.CANCELLED_BY_USER),
     Case("the running time is over", a_state(), DeadlinePassed("digits_1", Deadline.RUNNING, NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
@@ -269,3 +282,28 @@ def test_who_told_of_a_lost_peer_is_not_the_cause_when_that_peers_exit_comes_in(
     verdict = judge(state, exited(WORKER_0, signal=9), NOW)
     assert isinstance(verdict, RestartReplica)
     assert (verdict.charge, verdict.given_back) == (Budget.RESTARTS, ("1-chief-0",))
+
+
+def test_a_gang_moves_to_the_zone_that_google_names_else_to_the_next_one() -> None:
+    named = judge(PREPARING, refused(zones_available=("us-central1-b", "us-east1-b")), NOW)
+    assert isinstance(named, TryElsewhere)
+    assert (named.zone_index, named.round) == (1, 1)
+    itself = judge(PREPARING, refused(zones_available=("us-central1-a",)), NOW)
+    assert isinstance(itself, TryElsewhere)
+    assert itself.zone_index == 1
+
+
+def test_a_gang_that_moves_pays_nothing_and_seeks_all_of_itself_in_the_other_zone() -> None:
+    long_ago = at(100 - 900)
+    state = a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=long_ago))
+    verdict = judge(state, refused(), NOW)
+    assert isinstance(verdict, RerunJob)
+    job = evolve(state, verdict, NOW).job
+    assert job is not None
+    assert (job.attempt, job.budgets, job.zone, job.placement.round) == (2, Budgets(), "us-central1-b", 1)
+
+
+def test_quota_does_not_move_the_gang_because_all_zones_of_a_region_share_it() -> None:
+    verdict = judge(PREPARING, refused(kind="quota"), NOW)
+    assert isinstance(verdict, TryElsewhere)
+    assert (verdict.zone_index, verdict.round) == (0, 1)

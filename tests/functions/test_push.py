@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import functions_framework
@@ -37,14 +37,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def client(world: World) -> Iterator[Callable[[str], FlaskClient]]:
+def client(world: World) -> Callable[[str], FlaskClient]:
     def start(name: str) -> FlaskClient:
         app = functions_framework.create_app(name, str(FUNCTIONS / f"{name}.py"), "http")
         app.config["PROPAGATE_EXCEPTIONS"] = False
         test_client: FlaskClient = app.test_client()
         return test_client
 
-    yield start
+    return start
 
 
 def dead_letters(world: World) -> list[Message]:
