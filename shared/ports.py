@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from shared.core.evolve import Change
-from shared.core.fleet import Create, Directive, Vm
+from shared.core.fleet import Create, Directive, LabelledVm, Vm
 from shared.core.jobs import Job, State
 from shared.core.ledger import LedgerEntry
 
@@ -57,6 +57,11 @@ class Fleet(Protocol):
 
     def list_vms(self, job_id: str) -> tuple[Vm, ...]:
         """All VMs that carry the job's label, in every zone, in any state but gone."""
+        ...
+
+    def list_all(self) -> tuple[LabelledVm, ...]:
+        """All VMs that carry any job's label, in every zone, in any state but gone; with the time of their creation.
+        What carries the label under a name that no seat has is not ours, and not listed."""
         ...
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
@@ -132,6 +137,17 @@ class Rejection:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A VM with a job's label whose job does not exist. `instance_id` is Compute's numeric one: never used again."""
+
+    instance_id: str
+    name: str
+    zone: str
+    label: str
+    first_seen_at: datetime
+
+
 class AlreadyRecordedError(Exception):
     """The ledger has an entry of this key: the event was judged before (perhaps by ourselves, with the reply lost)."""
 
@@ -189,3 +205,19 @@ class Store(Protocol):
         ...
 
     def rejections(self) -> tuple[Rejection, ...]: ...
+
+    def job_of_vm(self, name: str) -> str | None:
+        """Id of the job, ended or not, that has a seat whose VM is called this; None where no job has."""
+        ...
+
+    def report_orphan(self, orphan: Orphan) -> None:
+        """Idempotent by instance id: who saw it first stands."""
+        ...
+
+    def orphans(self) -> tuple[Orphan, ...]:
+        """All that were reported and not forgotten."""
+        ...
+
+    def forget_orphan(self, instance_id: str) -> None:
+        """Idempotent."""
+        ...

@@ -6,8 +6,10 @@ The shapes are those of docs/interfaces.md section 2. A message that does not fi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,12 +24,20 @@ from shared.core.events import (
     VmRef,
 )
 from shared.core.seats import Seat, TaskType
+from shared.core.system_events import SystemEvent
 from shared.core.uploads import Uploaded
 from shared.errors import PermanentError
 
 TAIL_LENGTH_MAX = 4096
 
+INSTANCE = re.compile(r"projects/[^/]+/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)")
+
 Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanSearch:
+    """A provision message that is about no job: look for VMs without a living owner."""
 
 
 class _Message(BaseModel):
@@ -86,9 +96,31 @@ class _Maintenance(_LifeMessage):
     cause: Annotated[LossCause, Field(strict=False)]
 
 
+class _AuditLog(_Message):
+    method: str = Field(alias="methodName")
+    resource: str = Field(alias="resourceName")
+
+
+class _Resource(_Message):
+    labels: dict[str, str]
+
+
+class _LogEntry(_Message):
+    """Source: LogEntry and AuditLog of the Cloud Logging API, as a log sink publishes them."""
+
+    payload: _AuditLog = Field(alias="protoPayload")
+    resource: _Resource
+    at: Annotated[AwareDatetime, Field(strict=False, alias="timestamp")]
+
+
 class _Provision(_Message):
     version: Literal[1]
     job_id: str
+
+
+class _OrphanSearch(_Message):
+    version: Literal[1]
+    orphans: Literal[True]
 
 
 def vm_ready(data: bytes) -> VmReady:
@@ -114,13 +146,19 @@ def replica_exit(data: bytes) -> ReplicaExited:
     )
 
 
-def maintenance(data: bytes) -> VmLost:
+def maintenance(data: bytes) -> VmLost | SystemEvent:
+    """An agent's word, or an entry of Compute's system-event audit log, which alone has a `protoPayload`."""
+    if _has(data, "protoPayload"):
+        return _system_event(data)
     message = _decode(_Maintenance, data)
     return VmLost(message.life(), message.at, message.cause)
 
 
-def provision(data: bytes) -> str:
-    """The job id."""
+def provision(data: bytes) -> str | OrphanSearch:
+    """The job id, or that it is about no job."""
+    if _has(data, "orphans"):
+        _decode(_OrphanSearch, data)
+        return OrphanSearch()
     return _decode(_Provision, data).job_id
 
 
@@ -135,6 +173,27 @@ def uploaded(attributes: Mapping[str, str]) -> Uploaded:
 
 def encode_provision(job_id: str) -> bytes:
     return json.dumps({"version": 1, "job_id": job_id}).encode()
+
+
+def encode_orphan_search() -> bytes:
+    return json.dumps({"version": 1, "orphans": True}).encode()
+
+
+def _system_event(data: bytes) -> SystemEvent:
+    entry = _decode(_LogEntry, data)
+    path = INSTANCE.fullmatch(entry.payload.resource)
+    if path is None:
+        raise PermanentError(f"system event: {entry.payload.resource} is no VM")
+    vm = VmRef(path["name"], path["zone"], entry.resource.labels.get("instance_id", ""))
+    return SystemEvent(entry.payload.method, vm, entry.at)
+
+
+def _has(data: bytes, field: str) -> bool:
+    try:
+        message: Any = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(message, dict) and field in message
 
 
 def _decode(model: type[M], data: bytes) -> M:

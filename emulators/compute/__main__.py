@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
+import re
 import shutil
 import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from emulators.compute.addresses import AddressBook
 from emulators.compute.catalog import Catalog, Links, stable_id
@@ -17,9 +20,13 @@ from emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
 from emulators.compute.control import Control
 from emulators.compute.guest import Project
 from emulators.compute.identity import TokenIssuer
-from emulators.compute.lifecycle import Timing
+from emulators.compute.lifecycle import SystemEventSink, Timing, kept_to_itself
 from emulators.compute.power import PowerSupply
 from emulators.compute.server import ComputeServer, listen
+from emulators.compute.system_events import LogSink
+
+PUBSUB: Final = "PUBSUB_EMULATOR_HOST"
+TOPIC: Final = re.compile(r"projects/[^/]+/topics/[^/]+")
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -42,10 +49,20 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="from the maintenance event in a VM's metadata to its stop",
     )
     parser.add_argument("--run-min-s", type=float, default=RUN_DURATION_S_MIN, help="shortest maxRunDuration accepted")
+    parser.add_argument(
+        "--system-events-topic",
+        metavar="projects/P/topics/T",
+        help=f"where a log sink sends the system-event audit log, on the Pub/Sub of ${PUBSUB}",
+    )
     options = parser.parse_args(arguments)
     for pair in options.vm_env:
         if "=" not in pair:
             parser.error(f"--vm-env must be KEY=VALUE, not {pair!r}")
+    if topic := options.system_events_topic:
+        if not TOPIC.fullmatch(topic):
+            parser.error(f"--system-events-topic must be projects/P/topics/T, not {topic!r}")
+        if not os.environ.get(PUBSUB):
+            parser.error(f"--system-events-topic needs {PUBSUB}")
     return options
 
 
@@ -62,7 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     catalog = Catalog(links, json.loads(options.images.read_text()) if options.images else {})
     power = PowerSupply(project, options.host, issuer, dict(pair.split("=", 1) for pair in options.vm_env))
     timing = Timing(options.step_s, options.shutdown_s, options.maintenance_notice_s)
-    cloud = Cloud(project, catalog, power, state_dir, timing, options.run_min_s)
+    sink: SystemEventSink = kept_to_itself
+    if options.system_events_topic:
+        sink = LogSink(os.environ[PUBSUB], options.system_events_topic, project.id).export
+    cloud = Cloud(project, catalog, power, state_dir, timing, options.run_min_s, sink)
     control = Control(cloud, AddressBook(options.host), issuer)
     server = listen(options.host, options.port, ComputeServer(cloud, control))
 

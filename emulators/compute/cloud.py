@@ -37,7 +37,7 @@ from emulators.compute.instances import (
     parse_metadata,
     parse_properties,
 )
-from emulators.compute.lifecycle import Lifecycle, Timing
+from emulators.compute.lifecycle import Lifecycle, SystemEventSink, Timing, kept_to_itself
 from emulators.compute.operations import Operation, OperationStore
 from emulators.compute.power import PowerSupply
 from emulators.compute.vm import Disk
@@ -59,12 +59,13 @@ class Cloud:
         state_dir: Path,
         timing: Timing,
         run_s_min: float = RUN_DURATION_S_MIN,
+        system_events: SystemEventSink = kept_to_itself,
     ) -> None:
         self.project, self.catalog, self.links = project, catalog, catalog.links
         self.state_dir, self.run_s_min = state_dir, run_s_min
         self.operations = OperationStore(self.links)
         self.faults = FaultBoard()
-        self.lifecycle = Lifecycle(self.operations, self.faults, power, timing, self.links, self)
+        self.lifecycle = Lifecycle(self.operations, self.faults, power, timing, self.links, self, system_events)
         self._lock = threading.RLock()
         self._instances: dict[tuple[str, str], Instance] = {}
 

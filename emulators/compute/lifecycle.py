@@ -36,6 +36,14 @@ class Timing:
     maintenance_notice_s: float = 5.0
 
 
+SystemEventSink = Callable[[Operation, Instance], None]
+"""Where the audit log's entry of something that happened to a VM unasked goes."""
+
+
+def kept_to_itself(_operation: Operation, _instance: Instance) -> None:
+    """The sink of a project that exports no log."""
+
+
 class Registry(Protocol):
     def forget(self, instance: Instance) -> None:
         """The name is free again."""
@@ -51,9 +59,10 @@ class Lifecycle:
         timing: Timing,
         links: Links,
         registry: Registry,
+        system_events: SystemEventSink = kept_to_itself,
     ) -> None:
         self.operations, self.faults, self.power, self.timing = operations, faults, power, timing
-        self.links, self.registry = links, registry
+        self.links, self.registry, self.system_events = links, registry, system_events
 
     # Requests
 
@@ -86,7 +95,7 @@ class Lifecycle:
         operation = self._event("compute.instances.preempted", instance, "Instance was preempted.")
         if instance.guest is not None:
             instance.guest.put("instance/preempted", "TRUE")
-        self._spawn(self._with_turn, operation, instance, lambda each: self._end(each, notice_s))
+        self._spawn(self._with_turn, operation, instance, lambda each: self._end(each, notice_s, operation))
         return operation
 
     def maintain(
@@ -107,7 +116,7 @@ class Lifecycle:
         operation = self._event("compute.instances.hostError", instance, "Instance terminated by Compute Engine.")
         if vm is not None:
             vm.power_off()
-        self._spawn(self._with_turn, operation, instance, self._host_error)
+        self._spawn(self._with_turn, operation, instance, lambda each: self._host_error(each, operation))
         return operation
 
     # Steps, each on a thread of its own
@@ -189,8 +198,11 @@ class Lifecycle:
         if instance.status is Status.RUNNING:
             self._halt(instance, self.timing.shutdown_s)
 
-    def _halt(self, instance: Instance, grace_s: float) -> None:
+    def _halt(self, instance: Instance, grace_s: float, event: Operation | None = None) -> None:
+        """`event`: what stops it unasked; the audit log tells of it as soon as the VM is seen to stop."""
         instance.status = Status.STOPPING
+        if event is not None:
+            self.system_events(event, instance)
         self.power.off(instance, grace_s)
         self._pause()
         instance.status = Status.TERMINATED
@@ -211,11 +223,11 @@ class Lifecycle:
             self.power.off(instance, 0)
             self._power_on(instance)
 
-    def _end(self, instance: Instance, grace_s: float) -> None:
-        """What `instanceTerminationAction` says, for a preemption and for the fuse."""
+    def _end(self, instance: Instance, grace_s: float, event: Operation | None = None) -> None:
+        """What `instanceTerminationAction` says, for a preemption (`event`) and for the fuse."""
         if instance.status is not Status.RUNNING:
             return
-        self._halt(instance, grace_s)
+        self._halt(instance, grace_s, event)
         if instance.properties.scheduling.termination_action == "DELETE":
             self._remove(instance, grace_s=0)
 
@@ -234,7 +246,7 @@ class Lifecycle:
             if instance.boots != boot or instance.status is not Status.RUNNING:
                 return
             if policy == "TERMINATE":
-                self._halt(instance, self.timing.shutdown_s)
+                self._halt(instance, self.timing.shutdown_s, operation)
                 self._restart_automatically(instance)
             elif instance.guest is not None:
                 instance.guest.put("instance/maintenance-event", NO_MAINTENANCE)
@@ -243,9 +255,9 @@ class Lifecycle:
         if requested is not None:
             self.operations.finish(requested)
 
-    def _host_error(self, instance: Instance) -> None:
+    def _host_error(self, instance: Instance, event: Operation) -> None:
         if instance.status in (Status.RUNNING, Status.STOPPING):
-            self._halt(instance, 0)
+            self._halt(instance, 0, event)
             self._restart_automatically(instance)
 
     def _restart_automatically(self, instance: Instance) -> None:

@@ -14,16 +14,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, assert_never
 
-from shared import topics
+from shared import topics, wire
 from shared.core.cluster import Cluster
-from shared.core.events import CapacityRefused, Life, LossCause, ProvisioningStarted, VmLost, VmRef
-from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, vm_name, wanted
+from shared.core.events import CapacityRefused, Life, ProvisioningStarted, VmLost, VmRef
+from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, silent, vm_name, wanted
 from shared.core.jobs import Job, JobState, State
 from shared.errors import PermanentError, TemporaryError
+from shared.flows import orphans
 from shared.flows.record import Deps, record
 from shared.ports import AddressBook, Created, Fleet, Pending, Refused
 
@@ -39,16 +40,25 @@ Json = dict[str, object]
 @dataclass(frozen=True, slots=True)
 class Machines:
     """What only this flow may use. `agent_files` are the metadata entries that are the same for every VM; `run_all`
-    carries out the steps of one round, to their end even where one raises."""
+    carries out the steps of one round, to their end even where one raises; `patience` is had with orphans."""
 
     fleet: Fleet
     addresses: AddressBook
     project: str
     agent_files: dict[str, str]
     run_all: Callable[[Sequence[Callable[[], None]]], None]
+    patience: orphans.Patience = field(default_factory=orphans.Patience)
 
 
-def handle(job_id: str, machines: Machines, deps: Deps) -> None:
+def handle(asked: str | wire.OrphanSearch, machines: Machines, deps: Deps) -> None:
+    """A job id, or the search for what belongs to no job."""
+    if isinstance(asked, wire.OrphanSearch):
+        orphans.handle(machines.fleet, deps, machines.patience, machines.run_all)
+    else:
+        _provision(asked, machines, deps)
+
+
+def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
     """Returns when the fleet equals what is wanted; raises TemporaryError when that takes longer."""
     keys = deps.store.pending(job_id)
     for nth in range(PASSES):
@@ -58,7 +68,11 @@ def handle(job_id: str, machines: Machines, deps: Deps) -> None:
         state = loaded.state
         if state.job.state is JobState.QUEUED:
             record(job_id, ProvisioningStarted(job_id, deps.clock()), deps)
-        steps = plan_steps(state.job, wanted(state.job, state.replicas), machines.fleet.list_vms(job_id))
+        vms = machines.fleet.list_vms(job_id)
+        steps = (
+            *plan_steps(state.job, wanted(state.job, state.replicas), vms),
+            *silent(state, vms, deps.clock()),
+        )
         if not steps:
             deps.store.mark_done(job_id, keys, deps.clock())
             return
@@ -113,7 +127,7 @@ def _lost(lost: Lost, job: Job, deps: Deps) -> None:
     replica, vm = lost.replica, lost.vm
     where = VmRef(lost.name, vm.zone if vm else job.zone, vm.instance_id if vm else "")
     life = Life(job.job_id, replica.attempt, replica.seat, replica.incarnation, replica.machine, where)
-    record(job.job_id, VmLost(life, deps.clock(), LossCause.GONE), deps)
+    record(job.job_id, VmLost(life, deps.clock(), lost.cause), deps)
 
 
 def in_threads(tasks: Sequence[Callable[[], None]]) -> None:

@@ -1,8 +1,9 @@
 """The scheduled pass that finds what no event reported.
 
 Every job that has not ended, and every one with effects not yet seen done, is provisioned again: that finds VMs that
-are gone, stopped or left over, and is nothing where all is well. Deadlines are found here, because nothing else
-happens when time passes.
+are gone, stopped, silent or left over, and is nothing where all is well. Deadlines are found here, because nothing
+else happens when time passes. VMs that belong to no such job are looked for by `provision` too, the only one that may
+see and touch machines (`shared.flows.orphans`).
 """
 
 from __future__ import annotations
@@ -23,4 +24,5 @@ def handle(deps: Deps) -> tuple[str, ...]:
     job_ids = sorted({job.job_id for job in live} | set(deps.store.jobs_with_pending()))
     for job_id in job_ids:
         deps.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})
+    deps.bus.publish(topics.PROVISION, wire.encode_orphan_search(), {})
     return tuple(job_ids)

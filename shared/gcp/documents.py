@@ -8,24 +8,25 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
 
+from shared.core.fleet import name_hash
 from shared.core.jobs import Job, Replica
 from shared.core.ledger import LedgerEntry
-from shared.ports import Rejection
+from shared.ports import Orphan, Rejection
 
 SCHEMA: Final = 1
 """Version of the stored shape. A reader ignores fields that it does not know."""
 
-T = TypeVar("T", Job, Replica, LedgerEntry, Rejection)
+T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan)
 Document = dict[str, Any]
 
 
 _ADAPTERS: Final[dict[object, TypeAdapter[Any]]] = {
-    kind: TypeAdapter(kind) for kind in (Job, Replica, LedgerEntry, Rejection)
+    kind: TypeAdapter(kind) for kind in (Job, Replica, LedgerEntry, Rejection, Orphan)
 }
 
 
 def job_document(job: Job) -> Document:
-    return {**_dump(Job, job), "is_live": not job.state.is_terminal}
+    return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": name_hash(job.job_id)}
 
 
 def replica_document(replica: Replica) -> Document:
@@ -34,6 +35,10 @@ def replica_document(replica: Replica) -> Document:
 
 def entry_document(entry: LedgerEntry) -> Document:
     return {**_dump(LedgerEntry, entry), "is_pending": entry.is_pending}
+
+
+def orphan_document(orphan: Orphan) -> Document:
+    return _dump(Orphan, orphan)
 
 
 def rejection_document(rejection: Rejection) -> Document:

@@ -1,9 +1,10 @@
 """The Store on Firestore (native mode).
 
-    jobs/{job_id}                          Job and `is_live`
+    jobs/{job_id}                          Job, `is_live`, `vm_hash`
     jobs/{job_id}/replicas/{replica key}   Replica and `ever_ready`, `ever_lost`
     jobs/{job_id}/ledger/{event key}       LedgerEntry and `is_pending`
     rejections/{key}                       Rejection
+    orphans/{instance id}                  Orphan
 
 A change is one batch: preconditions on the update times that were read, and the ledger entry's creation as duplicate
 check. No transaction, no lock: on a contended document that is several times faster, and correct.
@@ -21,11 +22,19 @@ from google.cloud import firestore
 from google.cloud.firestore_v1.base_query import FieldFilter
 
 from shared.core.evolve import Change
+from shared.core.fleet import hash_in, seat_of, vm_name
 from shared.core.jobs import Job, Replica, State
 from shared.core.ledger import LedgerEntry
 from shared.errors import ConflictError, TemporaryError
-from shared.gcp.documents import entry_document, job_document, read, rejection_document, replica_document
-from shared.ports import AlreadyRecordedError, Loaded, Rejection
+from shared.gcp.documents import (
+    entry_document,
+    job_document,
+    orphan_document,
+    read,
+    rejection_document,
+    replica_document,
+)
+from shared.ports import AlreadyRecordedError, Loaded, Orphan, Rejection
 
 JOB: Final = "job"
 TIMEOUT_S: Final = 20.0
@@ -149,11 +158,40 @@ class FirestoreStore:
         with _translated():
             return tuple(read(Rejection, each.to_dict()) for each in self._rejections().stream(timeout=TIMEOUT_S))
 
+    def job_of_vm(self, name: str) -> str | None:
+        """Asked by the names' common part, which is short enough for two jobs to share; the name itself decides."""
+        vm_hash = hash_in(name)
+        if vm_hash is None:
+            return None
+        query = self._jobs.where(filter=FieldFilter("vm_hash", "==", vm_hash))
+        with _translated():
+            jobs = [read(Job, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S)]
+        seat = seat_of(name)
+        return next((job.job_id for job in jobs if seat in job.plan.seats and vm_name(job.job_id, seat) == name), None)
+
+    def report_orphan(self, orphan: Orphan) -> None:
+        with _translated():
+            try:
+                self._orphans().document(orphan.instance_id).create(orphan_document(orphan), timeout=TIMEOUT_S)
+            except exceptions.AlreadyExists:
+                return
+
+    def orphans(self) -> tuple[Orphan, ...]:
+        with _translated():
+            return tuple(read(Orphan, each.to_dict()) for each in self._orphans().stream(timeout=TIMEOUT_S))
+
+    def forget_orphan(self, instance_id: str) -> None:
+        with _translated():
+            self._orphans().document(instance_id).delete(timeout=TIMEOUT_S)
+
     def _ledger(self, job_id: str) -> Any:
         return self._jobs.document(job_id).collection("ledger")
 
     def _rejections(self) -> Any:
         return self._client.collection("rejections")
+
+    def _orphans(self) -> Any:
+        return self._client.collection("orphans")
 
 
 class _ExistsError(Exception):

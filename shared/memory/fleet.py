@@ -7,10 +7,11 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
-from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, seat_of
+from shared.core.fleet import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
 from shared.core.jobs import Job
-from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
+from shared.ports import Clock, Created, CreateOutcome, Pending, RefusalKind, Refused
 
 
 @dataclass
@@ -22,6 +23,7 @@ class MemoryFleet:
 
     stockout_zones: set[str] = field(default_factory=set)
     is_slow: bool = False
+    clock: Clock = field(default_factory=lambda: _now)
     _vms: dict[str, tuple[str, Vm]] = field(default_factory=dict)
     _metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     _outcomes: dict[str, CreateOutcome] = field(default_factory=dict)
@@ -31,6 +33,10 @@ class MemoryFleet:
     def list_vms(self, job_id: str) -> tuple[Vm, ...]:
         with self._lock:
             return tuple(vm for owner, vm in self._vms.values() if owner == job_id)
+
+    def list_all(self) -> tuple[LabelledVm, ...]:
+        with self._lock:
+            return tuple(LabelledVm(vm, job_label(owner)) for owner, vm in self._vms.values())
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         key = create.request_key(job.job_id)
@@ -49,6 +55,7 @@ class MemoryFleet:
         taken = [name for name in create.names if name in self._vms]
         if any(self._vms[name][1].machine != create.machine for name in taken):
             return Pending()
+        now = self.clock()
         for name in create.names:
             if name in taken:
                 continue
@@ -61,6 +68,8 @@ class MemoryFleet:
                 machine=create.machine,
                 directive=_directive(metadata["trainmaster-directive"]),
                 fingerprint="1",
+                created_at=now,
+                started_at=None if self.is_slow else now,
             )
             self._vms[name] = (job.job_id, vm)
             self._metadata[name] = dict(metadata)
@@ -96,7 +105,7 @@ class MemoryFleet:
                 if vm.status is VmStatus.STOPPING:
                     del self._vms[vm.name]
                 elif vm.status is VmStatus.CREATING:
-                    self._put(replace(vm, status=VmStatus.RUNNING))
+                    self._put(replace(vm, status=VmStatus.RUNNING, started_at=self.clock()))
 
     def stop(self, name: str) -> None:
         """The host took it down: it is there, and does nothing."""
@@ -113,6 +122,10 @@ class MemoryFleet:
 
     def _put(self, vm: Vm) -> None:
         self._vms[vm.name] = (self._vms[vm.name][0], vm)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _directive(text: str) -> Directive:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from shared.core.evolve import Change
+from shared.core.fleet import vm_name
 from shared.core.jobs import Job, Replica, State
 from shared.core.ledger import LedgerEntry
 from shared.errors import ConflictError
-from shared.ports import AlreadyRecordedError, Loaded, Rejection
+from shared.ports import AlreadyRecordedError, Loaded, Orphan, Rejection
 
 JOB = "job"
 
@@ -30,6 +31,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._jobs: dict[str, _Stored] = {}
         self._rejections: dict[str, Rejection] = {}
+        self._orphans: dict[str, Orphan] = {}
 
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
         with self._lock:
@@ -116,6 +118,26 @@ class MemoryStore:
     def rejections(self) -> tuple[Rejection, ...]:
         with self._lock:
             return tuple(self._rejections.values())
+
+    def job_of_vm(self, name: str) -> str | None:
+        with self._lock:
+            return next((job_id for job_id, each in self._jobs.items() if _has_vm(each.job, name)), None)
+
+    def report_orphan(self, orphan: Orphan) -> None:
+        with self._lock:
+            self._orphans.setdefault(orphan.instance_id, orphan)
+
+    def orphans(self) -> tuple[Orphan, ...]:
+        with self._lock:
+            return tuple(self._orphans.values())
+
+    def forget_orphan(self, instance_id: str) -> None:
+        with self._lock:
+            self._orphans.pop(instance_id, None)
+
+
+def _has_vm(job: Job, name: str) -> bool:
+    return any(vm_name(job.job_id, seat) == name for seat in job.plan.seats)
 
 
 def _is_lost_peer(peer: Replica, own: Replica) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from google.api_core import exceptions
 from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
@@ -76,7 +77,10 @@ class Emulator:
         return {instance.name for _, scope in pages for instance in scope.instances}
 
     def status(self, name: str) -> str:
-        return self.get(name).status if name in self.names() else "GONE"
+        try:
+            return str(self.get(name).status)
+        except exceptions.NotFound:
+            return "GONE"
 
     def serial(self, name: str) -> str:
         output = self.instances.get_serial_port_output(project=PROJECT, zone=ZONE, instance=name)
@@ -125,7 +129,8 @@ def eventually(is_so: Callable[[], object], within_s: float = 10.0) -> None:
 
 
 @contextmanager
-def running_emulator(state_dir: Path, *options: str) -> Iterator[Emulator]:
+def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterator[Emulator]:
+    """`pubsub`: the `host:port` that `--system-events-topic` is on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -139,6 +144,7 @@ def running_emulator(state_dir: Path, *options: str) -> Iterator[Emulator]:
                 "--project", PROJECT, "--images", str(images), "--step-s", "0.05", "--maintenance-notice-s", "0.5",
                 "--run-min-s", "0.5", "--shutdown-s", "5", *options,
             ],
+            env={**os.environ, "PUBSUB_EMULATOR_HOST": pubsub},
             stdout=output,
             stderr=output,
         )  # fmt: skip

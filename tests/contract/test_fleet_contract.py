@@ -9,12 +9,13 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pytest
 
-from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, job_label, vm_name
-from shared.core.jobs import (Accelerator, Job)
+from shared.core.fleet import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, vm_name
+from shared.core.jobs import Accelerator, Job
 from shared.core.seats import Seat, TaskType
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
@@ -197,7 +198,35 @@ def test_a_directive_is_written_once_per_fingerprint_and_keeps_everything_else(w
     assert world.fleet.direct(now, replace(hold, action=DirectiveAction.RUN))
 
 
+def test_all_vms_of_all_jobs_are_listed_with_their_labels_and_the_times_of_their_lives(world: World, job: Job) -> None:
+    other = replace(job, job_id=f"Other_{job.job_id}")
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    world.fleet.create(job, a_create(job), metadata())
+    world.fleet.create(other, a_create(other, 1, zone=OTHER_ZONE), metadata())
+    every = world.fleet.list_all()
+    assert {each.label for each in every} == {job_label(job.job_id), job_label(other.job_id)}
+    expected = {
+        LabelledVm(vm, job_label(each.job_id)) for each in (job, other) for vm in world.fleet.list_vms(each.job_id)
+    }
+    assert set(every) == expected
+    for each in every:
+        created_at, started_at = each.vm.created_at, each.vm.started_at
+        assert created_at is not None
+        assert started_at is not None
+        assert before < created_at <= started_at <= datetime.now(UTC) + timedelta(seconds=1)
+        gone(world.fleet, each.vm)
+    assert world.fleet.list_all() == ()
+
+
 # On the emulator alone
+
+
+def test_a_vm_that_is_still_being_made_was_created_and_has_not_started(compute: EmulatorWorld, job: Job) -> None:
+    compute.emulator.faults(slow_s=0.5)
+    assert a_fleet(compute.emulator, wait_s=0.1).create(job, a_create(job, 1), metadata()) == Pending()
+    (each,) = compute.fleet.list_all()
+    assert (each.vm.status, each.vm.started_at) == (VmStatus.CREATING, None)
+    assert each.vm.created_at is not None
 
 
 def test_a_directive_leaves_the_other_metadata_as_it_was(compute: EmulatorWorld, job: Job) -> None:
@@ -323,6 +352,7 @@ def test_serial_output_is_read_on_from_where_it_stopped(compute: EmulatorWorld, 
 def test_a_vm_with_our_label_and_no_seat_is_left_alone(compute: EmulatorWorld, job: Job) -> None:
     compute.emulator.run("somebody-elses", labels={"trainmaster-job": job_label(job.job_id)})
     assert compute.fleet.list_vms(job.job_id) == ()
+    assert compute.fleet.list_all() == ()
 
 
 def test_trouble_that_passes_is_temporary_and_other_trouble_is_not(compute: EmulatorWorld, job: Job) -> None:

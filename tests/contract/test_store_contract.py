@@ -13,13 +13,14 @@ from google.cloud import firestore
 
 from shared.core.events import JobSubmitted, ReplicaExited
 from shared.core.evolve import Change, evolve
+from shared.core.fleet import vm_name
 from shared.core.jobs import Job, JobState, Label, Replica, State
 from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters, fold
 from shared.errors import ConflictError
 from shared.gcp.firestore_store import FirestoreStore
 from shared.memory.store import MemoryStore
-from shared.ports import AlreadyRecordedError, Loaded, Rejection, Store
+from shared.ports import AlreadyRecordedError, Loaded, Orphan, Rejection, Store
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at, exited, ready
 
 
@@ -70,10 +71,10 @@ def test_a_job_is_read_back_to_the_microsecond(store: Store) -> None:
     )
     loaded = must(store.load_attempt("digits_1"))
     assert loaded.state.job == job
-    assert loaded.state.replicas == tuple(Replica(1, seat) for seat in (CHIEF, WORKER_0, WORKER_1))
+    assert loaded.state.replicas == tuple(Replica(1, seat, ordered_at=START) for seat in (CHIEF, WORKER_0, WORKER_1))
     assert loaded.state.whole
     assert must(store.load("digits_1")).state == State(job)
-    assert must(store.load("digits_1", "1-worker-1")).state.replicas == (Replica(1, WORKER_1),)
+    assert must(store.load("digits_1", "1-worker-1")).state.replicas == (Replica(1, WORKER_1, ordered_at=START),)
     assert must(store.load("digits_1", "9-worker-9")).state.replicas == ()
 
 
@@ -168,6 +169,40 @@ def test_a_rejection_is_kept_once(store: Store) -> None:
     store.reject(rejection)
     store.reject(replace(rejection, at=at(1)))
     assert store.rejections() == (rejection,)
+
+
+def test_a_jobs_vm_leads_to_it_whether_it_has_ended_or_not(store: Store) -> None:
+    for job_id, state in (("digits_1", JobState.RUNNING), ("Digits_1", JobState.FAILED), ("d" * 128, JobState.QUEUED)):
+        submit(store, a_job(state, job_id=job_id))
+        for seat in (CHIEF, WORKER_1):
+            assert store.job_of_vm(vm_name(job_id, seat)) == job_id
+
+
+def test_a_vm_of_no_job_leads_nowhere(store: Store) -> None:
+    submit(store)
+    hash_ = vm_name("digits_1", CHIEF).split("-")[-3]
+    assert store.job_of_vm(f"tm-digits-1-{hash_}-chief-0") == "digits_1"
+    for name in (
+        f"tm-another-{hash_}-chief-0",  # the same hash, not the same job
+        vm_name("digits_1", replace(WORKER_0, index=99)),  # a seat that it does not have
+        vm_name("digits_2", CHIEF),
+        "gke-pool-1",
+        "",
+    ):
+        assert store.job_of_vm(name) is None, name
+
+
+def test_an_orphan_is_reported_once_until_it_is_forgotten(store: Store) -> None:
+    orphan = Orphan("4711", "tm-x-abcdef-chief-0", "us-central1-a", "x", START)
+    other = replace(orphan, instance_id="4712")
+    assert store.orphans() == ()
+    store.report_orphan(orphan)
+    store.report_orphan(replace(orphan, first_seen_at=at(60)))
+    store.report_orphan(other)
+    assert set(store.orphans()) == {orphan, other}
+    for _ in range(2):
+        store.forget_orphan("4711")
+    assert store.orphans() == (other,)
 
 
 def test_of_many_writers_of_one_replica_exactly_one_wins_each_round(store: Store) -> None:

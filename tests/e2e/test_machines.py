@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,6 +15,8 @@ from tests.e2e.conftest import Lab
 pytestmark = pytest.mark.e2e
 
 WORKER_0 = Seat(TaskType.WORKER, 0)
+LONG = 250
+"""Steps, ten a second: the primary must not be done before its peer has come up on another VM."""
 
 
 def replaced(lab: Lab, job_id: str, old_id: str) -> None:
@@ -35,7 +36,7 @@ def replaced(lab: Lab, job_id: str, old_id: str) -> None:
 
 @pytest.mark.parametrize("fault", ["maintenance", "preempt"])
 def test_a_vm_that_is_taken_away_with_notice_is_replaced(lab: Lab, fault: str) -> None:
-    job_id = lab.scripted(workers=1, steps=100)
+    job_id = lab.scripted(workers=1, steps=LONG)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     getattr(lab.faults, fault)(vm.name, notice_s=1)
@@ -44,11 +45,9 @@ def test_a_vm_that_is_taken_away_with_notice_is_replaced(lab: Lab, fault: str) -
     assert {"maintenance": Reason.MAINTENANCE, "preempt": Reason.PREEMPTION}[fault] in reasons
 
 
-def test_a_vm_that_crashes_without_a_word_is_being_replaced_within_ten_seconds(
-    lab: Lab, record_property: Callable[[str, object], None]
-) -> None:
-    """Nobody speaks for it but Compute's system-event audit log. Only that can name the cause; a sweep finds a VM gone."""
-    job_id = lab.scripted(workers=1, steps=100)
+def test_a_vm_that_crashes_without_a_word_is_being_replaced_within_ten_seconds(lab: Lab) -> None:
+    """Only Compute's system-event audit log speaks for it, and only that knows the cause: a sweep finds a VM gone."""
+    job_id = lab.scripted(workers=1, steps=LONG)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     crashed_at = datetime.now(UTC)
@@ -56,8 +55,8 @@ def test_a_vm_that_crashes_without_a_word_is_being_replaced_within_ten_seconds(
     replaced(lab, job_id, vm.instance_id)
     (decision,) = [entry for entry in lab.verdicts(job_id) if entry.verdict.kind == "replace_vm"]
     assert decision.verdict.reason is Reason.HOST_ERROR
+    print(f"from the crash to the decision: {(decision.at - crashed_at).total_seconds():.2f} s")
     assert decision.at - crashed_at < timedelta(seconds=10)
-    record_property("crash_to_decision_s", (decision.at - crashed_at).total_seconds())
 
 
 def test_a_killed_program_goes_on_in_its_vm_where_it_was(lab: Lab) -> None:

@@ -42,6 +42,9 @@ class World:
     bus: MemoryBus = field(default_factory=MemoryBus)
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
 
+    def __post_init__(self) -> None:
+        self.fleet.clock = lambda: self.now
+
     @property
     def deps(self) -> Deps:
         return Deps(self.store, self.bus, clock=lambda: self.now, sleep=self.wait)

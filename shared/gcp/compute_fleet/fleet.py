@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import requests
@@ -25,7 +26,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
 
-from shared.core.fleet import Create, Directive, DirectiveAction, Vm, VmStatus, job_label, seat_of
+from shared.core.fleet import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
 from shared.core.jobs import Job
 from shared.gcp.compute_fleet.properties import LABEL_JOB, LABEL_MACHINE, Site, items, resource
 from shared.gcp.compute_fleet.refusals import (
@@ -89,14 +90,19 @@ class ComputeFleet:
         self._wait_s = wait_s
 
     def list_vms(self, job_id: str) -> tuple[Vm, ...]:
+        found = self._list(f"labels.{LABEL_JOB}={job_label(job_id)}", f"list the VMs of {job_id}")
+        return tuple(each.vm for each in found)
+
+    def list_all(self) -> tuple[LabelledVm, ...]:
+        return tuple(self._list(f"labels.{LABEL_JOB}:*", "list the VMs of all jobs"))
+
+    def _list(self, matching: str, doing: str) -> list[LabelledVm]:
         """No partial success is asked for: a zone that cannot be reached is an error, not an empty zone whose VMs would
         be taken for lost."""
-        request = compute_v1.AggregatedListInstancesRequest(
-            project=self._project, filter=f"labels.{LABEL_JOB}={job_label(job_id)}"
-        )
-        with trouble(f"list the VMs of {job_id}"):
+        request = compute_v1.AggregatedListInstancesRequest(project=self._project, filter=matching)
+        with trouble(doing):
             pages = self._instances.aggregated_list(request, timeout=CALL_TIMEOUT_S)
-            return tuple(vm for _, scope in pages for vm in _vms(scope.instances))
+            return [vm for _, scope in pages for vm in _labelled(scope.instances)]
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """Where some of the names exist, only the others are inserted, as a request of its own."""
@@ -227,10 +233,10 @@ class ComputeFleet:
         return [found for each in operations for found in problems(each) if found.code not in CONSEQUENCES]
 
 
-def _vms(instances: Iterable[compute_v1.Instance]) -> Iterator[Vm]:
+def _labelled(instances: Iterable[compute_v1.Instance]) -> Iterator[LabelledVm]:
     for instance in instances:
         try:
-            yield _vm(instance)
+            yield LabelledVm(_vm(instance), instance.labels[LABEL_JOB])
         except ValueError:
             log.warning("%s carries a job's label but no seat's name: left alone", instance.name)
 
@@ -246,7 +252,14 @@ def _vm(instance: compute_v1.Instance) -> Vm:
         machine=int(instance.labels.get(LABEL_MACHINE, "0")),
         directive=_directive(metadata.get(DIRECTIVE_KEY)),
         fingerprint=instance.metadata.fingerprint,
+        created_at=_moment(instance.creation_timestamp),
+        started_at=_moment(instance.last_start_timestamp),
     )
+
+
+def _moment(text: str) -> datetime | None:
+    """RFC 3339, as Compute writes it; empty for what has not happened."""
+    return datetime.fromisoformat(text).astimezone(UTC) if text else None
 
 
 def _directive(text: str | None) -> Directive | None:
