@@ -44,12 +44,18 @@ stack: $(INSTALLED) ## start the local stack and keep it until Ctrl-C
 test: images ## the whole test suite with everything it needs
 	@$(BIN)/python -m pytest
 
-.PHONY: test-all
-test-all: check test ## what CI runs: check and test
-
 .PHONY: test-quick
 test-quick: $(INSTALLED) ## the tests that need neither emulators nor images
 	@$(BIN)/python -m pytest -m "not slow and not e2e" --ignore=tests/emulators --ignore=tests/contract
+
+.PHONY: mutants
+mutants: $(INSTALLED) ## break each rule, fence and order of effects once: some test must go red
+	@$(BIN)/python tests/mutants.py
+
+SEEDS ?= 200000
+.PHONY: soak
+soak: $(INSTALLED) ## simulate SEEDS histories of jobs under every fault, all invariants checked after each step
+	@$(BIN)/python -m simulator.soak --seeds $(SEEDS)
 
 .PHONY: check
 check: $(INSTALLED) ## lint, format, types, layers

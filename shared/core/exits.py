@@ -29,8 +29,6 @@ from shared.core.verdicts import (
     Verdict,
 )
 
-CRASH_SIGNALS: Final = (6, 11)
-"""SIGABRT and SIGSEGV. Source: the service's rules."""
 IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
 
 
@@ -167,7 +165,7 @@ def _is_repetition(case: Case) -> bool:
 def _crash(case: Case) -> Verdict | None:
     if case.chosen is not None:
         return _rerun(case, Rule.CRASH, Reason.EXIT_POLICY) if case.chosen is ExitAction.RERUN else None
-    if case.event.signal in CRASH_SIGNALS or case.policy.preset_action(case.code) is ExitAction.RERUN:
+    if case.policy.preset_action(case.code) is ExitAction.RERUN:
         return _rerun(case, Rule.CRASH, Reason.CRASH_SIGNAL)
     return None
 

@@ -208,6 +208,9 @@ def _judge_loss(state: State, replica: Replica, event: VmLost, now: datetime) ->
             return Ignore(Rule.STALE, Reason.OLD_INCARNATION, "Another life has been ordered since.")
         if replica.state is ReplicaState.RUNNING:
             return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has spoken meanwhile.")
+        if replica.replaced:
+            cause = f"{replica.seat.words} never spoke from its new VM either"
+            return internal_error(state.job, cause, Reason.SILENCE)
     why = {
         LossCause.MAINTENANCE: "goes into host maintenance",
         LossCause.PREEMPTION: "was preempted",

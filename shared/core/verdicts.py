@@ -183,8 +183,8 @@ class ReplaceVm:
 
 @dataclass(frozen=True, slots=True)
 class RerunJob:
-    """The job's next attempt, on the VMs that are there. Charged to the reruns or to the internal retries; free where the
-    whole gang moves to `zone_index`, because the zone has no VM for the rest of it."""
+    """The job's next attempt, on the VMs that are there. Charged to the reruns or to the internal retries; free where
+    the whole gang moves to `zone_index`, because the zone has no VM for the rest of it."""
 
     charge: Budget
     rule: Rule

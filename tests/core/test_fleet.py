@@ -117,7 +117,7 @@ def test_a_replaced_vm_is_deleted_before_the_next_of_its_name_is_made() -> None:
 
 
 def test_a_vm_or_a_directive_newer_than_what_was_read_is_left_alone() -> None:
-    ahead = a_vm(WORKER_0, machine=2)
+    ahead = a_vm(WORKER_0, machine=2, status=VmStatus.CREATING)
     told = a_vm(WORKER_1, directive=Directive(2, 1, DirectiveAction.RUN))
     assert steps(a_state(), *everyone(ahead, told)) == ()
 

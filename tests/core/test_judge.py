@@ -113,6 +113,7 @@ CASES = [
     Case("preemption replaces the VM", a_state(), lost(CHIEF), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
     Case("a VM that is gone is replaced", a_state(), lost(WORKER_1, LossCause.GONE), "replace_vm", Rule.VM_LOST, Reason.GONE),
     Case("a life that never spoke gets another VM", WORKER_0_DOWN, lost(WORKER_0, LossCause.SILENCE, incarnation=2), "replace_vm", Rule.VM_LOST, Reason.SILENCE),
+    Case("who never speaks from a second VM either is an internal error", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, replaced=1)), lost(WORKER_0, LossCause.SILENCE, incarnation=2, machine=2), "rerun_job", Rule.INTERNAL, Reason.SILENCE),
     Case("silence of an earlier life says nothing", WORKER_0_DOWN, lost(WORKER_0, LossCause.SILENCE), "ignore", Rule.STALE, Reason.OLD_INCARNATION),
     Case("who has spoken meanwhile was not silent", a_state(), lost(WORKER_0, LossCause.SILENCE), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("a VM is lost whatever life was on it", WORKER_0_DOWN, lost(WORKER_0, incarnation=1), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
@@ -122,6 +123,7 @@ CASES = [
     Case("a rebooted VM restarts its replica for free", a_state(), exited(WORKER_0, cause=ExitCause.VM_RESTARTED), "restart_replica", Rule.VM_LOST, Reason.VM_RESTARTED),
     # Rule 5
     Case("a failed set-up restarts the attempt", a_state(), exited(WORKER_0, cause=ExitCause.SETUP), "rerun_job", Rule.INTERNAL, Reason.SETUP_FAILED),
+    Case("the second failed set-up is not final", a_state(job=a_job(budgets=Budgets(internal_used=1))), exited(WORKER_0, cause=ExitCause.SETUP), "rerun_job", Rule.INTERNAL, Reason.SETUP_FAILED),
     Case("the third failed set-up is final", a_state(job=a_job(budgets=Budgets(internal_used=2))), exited(WORKER_0, cause=ExitCause.SETUP), "fail_job", Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT),
     # Rule 6
     Case("without retries the first failure is final", a_state(job=NO_RETRIES), exited(WORKER_0, 1), "fail_job", Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED),
@@ -236,6 +238,9 @@ def test_each_failure_charges_its_own_budget() -> None:
     restart = judge(a_state(), exited(WORKER_0, 1), NOW)
     rerun = judge(a_state(), exited(WORKER_0, signal=11), NOW)
     internal = judge(a_state(), exited(WORKER_0, cause=ExitCause.SETUP), NOW)
+    rebooted = judge(a_state(), exited(WORKER_0, cause=ExitCause.VM_RESTARTED), NOW)
+    assert isinstance(rebooted, RestartReplica)
+    assert rebooted.charge is Budget.FREE
     assert isinstance(restart, RestartReplica)
     assert isinstance(rerun, RerunJob)
     assert isinstance(internal, RerunJob)

@@ -81,6 +81,7 @@ def test_functions_get_the_documented_settings() -> None:
         "TRAINMASTER_PROJECT": "p",
         "TRAINMASTER_BUCKET": "b",
         "TRAINMASTER_ADDRESSING": "emulator",
+        "TRAINMASTER_WORKER_SERVICE_ACCOUNT": "trainmaster-worker@p.iam.gserviceaccount.com",
         "TRAINMASTER_COMPUTE_ENDPOINT": "http://h:5",
         "GOOGLE_CLOUD_PROJECT": "p",
         "FIRESTORE_EMULATOR_HOST": "h:1",

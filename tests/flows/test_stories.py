@@ -8,12 +8,14 @@ from collections.abc import Mapping
 import pytest
 
 from shared.core.events import CancelRequested
+from shared.core.evolve import Change
 from shared.core.fleet import Create, DirectiveAction, VmStatus
 from shared.core.jobs import Job, ReplicaState
+from shared.core.ledger import LedgerEntry
 from shared.core.verdicts import Reason
 from shared.errors import PermanentError, TemporaryError
 from shared.flows.record import record
-from shared.ports import CreateOutcome, RefusalKind, Refused
+from shared.ports import CreateOutcome, Loaded, RefusalKind, Refused
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 
@@ -329,4 +331,22 @@ def test_an_insert_made_on_a_state_that_had_meanwhile_ended_is_undone(
     world.provision()
     assert world.state == "CANCELLED"
     assert not world.vms
+    world.check()
+
+
+def test_a_lost_race_is_judged_again_on_what_the_winner_wrote(running: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = running
+    commit = world.store.commit
+
+    def second(loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+        """Another function is faster: it hears that the VM is lost while this one judges the exit."""
+        monkeypatch.setattr(world.store, "commit", commit)
+        world.tell("maintenance", WORKER_0, cause="preemption")
+        commit(loaded, entry, change)
+
+    monkeypatch.setattr(world.store, "commit", second)
+    world.kill(WORKER_0)
+    replica = world.replica(WORKER_0)
+    assert (replica.machine, replica.restarts_used) == (2, 0)
+    assert world.ledger[-1].verdict.reason is Reason.OLD_MACHINE
     world.check()

@@ -1,0 +1,143 @@
+"""Break each rule, fence, precondition and order of effects once, and see that some test goes red: `make mutants`.
+
+Each mutant is one change of the text of shared/core or shared/flows, made in a copy of the project; the tests that need
+nothing but memory run on it. A mutant that survives, or whose text is no longer there, fails the run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+COPIED: Final = ("shared", "tests", "functions", "simulator", "emulators", "cli", "examples", "pyproject.toml")
+TESTS: Final = ("tests/core", "tests/flows", "tests/functions", "tests/sim")
+TIMEOUT_S: Final = 300
+
+
+@dataclass(frozen=True)
+class Mutant:
+    story: str
+    file: str
+    old: str
+    new: str
+
+
+JUDGE, EXITS, BLAME = "shared/core/judge.py", "shared/core/exits.py", "shared/core/attribution.py"
+EVOLVE, FLEET = "shared/core/evolve.py", "shared/core/fleet.py"
+RECORD, PROVISION = "shared/flows/record.py", "shared/flows/provision.py"
+
+MUTANTS: Final = (
+    # Rule 1: the fences
+    Mutant("events of an ended job count", JUDGE, "if state.job.state.is_terminal:", "if False:"),
+    Mutant("old attempts count", JUDGE, "if life.attempt < state.job.attempt:", "if False:"),
+    Mutant("old machines count", JUDGE, "if life.machine != replica.machine:", "if False:"),
+    Mutant("old incarnations count", JUDGE, "if life.incarnation != replica.incarnation:", "if False:"),
+    Mutant("a done replica exits again", JUDGE, 'if replica.state is ReplicaState.COMPLETED:\n        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already', 'if False:\n        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already'),
+    Mutant("a second submission is the first", JUDGE, "if state.job.submission == event.job.submission:", "if True:"),
+    Mutant("an old refusal moves the gang", JUDGE, "if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):", "if False:"),
+    # Rules 2 to 6
+    Mutant("any replica is the primary", EXITS, "if not case.event.succeeded or case.replica.seat != case.job.plan.primary:", "if not case.event.succeeded:"),
+    Mutant("a worker's exit 0 restarts it", EXITS, 'if not case.event.succeeded:\n        return None\n    text = f"{case.replica.seat.words} exited 0', 'if True:\n        return None\n    text = f"{case.replica.seat.words} exited 0'),
+    Mutant("a rebooted VM is charged", EXITS, "Budget.FREE,\n        Rule.VM_LOST", "Budget.RESTARTS,\n        Rule.VM_LOST"),
+    Mutant("internal retries never end", EXITS, "or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:", "or False:"),
+    Mutant("internal retries end one early", EXITS, "job.budgets.internal_used >= INTERNAL_RETRIES_MAX", "job.budgets.internal_used + 1 >= INTERNAL_RETRIES_MAX"),
+    Mutant("disableRetries is forgotten", EXITS, "if not case.job.plan.disable_retries:", "if True:"),
+    # Rule 7
+    Mutant("nobody is collateral", EXITS, "if cause is None:", "if True:"),
+    Mutant("a loss explains for ever", BLAME, "if peer.state.is_down or settled is None or peer.lost_at > settled:", "if True:"),
+    Mutant("only who is down explains", BLAME, "if peer.state.is_down or settled is None or peer.lost_at > settled:", "if peer.state.is_down:"),
+    Mutant("what was forgiven explains again", BLAME, "(replica.ready_at, replica.forgiven_at)", "(replica.ready_at,)"),
+    Mutant("one bug in both is collateral", BLAME, 'or last.signature == (event.signature or ""))', "or False)"),
+    Mutant("charges are never given back", BLAME, "if peer.charged_at is not None\n", "if False\n"),
+    Mutant("old charges are given back", BLAME, "and now - peer.charged_at <= timedelta(seconds=GIVE_BACK_S)", "and True"),
+    Mutant("own bugs are given back", BLAME, "and peer.last_exit.blame is not Blame.OWN\n", "and True\n"),
+    # Rules 8 to 10
+    Mutant("out of memory is tried again", EXITS, "if event.out_of_memory:", "if False:"),
+    Mutant("a missing module is tried again", EXITS, "if event.cause is ExitCause.INSTALL or (event.error and event.error.type in IMPORT_ERRORS):", "if event.cause is ExitCause.INSTALL:"),
+    Mutant("the same failure is tried again", EXITS, "return Reason.SAME_FAILURE_AGAIN if _is_repetition(case) else None", "return None"),
+    Mutant("a lost connection twice is a bug", EXITS, "and blame(event) is Blame.OWN\n        and before", "and True\n        and before"),
+    Mutant("a failure long ago is the previous one", EXITS, "and before.incarnation == event.life.incarnation - 1", "and True"),
+    Mutant("crashes restart the replica", EXITS, "if case.policy.preset_action(case.code) is ExitAction.RERUN:", "if False:"),
+    Mutant("restarts never end", EXITS, "if replica.restarts_used >= RESTARTS_MAX:", "if False:"),
+    Mutant("restarts end one early", EXITS, "if replica.restarts_used >= RESTARTS_MAX:", "if replica.restarts_used + 1 >= RESTARTS_MAX:"),
+    Mutant("reruns never end", EXITS, "if used >= RERUNS_MAX:", "if False:"),
+    Mutant("the user's rules are forgotten", "shared/core/policy.py", "if rule.matches(code, task_type)), None)", "if False), None)"),
+    # Rules 11 and 12
+    Mutant("a stockout stays in its zone", JUDGE, "return named[0] if named else (job.placement.zone_index + 1) % len(zones)", "return job.placement.zone_index"),
+    Mutant("a running gang moves at once", JUDGE, "if sought_s < REST_SOUGHT_S:", "if False:"),
+    Mutant("a deadline is taken at its word", JUDGE, "if event.deadline is not passed_deadline(job, now):", "if False:"),
+    Mutant("waiting counts while it runs", JUDGE, "if job.started_at is not None:\n        return Deadline.RUNNING if", "if True:\n        return Deadline.RUNNING if job.started_at is not None and"),
+    # State
+    Mutant("a restart costs nothing", EVOLVE, "restarts_used=replica.restarts_used + (1 if charged else 0),", "restarts_used=replica.restarts_used,"),
+    Mutant("a replaced VM is the same machine", EVOLVE, "machine=replica.machine + 1,\n                instance_id=None", "machine=replica.machine,\n                instance_id=None"),
+    Mutant("a rerun forgets its charge", EVOLVE, "reruns_used=used.reruns_used + (verdict.charge is Budget.RERUNS),", "reruns_used=used.reruns_used,"),
+    Mutant("a rerun takes a done replica's machine", EVOLVE, "machine=replica.machine + (replica.state is ReplicaState.COMPLETED),", "machine=replica.machine,"),
+    Mutant("a held replica is a loss of its own", EVOLVE, "forgiven_at=now,\n                ordered_at", "forgiven_at=now,\n                lost_at=now,\n                ordered_at"),
+    Mutant("a return releases nobody", EVOLVE, "return Change(replicas=(ready,), provision=replica.state.is_down)", "return Change(replicas=(ready,))"),
+    # The fleet
+    Mutant("held replicas do not wait", FLEET, "hold = replica.state is ReplicaState.HELD and peers_down", "hold = False"),
+    Mutant("an ended job keeps its VMs", FLEET, "if job.state.is_terminal or job.state is JobState.CANCELLING:", "if False:"),
+    Mutant("a done replica keeps its VM", FLEET, "if replica.state is ReplicaState.COMPLETED:\n            continue", "if False:\n            continue"),
+    Mutant("a lost VM is made again without a verdict", FLEET, "if vm is None and want.may_create:", "if vm is None:"),
+    Mutant("a newer machine is taken for an old one", FLEET, "elif vm.machine > machine:\n            continue", "elif False:\n            continue"),
+    Mutant("a stopped VM is as good as any", FLEET, "elif vm.status in (VmStatus.STOPPED, VmStatus.STOPPING):", "elif False:"),
+    Mutant("directives go backwards", FLEET, "elif vm.directive is None or vm.directive.order < want.directive.order:", "elif vm.directive != want.directive:"),
+    Mutant("every insert is the same request", FLEET, 'which = f"{self.zone}/{self.round}/{self.machine}/', 'which = f"{self.zone}/{self.machine}/'),
+    # The flows
+    Mutant("what a commit wants is not published", RECORD, "if entry.is_pending:", "if False:"),
+    Mutant("a lost race is lost", RECORD, "except ConflictError:\n", "except ZeroDivisionError:\n"),
+    Mutant("peers are not looked at", RECORD, "lost_peers=has_peers", "lost_peers=False"),
+    Mutant("running begins without counting", "shared/flows/vm_ready.py", ">= len(job.plan.seats):", ">= 0:"),
+    Mutant("done before it is looked at again", PROVISION, "        if not steps:\n", "        if not steps or nth:\n"),
+    Mutant("what is on its way is done", PROVISION, 'raise TemporaryError(f"{job_id}: the fleet does not yet equal what is wanted")', "deps.store.mark_done(job_id, keys, deps.clock())"),
+    Mutant("a rejection is not kept", "shared/flows/submit.py", "store.reject(", "(lambda _: None)("),
+    Mutant("the sweep looks at nothing", "shared/flows/sweep.py", "for job_id in job_ids:", "for job_id in ():"),
+)  # fmt: skip
+
+
+def main() -> int:
+    """Prints one line a mutant; the exit status is 1 where any survived."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        results = list(pool.map(_killed, MUTANTS))
+    survivors = [mutant.story for mutant, killed in zip(MUTANTS, results, strict=True) if not killed]
+    print(f"{len(MUTANTS) - len(survivors)} of {len(MUTANTS)} mutants killed")
+    return 1 if survivors else 0
+
+
+def _killed(mutant: Mutant) -> bool:
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in COPIED:
+            source, target = ROOT / name, Path(scratch) / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            elif source.exists():
+                shutil.copy(source, target)
+        path = Path(scratch) / mutant.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(mutant.old) != 1:
+            print(f"?? {mutant.story}: its text stands {text.count(mutant.old)} times in {mutant.file}", flush=True)
+            return False
+        path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        tests = [name for name in TESTS if (Path(scratch) / name).is_dir()]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--durations=0", *tests]
+        try:
+            done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            killed, how = (
+                done.returncode == 1,
+                next((line for line in done.stdout.splitlines() if line.startswith("FAILED")), ""),
+            )
+        except subprocess.TimeoutExpired:
+            killed, how = True, "it never ended"
+        print(f"{'ok' if killed else 'SURVIVED'}  {mutant.story}  {how.partition(' - ')[0]}", flush=True)
+        return killed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
