@@ -1,0 +1,84 @@
+"""A control plane that sleeps, whole or in part: training goes on, and what happened is judged rightly later."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from shared.core.fleet import vm_name
+from shared.core.jobs import ReplicaState
+from shared.core.seats import Seat, TaskType
+from shared.core.verdicts import Reason
+from tests.e2e.conftest import Lab
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+
+CHIEF, WORKER_0, WORKER_1 = Seat(TaskType.CHIEF, 0), Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+EVERYONE = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
+BLACKOUT_S = float(os.environ.get("TRAINMASTER_TEST_BLACKOUT_S", "20"))
+"""Long enough to be sure that nothing waits it out by chance; the variable is for a longer one by hand."""
+
+
+@contextmanager
+def asleep(lab: Lab, *functions: str) -> Iterator[None]:
+    """These functions answer nothing. When they wake they are started anew, as instances of Cloud Run would be."""
+    processes: list[psutil.Process] = []
+    for name in functions:
+        top = psutil.Process(lab.stack.state.services[name].pid)
+        processes += [top, *top.children(recursive=True)]
+    try:
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        yield
+    finally:
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def steps_done(lab: Lab, job_id: str, seat: Seat) -> int:
+    return max((int(step) for step in re.findall(r"step (\d+)/", lab.console(job_id, seat))), default=0)
+
+
+def test_training_goes_on_without_a_control_plane_and_everything_is_judged_once_when_it_returns(lab: Lab) -> None:
+    job_id = lab.scripted(workers=2, steps=int(BLACKOUT_S * 10) + 150)
+    lab.wait(job_id, "RUNNING")
+    with asleep(lab, *EVERYONE):
+        began = steps_done(lab, job_id, CHIEF)
+        lab.faults.kill_program(vm_name(job_id, WORKER_0))
+        time.sleep(BLACKOUT_S)
+        assert steps_done(lab, job_id, CHIEF) > began + BLACKOUT_S * 5, "the chief trained on"
+        assert lab.store.entry(job_id, "1-worker-0-1-exit") is None, "nobody was there to judge"
+    lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 90)
+    state = lab.ended_well(job_id, 120)
+    assert [each.restarts_used for each in state.replicas] == [0, 1, 0]
+    assert state.job.attempt == 1
+    keys = [entry.key for entry in lab.store.ledger(job_id)]
+    assert len(keys) == len(set(keys))
+
+
+def test_peers_that_die_of_a_preemption_before_it_is_known_pay_nothing(lab: Lab) -> None:
+    """Real synchronous training: the VM is gone at once, its peers' exits are judged first, the loss comes in late."""
+    job_id = lab.example("digits")
+    lab.wait(job_id, "RUNNING", 90)
+    lab.until(lambda: "epoch 2/" in lab.console(job_id, CHIEF), 90)
+    with asleep(lab, "maintenance", "provision"):
+        lab.faults.crash(vm_name(job_id, WORKER_1))
+        judged = (ReplicaState.RESTARTING, ReplicaState.HELD)
+        lab.until(lambda: all(lab.replica(job_id, seat).state in judged for seat in (CHIEF, WORKER_0)), 60)
+        charged = [lab.replica(job_id, seat).restarts_used for seat in (CHIEF, WORKER_0)]
+        assert sum(charged) == 1, "the first peer to die was charged, for want of a better cause"
+        assert lab.replica(job_id, WORKER_1).machine == 1, "nobody knew of the loss"
+    state = lab.ended_well(job_id, 200)
+    assert [each.restarts_used for each in state.replicas] == [0, 0, 0], lab.story(job_id)
+    assert [each.replaced for each in state.replicas] == [0, 0, 1]
+    loss = next(entry for entry in lab.verdicts(job_id) if entry.verdict.kind == "replace_vm")
+    assert "given back" in loss.verdict.text
+    assert loss.verdict.reason in (Reason.HOST_ERROR, Reason.GONE)
