@@ -69,6 +69,7 @@ PREFIX_CHARS_MAX = 80  # of what a launcher puts before each line
 TRAILING_LINES_MAX = 200  # more output than this after a traceback: the program did not end by it
 WAIT_S = 60  # of a metadata long poll, as Google's guest agent does it; the client waits a little longer
 TRIES = 5  # of a download before the failure counts as the platform's
+SHUTDOWN_NOTICE_S = 0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
 FLUSH_S = 5.0  # left for the last words when the VM shuts down
 MARK = "TRAINMASTER_WORK"  # in the environment of everything the agent starts, and of nothing else
 
@@ -1067,7 +1068,7 @@ class Agent:
                 self._console.say(f"Module ended with {how}{', out of memory' if ended.out_of_memory else ''}.")
             self._tell_exit(
                 key,
-                cause="process",
+                cause="vm_stopping" if self._stopping else "process",
                 exit_status=ended.exit_status,
                 signal=ended.signal,
                 out_of_memory=ended.out_of_memory,
@@ -1123,7 +1124,7 @@ class Agent:
             return
         self._program = program
         self._running = key
-        self._thread(lambda: self._post(self._on_program_ended, key, program.wait()))
+        self._thread(functools.partial(self._await_end, key, program))
 
     def _begin(self, key: Key) -> None:
         """Written down before it happens: after a crash this life is known to be used up."""
@@ -1223,6 +1224,14 @@ class Agent:
         """In a thread of its own."""
         while os.read(pipe, 1):
             self._post(self._on_shutdown)
+
+    def _await_end(self, key: Key, program: Program) -> None:
+        """In a thread of its own. A shutdown may signal the program and this agent at once: an end that SIGTERM
+        explains waits for the agent's own signal, or it would be taken for the program's doing."""
+        ended = program.wait()
+        if ended.signal == signal.SIGTERM or ended.exit_status in (0, 128 + signal.SIGTERM):
+            time.sleep(SHUTDOWN_NOTICE_S)
+        self._post(self._on_program_ended, key, ended)
 
     def _set_up(self) -> None:
         """In a thread of its own."""

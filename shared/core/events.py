@@ -44,6 +44,7 @@ class ExitCause(StrEnum):
     PROCESS = "process"  # the program ended by itself or by a signal
     INSTALL = "install"  # a package cannot be had or installed, for good
     SETUP = "setup"  # the agent could not set up, for a passing reason
+    VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever status that made of it
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
 
 

@@ -22,6 +22,7 @@ from shared.core.verdicts import (
     HoldReplica,
     Reason,
     RecordCompletion,
+    ReplaceVm,
     RerunJob,
     RestartReplica,
     Rule,
@@ -85,6 +86,22 @@ def _complete(case: Case) -> Verdict | None:
         return None
     text = f"{case.replica.seat.words} exited 0; the job goes on."
     return RecordCompletion(case.replica.key, Rule.REPLICA_DONE, Reason.EXITED_ZERO, text)
+
+
+def _vm_stopping(case: Case) -> Verdict | None:
+    """Whatever the program made of SIGTERM, exit 0 after a checkpoint included: it is not what ended."""
+    if case.event.cause is not ExitCause.VM_STOPPING:
+        return None
+    refunds = explained_charges(case.state, case.replica, case.now)
+    who = case.replica.seat.words
+    return ReplaceVm(
+        case.replica.key,
+        Rule.VM_LOST,
+        Reason.VM_STOPPING,
+        f"The VM of {who} is shutting down under it: it starts on another one with the same hostname, at no charge."
+        + told(refunds),
+        tuple(peer.key for peer in refunds),
+    )
 
 
 def _vm_restarted(case: Case) -> Verdict | None:
@@ -224,7 +241,8 @@ class Row:
 ROWS: Final = (
     Row(Rule.PRIMARY_DONE, _succeed, "the primary replica exits 0"),
     Row(Rule.REPLICA_DONE, _complete, "the replica exits 0"),
-    Row(Rule.VM_LOST, _vm_restarted, "its VM restarted or was lost under it"),
+    Row(Rule.VM_LOST, _vm_stopping, "its VM was shutting down under it"),
+    Row(Rule.VM_LOST, _vm_restarted, "its VM restarted under it"),
     Row(Rule.INTERNAL, _setup_failed, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
     Row(Rule.COLLATERAL, _collateral, "a peer is down, or was lost during this life"),

@@ -51,6 +51,7 @@ class Reason(StrEnum):
     HOST_ERROR = "host_error"
     GONE = "gone"
     SILENCE = "silence"
+    VM_STOPPING = "vm_stopping"
     VM_RESTARTED = "vm_restarted"
     SETUP_FAILED = "setup_failed"
     CREATE_FAILED = "create_failed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Mapping
@@ -28,7 +27,19 @@ class MemoryFleet:
     _metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     _outcomes: dict[str, CreateOutcome] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1001))
+    _last_number: int = 1000
+
+    def copy(self) -> MemoryFleet:
+        """Another one that holds the same and goes its own way: for searches that branch."""
+        with self._lock:
+            return replace(
+                self,
+                stockout_zones=set(self.stockout_zones),
+                _vms=dict(self._vms),
+                _metadata=dict(self._metadata),
+                _outcomes=dict(self._outcomes),
+                _lock=threading.RLock(),
+            )
 
     def list_vms(self, job_id: str) -> tuple[Vm, ...]:
         with self._lock:
@@ -59,10 +70,11 @@ class MemoryFleet:
         for name in create.names:
             if name in taken:
                 continue
+            self._last_number += 1
             vm = Vm(
                 name=name,
                 zone=create.zone,
-                instance_id=str(next(self._numbers)),
+                instance_id=str(self._last_number),
                 status=VmStatus.CREATING if self.is_slow else VmStatus.RUNNING,
                 seat=seat_of(name),
                 machine=create.machine,

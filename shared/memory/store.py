@@ -33,6 +33,16 @@ class MemoryStore:
         self._rejections: dict[str, Rejection] = {}
         self._orphans: dict[str, Orphan] = {}
 
+    def copy(self) -> MemoryStore:
+        """Another one that holds the same and goes its own way: for searches that branch."""
+        with self._lock:
+            other = MemoryStore()
+            other._jobs = {
+                job_id: _Stored(each.job, dict(each.replicas), dict(each.ledger)) for job_id, each in self._jobs.items()
+            }
+            other._rejections, other._orphans = dict(self._rejections), dict(self._orphans)
+            return other
+
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
         with self._lock:
             stored = self._jobs.get(job_id)

@@ -115,7 +115,29 @@ def test_a_shutdown_gives_the_program_its_grace_and_tells_its_end(cloud: Cloud, 
     vm.terminate()
     assert vm.wait() == 0
     assert vm.lines("SAVED")
-    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 9
+    told = cloud.wait_for_message("replica-exit").body
+    assert (told["cause"], told["exit_status"]) == ("vm_stopping", 9)
+
+
+def test_a_program_that_ends_well_because_its_vm_goes_has_not_completed(cloud: Cloud, vm: Vm) -> None:
+    """And whichever of the two the shutdown signals first: here the program, a moment before the agent."""
+    vm.program(
+        """
+        import os, signal, sys
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        print("START", os.getpid())
+        while True:
+            signal.pause()
+        """
+    )
+    cloud.direct(1, 1)
+    vm.boot()
+    program = int(vm.wait_for_line("START").split()[1])
+    os.kill(program, signal.SIGTERM)
+    vm.terminate()
+    assert vm.wait() == 0
+    told = cloud.wait_for_message("replica-exit").body
+    assert (told["cause"], told["exit_status"]) == ("vm_stopping", 0)
 
 
 def test_a_shutdown_does_not_wait_for_a_program_or_a_pubsub_that_never_answers(cloud: Cloud, vm: Vm) -> None:

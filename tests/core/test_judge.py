@@ -120,6 +120,8 @@ CASES = [
     Case("a VM is lost before its agent spoke", a_state(a_replica(WORKER_0, ReplicaState.WAITING)), lost(WORKER_0), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
     Case("an old machine is not lost again", a_state(a_replica(WORKER_0, machine=2, incarnation=2)), lost(WORKER_0), "ignore", Rule.STALE, Reason.OLD_MACHINE),
     Case("a done replica needs no other VM", a_state(a_replica(WORKER_0, ReplicaState.COMPLETED)), lost(WORKER_0), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
+    Case("an exit while the VM shuts down is a lost VM", a_state(), exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING), "replace_vm", Rule.VM_LOST, Reason.VM_STOPPING),
+    Case("the primary's exit 0 while its VM shuts down is no success", a_state(), exited(CHIEF, 0, cause=ExitCause.VM_STOPPING), "replace_vm", Rule.VM_LOST, Reason.VM_STOPPING),
     Case("a rebooted VM restarts its replica for free", a_state(), exited(WORKER_0, cause=ExitCause.VM_RESTARTED), "restart_replica", Rule.VM_LOST, Reason.VM_RESTARTED),
     # Rule 5
     Case("a failed set-up restarts the attempt", a_state(), exited(WORKER_0, cause=ExitCause.SETUP), "rerun_job", Rule.INTERNAL, Reason.SETUP_FAILED),

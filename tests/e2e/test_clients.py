@@ -45,7 +45,7 @@ def test_gsutil_submits_and_gcloud_sees_the_vms_and_puts_one_under_maintenance(l
     home = tmp_path / "home"
     home.mkdir()
     uri = f"gs://{lab.bucket}/jobs/with_gsutil.yaml"
-    copied = lab.stack.run("gsutil", "cp", str(a_job_file(lab, tmp_path, 150)), uri, home=home)
+    copied = lab.stack.run("gsutil", "cp", str(a_job_file(lab, tmp_path, 100_000)), uri, home=home)
     assert copied.returncode == 0, copied.stderr
     job_id = job_of(lab, uri)
     lab.wait(job_id, "RUNNING")
@@ -63,7 +63,7 @@ def test_gsutil_submits_and_gcloud_sees_the_vms_and_puts_one_under_maintenance(l
     assert simulated.returncode == 0, simulated.stderr
     lab.until(lambda: lab.replica(job_id, WORKER_0).machine == 2, 30)
     lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 60)
-    lab.ended_well(job_id)
+    lab.cancel(job_id)
     assert list(home.rglob("*")) == [], "the user's home is left alone"
 
 

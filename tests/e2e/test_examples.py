@@ -63,8 +63,9 @@ def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> N
         for who, text in lines.said
         if who == "chief 0" and (found := re.match(r"epoch (\d+)/", text))
     ]
-    assert len(set(epochs)) >= 8, "its progress was shown as it came"
-    assert metrics(lab, state)["epochs"] == 12
+    wanted = int(state.job.plan.program.args[state.job.plan.program.args.index("--epochs") + 1])
+    assert metrics(lab, state)["epochs"] == wanted
+    assert len(set(epochs)) >= wanted - 3, "its progress was shown as it came"
     resumed = metrics(lab, state)["resumed_from_epoch"]
     assert isinstance(resumed, list)
     assert resumed, "it went on from a checkpoint"
