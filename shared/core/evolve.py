@@ -64,7 +64,9 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             ready = _move(replica, ReplicaState.RUNNING, ready_at=now, instance_id=verdict.instance_id)
             return Change(replicas=(ready,), provision=replica.state.is_down)
         case RecordCompletion():
-            done = _move(_named(state, verdict.replica), ReplicaState.COMPLETED)
+            replica = _named(state, verdict.replica)
+            # Its vm-ready may come after: who is done has been up.
+            done = _move(replica, ReplicaState.COMPLETED, ready_at=replica.ready_at or now)
             return Change(replicas=(done,), provision=True)
         case RestartReplica():
             restarted = _restarted(_named(state, verdict.replica), verdict, now)
@@ -178,7 +180,9 @@ def _rerun(state: State, verdict: RerunJob, now: datetime) -> Change:
     if verdict.zone_index is not None:
         placement = Placement(verdict.zone_index, placement.round + 1)
     rerun = replace(job, attempt=attempt, budgets=budgets, placement=placement, version=job.version + 1)
-    return Change(rerun, again, provision=True)
+    # Written as they are: so that a commit on one of them that this rerun has not seen makes it judge again.
+    closed = tuple(replace(replica, version=replica.version + 1) for replica in state.replicas)
+    return Change(rerun, (*closed, *again), provision=True)
 
 
 def _named(state: State, key: str) -> Replica:

@@ -195,15 +195,22 @@ def wanted(job: Job, replicas: tuple[Replica, ...]) -> tuple[WantedVm, ...]:
     return tuple(found)
 
 
-def plan_steps(job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...]) -> tuple[Step, ...]:
-    """What is left to do. Empty: the fleet equals what is wanted.
+def plan_steps(
+    job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
+) -> tuple[Step, ...]:
+    """What is left to do. Empty: the fleet equals what is wanted. `replicas`: those that `wanted_vms` were made of.
 
     A VM with a higher machine number, or a directive further on, than wanted was made by someone who read a newer
     state than ours: it is left alone. Of two VMs of one name (an insert that came late in a zone that was given up) one
     is the replica's, the other a zombie.
     """
     by_name = _chosen(job, wanted_vms, vms)
-    steps: list[Step] = [_end(vm) for vm in vms if by_name.get(vm.name) is not vm]
+    known = {vm_name(job.job_id, replica.seat): replica.machine for replica in replicas}
+    steps: list[Step] = [
+        _end(vm)
+        for vm in vms
+        if by_name.get(vm.name) is not vm and (job.state.is_terminal or vm.machine <= known.get(vm.name, vm.machine))
+    ]
     missing: dict[tuple[str, int, Directive], list[WantedVm]] = {}
     for want in wanted_vms:
         vm = by_name.get(want.name)

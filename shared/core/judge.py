@@ -167,8 +167,10 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
 
 def _judge_replica(state: State, event: ReplicaEvent, now: datetime) -> Verdict:
     life = event.life
-    replica = state.find(life.attempt, life.seat)
-    if life.attempt < state.job.attempt:
+    # A machine outlives an attempt: its loss, told under an older one, is the loss of the seat's present machine.
+    is_of_machine = isinstance(event, VmLost) and event.cause is not LossCause.SILENCE
+    replica = state.find(state.job.attempt, life.seat)
+    if life.attempt < state.job.attempt and not is_of_machine:
         return Ignore(Rule.STALE, Reason.OLD_ATTEMPT, f"Attempt {life.attempt} was rerun.")
     if replica is None or life.attempt > state.job.attempt:
         return Ignore(Rule.STALE, Reason.UNKNOWN_LIFE, "The job has no such replica.")

@@ -12,6 +12,7 @@ meanwhile changed is therefore undone by itself.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from shared.flows import orphans
 from shared.flows.record import Deps, record
 from shared.ports import AddressBook, Created, Fleet, Pending, Refused
 
+ANSWERS_BELIEVED: Final = 2
+"""How often an insert may be answered "created" while its VM is not listed: a list may lag behind once."""
 PASSES: Final = 8
 """Rounds in one delivery; the rest is left to the next one. Each waits at most the fleet's own bounded time, and where
 there is nothing to do but wait, 0.25 s doubling to 4 s: a delivery ends well within its ack deadline."""
@@ -61,6 +64,7 @@ def handle(asked: str | wire.OrphanSearch, machines: Machines, deps: Deps) -> No
 def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
     """Returns when the fleet equals what is wanted; raises TemporaryError when that takes longer."""
     keys = deps.store.pending(job_id)
+    made: Counter[str] = Counter()
     for nth in range(PASSES):
         loaded = deps.store.load_attempt(job_id)
         if loaded is None:
@@ -69,24 +73,39 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         if state.job.state is JobState.QUEUED:
             record(job_id, ProvisioningStarted(job_id, deps.clock()), deps)
         vms = machines.fleet.list_vms(job_id)
-        steps = (
-            *plan_steps(state.job, wanted(state.job, state.replicas), vms),
-            *silent(state, vms, deps.clock()),
-        )
+        left = plan_steps(state.job, wanted(state.job, state.replicas), vms, state.replicas)
+        steps = _without_ghosts((*left, *silent(state, vms, deps.clock())), state, made)
         if not steps:
             deps.store.mark_done(job_id, keys, deps.clock())
             return
         if all(isinstance(step, Await) for step in steps):
             deps.sleep(min(0.25 * 2**nth, 4.0))
         else:
-            machines.run_all([partial(_carry_out, step, state, machines, deps) for step in steps])
+            machines.run_all([partial(_carry_out, step, state, machines, deps, made) for step in steps])
     raise TemporaryError(f"{job_id}: the fleet does not yet equal what is wanted")
 
 
-def _carry_out(step: Step, state: State, machines: Machines, deps: Deps) -> None:
+def _without_ghosts(steps: tuple[Step, ...], state: State, made: Counter[str]) -> tuple[Step, ...]:
+    """An insert that was answered "created" before, and whose VM is not there, made one that has gone since: Compute
+    answers a known request id with what it did then, and makes nothing. That VM is lost; the next has its own id.
+
+    `made` counts such answers by request key over the rounds of one delivery.
+    """
+    found: list[Step] = []
+    for step in steps:
+        if not isinstance(step, Create) or made[step.request_key(state.job.job_id)] < ANSWERS_BELIEVED:
+            found.append(step)
+            continue
+        for seat, name in zip(step.seats, step.names, strict=True):
+            if replica := state.find(state.job.attempt, seat):
+                found.append(Lost(replica, name, None))
+    return tuple(found)
+
+
+def _carry_out(step: Step, state: State, machines: Machines, deps: Deps, made: Counter[str]) -> None:
     match step:
         case Create():
-            _create(step, state.job, machines, deps)
+            _create(step, state.job, machines, deps, made)
         case Delete():
             machines.fleet.delete(step.vm)
         case Direct():
@@ -99,11 +118,13 @@ def _carry_out(step: Step, state: State, machines: Machines, deps: Deps) -> None
             assert_never(step)
 
 
-def _create(create: Create, job: Job, machines: Machines, deps: Deps) -> None:
+def _create(create: Create, job: Job, machines: Machines, deps: Deps, made: Counter[str]) -> None:
     outcome = machines.fleet.create(job, create, metadata(job, create, machines))
     match outcome:
-        case Created() | Pending():
-            return
+        case Created():
+            made[create.request_key(job.job_id)] += 1
+        case Pending():
+            pass
         case Refused():
             refused = CapacityRefused(
                 job_id=job.job_id,

@@ -106,6 +106,9 @@ def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
     else:
         has_peers = isinstance(event, VmLost) or (isinstance(event, ReplicaExited) and not event.succeeded)
         loaded = store.load(job_id, _replica_of(event), lost_peers=has_peers)
+        if isinstance(event, VmLost) and loaded and loaded.state.job.attempt > event.life.attempt:
+            present = replica_key(loaded.state.job.attempt, event.life.seat)
+            loaded = store.load(job_id, present, lost_peers=True)
     if loaded is None:
         raise PermanentError(f"no job {job_id}")
     return loaded

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from shared.core.events import ReplicaExited
 from shared.flows.record import Deps, record
+from shared.flows.vm_ready import begin_running
 
 
 def handle(event: ReplicaExited, deps: Deps) -> None:
     record(event.life.job_id, event, deps)
+    if event.succeeded:
+        begin_running(event.life.job_id, deps)

@@ -12,9 +12,13 @@ from shared.flows.record import Deps, record
 
 
 def handle(event: VmReady, deps: Deps) -> None:
-    life = event.life
-    record(life.job_id, event, deps)
-    loaded = deps.store.load(life.job_id)
+    record(event.life.job_id, event, deps)
+    begin_running(event.life.job_id, deps)
+
+
+def begin_running(job_id: str, deps: Deps) -> None:
+    """If every replica of a job that is preparing has been up. Also after an exit 0, which may overtake its vm-ready."""
+    loaded = deps.store.load(job_id)
     if loaded is None or loaded.state.job.state is not JobState.PREPARING:
         return
     job = loaded.state.job
