@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from cli import jobs, local, why
+from cli import jobs, local, simulate, why
 from cli import run as run_command
 from emulators.state import StackError
 from shared.errors import PermanentError, TemporaryError
@@ -30,6 +30,7 @@ app.add_typer(local.app, name="local")
 app.add_typer(jobs.app, name="jobs")
 app.command()(why.why)
 app.command()(why.replay)
+app.command()(simulate.simulate)
 
 
 def run() -> None:

@@ -17,7 +17,7 @@ def handle(event: VmReady, deps: Deps) -> None:
 
 
 def begin_running(job_id: str, deps: Deps) -> None:
-    """If every replica of a job that is preparing has been up. Also after an exit 0, which may overtake its vm-ready."""
+    """If every replica of a preparing job has been up. Also after an exit 0, which may overtake its vm-ready."""
     loaded = deps.store.load(job_id)
     if loaded is None or loaded.state.job.state is not JobState.PREPARING:
         return

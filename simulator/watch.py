@@ -1,0 +1,223 @@
+"""The invariants of the design (I1-I6, I9), asked after every step; I7, I8 and I10 are what histories are made of.
+
+Everything is counted anew from the ledger's verdicts, beside the code that keeps the books.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from shared.core.events import Life, ReplicaExited, VmLost, VmReady
+from shared.core.evolve import apply, evolve
+from shared.core.fleet import VmStatus, vm_name
+from shared.core.jobs import INTERNAL_RETRIES_MAX as INTERNAL_MAX
+from shared.core.jobs import RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, ReplicaState, State
+from shared.core.ledger import LedgerEntry, fold
+from shared.core.verdicts import (
+    AcceptJob,
+    Budget,
+    HoldReplica,
+    Ignore,
+    ReplaceVm,
+    RerunJob,
+    RestartReplica,
+)
+from shared.memory.store import MemoryStore
+from simulator.context import Context
+from simulator.machines import SimFleet, SimVm
+
+TWINS_S: Final = 400.0
+"""How long two VMs of one name may live in two zones: an insert that came late in a zone that was given up is found by
+the next sweep, and a shutdown takes its time."""
+STUCK_S: Final = 10.0
+"""How long a job may be PREPARING after its last replica has spoken, where messages and functions work."""
+
+
+class ViolationError(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a replica's budgets must say."""
+
+    restarts_used: int = 0
+    replaced: int = 0
+    collateral: int = 0
+    lives: int = 1
+
+
+@dataclass(slots=True)
+class Watch:
+    context: Context
+    store: MemoryStore
+    fleet: SimFleet
+    job_id: str
+    state: State | None = None
+    ended_s: float | None = None
+    changed_s: float = 0.0
+    _folded: int = 0
+    _tallies: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    _reruns: int = 0
+    _internal: int = 0
+    _ended_lives: set[tuple[str, int]] = field(default_factory=set)
+    _twins_since: float | None = None
+    _ready_since: float | None = None
+    _is_prompt: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._is_prompt = not self.context.faults.delay
+
+    @property
+    def job(self) -> Job | None:
+        return self.state.job if self.state else None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ended_s is not None
+
+    def changed(self) -> None:
+        """After every write: the new entries, one by one, then what is stored against what they add up to (I9)."""
+        ledger = self.store.ledger(self.job_id)
+        if len(ledger) == self._folded:
+            return
+        for entry in ledger[self._folded :]:
+            self._judge(entry)
+        self._folded = len(ledger)
+        self.changed_s = self.context.now
+        loaded = self.store.load_attempt(self.job_id)
+        if loaded is None or loaded.state != self.state:
+            raise ViolationError(f"I9: stored {loaded and loaded.state}\nbut the ledger says {self.state}")
+
+    def machines(self) -> None:
+        """After everything that happens (I5). Within a zone Compute itself gives a name once."""
+        now, there = self.context.now, self.fleet.there
+        if len(there) > 1 and len({name for name, _ in there}) < len(there):
+            self._twins_since = now if self._twins_since is None else self._twins_since
+            if now - self._twins_since > TWINS_S:
+                raise ViolationError(f"I5: two VMs of one name for {TWINS_S:.0f} s: {list(there)}")
+        elif self._twins_since is not None:
+            self._twins_since = None
+        if self._ready_since is not None and now - self._ready_since > STUCK_S and self._is_prompt:
+            raise ViolationError("every replica has spoken, and the job is still PREPARING")
+
+    def deleted(self, vm: SimVm) -> None:
+        """A VM that the stored state wants is never deleted: not by who knows less, not instead of an older one."""
+        job = self.job
+        if self.state is None or job is None or job.state.is_terminal or job.placement.round:
+            return
+        for replica in self.state.replicas:
+            is_its = vm.seen.name == vm_name(job.job_id, replica.seat) and vm.seen.machine == replica.machine
+            if is_its and replica.state is not ReplicaState.COMPLETED and vm.seen.status is VmStatus.RUNNING:
+                raise ViolationError(f"I5: deleted {vm.seen.name}, machine {replica.machine} of {replica.key}")
+
+    def finish(self) -> None:
+        """Once the faults are over and everything is quiet (I1, I6, I8)."""
+        if self.state is None or not self.has_ended:
+            raise ViolationError(f"I1: the job has not ended{self._why()}: {self.state}")
+        if self.fleet.there:
+            raise ViolationError(f"I6: VMs are left: {[vm.seen for vm in self.fleet.there.values()]}")
+        if fold(self.store.ledger(self.job_id)) != self.state:
+            raise ViolationError("I9: the whole ledger's fold is not what is stored")
+
+    def _why(self) -> str:
+        """What keeps it, as far as that can be seen from here."""
+        replicas = self.state.replicas if self.state else ()
+        for replica in replicas:
+            entry = self.store.entry(self.job_id, f"{replica.seat}-machine-{replica.machine}-lost")
+            if entry and isinstance(entry.verdict, Ignore):
+                return f": the loss of {replica.seat}'s machine {replica.machine} was ignored ({entry.verdict.reason})"
+        there = {vm.seen.name for vm in self.fleet.there.values()}
+        for replica in replicas:
+            if replica.state is not ReplicaState.COMPLETED and vm_name(self.job_id, replica.seat) not in there:
+                return f": machine {replica.machine} of {replica.seat} is missing and is not made"
+        return ""
+
+    def _judge(self, entry: LedgerEntry) -> None:
+        before = self.state
+        self.context.say("judged", entry.key, entry.verdict.kind, entry.verdict.reason)
+        if before is not None:
+            self._check_stale(before, entry)
+        change = evolve(before, entry.verdict, entry.at)
+        if isinstance(entry.verdict, AcceptJob):
+            self.state = State(entry.verdict.job, change.replicas, whole=True)
+        elif before is not None:
+            self.state = apply(before, change)
+        if self.state is None:
+            raise ViolationError(f"{entry.key} was judged without a job")
+        if before is not None and before.job.state.is_terminal and before.job != self.state.job:
+            raise ViolationError(f"I1: {entry.key} changed a job that had ended")
+        self._count(entry)
+        self._check_budgets(self.state)
+        if self.state.job.state.is_terminal and self.ended_s is None:
+            self.ended_s = self.context.now
+        is_waiting = self.state.job.state is JobState.PREPARING and all(map(_has_spoken, self.state.replicas))
+        self._ready_since = (self._ready_since or self.context.now) if is_waiting else None
+
+    def _check_stale(self, before: State, entry: LedgerEntry) -> None:
+        """I4, I2: who is not the present life changes nothing, and a life ends once."""
+        event, verdict = entry.event, entry.verdict
+        if not isinstance(event, VmReady | ReplicaExited | VmLost) or isinstance(verdict, Ignore):
+            return
+        life = event.life
+        if before.job.state.is_terminal:
+            return  # judged before the end was written; a replica of a job that wants nothing any more may still move
+        replica = next((each for each in before.replicas if each.seat == life.seat), None)
+        if replica is None or (life.attempt != replica.attempt and not isinstance(event, VmLost)):
+            raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {verdict.kind}")
+        if not _is_present(life, replica, is_loss=isinstance(event, VmLost)):
+            raise ViolationError(f"I4: {entry.key} is not of the present life {replica}, and led to {verdict.kind}")
+        if not isinstance(event, VmReady):
+            end = (replica.key, replica.incarnation)
+            if end in self._ended_lives:
+                raise ViolationError(f"I2: life {end} ended twice")
+            self._ended_lives.add(end)
+
+    def _count(self, entry: LedgerEntry) -> None:
+        verdict = entry.verdict
+        if isinstance(verdict, RestartReplica | HoldReplica | ReplaceVm):
+            tally = self._tallies[verdict.replica]
+            tally.lives += 1
+            tally.restarts_used += isinstance(verdict, RestartReplica) and verdict.charge is Budget.RESTARTS
+            tally.collateral += isinstance(verdict, HoldReplica)
+            tally.replaced += isinstance(verdict, ReplaceVm)
+        if isinstance(verdict, RestartReplica | ReplaceVm):
+            for key in verdict.given_back:
+                self._tallies[key].restarts_used -= 1
+                self._tallies[key].collateral += 1
+        if isinstance(verdict, RerunJob):
+            self._reruns += verdict.charge is Budget.RERUNS
+            self._internal += verdict.charge is Budget.INTERNAL
+
+    def _check_budgets(self, state: State) -> None:
+        """I3."""
+        job = state.job
+        used = (job.budgets.reruns_used, job.budgets.internal_used, job.attempt)
+        if used != (self._reruns, self._internal, 1 + self._reruns + self._internal):
+            raise ViolationError(f"I3: {used} is not what was judged: {self._reruns} reruns, {self._internal} internal")
+        if self._reruns > RERUNS_MAX or self._internal > INTERNAL_MAX:
+            raise ViolationError(f"I3: over the limit: {job.budgets}")
+        for replica in state.replicas:
+            tally = self._tallies[replica.key]
+            if not 0 <= replica.restarts_used <= RESTARTS_MAX:
+                raise ViolationError(f"I3: over the limit: {replica}")
+            if _tally_of(replica) != tally:
+                raise ViolationError(f"I3: {replica} is not what was judged: {tally}")
+
+
+def _is_present(life: Life, replica: Replica, *, is_loss: bool) -> bool:
+    """A loss is of a machine, whatever life is on it; a word is of a life."""
+    if life.machine != replica.machine:
+        return False
+    return is_loss or life.incarnation == replica.incarnation
+
+
+def _has_spoken(replica: Replica) -> bool:
+    return replica.ever_ready or replica.state is ReplicaState.COMPLETED
+
+
+def _tally_of(replica: Replica) -> Tally:
+    named = {each.name: getattr(replica, each.name) for each in fields(Tally) if each.name != "lives"}
+    return Tally(**named, lives=replica.incarnation)

@@ -1,0 +1,170 @@
+"""The simulator can fail: with one defence taken away, it finds out within a few seeds that pass with it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from shared.core import judge as judging
+from shared.core.events import AllReady, ProvisioningStarted, ReplicaEvent
+from shared.core.evolve import Change
+from shared.core.fleet import Delete, Vm, plan_steps, wanted
+from shared.core.ledger import LedgerEntry
+from shared.flows import provision, record, vm_ready
+from shared.memory import store as stores
+from shared.memory.store import MemoryStore
+from shared.ports import AlreadyRecordedError, Loaded
+from simulator import cases
+from simulator.history import HistoryError
+from simulator.machines import SimFleet
+from simulator.profiles import CALM, EVERYTHING, MESSAGES, PROGRAMS, RACES, Profile
+
+Break = Callable[[pytest.MonkeyPatch], None]
+SEEDS = 250
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def duplicates_are_judged_again(patch: pytest.MonkeyPatch) -> None:
+    """The ledger entry's existence is not asked for."""
+    commit = MemoryStore.commit
+    told = 0
+
+    def again(self: MemoryStore, loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+        nonlocal told
+        try:
+            commit(self, loaded, entry, change)
+        except AlreadyRecordedError:
+            told += 1
+            commit(self, loaded, replace(entry, key=f"{entry.key}-{told}"), change)
+
+    patch.setattr(MemoryStore, "commit", again)
+    fences_on_lives_are_gone(patch)
+
+
+def lost_races_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    """Commits without preconditions."""
+    patch.setattr(stores, "_check", lambda *_: None)
+
+
+def fences_on_lives_are_gone(patch: pytest.MonkeyPatch) -> None:
+    """Whatever life an event names, it is taken for the present one."""
+    judge_replica = judging._judge_replica
+
+    def unfenced(state: Any, event: ReplicaEvent, *more: Any) -> Any:
+        replica = state.find(event.life.attempt, event.life.seat)
+        if replica:
+            present = replace(event.life, incarnation=replica.incarnation, machine=replica.machine)
+            event = replace(event, life=present)
+        return judge_replica(state, event, *more)
+
+    patch.setattr(judging, "_judge_replica", unfenced)
+
+
+def vms_are_deleted_by_name(patch: pytest.MonkeyPatch) -> None:
+    """Whatever VM has the name by now."""
+    patch.setattr(SimFleet, "_find", lambda self, vm: self.there.get((vm.name, vm.zone)))
+
+
+def zones_and_machines_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Any VM that is not exactly what this state knows is deleted, newer ones, too."""
+
+    def hasty(job: Any, wants: Any, vms: Sequence[Vm]) -> Any:
+        steps = plan_steps(job, wants, tuple(vms))
+        machines = {want.name: want.replica.machine for want in wants}
+        newer = tuple(Delete(vm) for vm in vms if vm.machine > machines.get(vm.name, vm.machine))
+        return (*steps, *newer)
+
+    patch.setattr(provision, "plan_steps", hasty)
+
+
+def done_is_said_without_looking_again(patch: pytest.MonkeyPatch) -> None:
+    def once(job_id: Any, machines: provision.Machines, deps: record.Deps) -> None:
+        if not isinstance(job_id, str):
+            return
+        keys = deps.store.pending(job_id)
+        loaded = deps.store.load_attempt(job_id)
+        assert loaded is not None
+        state = loaded.state
+        if state.job.state == "QUEUED":
+            record.record(job_id, ProvisioningStarted(job_id, deps.clock()), deps)
+        steps = plan_steps(state.job, wanted(state.job, state.replicas), machines.fleet.list_vms(job_id))
+        for step in steps:
+            provision._carry_out(step, state, machines, deps, Counter())
+        deps.store.mark_done(job_id, keys, deps.clock())
+
+    patch.setattr(provision, "handle", once)
+
+
+def readiness_is_counted_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    def early(event: Any, deps: record.Deps) -> None:
+        life = event.life
+        loaded = deps.store.load(life.job_id)
+        count = deps.store.count_ready(life.job_id, life.attempt)
+        record.record(life.job_id, event, deps)
+        if loaded and count >= len(loaded.state.job.plan.seats):
+            record.record(life.job_id, AllReady(life.job_id, life.attempt, deps.clock()), deps)
+
+    patch.setattr(vm_ready, "handle", early)
+
+
+def the_sweep_looks_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryStore, "jobs_with_pending", lambda _: ())
+    patch.setattr(MemoryStore, "live_jobs", lambda _: ())
+
+
+def restarts_have_no_limit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("shared.core.exits.RESTARTS_MAX", 10**6)
+    patch.setattr("shared.core.exits.RERUNS_MAX", 10**6)
+
+
+BROKEN: tuple[tuple[Break, Profile], ...] = (
+    (duplicates_are_judged_again, MESSAGES),
+    (lost_races_are_not_noticed, RACES),
+    (fences_on_lives_are_gone, MESSAGES),
+    (vms_are_deleted_by_name, EVERYTHING),
+    (zones_and_machines_are_not_compared, RACES),
+    (done_is_said_without_looking_again, replace(RACES, cancel=1.0)),
+    (readiness_is_counted_before_it_is_written, CALM),
+    (the_sweep_looks_for_nothing, MESSAGES),
+    (restarts_have_no_limit, replace(PROGRAMS, fail=1.0)),
+)
+
+
+def failures(profile: Profile) -> Iterator[HistoryError]:
+    for seed in range(SEEDS):
+        try:
+            cases.case(seed, profile)
+        except HistoryError as error:
+            yield error
+
+
+def passes(seed: int, profile: Profile) -> bool:
+    try:
+        cases.case(seed, profile)
+    except HistoryError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("broken", "profile"), BROKEN, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_defence_that_is_taken_away_is_missed(
+    broken: Break, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        broken(patch)
+        found = list(islice(failures(profile), 3))
+    missed = [failure for failure in found if passes(failure.seed, profile)]
+    assert missed, found
+    print(f"{broken.__name__}: seed {missed[0].seed}: {str(missed[0].cause)[:150]}")

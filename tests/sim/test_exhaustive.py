@@ -1,0 +1,59 @@
+"""One chief, one worker: every order of everything, up to a bound."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from shared.core.fleet import Delete, Step, Vm, WantedVm, plan_steps
+from shared.core.jobs import Job, Replica
+from shared.flows import provision
+from simulator.cases import JOB_ID, job
+from simulator.exhaustive import Allowance, Found, Search
+from simulator.watch import ViolationError
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def search(allowance: Allowance, states_max: int) -> Found:
+    document, _ = job(workers=1, variant=0)
+    return Search(JOB_ID, document, allowance).run(states_max)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "allowance",
+    [
+        Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0),
+        Allowance(duplicates=0, crashes=0, failures=1, losses=0, sweeps=0),
+        Allowance(duplicates=0, crashes=0, failures=0, losses=1, sweeps=1),
+    ],
+    ids=lambda allowance: repr(allowance).removeprefix("Allowance"),
+)
+def test_no_order_of_what_may_happen_breaks_an_invariant(allowance: Allowance) -> None:
+    """Every state that can be reached is visited: nothing is left out within the bound."""
+    found = search(allowance, states_max=20_000)
+    print(found)
+    assert found.is_complete
+    assert found.states > 1000
+    assert found.outcomes == {"SUCCEEDED"}
+
+
+def test_the_search_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without deletions VMs are left, and the way there is told."""
+
+    def lazy(
+        job: Job, wants: tuple[WantedVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
+    ) -> tuple[Step, ...]:
+        return tuple(step for step in plan_steps(job, wants, vms, replicas) if not isinstance(step, Delete))
+
+    monkeypatch.setattr(provision, "plan_steps", lazy)
+    with pytest.raises(ViolationError, match=r"(?s)stuck.*after\ndeliver trainmaster-submit"):
+        search(Allowance(0, 0, 0, 0, 0), states_max=1000)
