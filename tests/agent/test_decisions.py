@@ -18,7 +18,7 @@ from .support.cloud import Cloud
 from .support.vm import gang
 
 TB = "Traceback (most recent call last):\n"
-MAIN = '  File "/root/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n    fit()\n    ^^^^^\n'
+MAIN = '  File "/home/u/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n    fit()\n    ^^^^^\n'
 INNER = '  File "/usr/lib/python3/dist-packages/keras/engine/training.py", line 7, in fit\n    x()\n'
 FRAME = "training.py:7 in fit"
 NO_PACKAGE = (
