@@ -13,9 +13,9 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from shared import topics, wire
 from shared.core.fleet import DirectiveAction, Vm, VmStatus
@@ -31,59 +31,8 @@ from shared.ports import Bus, Fleet, Store
 from simulator.canonical import canonical
 from simulator.functions import Addresses, Died, Interposed, in_turn
 from simulator.scheduler import START
+from simulator.scope import DONE, ENDINGS, Action, Allowance, Found, Json, Key, Message, Node
 from simulator.watch import ViolationError
-
-Message = tuple[str, str]
-Action = tuple[str, ...]
-Key = tuple[int, int]
-Json = dict[str, object]
-
-FAILURE: Final[Json] = {"cause": "process", "exit_status": 1}
-CRASH: Final[Json] = {"cause": "process", "signal": 11}
-DONE: Final[Json] = {"cause": "process", "exit_status": 0}
-ENDINGS: Final = {"fails": FAILURE, "crashes": CRASH, "is done": DONE}
-"""`crashes` reruns the job."""
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """How often each evil may still happen on the way to a state."""
-
-    duplicates: int = 1
-    crashes: int = 1
-    failures: int = 1
-    losses: int = 1
-    sweeps: int = 1
-
-
-@dataclass(slots=True)
-class Node:
-    """`lives`: the last life each VM's agent has started, `running`: those that live; `waiting`: messages that are not
-    acknowledged yet, in no order."""
-
-    store: MemoryStore
-    fleet: MemoryFleet
-    left: Allowance
-    ticks: int = 0
-    waiting: tuple[Message, ...] = ()
-    lives: dict[str, Key] = field(default_factory=dict)
-    running: dict[str, Key] = field(default_factory=dict)
-
-    def copy(self) -> Node:
-        return replace(
-            self, store=self.store.copy(), fleet=self.fleet.copy(), lives=dict(self.lives), running=dict(self.running)
-        )
-
-
-@dataclass(slots=True)
-class Found:
-    """`states` visited, `actions` taken between them, `ended` states in which nothing is left to happen."""
-
-    states: int = 0
-    actions: int = 0
-    ended: int = 0
-    outcomes: set[str] = field(default_factory=set)
-    is_complete: bool = False
 
 
 class Search:

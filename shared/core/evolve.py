@@ -108,7 +108,11 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             done = _move(primary, ReplicaState.COMPLETED)
             return Change(ended, (done,), provision=True)
         case FailJob():
-            return Change(_to(state.job, JobState.FAILED, ended_at=now, error_message=verdict.message), provision=True)
+            ended = _to(state.job, JobState.FAILED, ended_at=now, error_message=verdict.message)
+            # Written as it is: had its life been replaced meanwhile, the exit must be judged again, as a stale one.
+            whose = (_named(state, verdict.replica),) if verdict.replica else ()
+            closed = tuple(replace(replica, version=replica.version + 1) for replica in whose)
+            return Change(ended, closed, provision=True)
         case CancelJob():
             return Change(
                 _to(state.job, JobState.CANCELLED, ended_at=now, error_message=verdict.message), provision=True

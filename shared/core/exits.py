@@ -7,7 +7,7 @@ which is what `why` says of the rows that were passed over.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -68,10 +68,8 @@ class Case:
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Verdict:
     """The exit is of the replica's present life."""
     case = Case(state, replica, event, now)
-    for row in ROWS:
-        if verdict := row.decide(case):
-            return verdict
-    return _restart(case)
+    verdict = next(found for row in ROWS if (found := row.decide(case)))
+    return replace(verdict, replica=replica.key) if isinstance(verdict, FailJob) else verdict
 
 
 def _succeed(case: Case) -> Verdict | None:

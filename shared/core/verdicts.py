@@ -218,12 +218,13 @@ class SucceedJob:
 
 @dataclass(frozen=True, slots=True)
 class FailJob:
-    """`message` becomes the job's errorMessage, in the service's words."""
+    """`message` becomes the job's errorMessage, in the service's words. `replica`: whose exit it was, if one's."""
 
     message: str
     rule: Rule
     reason: Reason
     text: str
+    replica: str | None = None
     kind: Literal["fail_job"] = "fail_job"
 
 

@@ -350,3 +350,20 @@ def test_a_lost_race_is_judged_again_on_what_the_winner_wrote(running: World, mo
     assert (replica.machine, replica.restarts_used) == (2, 0)
     assert world.ledger[-1].verdict.reason is Reason.OLD_MACHINE
     world.check()
+
+
+def test_a_fatal_exit_of_a_life_that_is_replaced_meanwhile_ends_nothing(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = running
+    commit = world.store.commit
+
+    def second(loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+        monkeypatch.setattr(world.store, "commit", commit)
+        world.tell("maintenance", WORKER_0, cause="preemption")
+        commit(loaded, entry, change)
+
+    monkeypatch.setattr(world.store, "commit", second)
+    world.fail(WORKER_0, 2)
+    assert world.state == "RUNNING"
+    world.check()

@@ -11,7 +11,8 @@ from shared.core.fleet import Delete, Step, Vm, WantedVm, plan_steps
 from shared.core.jobs import Job, Replica
 from shared.flows import provision
 from simulator.cases import JOB_ID, job
-from simulator.exhaustive import Allowance, Found, Search
+from simulator.exhaustive import Search
+from simulator.scope import Allowance, Found
 from simulator.watch import ViolationError
 
 

@@ -20,6 +20,7 @@ FOUND = (
     ("races", 84),  # a commit did not notice that the job was rerun meanwhile, and the ledger could not be folded
     ("races", 3542),  # a rerun did not notice that a replica was replaced meanwhile
     ("races", 266),  # provision deleted a newer machine of a seat that was done in the state it had read
+    ("races", 1015283),  # a job failed by the exit of a life that had been replaced meanwhile
     ("capacity", 6),  # a replica that was done before its vm-ready was handled never counted as ready
 )
 """Histories that once broke an invariant, and which defect they had found."""
