@@ -42,10 +42,7 @@ stack: $(INSTALLED) ## start the local stack and keep it until Ctrl-C
 
 .PHONY: test
 test: images ## the whole test suite with everything it needs
-	@mkdir -p .state; $(BIN)/python -m pytest --ignore=tests/e2e >.state/test-parts.log 2>&1 & parts=$$!; \
-	echo "two halves side by side, since most of both is waiting: the parts (.state/test-parts.log), and whole jobs:"; \
-	whole=0; $(BIN)/python -m pytest tests/e2e || whole=$$?; \
-	status=0; wait $$parts || status=$$?; cat .state/test-parts.log; exit $$((whole + status))
+	@$(BIN)/python -m pytest
 
 .PHONY: test-quick
 test-quick: $(INSTALLED) ## the tests that need neither emulators nor images

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CHIEF, WORKER_0, WORKER_1 = Seat(TaskType.CHIEF, 0), Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
 EVERYONE = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
-BLACKOUT_S = float(os.environ.get("TRAINMASTER_TEST_BLACKOUT_S", "20"))
+BLACKOUT_S = float(os.environ.get("TRAINMASTER_TEST_BLACKOUT_S", "10"))
 """Long enough to be sure that nothing waits it out by chance; the variable is for a longer one by hand."""
 
 

@@ -61,7 +61,7 @@ def test_a_vm_that_crashes_without_a_word_is_being_replaced_within_ten_seconds(l
 
 
 def test_a_killed_program_goes_on_in_its_vm_where_it_was(lab: Lab) -> None:
-    job_id = lab.scripted(workers=1, steps=40)
+    job_id = lab.scripted(workers=1, steps=150)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     lab.until(lambda: "step 5/" in lab.console(job_id, WORKER_0), 30)
