@@ -114,6 +114,7 @@ def test_a_vm_whose_init_is_killed_is_a_host_error_with_nothing_left(emulator: E
 
 def test_a_host_error_restarts_a_vm_that_wants_to_be(emulator: Emulator) -> None:
     emulator.run("vm", "echo up; sleep 600", scheduling={"automatic_restart": True})
+    eventually(lambda: emulator.serial("vm").count("up\n") == 1)
     emulator.fault("vm", "crash")
     eventually(lambda: emulator.serial("vm").count("up\n") == 2)
     assert "compute.instances.automaticRestart" in operation_types(emulator, "vm")
