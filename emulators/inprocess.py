@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from emulators.loopback import call
+from emulators.loopback import CallError, call
 from emulators.processes import LOOPBACK
 from shared import topics, wire
 from shared.core.uploads import PREFIX, Uploaded
@@ -103,12 +103,15 @@ class ControlPlane:
         """Stands in for the bucket's notifications: each generation of an object is handled once."""
         seen: set[tuple[str, str]] = set()
         while not self._over.wait(LOOK_S):
-            listing = call(storage, "GET", f"/storage/v1/b/{bucket}/o?prefix={PREFIX}", None)
-            for item in listing.get("items", []):
-                key = (item["name"], item["generation"])
-                if key not in seen:
-                    seen.add(key)
-                    handle(Uploaded(bucket, item["name"], int(item["generation"])))
+            try:
+                listing = call(storage, "GET", f"/storage/v1/b/{bucket}/o?prefix={PREFIX}", None)
+                for item in listing.get("items", []):
+                    key = (item["name"], item["generation"])
+                    if key not in seen:
+                        handle(Uploaded(bucket, item["name"], int(item["generation"])))
+                        seen.add(key)
+            except (TemporaryError, CallError, OSError) as error:
+                _log.warning("looked at again later: %s", error)
 
     def _sweep(self, deps: Deps) -> None:
         while not self._over.wait(SWEEP_S):
