@@ -63,6 +63,7 @@ class _LifeMessage(_Message):
     task_index: Annotated[int, Field(ge=0)]
     incarnation: Count
     machine: Count
+    host: Annotated[int, Field(ge=0)] | None = None
     vm: _Vm
     at: Annotated[AwareDatetime, Field(strict=False)]
 
@@ -74,6 +75,7 @@ class _LifeMessage(_Message):
             incarnation=self.incarnation,
             machine=self.machine,
             vm=VmRef(self.vm.name, self.vm.zone, self.vm.instance_id),
+            host=self.host,
         )
 
 

@@ -24,7 +24,7 @@ class VmRef:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """Whose event it is: one incarnation of one replica, on one machine."""
+    """Whose event it is: one incarnation of one replica, on one machine. `host`: which of a slice's; None for a VM."""
 
     job_id: str
     attempt: int
@@ -32,10 +32,16 @@ class Life:
     incarnation: int
     machine: int
     vm: VmRef
+    host: int | None = None
 
     @property
     def key(self) -> str:
         return f"{self.attempt}-{self.seat}-{self.incarnation}"
+
+    @property
+    def host_key(self) -> str:
+        """Of what every host of a slice says for itself."""
+        return "" if self.host is None else f"-host-{self.host}"
 
 
 class ExitCause(StrEnum):
@@ -105,7 +111,7 @@ class VmReady:
 
     @property
     def key(self) -> str:
-        return f"{self.life.key}-ready"
+        return f"{self.life.key}-ready{self.life.host_key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,10 @@ class AllReady:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExited:
-    """Exactly one of `exit_status` and `signal` for a program; both may be absent for the other causes."""
+    """Exactly one of `exit_status` and `signal` for a program; both may be absent for the other causes.
+
+    A slice fails once, whichever of its hosts is the first; each host succeeds for itself.
+    """
 
     life: Life
     at: datetime
@@ -138,7 +147,7 @@ class ReplicaExited:
 
     @property
     def key(self) -> str:
-        return f"{self.life.key}-exit"
+        return f"{self.life.key}-exit{self.life.host_key if self.succeeded else ''}"
 
     @property
     def succeeded(self) -> bool:

@@ -20,8 +20,10 @@ from shared.core.verdicts import (
     FailJob,
     HoldReplica,
     Ignore,
+    MarkHostReady,
     MarkReady,
     RecordCompletion,
+    RecordHostDone,
     ReplaceVm,
     RerunJob,
     RestartReplica,
@@ -63,6 +65,12 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             replica = _named(state, verdict.replica)
             ready = _move(replica, ReplicaState.RUNNING, ready_at=now, instance_id=verdict.instance_id)
             return Change(replicas=(ready,), provision=replica.state.is_down)
+        case MarkHostReady():
+            replica = _named(state, verdict.replica)
+            return Change(replicas=(_with_host(replica, hosts_ready=(*replica.hosts_ready, verdict.host)),))
+        case RecordHostDone():
+            replica = _named(state, verdict.replica)
+            return Change(replicas=(_with_host(replica, hosts_done=(*replica.hosts_done, verdict.host)),))
         case RecordCompletion():
             replica = _named(state, verdict.replica)
             # Its vm-ready may come after: who is done has been up.
@@ -73,26 +81,18 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             return Change(replicas=(restarted, *_refunds(state, verdict.given_back, now)), provision=True)
         case HoldReplica():
             replica = _named(state, verdict.replica)
-            held = _move(
-                replica,
-                ReplicaState.HELD,
-                incarnation=replica.incarnation + 1,
-                collateral=replica.collateral + 1,
-                forgiven_at=now,
-                ordered_at=now,
-            )
+            held = _next_life(replica, ReplicaState.HELD, now, collateral=replica.collateral + 1, forgiven_at=now)
             return Change(replicas=(held,), provision=True)
         case ReplaceVm():
             replica = _named(state, verdict.replica)
-            replaced = _move(
+            replaced = _next_life(
                 replica,
                 ReplicaState.REPLACING,
-                incarnation=replica.incarnation + 1,
+                now,
                 machine=replica.machine + 1,
                 instance_id=None,
                 replaced=replica.replaced + 1,
                 lost_at=now,
-                ordered_at=now,
             )
             return Change(replicas=(replaced, *_refunds(state, verdict.given_back, now)), provision=True)
         case RerunJob():
@@ -132,14 +132,13 @@ def apply(state: State, change: Change) -> State:
 
 def _restarted(replica: Replica, verdict: RestartReplica, now: datetime) -> Replica:
     charged = verdict.charge is Budget.RESTARTS
-    return _move(
+    return _next_life(
         replica,
         ReplicaState.RESTARTING,
-        incarnation=replica.incarnation + 1,
+        now,
         restarts_used=replica.restarts_used + (1 if charged else 0),
         last_exit=verdict.last_exit,
         lost_at=now,
-        ordered_at=now,
         charged_at=now if charged else replica.charged_at,
     )
 
@@ -189,6 +188,17 @@ def _rerun(state: State, verdict: RerunJob, now: datetime) -> Change:
     return Change(rerun, (*closed, *again), provision=True)
 
 
+def _with_host(
+    replica: Replica, *, hosts_ready: tuple[int, ...] | None = None, hosts_done: tuple[int, ...] | None = None
+) -> Replica:
+    return replace(
+        replica,
+        hosts_ready=replica.hosts_ready if hosts_ready is None else hosts_ready,
+        hosts_done=replica.hosts_done if hosts_done is None else hosts_done,
+        version=replica.version + 1,
+    )
+
+
 def _named(state: State, key: str) -> Replica:
     for replica in state.replicas:
         if replica.key == key:
@@ -214,6 +224,11 @@ def _to(
         error_message=error_message or job.error_message,
         version=job.version + 1,
     )
+
+
+def _next_life(replica: Replica, target: ReplicaState, now: datetime, **changes: object) -> Replica:
+    nth = replica.incarnation + 1
+    return _move(replica, target, incarnation=nth, ordered_at=now, hosts_ready=(), hosts_done=(), **changes)
 
 
 def _move(replica: Replica, target: ReplicaState, **changes: object) -> Replica:

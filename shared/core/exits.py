@@ -22,6 +22,7 @@ from shared.core.verdicts import (
     HoldReplica,
     Reason,
     RecordCompletion,
+    RecordHostDone,
     ReplaceVm,
     RerunJob,
     RestartReplica,
@@ -60,6 +61,14 @@ class Case:
         return self.policy.chosen(self.code, self.replica.seat.task_type)
 
     @property
+    def hosts_left(self) -> int:
+        """How many hosts of the slice run on after this exit 0; a VM has none. A slice is done when they all are."""
+        host = self.event.life.host
+        if host is None:
+            return 0
+        return self.job.plan.group(self.replica.seat.task_type).hosts - len({*self.replica.hosts_done, host})
+
+    @property
     def said(self) -> str:
         """`worker 1 exited with status 1 (ValueError)`."""
         return f"{self.replica.seat.words} {messages.how_it_ended(self.event)}"
@@ -73,7 +82,7 @@ def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: dateti
 
 
 def _succeed(case: Case) -> Verdict | None:
-    if not case.event.succeeded or case.replica.seat != case.job.plan.primary:
+    if not case.event.succeeded or case.replica.seat != case.job.plan.primary or case.hosts_left:
         return None
     text = f"{case.replica.seat.words} is the primary and exited 0."
     return SucceedJob(case.replica.key, Rule.PRIMARY_DONE, Reason.PRIMARY_EXITED_ZERO, text)
@@ -82,6 +91,10 @@ def _succeed(case: Case) -> Verdict | None:
 def _complete(case: Case) -> Verdict | None:
     if not case.event.succeeded:
         return None
+    host = case.event.life.host
+    if host is not None and case.hosts_left:
+        text = f"Host {host} of {case.replica.seat.words} exited 0; {case.hosts_left} of its hosts run on."
+        return RecordHostDone(case.replica.key, host, Rule.REPLICA_DONE, Reason.HOST_EXITED_ZERO, text)
     text = f"{case.replica.seat.words} exited 0; the job goes on."
     return RecordCompletion(case.replica.key, Rule.REPLICA_DONE, Reason.EXITED_ZERO, text)
 

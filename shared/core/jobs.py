@@ -65,8 +65,56 @@ class Accelerator:
 
 
 @dataclass(frozen=True, slots=True)
+class Tpu:
+    """One Cloud TPU slice, which is one replica: its `hosts` all run the program.
+
+    `type` and `runtime` in Cloud TPU's own spelling (`v5litepod-16`, `v2-alpha-tpuv5-lite`); `topology` (`4x4`) only
+    where the type does not say it.
+    """
+
+    type: str
+    runtime: str
+    hosts: int = 1
+    topology: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """`command` replaces the image's ENTRYPOINT. Source: the API's ReplicaConfig."""
+
+    image: str
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Of the program's environment. `secret` is a Secret Manager version's resource name, read on the VM; then `value`
+    is empty: what is secret is stored nowhere."""
+
+    name: str
+    value: str = ""
+    secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a replica runs: packages installed in order, then `python -m module args… --job-dir job_dir`; or a
+    container with these arguments, and then there are neither packages nor module."""
+
+    package_uris: tuple[str, ...]
+    python_module: str
+    args: tuple[str, ...]
+    job_dir: str | None
+    container: Container | None = None
+    environment: tuple[Variable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """All replicas of one task type: same machine, same image."""
+    """All replicas of one task type: same machine, same image. `machine_type` is empty where `tpu` is the machine.
+
+    `program`: where the role runs something else than the job's. `spot`: its VMs are bought as Spot VMs.
+    """
 
     task_type: TaskType
     count: int
@@ -74,6 +122,14 @@ class TaskGroup:
     accelerator: Accelerator | None = None
     boot_disk_gib: int = 100
     boot_disk_type: str = "pd-ssd"
+    tpu: Tpu | None = None
+    program: Program | None = None
+    spot: bool = False
+
+    @property
+    def hosts(self) -> int:
+        """Of each replica: machines that run the program together."""
+        return self.tpu.hosts if self.tpu else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +142,21 @@ class Substitution:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """What every replica runs: packages installed in order, then `python -m module args… --job-dir job_dir`."""
+class Dialect(StrEnum):
+    """Whose job format the spec is in: what its program finds in its environment follows from it."""
 
-    package_uris: tuple[str, ...]
-    python_module: str
-    args: tuple[str, ...]
-    job_dir: str | None
+    AI_PLATFORM = "ai_platform"  # TrainingInput: CLOUD_ML_*, --job-dir
+    VERTEX = "vertex"  # CustomJobSpec: AIP_*, worker pools in CLUSTER_SPEC
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What the spec means, resolved once when the job is accepted: later settings change no running job.
 
-    `max_running_s` counts from RUNNING, `max_wait_s` (None: no limit) from creation until RUNNING.
+    `max_running_s` counts from RUNNING, `max_wait_s` (None: no limit) from creation until RUNNING. `packages` is what
+    pip adds to the image so that the runtime is what its version says. A replica that lost `on_demand_after` Spot VMs
+    (None: never) gets one on demand. `reservation` is the name of one to use; `kms_key` encrypts the boot disks;
+    `checkpoint_signal` is what asks the program to save before its VM goes; `output_directory` is Vertex's base.
     """
 
     groups: tuple[TaskGroup, ...]
@@ -117,6 +173,14 @@ class Plan:
     service_account: str | None = None
     network: str | None = None
     substitutions: tuple[Substitution, ...] = ()
+    packages: tuple[str, ...] = ()
+    on_demand_after: int | None = None
+    reservation: str | None = None
+    kms_key: str | None = None
+    checkpoint_signal: str = "SIGTERM"
+    dialect: Dialect = Dialect.AI_PLATFORM
+    output_directory: str | None = None
+    priority: int = 0
 
     @property
     def seats(self) -> tuple[Seat, ...]:
@@ -132,6 +196,9 @@ class Plan:
 
     def group(self, task_type: TaskType) -> TaskGroup:
         return next(group for group in self.groups if group.task_type == task_type)
+
+    def program_of(self, task_type: TaskType) -> Program:
+        return self.group(task_type).program or self.program
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +267,8 @@ class Replica:
     `instance_id` is Compute's numeric id of the current VM, once the agent has spoken. `ready_at` is when its present
     or, while it is down, its last life began; `lost_at` when a life of it last ended for a cause of its own,
     `forgiven_at` when one last ended for a peer's, `charged_at` when a restart was last charged, `ordered_at` when its
-    present life was ordered.
+    present life was ordered. Where the replica is a slice of several hosts: which of them are up, and have exited 0, in
+    this life.
     """
 
     attempt: int
@@ -218,6 +286,8 @@ class Replica:
     charged_at: datetime | None = None
     last_exit: LastExit | None = None
     ordered_at: datetime | None = None
+    hosts_ready: tuple[int, ...] = ()
+    hosts_done: tuple[int, ...] = ()
     version: int = 1
 
     @property

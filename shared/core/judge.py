@@ -44,6 +44,7 @@ from shared.core.verdicts import (
     CancelJob,
     FailJob,
     Ignore,
+    MarkHostReady,
     MarkReady,
     Reason,
     ReplaceVm,
@@ -183,16 +184,22 @@ def _judge_replica(state: State, event: ReplicaEvent, now: datetime) -> Verdict:
     if replica.state is ReplicaState.COMPLETED:
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already exited 0.")
     if isinstance(event, VmReady):
-        if replica.state is ReplicaState.RUNNING:
-            return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica is up already.")
-        return MarkReady(
-            replica.key,
-            life.vm.instance_id,
-            Rule.COURSE,
-            Reason.READY,
-            f"{replica.seat.words} is up on {life.vm.name}.",
-        )
+        return _judge_ready(state.job, replica, event)
     return judge_exit(state, replica, event, now)
+
+
+def _judge_ready(job: Job, replica: Replica, event: VmReady) -> Verdict:
+    """A slice is up when the last of its hosts is."""
+    life, who = event.life, replica.seat.words
+    if replica.state is ReplicaState.RUNNING:
+        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica is up already.")
+    hosts = job.plan.group(replica.seat.task_type).hosts
+    up = {*replica.hosts_ready, *(() if life.host is None else (life.host,))}
+    if life.host is not None and len(up) < hosts:
+        text = f"Host {life.host} of {who} is up: {len(up)} of {hosts}."
+        return MarkHostReady(replica.key, life.host, Rule.COURSE, Reason.HOST_READY, text)
+    text = f"{who} is up on {life.vm.name}."
+    return MarkReady(replica.key, life.vm.instance_id, Rule.COURSE, Reason.READY, text)
 
 
 def _other_life(reason: Reason, what: str, *, is_older: bool) -> Ignore:

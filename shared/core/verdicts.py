@@ -36,6 +36,7 @@ class Reason(StrEnum):
     ACCEPTED = "accepted"
     PREPARING = "preparing"
     READY = "ready"
+    HOST_READY = "host_ready"
     ALL_READY = "all_ready"
     JOB_ENDED = "job_ended"
     JOB_ID_TAKEN = "job_id_taken"
@@ -46,6 +47,7 @@ class Reason(StrEnum):
     NOTHING_TO_DO = "nothing_to_do"
     PRIMARY_EXITED_ZERO = "primary_exited_zero"
     EXITED_ZERO = "exited_zero"
+    HOST_EXITED_ZERO = "host_exited_zero"
     MAINTENANCE = "maintenance"
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
@@ -125,6 +127,18 @@ class MarkReady:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkHostReady:
+    """One host of a slice is up; others are awaited."""
+
+    replica: str
+    host: int
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["mark_host_ready"] = "mark_host_ready"
+
+
+@dataclass(frozen=True, slots=True)
 class BeginRunning:
     rule: Rule
     reason: Reason
@@ -139,6 +153,18 @@ class RecordCompletion:
     reason: Reason
     text: str
     kind: Literal["record_completion"] = "record_completion"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHostDone:
+    """One host of a slice exited 0; others run on."""
+
+    replica: str
+    host: int
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["record_host_done"] = "record_host_done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +268,10 @@ Verdict = (
     | AcceptJob
     | BeginPreparing
     | MarkReady
+    | MarkHostReady
     | BeginRunning
     | RecordCompletion
+    | RecordHostDone
     | RestartReplica
     | HoldReplica
     | ReplaceVm

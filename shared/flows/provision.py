@@ -165,7 +165,8 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
     addresses = {seat: machines.addresses.address(name, create.zone) for seat, name in names.items()}
     cluster = Cluster(job, machines.project, addresses)
     task_type = create.group.task_type
-    program = job.plan.program
+    program = job.plan.program_of(task_type)
+    container = program.container
     topic = f"projects/{machines.project}/topics/"
     gang: Json = {
         "version": 1,
@@ -180,10 +181,16 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
         "cluster_spec": cluster.cluster_spec(task_type),
         "rank_base": cluster.rank_base(task_type),
         "environment": cluster.environment(),
+        "packages": job.plan.packages,
         "package_uris": program.package_uris,
         "python_module": program.python_module,
         "args": program.args,
         "job_dir": program.job_dir,
+        "container": {"image": container.image, "command": container.command} if container else None,
+        "variables": {each.name: each.value for each in program.environment if each.secret is None},
+        "secrets": {each.name: each.secret for each in program.environment if each.secret is not None},
+        "hosts": create.group.hosts,
+        "checkpoint_signal": job.plan.checkpoint_signal,
         "grace_s": GRACE_S,
         "topics": {
             "vm_ready": topic + topics.VM_READY,
