@@ -1,7 +1,8 @@
-"""What the training code sees of its cluster: TF_CONFIG, CLUSTER_SPEC and the PyTorch variables.
+"""What the training code sees of its cluster: TF_CONFIG, CLUSTER_SPEC and its rank.
 
 Made once per role, because one bulk insert gives all its VMs the same metadata: the agent adds the task index (see
-docs/interfaces.md section 3). Source of the shapes: the service's documented TF_CONFIG and real replica logs.
+docs/interfaces.md section 3). Source of the shapes: the service's documented TF_CONFIG and real replica logs; for
+worker pools, Vertex AI's documented CLUSTER_SPEC as XManager reads it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,24 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from shared.core.jobs import Job
+from shared.core.jobs import Dialect, Job, TaskGroup
 from shared.core.seats import Seat, TaskType
 
-RANKED: tuple[TaskType, ...] = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+RANKED: Final = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 """Roles that take part in a collective, in rank order: the primary is rank 0. Source: PyTorch on the service."""
+
+POOLS: Final = {
+    TaskType.CHIEF: "workerpool0",
+    TaskType.MASTER: "workerpool0",
+    TaskType.WORKER: "workerpool1",
+    TaskType.PS: "workerpool2",
+    TaskType.EVALUATOR: "workerpool3",
+}
+"""Source: Vertex AI's documented order of worker pools."""
+
+LOOPBACK: Final = "127.0.0.1"
 
 Json = Mapping[str, object]
 
@@ -29,11 +42,17 @@ class Cluster:
     project: str
     addresses: Mapping[Seat, str]
 
+    def address(self, seat: Seat) -> str:
+        """A replica without peers finds itself on the loopback. Source: logs of the service's single-replica jobs."""
+        _, _, port = self.addresses[seat].rpartition(":")
+        is_alone = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
+        return f"{LOOPBACK}:{port}" if is_alone else self.addresses[seat]
+
     def roles(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for seat in self.job.plan.seats:
             if seat.task_type is not TaskType.EVALUATOR:
-                found.setdefault(seat.task_type, []).append(self.addresses[seat])
+                found.setdefault(seat.task_type, []).append(self.address(seat))
         return found
 
     def tf_config(self, task_type: TaskType) -> Json:
@@ -42,44 +61,60 @@ class Cluster:
         return {
             "cluster": self.roles(),
             "task": {"type": task_type, "cloud": f"w{cloud}-ml"},
-            "job": self.training_input(),
+            "job": self.said(task_type),
             "environment": "cloud",
         }
 
     def cluster_spec(self, task_type: TaskType) -> Json:
         """CLUSTER_SPEC without `task.index`: `job` is JSON text there."""
-        return {
+        spec = {
             "cluster": self.roles(),
             "environment": "cloud",
             "task": {"type": task_type, "trial": ""},
-            "job": json.dumps(self.training_input(), separators=(",", ":")),
+            "job": json.dumps(self.said(task_type), separators=(",", ":")),
         }
+        if self.job.plan.dialect is Dialect.VERTEX:
+            return {**spec, "cluster": self._pools(), "task": {"type": POOLS[task_type], "trial": ""}}
+        return spec
 
-    def training_input(self) -> Json:
-        """The submitted TrainingInput in snake_case, as replicas of the service saw it."""
+    def said(self, task_type: TaskType) -> Json:
+        """What replicas of the service saw of the job: its TrainingInput in snake_case, or their own pool's program."""
+        if self.job.plan.dialect is Dialect.VERTEX:
+            return self._pool_program(task_type)
         spec = json.loads(self.job.spec_json)
         body = spec.get("trainingInput", spec.get("training_input", {}))
         return {_snake(key): _snake_keys(value) for key, value in body.items()}
 
+    def world_size(self) -> int:
+        return sum(group.count * group.hosts for group in self._ranked())
+
     def rank_base(self, task_type: TaskType) -> int | None:
-        """Rank of the role's index 0; None where the role has no rank."""
+        """Rank of the role's first host; None where the role has no rank."""
         if task_type not in RANKED:
             return None
         before = RANKED[: RANKED.index(task_type)]
-        return sum(seat.task_type in before for seat in self.job.plan.seats)
+        return sum(group.count * group.hosts for group in self._ranked() if group.task_type in before)
 
-    def environment(self) -> dict[str, str]:
-        """The variables that are the same for every replica."""
-        host, _, port = self.addresses[self.job.plan.primary].rpartition(":")
-        return {
-            "WORLD_SIZE": str(sum(seat.task_type in RANKED for seat in self.job.plan.seats)),
-            "MASTER_ADDR": host,
-            "MASTER_PORT": port,
-            "CLOUD_ML_JOB_ID": self.job.job_id,
-            "CLOUD_ML_JOB": json.dumps(self.training_input(), separators=(",", ":")),
-            "CLOUD_ML_PROJECT_ID": self.project,
-            "CLOUD_ML_REGION": self.job.plan.region,
-        }
+    def _ranked(self) -> list[TaskGroup]:
+        return [group for group in self.job.plan.groups if group.task_type in RANKED]
+
+    def _pools(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for seat in self.job.plan.seats:
+            found.setdefault(POOLS[seat.task_type], []).append(self.address(seat))
+        return found
+
+    def _pool_program(self, task_type: TaskType) -> Json:
+        """Source: a real replica log of 2026 for packages; containers by analogy."""
+        program = self.job.plan.program_of(task_type)
+        if program.container is None:
+            return {
+                "python_module": program.python_module,
+                "package_uris": list(program.package_uris),
+                "job_args": list(program.args),
+            }
+        container = program.container
+        return {"image_uri": container.image, "command": list(container.command), "args": list(program.args)}
 
 
 def _snake(name: str) -> str:

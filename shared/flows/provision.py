@@ -21,6 +21,7 @@ from typing import Final, assert_never
 
 from shared import topics, wire
 from shared.core.cluster import Cluster
+from shared.core.environment import environment
 from shared.core.events import CapacityRefused, Life, ProvisioningStarted, VmLost, VmRef
 from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, silent, vm_name, wanted
 from shared.core.jobs import Job, JobState, State
@@ -167,6 +168,7 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
     task_type = create.group.task_type
     program = job.plan.program_of(task_type)
     container = program.container
+    of_role = tuple(name for seat, name in names.items() if seat.task_type is task_type)
     topic = f"projects/{machines.project}/topics/"
     gang: Json = {
         "version": 1,
@@ -175,12 +177,12 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
         "region": job.plan.region,
         "zone": create.zone,
         "task_type": task_type,
-        "vm_names": [name for seat, name in names.items() if seat.task_type is task_type],
+        "vm_names": of_role,
         "machine": create.machine,
         "tf_config": cluster.tf_config(task_type),
         "cluster_spec": cluster.cluster_spec(task_type),
         "rank_base": cluster.rank_base(task_type),
-        "environment": cluster.environment(),
+        "environment": environment(cluster, task_type, create.zone, of_role),
         "packages": job.plan.packages,
         "package_uris": program.package_uris,
         "python_module": program.python_module,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from shared.core.cluster import Cluster
-from shared.core.jobs import TaskGroup
+from shared.core.environment import environment
+from shared.core.jobs import Container, Dialect, Program, TaskGroup, Tpu
 from shared.core.seats import Seat, TaskType
 from tests.support.jobs import a_job, a_plan, a_spec
 
@@ -55,23 +57,96 @@ def test_an_evaluator_stands_beside_the_cluster() -> None:
     assert cluster.tf_config(TaskType.EVALUATOR)["task"]["type"] == "evaluator"  # type: ignore[index]
 
 
+def seen(cluster: Cluster, task_type: TaskType = TaskType.CHIEF) -> dict[str, str]:
+    return environment(cluster, task_type, "us-central1-a", (f"tm-digits-{task_type}-0",))
+
+
+def test_a_single_replica_finds_itself_on_the_loopback() -> None:
+    config = a_cluster(a_group(TaskType.CHIEF)).tf_config(TaskType.CHIEF)
+    assert config["cluster"] == {"chief": ["127.0.0.1:2222"]}
+
+
 def test_ranks_count_the_primary_first_and_then_the_workers() -> None:
     cluster = a_cluster(a_group(TaskType.MASTER), a_group(TaskType.WORKER, 3), a_group(TaskType.PS, 2))
     assert [cluster.rank_base(each) for each in (TaskType.MASTER, TaskType.WORKER, TaskType.PS)] == [0, 1, None]
-    environment = cluster.environment()
-    assert environment["WORLD_SIZE"] == "4"
-    assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("master-0.internal", "2222")
+    variables = seen(cluster, TaskType.PS)
+    assert variables["WORLD_SIZE"] == "4"
+    assert (variables["MASTER_ADDR"], variables["MASTER_PORT"]) == ("master-0.internal", "2222")
+
+
+def test_every_host_of_a_slice_has_a_rank() -> None:
+    slices = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4))
+    cluster = a_cluster(a_group(TaskType.CHIEF), slices)
+    assert (cluster.world_size(), cluster.rank_base(TaskType.WORKER)) == (9, 1)
+
+
+def test_a_program_on_a_tpu_is_told_which_and_that_it_is_beside_it() -> None:
+    cluster = a_cluster(TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-8", "v2-alpha-tpuv5-lite")))
+    variables = seen(cluster)
+    assert json.loads(variables["TPU_CONFIG"]) == {
+        "project": "my-project",
+        "zone": "us-central1-a",
+        "tpu_node_name": "tm-digits-chief-0",
+    }
+    assert variables["TPU_NAME"] == "local"
+    assert "TPU_CONFIG" not in seen(a_cluster())
 
 
 def test_without_a_master_worker_0_is_the_primary() -> None:
     cluster = a_cluster(a_group(TaskType.WORKER, 2))
     assert cluster.job.plan.primary == Seat(TaskType.WORKER, 0)
     assert cluster.rank_base(TaskType.WORKER) == 0
-    assert cluster.environment()["MASTER_ADDR"] == "worker-0.internal"
+    assert seen(cluster, TaskType.WORKER)["MASTER_ADDR"] == "worker-0.internal"
 
 
 def test_the_job_is_in_the_environment_as_the_service_put_it() -> None:
-    environment = a_cluster().environment()
-    assert environment["CLOUD_ML_JOB_ID"] == "digits_1"
-    assert json.loads(environment["CLOUD_ML_JOB"])["python_module"] == "trainer.task"
+    variables = seen(a_cluster())
+    assert (variables["CLOUD_ML_JOB_ID"], variables["CLOUD_ML_REGION"]) == ("digits_1", "us-central1")
+    assert json.loads(variables["CLOUD_ML_JOB"])["python_module"] == "trainer.task"
     assert json.loads(str(a_cluster().cluster_spec(TaskType.CHIEF)["job"]))["region"] == "us-central1"
+    assert not any(name.startswith("AIP_") for name in variables)
+
+
+def a_vertex_cluster() -> Cluster:
+    groups = (
+        a_group(TaskType.CHIEF),
+        replace(a_group(TaskType.WORKER, 2), program=Program((), "", ("--fast",), None, Container("img:1", ("run",)))),
+        a_group(TaskType.EVALUATOR),
+    )
+    base = "gs://bucket/out/"
+    plan = a_plan(groups=groups, dialect=Dialect.VERTEX, output_directory=base)
+    return Cluster(a_job(plan=plan), "my-project", {seat: f"{seat}.internal:2222" for seat in plan.seats})
+
+
+def test_worker_pools_are_named_by_their_number_in_cluster_spec_and_by_their_role_in_tf_config() -> None:
+    cluster = a_vertex_cluster()
+    spec = cluster.cluster_spec(TaskType.WORKER)
+    assert spec["cluster"] == {
+        "workerpool0": ["chief-0.internal:2222"],
+        "workerpool1": ["worker-0.internal:2222", "worker-1.internal:2222"],
+        "workerpool3": ["evaluator-0.internal:2222"],
+    }
+    assert spec["task"] == {"type": "workerpool1", "trial": ""}
+    assert list(cluster.tf_config(TaskType.WORKER)["cluster"]) == ["chief", "worker"]  # type: ignore[call-overload]
+
+
+def test_each_worker_pool_sees_its_own_program() -> None:
+    cluster = a_vertex_cluster()
+    assert json.loads(str(cluster.cluster_spec(TaskType.WORKER)["job"])) == {
+        "image_uri": "img:1",
+        "command": ["run"],
+        "args": ["--fast"],
+    }
+    assert json.loads(str(cluster.cluster_spec(TaskType.CHIEF)["job"])) == {
+        "python_module": "trainer.task",
+        "package_uris": ["gs://bucket/trainer-0.1.tar.gz"],
+        "job_args": ["--epochs", "5"],
+    }
+
+
+def test_a_vertex_job_is_told_where_its_outputs_go() -> None:
+    variables = seen(a_vertex_cluster())
+    assert variables["AIP_MODEL_DIR"] == "gs://bucket/out/model/"
+    assert variables["AIP_CHECKPOINT_DIR"] == "gs://bucket/out/checkpoints/"
+    assert variables["AIP_TENSORBOARD_LOG_DIR"] == "gs://bucket/out/logs/"
+    assert "CLOUD_ML_JOB" not in variables

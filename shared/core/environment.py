@@ -1,0 +1,51 @@
+"""The variables that the platform sets for every replica of a role, besides TF_CONFIG, CLUSTER_SPEC and RANK.
+
+| who reads them     | variables                                                                    |
+| ------------------ | ---------------------------------------------------------------------------- |
+| PyTorch            | WORLD_SIZE, MASTER_ADDR, MASTER_PORT (RANK is the agent's: it knows its index) |
+| AI Platform's jobs | CLOUD_ML_JOB_ID, CLOUD_ML_JOB, CLOUD_ML_PROJECT_ID, CLOUD_ML_REGION          |
+| Vertex AI's jobs   | CLOUD_ML_JOB_ID, CLOUD_ML_PROJECT_ID, AIP_MODEL_DIR and its kin              |
+| programs on TPUs   | TPU_CONFIG, TPU_NAME                                                         |
+
+Source: the service's documented list, and `environment_variables.py` of google-cloud-aiplatform for AIP_*.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from shared.core.cluster import Cluster
+from shared.core.jobs import Dialect
+from shared.core.seats import TaskType
+
+AIP_DIRECTORIES: Final = {
+    "AIP_MODEL_DIR": "model",
+    "AIP_CHECKPOINT_DIR": "checkpoints",
+    "AIP_TENSORBOARD_LOG_DIR": "logs",
+}
+"""Below baseOutputDirectory, each with a slash at its end. Source: Vertex AI's CustomJobSpec."""
+
+
+def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[str, ...]) -> dict[str, str]:
+    """`names`: the role's VMs or TPU nodes, in index order."""
+    job, plan = cluster.job, cluster.job.plan
+    host, _, port = cluster.address(plan.primary).rpartition(":")
+    found = {
+        "WORLD_SIZE": str(cluster.world_size()),
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+        "CLOUD_ML_JOB_ID": job.job_id,
+        "CLOUD_ML_PROJECT_ID": cluster.project,
+    }
+    if plan.dialect is Dialect.VERTEX:
+        base = (plan.output_directory or "").rstrip("/")
+        found |= {name: f"{base}/{folder}/" for name, folder in AIP_DIRECTORIES.items() if base}
+    else:
+        found["CLOUD_ML_JOB"] = json.dumps(cluster.said(task_type), separators=(",", ":"))
+        found["CLOUD_ML_REGION"] = plan.region
+    if plan.group(task_type).tpu is not None:
+        # The program runs beside the chips today: `local` is what TensorFlow's resolver takes for that.
+        node = {"project": cluster.project, "zone": zone, "tpu_node_name": names[0]}
+        found |= {"TPU_CONFIG": json.dumps(node), "TPU_NAME": "local"}
+    return found
