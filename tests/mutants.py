@@ -36,15 +36,22 @@ RECORD, PROVISION = "shared/flows/record.py", "shared/flows/provision.py"
 MUTANTS: Final = (
     # Rule 1: the fences
     Mutant("events of an ended job count", JUDGE, "if state.job.state.is_terminal:", "if False:"),
-    Mutant("old attempts count", JUDGE, "if life.attempt < state.job.attempt:", "if False:"),
+    Mutant("old attempts count", JUDGE, "if life.attempt < state.job.attempt and not is_of_machine:", "if False:"),
     Mutant("old machines count", JUDGE, "if life.machine != replica.machine:", "if False:"),
     Mutant("old incarnations count", JUDGE, "if life.incarnation != replica.incarnation:", "if False:"),
     Mutant("a done replica exits again", JUDGE, 'if replica.state is ReplicaState.COMPLETED:\n        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already', 'if False:\n        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already'),
     Mutant("a second submission is the first", JUDGE, "if state.job.submission == event.job.submission:", "if True:"),
     Mutant("an old refusal moves the gang", JUDGE, "if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):", "if False:"),
     # Rules 2 to 6
-    Mutant("any replica is the primary", EXITS, "if not case.event.succeeded or case.replica.seat != case.job.plan.primary:", "if not case.event.succeeded:"),
-    Mutant("a worker's exit 0 restarts it", EXITS, 'if not case.event.succeeded:\n        return None\n    text = f"{case.replica.seat.words} exited 0', 'if True:\n        return None\n    text = f"{case.replica.seat.words} exited 0'),
+    Mutant("any replica is the primary", EXITS, "if not case.event.succeeded or case.replica.seat != case.job.plan.primary or case.hosts_left:", "if not case.event.succeeded or case.hosts_left:"),
+    Mutant("a worker's exit 0 restarts it", EXITS, "if not case.event.succeeded:\n        return None\n    host", "if True:\n        return None\n    host"),
+    # Slices of several hosts
+    Mutant("a slice is up with its first host", JUDGE, "if life.host is not None and len(up) < hosts:", "if False:"),
+    Mutant("a slice that is the primary is done with its first host", EXITS, "!= case.job.plan.primary or case.hosts_left:", "!= case.job.plan.primary:"),
+    Mutant("a slice is done with its first host", EXITS, "if host is not None and case.hosts_left:", "if False:"),
+    Mutant("all hosts' ends are one event", "shared/core/events.py", "{self.life.host_key if self.succeeded else ''}", ""),
+    Mutant("each host fails for itself", "shared/core/events.py", "{self.life.host_key if self.succeeded else ''}", "{self.life.host_key}"),
+    Mutant("a host's end in an older life counts", EVOLVE, "hosts_ready=(), hosts_done=(), **changes", "**changes"),
     Mutant("a rebooted VM is charged", EXITS, "Budget.FREE,\n        Rule.VM_LOST", "Budget.RESTARTS,\n        Rule.VM_LOST"),
     Mutant("internal retries never end", EXITS, "or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:", "or False:"),
     Mutant("internal retries end one early", EXITS, "job.budgets.internal_used >= INTERNAL_RETRIES_MAX", "job.budgets.internal_used + 1 >= INTERNAL_RETRIES_MAX"),
@@ -76,10 +83,10 @@ MUTANTS: Final = (
     Mutant("waiting counts while it runs", JUDGE, "if job.started_at is not None:\n        return Deadline.RUNNING if", "if True:\n        return Deadline.RUNNING if job.started_at is not None and"),
     # State
     Mutant("a restart costs nothing", EVOLVE, "restarts_used=replica.restarts_used + (1 if charged else 0),", "restarts_used=replica.restarts_used,"),
-    Mutant("a replaced VM is the same machine", EVOLVE, "machine=replica.machine + 1,\n                instance_id=None", "machine=replica.machine,\n                instance_id=None"),
+    Mutant("a replaced VM is the same machine", EVOLVE, "machine=replica.machine + 1,\n                instance_id=None", "instance_id=None"),
     Mutant("a rerun forgets its charge", EVOLVE, "reruns_used=used.reruns_used + (verdict.charge is Budget.RERUNS),", "reruns_used=used.reruns_used,"),
     Mutant("a rerun takes a done replica's machine", EVOLVE, "machine=replica.machine + (replica.state is ReplicaState.COMPLETED),", "machine=replica.machine,"),
-    Mutant("a held replica is a loss of its own", EVOLVE, "forgiven_at=now,\n                ordered_at", "forgiven_at=now,\n                lost_at=now,\n                ordered_at"),
+    Mutant("a held replica is a loss of its own", EVOLVE, "collateral=replica.collateral + 1, forgiven_at=now)", "collateral=replica.collateral + 1, forgiven_at=now, lost_at=now)"),
     Mutant("a return releases nobody", EVOLVE, "return Change(replicas=(ready,), provision=replica.state.is_down)", "return Change(replicas=(ready,))"),
     # The fleet
     Mutant("held replicas do not wait", FLEET, "hold = replica.state is ReplicaState.HELD and peers_down", "hold = False"),

@@ -26,7 +26,13 @@ def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[st
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=as_at_a_terminal,
     )
+
+
+def as_at_a_terminal() -> None:
+    """Whoever runs these tests in the background of a shell has SIGINT ignored, and every child inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def nothing_is_left(state_dir: Path) -> bool:
