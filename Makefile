@@ -42,7 +42,7 @@ stack: $(INSTALLED) ## start the local stack and keep it until Ctrl-C
 
 .PHONY: test
 test: images ## the whole test suite with everything it needs
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test-quick
 test-quick: $(INSTALLED) ## the tests that need neither emulators nor images
