@@ -127,6 +127,14 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPlace:
+    """Of one job in the list of all jobs: by time of creation, then by id."""
+
+    created_at: datetime
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """A submission that is not a job. `key` is made of its content, so that a redelivery is the same rejection."""
 
@@ -192,8 +200,12 @@ class Store(Protocol):
         """All jobs that have not ended."""
         ...
 
-    def recent_jobs(self, limit: int) -> tuple[Job, ...]:
-        """The youngest first."""
+    def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
+        """The youngest first, of one moment by descending id; with `after`, those that follow that place."""
+        ...
+
+    def created_since(self, moment: datetime) -> int:
+        """How many jobs were created at that moment or later."""
         ...
 
     def count_ready(self, job_id: str, attempt: int) -> int:

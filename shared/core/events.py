@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from shared.core.jobs import Job
+from shared.core.jobs import Job, Label
 from shared.core.seats import Seat
 
 
@@ -209,6 +209,37 @@ class CancelRequested:
         return "cancel"
 
 
+@dataclass(frozen=True, slots=True)
+class LabelsChanged:
+    """All of the job's labels, as they shall be; also of a job that has ended. `change` names the request, so that one
+    told twice is one. `seen`: the labels_version that the user looked at; None where that does not matter."""
+
+    job_id: str
+    labels: tuple[Label, ...]
+    change: str
+    at: datetime
+    seen: int | None = None
+    kind: Literal["labels_changed"] = "labels_changed"
+
+    @property
+    def key(self) -> str:
+        return f"labels-{self.change}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequested:
+    """Only a job that has ended can be deleted; a request that came too early does not stand for a later one."""
+
+    job_id: str
+    change: str
+    at: datetime
+    kind: Literal["delete_requested"] = "delete_requested"
+
+    @property
+    def key(self) -> str:
+        return f"delete-{self.change}"
+
+
 class Deadline(StrEnum):
     RUNNING = "running"  # maxRunningTime since RUNNING
     WAIT = "wait"  # maxWaitTime since creation, before RUNNING
@@ -227,5 +258,13 @@ class DeadlinePassed:
 
 
 ReplicaEvent = VmReady | ReplicaExited | VmLost
-JobEvent = ProvisioningStarted | AllReady | CapacityRefused | CancelRequested | DeadlinePassed
+JobEvent = (
+    ProvisioningStarted
+    | AllReady
+    | CapacityRefused
+    | CancelRequested
+    | LabelsChanged
+    | DeleteRequested
+    | DeadlinePassed
+)
 Event = JobSubmitted | ReplicaEvent | JobEvent

@@ -17,6 +17,7 @@ from shared.core.verdicts import (
     BeginRunning,
     Budget,
     CancelJob,
+    DeleteJob,
     FailJob,
     HoldReplica,
     Ignore,
@@ -27,6 +28,7 @@ from shared.core.verdicts import (
     ReplaceVm,
     RerunJob,
     RestartReplica,
+    SetLabels,
     SucceedJob,
     TryElsewhere,
     Verdict,
@@ -117,6 +119,14 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             return Change(
                 _to(state.job, JobState.CANCELLED, ended_at=now, error_message=verdict.message), provision=True
             )
+        case SetLabels():
+            job = state.job
+            changed = replace(
+                job, labels=verdict.labels, labels_version=job.labels_version + 1, version=job.version + 1
+            )
+            return Change(changed)
+        case DeleteJob():
+            return Change(replace(state.job, deleted_at=now, version=state.job.version + 1))
         case _:
             assert_never(verdict)
 

@@ -226,7 +226,8 @@ class Label:
 @dataclass(frozen=True, slots=True)
 class Job:
     """`spec_json` is the job as submitted, verbatim. `submission` identifies the submission, so that the same file or
-    message delivered twice is one job. `version` counts the writes of this document."""
+    message delivered twice is one job. `version` counts the writes of this document, `labels_version` those of its
+    labels. `deleted_at`: since when its users no longer see it."""
 
     job_id: str
     spec_json: str
@@ -241,6 +242,8 @@ class Job:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     error_message: str | None = None
+    labels_version: int = 1
+    deleted_at: datetime | None = None
     version: int = 1
 
     @property

@@ -19,8 +19,10 @@ from shared.core.events import (
     CapacityRefused,
     Deadline,
     DeadlinePassed,
+    DeleteRequested,
     Event,
     JobSubmitted,
+    LabelsChanged,
     LossCause,
     ProvisioningStarted,
     ReplicaEvent,
@@ -42,6 +44,7 @@ from shared.core.verdicts import (
     BeginRunning,
     Budget,
     CancelJob,
+    DeleteJob,
     FailJob,
     Ignore,
     MarkHostReady,
@@ -50,6 +53,7 @@ from shared.core.verdicts import (
     ReplaceVm,
     RerunJob,
     Rule,
+    SetLabels,
     TryElsewhere,
     Verdict,
 )
@@ -65,6 +69,10 @@ def judge(state: State | None, event: Event, now: datetime) -> Verdict:
         return _judge_submission(state, event)
     if state is None:
         return Ignore(Rule.STALE, Reason.UNKNOWN_LIFE, "No such job.")
+    if isinstance(event, LabelsChanged):
+        return _judge_labels(state.job, event)
+    if isinstance(event, DeleteRequested):
+        return _judge_deletion(state.job)
     if state.job.state.is_terminal:
         return Ignore(Rule.STALE, Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
     match event:
@@ -98,6 +106,22 @@ def _judge_submission(state: State | None, event: JobSubmitted) -> Verdict:
     if state.job.submission == event.job.submission:
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The same submission was accepted before.")
     return Ignore(Rule.STALE, Reason.JOB_ID_TAKEN, messages.JOB_EXISTS)
+
+
+def _judge_labels(job: Job, event: LabelsChanged) -> Verdict:
+    """Also of a job that has ended: labels are what its user finds it by."""
+    if event.seen is not None and event.seen != job.labels_version:
+        return Ignore(Rule.STALE, Reason.CHANGED_MEANWHILE, "The labels were changed since the user looked at them.")
+    said = ", ".join(f"{label.key}={label.value}" for label in event.labels) or "none"
+    return SetLabels(event.labels, Rule.COURSE, Reason.LABELS_CHANGED, f"The job's labels are now: {said}.")
+
+
+def _judge_deletion(job: Job) -> Verdict:
+    if job.deleted_at is not None:
+        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "It was deleted before.")
+    if not job.state.is_terminal:
+        return Ignore(Rule.STALE, Reason.NOT_ENDED, f"The job has not ended: {job.state}. Cancel it first.")
+    return DeleteJob(Rule.COURSE, Reason.DELETED_BY_USER, "Deleted by its user; its history is kept.")
 
 
 def _judge_refusal(state: State, event: CapacityRefused, now: datetime) -> Verdict:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Literal
 
-from shared.core.jobs import Job, LastExit
+from shared.core.jobs import Job, Label, LastExit
 
 
 class Rule(IntEnum):
@@ -78,6 +78,10 @@ class Reason(StrEnum):
     MAX_RUNNING_TIME = "max_running_time"
     MAX_WAIT_TIME = "max_wait_time"
     CANCELLED_BY_USER = "cancelled_by_user"
+    LABELS_CHANGED = "labels_changed"
+    CHANGED_MEANWHILE = "changed_meanwhile"
+    DELETED_BY_USER = "deleted_by_user"
+    NOT_ENDED = "not_ended"
 
 
 class Budget(StrEnum):
@@ -263,6 +267,25 @@ class CancelJob:
     kind: Literal["cancel_job"] = "cancel_job"
 
 
+@dataclass(frozen=True, slots=True)
+class SetLabels:
+    labels: tuple[Label, ...]
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["set_labels"] = "set_labels"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Its users no longer see it. What is stored stays: the id is used up, and the ledger tells what was."""
+
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["delete_job"] = "delete_job"
+
+
 Verdict = (
     Ignore
     | AcceptJob
@@ -280,4 +303,6 @@ Verdict = (
     | SucceedJob
     | FailJob
     | CancelJob
+    | SetLabels
+    | DeleteJob
 )

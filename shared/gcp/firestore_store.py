@@ -34,7 +34,7 @@ from shared.gcp.documents import (
     rejection_document,
     replica_document,
 )
-from shared.ports import AlreadyRecordedError, Loaded, Orphan, Rejection
+from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
 
 JOB: Final = "job"
 TIMEOUT_S: Final = 20.0
@@ -135,10 +135,19 @@ class FirestoreStore:
         with _translated():
             return tuple(read(Job, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S))
 
-    def recent_jobs(self, limit: int) -> tuple[Job, ...]:
-        query = self._jobs.order_by("created_at", direction=firestore.Query.DESCENDING).limit(limit)
+    def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
+        """The order that Firestore's own index of one field has: no index has to be made for it."""
+        query = self._jobs.order_by("created_at", direction=firestore.Query.DESCENDING)
+        query = query.order_by("__name__", direction=firestore.Query.DESCENDING).limit(limit)
+        if after is not None:
+            query = query.start_after({"created_at": after.created_at, "__name__": self._jobs.document(after.job_id)})
         with _translated():
             return tuple(read(Job, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S))
+
+    def created_since(self, moment: datetime) -> int:
+        query: Any = self._jobs.where(filter=FieldFilter("created_at", ">=", moment))
+        with _translated():
+            return int(query.count().get(timeout=TIMEOUT_S)[0][0].value)
 
     def count_ready(self, job_id: str, attempt: int) -> int:
         query = self._jobs.document(job_id).collection("replicas")

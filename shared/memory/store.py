@@ -12,7 +12,7 @@ from shared.core.fleet import vm_name
 from shared.core.jobs import Job, Replica, State
 from shared.core.ledger import LedgerEntry
 from shared.errors import ConflictError
-from shared.ports import AlreadyRecordedError, Loaded, Orphan, Rejection
+from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
 
 JOB = "job"
 
@@ -111,10 +111,16 @@ class MemoryStore:
         with self._lock:
             return tuple(each.job for each in self._jobs.values() if not each.job.state.is_terminal)
 
-    def recent_jobs(self, limit: int) -> tuple[Job, ...]:
+    def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
         with self._lock:
-            jobs = sorted((each.job for each in self._jobs.values()), key=lambda job: job.created_at, reverse=True)
-            return tuple(jobs[:limit])
+            jobs = sorted((each.job for each in self._jobs.values()), key=_place, reverse=True)
+        if after is not None:
+            jobs = [job for job in jobs if _place(job) < (after.created_at, after.job_id)]
+        return tuple(jobs[:limit])
+
+    def created_since(self, moment: datetime) -> int:
+        with self._lock:
+            return sum(each.job.created_at >= moment for each in self._jobs.values())
 
     def count_ready(self, job_id: str, attempt: int) -> int:
         with self._lock:
@@ -144,6 +150,10 @@ class MemoryStore:
     def forget_orphan(self, instance_id: str) -> None:
         with self._lock:
             self._orphans.pop(instance_id, None)
+
+
+def _place(job: Job) -> tuple[datetime, str]:
+    return job.created_at, job.job_id
 
 
 def _has_vm(job: Job, name: str) -> bool:

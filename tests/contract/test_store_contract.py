@@ -20,7 +20,7 @@ from shared.core.ledger import LedgerEntry, counters, fold
 from shared.errors import ConflictError
 from shared.gcp.firestore_store import FirestoreStore
 from shared.memory.store import MemoryStore
-from shared.ports import AlreadyRecordedError, Loaded, Orphan, Rejection, Store
+from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Store
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at, exited, ready
 
 
@@ -162,6 +162,26 @@ def test_live_jobs_are_those_that_have_not_ended_and_the_youngest_come_first(sto
         submit(store, a_job(state, job_id=f"job_{nth}", created_at=at(nth)))
     assert sorted(job.job_id for job in store.live_jobs()) == ["job_0", "job_1"]
     assert [job.job_id for job in store.recent_jobs(2)] == ["job_2", "job_1"]
+
+
+def test_the_list_of_jobs_is_gone_through_page_by_page_and_jobs_of_one_moment_have_their_order(store: Store) -> None:
+    made = {"job_a": 0, "job_b": 5, "job_c": 5, "job_d": 5, "job_e": 9}
+    for job_id, seconds in made.items():
+        submit(store, a_job(JobState.QUEUED, job_id=job_id, created_at=at(seconds).replace(microsecond=123457)))
+    listed: list[str] = []
+    page = store.recent_jobs(2)
+    while page:
+        listed += [job.job_id for job in page]
+        page = store.recent_jobs(2, JobPlace(page[-1].created_at, page[-1].job_id))
+    assert listed == ["job_e", "job_d", "job_c", "job_b", "job_a"]
+    assert store.recent_jobs(5, JobPlace(at(5), "job_zz"))[0].job_id == "job_a", "a place where no job is"
+
+
+def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:
+    assert store.created_since(START) == 0
+    for nth in range(3):
+        submit(store, a_job(JobState.QUEUED, job_id=f"job_{nth}", created_at=at(nth)))
+    assert [store.created_since(at(seconds)) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
 
 
 def test_a_rejection_is_kept_once(store: Store) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shared.core.evolve import IllegalTransitionError, apply, evolve
-from shared.core.jobs import Budgets, JobState, LastExit, Replica, ReplicaState
+from shared.core.jobs import Budgets, JobState, Label, LastExit, Replica, ReplicaState
 from shared.core.transitions import JOB_EDGES, REPLICA_EDGES
 from shared.core.verdicts import (
     BeginRunning,
     Budget,
+    DeleteJob,
     FailJob,
     HoldReplica,
     Ignore,
@@ -17,6 +20,7 @@ from shared.core.verdicts import (
     RerunJob,
     RestartReplica,
     Rule,
+    SetLabels,
     SucceedJob,
 )
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_replica, a_state, at
@@ -101,6 +105,16 @@ def test_the_job_starts_once_and_ends_once_with_its_times_and_message() -> None:
         "why",
         at(10),
     )
+
+
+def test_labels_and_deletion_are_all_that_a_users_hand_changes_and_no_machine_hears_of_it() -> None:
+    ended = a_job(JobState.FAILED, labels=(Label("a", "b"),))
+    labelled = evolve(a_state(job=ended), SetLabels((Label("c", "d"),), Rule.COURSE, Reason.LABELS_CHANGED, ""), NOW)
+    assert labelled.job == replace(ended, labels=(Label("c", "d"),), labels_version=2, version=2)
+    deleted = evolve(a_state(job=ended), DeleteJob(Rule.COURSE, Reason.DELETED_BY_USER, ""), NOW)
+    assert deleted.job == replace(ended, deleted_at=NOW, version=2)
+    assert not labelled.provision
+    assert not deleted.provision
 
 
 def test_a_job_that_succeeds_before_its_last_replica_is_up_started_with_its_primary() -> None:

@@ -12,15 +12,17 @@ from shared.core.events import (
     CapacityRefused,
     Deadline,
     DeadlinePassed,
+    DeleteRequested,
     Event,
     ExitCause,
     JobSubmitted,
+    LabelsChanged,
     LossCause,
     ProgramError,
     ProvisioningStarted,
 )
 from shared.core.evolve import evolve
-from shared.core.jobs import Budgets, JobState, LastExit, Placement, Replica, ReplicaState, State
+from shared.core.jobs import Budgets, JobState, Label, LastExit, Placement, Replica, ReplicaState, State
 from shared.core.judge import judge
 from shared.core.policy import Blame, ExitAction, ExitPolicy, ExitRule, Preset
 from shared.core.seats import Seat, TaskType
@@ -185,6 +187,12 @@ CASES = [
     Case("a stockout that lasts moves the whole gang", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(100 - 900))), refused(), "rerun_job", Rule.CAPACITY, Reason.STOCKOUT_LASTS),
     # Rule 12
     Case("the user cancels", a_state(), CancelRequested("digits_1", "me@example.com", NOW), "cancel_job", Rule.ENDED, Reason.CANCELLED_BY_USER),
+    Case("the user deletes a job that has ended", a_state(job=a_job(JobState.FAILED)), DeleteRequested("digits_1", "a", NOW), "delete_job", Rule.COURSE, Reason.DELETED_BY_USER),
+    Case("the user deletes it again", a_state(job=a_job(JobState.FAILED, deleted_at=NOW)), DeleteRequested("digits_1", "b", NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
+    Case("the user deletes a job that runs", a_state(), DeleteRequested("digits_1", "a", NOW), "ignore", Rule.STALE, Reason.NOT_ENDED),
+    Case("the user labels a job", a_state(), LabelsChanged("digits_1", (Label("a", "b"),), "a", NOW), "set_labels", Rule.COURSE, Reason.LABELS_CHANGED),
+    Case("the user labels a job that has ended", a_state(job=a_job(JobState.FAILED)), LabelsChanged("digits_1", (), "a", NOW, seen=1), "set_labels", Rule.COURSE, Reason.LABELS_CHANGED),
+    Case("the user labels a job as it no longer is", a_state(job=a_job(labels_version=2)), LabelsChanged("digits_1", (), "a", NOW, seen=1), "ignore", Rule.STALE, Reason.CHANGED_MEANWHILE),
     Case("the running time is over", a_state(), DeadlinePassed("digits_1", Deadline.RUNNING, NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
 ]  # fmt: skip
 
