@@ -82,6 +82,11 @@ class Fleet(Protocol):
         VM is gone."""
         ...
 
+    def release(self, job: Job) -> bool:
+        """Give back what was made for the job beside its VMs, once it has ended and has none. True: nothing is left;
+        False: on its way. Idempotent."""
+        ...
+
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
         """Console output from byte `start` on, and where to go on from."""
         ...

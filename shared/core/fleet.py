@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from shared.core.events import LossCause
-from shared.core.jobs import Job, JobState, Replica, ReplicaState, State, TaskGroup
+from shared.core.jobs import Job, JobState, Plan, Replica, ReplicaState, State, TaskGroup
 from shared.core.seats import Seat, TaskType
 
 NAME_LENGTH_MAX: Final = 63
@@ -94,7 +94,10 @@ class WantedVm:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """One bulk insert, all or nothing: VMs of one role, zone and machine number that start with the same directive."""
+    """One bulk insert, all or nothing: VMs of one role, zone and machine number that start with the same directive.
+
+    `spot`: bought as Spot VMs, which all of one role and machine number are or none is.
+    """
 
     group: TaskGroup
     zone: str
@@ -103,11 +106,13 @@ class Create:
     seats: tuple[Seat, ...]
     names: tuple[str, ...]
     round: int
+    spot: bool = False
 
     def request_key(self, job_id: str) -> str:
         """The same for every repetition of this very insert, another one for every other."""
         which = f"{self.zone}/{self.round}/{self.machine}/{self.directive.attempt}/{self.directive.incarnation}"
-        return f"{job_id}/{which}/" + ",".join(self.names)
+        bought = "spot/" if self.spot else ""
+        return f"{job_id}/{which}/{bought}" + ",".join(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +238,14 @@ def plan_steps(
     return tuple(steps)
 
 
+def buys_spot(plan: Plan, replica: Replica) -> bool:
+    """Whether the VM in its seat is a Spot VM. A seat whose `on_demand_after` first ones were taken away gets the next
+    on demand. The machine number alone decides, which only ever grows, also over reruns: so whoever makes this VM, and
+    however often, makes the same."""
+    limit = plan.on_demand_after
+    return plan.group(replica.seat.task_type).spot and (limit is None or replica.machine <= limit)
+
+
 def silent(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[Lost, ...]:
     """Replicas that should have spoken by now: the VM runs, was told this very life, and `SILENCE_S` have passed.
 
@@ -279,6 +292,7 @@ def _create(job: Job, wants: list[WantedVm]) -> Create:
         seats=tuple(want.replica.seat for want in wants),
         names=tuple(want.name for want in wants),
         round=job.placement.round,
+        spot=buys_spot(job.plan, first.replica),
     )
 
 

@@ -77,6 +77,8 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         left = plan_steps(state.job, wanted(state.job, state.replicas), vms, state.replicas)
         steps = _without_ghosts((*left, *silent(state, vms, deps.clock())), state, made)
         if not steps:
+            if state.job.state.is_terminal and not machines.fleet.release(state.job):
+                break
             deps.store.mark_done(job_id, keys, deps.clock())
             return
         if all(isinstance(step, Await) for step in steps):

@@ -16,15 +16,16 @@ from shared.core.fleet import (
     Step,
     Vm,
     VmStatus,
+    buys_spot,
     job_label,
     plan_steps,
     seat_of,
     vm_name,
     wanted,
 )
-from shared.core.jobs import JobState, Placement, ReplicaState, State
+from shared.core.jobs import Job, JobState, Placement, ReplicaState, State
 from shared.core.seats import Seat, TaskType
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_replica, a_state, at
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 
 RUN_1 = Directive(1, 1, DirectiveAction.RUN)
 
@@ -159,3 +160,38 @@ def test_repeating_an_insert_keeps_its_request_and_any_other_insert_has_its_own(
     assert keys[0] == keys[1]
     assert not set(keys[0]) & set(keys[2])
     assert len(set(keys[0])) == 2
+
+
+def on_spot(on_demand_after: int | None) -> Job:
+    plan = a_plan(on_demand_after=on_demand_after)
+    groups = tuple(replace(group, spot=group.task_type is TaskType.WORKER) for group in plan.groups)
+    return a_job(JobState.PREPARING, replace(plan, groups=groups))
+
+
+@pytest.mark.parametrize(
+    ("on_demand_after", "machine", "spot"),
+    [(None, 1, True), (None, 99, True), (2, 2, True), (2, 3, False), (2, 9, False), (0, 1, False)],
+)
+def test_a_seat_that_lost_its_spot_vms_gets_the_next_on_demand(
+    on_demand_after: int | None, machine: int, *, spot: bool
+) -> None:
+    plan = on_spot(on_demand_after).plan
+    assert buys_spot(plan, a_replica(WORKER_0, machine=machine)) is spot
+    assert buys_spot(plan, a_replica(WORKER_0, machine=machine, attempt=2)) is spot, "a rerun changes no VM"
+    assert not buys_spot(plan, a_replica(CHIEF, machine=machine)), "only what the role asks for"
+
+
+def test_seats_on_spot_and_on_demand_are_made_by_inserts_of_their_own() -> None:
+    waiting = [
+        a_replica(CHIEF, ReplicaState.WAITING),
+        a_replica(WORKER_0, ReplicaState.WAITING),
+        a_replica(WORKER_1, ReplicaState.REPLACING, machine=2),
+    ]
+    found = [step for step in steps(a_state(*waiting, job=on_spot(1))) if isinstance(step, Create)]
+    assert [(step.seats, step.spot) for step in found] == [
+        ((CHIEF,), False),
+        ((WORKER_0,), True),
+        ((WORKER_1,), False),
+    ]
+    keys = {replace(step, spot=spot).request_key("digits_1") for step in found for spot in (False, True)}
+    assert len(keys) == 6, "how a VM is bought is part of the request"

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import requests
 from google.api_core import exceptions
 from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
@@ -28,22 +26,14 @@ from google.cloud import compute_v1
 
 from shared.core.fleet import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
 from shared.core.jobs import Job
+from shared.gcp.compute_fleet.operations import CALL_TIMEOUT_S, Operations
+from shared.gcp.compute_fleet.placement import Placements
 from shared.gcp.compute_fleet.properties import LABEL_JOB, LABEL_MACHINE, Site, items, resource
-from shared.gcp.compute_fleet.refusals import (
-    CONSEQUENCES,
-    Problem,
-    is_passing,
-    is_taken,
-    problem,
-    problems,
-    refused,
-    trouble,
-)
+from shared.gcp.compute_fleet.refusals import is_passing, is_taken, problem, refused, trouble
 from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
 
 log = logging.getLogger(__name__)
 
-CALL_TIMEOUT_S: Final = 30.0
 SETTLE_S: Final = 3.0
 """How long a delete or a directive is waited for. Locally that is enough to see it done; on Google's side a delete
 takes half a minute, which nobody should wait for in a function."""
@@ -82,9 +72,8 @@ class ComputeFleet:
             options["credentials"] = AnonymousCredentials()
             options["client_options"] = ClientOptions(api_endpoint=endpoint.rstrip("/"))
         self._instances = compute_v1.InstancesClient(**options)
-        # The operation objects the client returns poll Google's own endpoint whatever the options say, so operations
-        # are followed by hand. Source: InstancesRestTransport._zone_operations_client.
-        self._operations = compute_v1.ZoneOperationsClient(**options)
+        self._operations = Operations(project, options)
+        self._placements = Placements(project, options, self._operations)
         self._project = project
         self._site = Site(service_account, network, subnetwork)
         self._wait_s = wait_s
@@ -136,7 +125,7 @@ class ComputeFleet:
                 if problem(error).code == "resourceNotReady":  # being made or deleted by another call
                     return False
                 raise
-            finished = self._wait(vm.zone, operation, SETTLE_S)
+            finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
         return finished is not None and not finished.error.errors
 
     def direct(self, vm: Vm, directive: Directive) -> bool:
@@ -160,8 +149,11 @@ class ComputeFleet:
                 )
             except (exceptions.NotFound, exceptions.PreconditionFailed):
                 return False
-            finished = self._wait(vm.zone, operation, SETTLE_S)
+            finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
         return finished is None or not finished.error.errors
+
+    def release(self, job: Job) -> bool:
+        return self._placements.release(job)
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
         request = compute_v1.GetSerialPortOutputInstanceRequest(
@@ -175,6 +167,9 @@ class ComputeFleet:
         return output.contents, output.next_
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        placed = self._placements.ensure(job, create.group, create.zone)
+        if not isinstance(placed, Created):
+            return placed
         request = compute_v1.BulkInsertInstanceRequest(
             project=self._project,
             zone=create.zone,
@@ -189,14 +184,11 @@ class ComputeFleet:
                 if is_passing(error, found):
                     raise
                 return refused(found, otherwise=RefusalKind.DENIED)
-            finished = self._wait(create.zone, operation, self._wait_s)
+            finished = self._operations.in_zone(create.zone, operation, self._wait_s)
             if finished is None:
                 return Pending()
-            every = list(problems(finished))
-            if not every:
-                return Created()
-            causes = [each for each in every if each.code not in CONSEQUENCES]
-            return refused(next(iter(causes or self._causes_in_group(create.zone, finished)), every[0]))
+            causes = self._operations.causes(create.zone, finished)
+            return refused(causes[0]) if causes else Created()
 
     def _stranger(self, zone: str, names: Iterable[str]) -> str | None:
         """The first of these names that somebody has: none of them carries our labels."""
@@ -208,29 +200,6 @@ class ComputeFleet:
                     continue
                 return name
         return None
-
-    def _wait(self, zone: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
-        """The operation once it is DONE; None when it is not within `wait_s`. The server answers when it knows."""
-        deadline = time.monotonic() + wait_s
-        while operation.status != compute_v1.Operation.Status.DONE:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                return None
-            try:
-                operation = self._operations.wait(
-                    project=self._project, zone=zone, operation=operation.name, timeout=left_s
-                )
-            except (requests.Timeout, exceptions.GatewayTimeout):
-                return None
-        return operation
-
-    def _causes_in_group(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
-        """What the VMs' own operations say: a bulk insert has one for each, under the same group id."""
-        request = compute_v1.ListZoneOperationsRequest(
-            project=self._project, zone=zone, filter=f'operationGroupId="{operation.operation_group_id}"'
-        )
-        operations = self._operations.list(request, timeout=CALL_TIMEOUT_S)
-        return [found for each in operations for found in problems(each) if found.code not in CONSEQUENCES]
 
 
 def _labelled(instances: Iterable[compute_v1.Instance]) -> Iterator[LabelledVm]:

@@ -1,0 +1,73 @@
+"""The hardware of a VM: boot disk, GPUs, what becomes of it at maintenance, preemption, and the end of its fuse."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.cloud import compute_v1
+
+from shared.core.fleet import Create
+from shared.core.jobs import Plan, TaskGroup
+from shared.core.machine_families import boot_disk_type, brings_gpus, has_gpus, migrates
+
+FUSE_SLACK_S: Final = 3600
+"""Between the latest moment a job may still run and the fuse of its VMs: no healthy VM is ever near it."""
+FUSE_S_MIN: Final = 30
+FUSE_S_MAX: Final = 120 * 24 * 3600
+"""Limits of maxRunDuration. Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
+PREEMPTION_NOTICE_S: Final = 120
+"""From `preempted` in the metadata to the soft-off, where otherwise the 30 s after it are all there is. Source: "Create
+and use Spot VMs", preemptionNoticeDuration; there is no other value."""
+DRIVER_KEY: Final = "install-nvidia-driver"
+_DEEP_LEARNING: Final = "projects/deeplearning-platform-release/"
+_WITH_DRIVER: Final = "-nvidia-"
+"""In the names of Deep Learning VM images that have the driver on board, with its version. Source: their list."""
+
+
+def boot_disk(plan: Plan, group: TaskGroup) -> compute_v1.AttachedDisk:
+    parameters = compute_v1.AttachedDiskInitializeParams(
+        source_image=plan.image,
+        disk_size_gb=group.boot_disk_gib,
+        disk_type=boot_disk_type(group.machine_type, group.boot_disk_type),
+    )
+    disk = compute_v1.AttachedDisk(boot=True, auto_delete=True, initialize_params=parameters)
+    if plan.kms_key:
+        disk.disk_encryption_key = compute_v1.CustomerEncryptionKey(kms_key_name=plan.kms_key)
+    return disk
+
+
+def accelerators(group: TaskGroup) -> list[compute_v1.AcceleratorConfig]:
+    """Those to attach. Where GPUs come with the machine type, its name says it all."""
+    gpu = group.accelerator
+    if gpu is None or brings_gpus(group.machine_type):
+        return []
+    return [compute_v1.AcceleratorConfig(accelerator_type=gpu.type, accelerator_count=gpu.count)]
+
+
+def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
+    """Deep Learning VM images without a driver install one at their first boot, if told to."""
+    needs_one = plan.image.startswith(_DEEP_LEARNING) and _WITH_DRIVER not in plan.image
+    return {DRIVER_KEY: "True"} if has_gpus(group) and needs_one else {}
+
+
+def scheduling(plan: Plan, create: Create) -> compute_v1.Scheduling:
+    """Maintenance moves a VM that can be moved and ends any other; nothing but this control plane starts one again."""
+    fuse_s = plan.max_running_s + (plan.max_wait_s or 0) + FUSE_SLACK_S
+    asked = compute_v1.Scheduling(
+        on_host_maintenance="MIGRATE" if migrates(create.group, spot=create.spot) else "TERMINATE",
+        automatic_restart=False,
+        provisioning_model="SPOT" if create.spot else "STANDARD",
+        max_run_duration=compute_v1.Duration(seconds=min(max(fuse_s, FUSE_S_MIN), FUSE_S_MAX)),
+        instance_termination_action="DELETE",
+    )
+    if create.spot:
+        asked.preemption_notice_duration = compute_v1.Duration(seconds=PREEMPTION_NOTICE_S)
+    return asked
+
+
+def shielded(group: TaskGroup) -> compute_v1.ShieldedInstanceConfig:
+    """Secure Boot refuses the NVIDIA drivers that images build for themselves, so VMs with GPUs go without.
+    Source: https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot."""
+    return compute_v1.ShieldedInstanceConfig(
+        enable_secure_boot=not has_gpus(group), enable_vtpm=True, enable_integrity_monitoring=True
+    )
