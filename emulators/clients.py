@@ -58,6 +58,7 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"http://{endpoints.storage}/storage/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB": f"http://{endpoints.pubsub}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_FIRESTORE": f"http://{endpoints.firestore}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"http://{endpoints.logging}/",
         "BOTO_CONFIG": str(folder / "boto"),
     }
     if endpoints.compute:
@@ -76,6 +77,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         "FIRESTORE_EMULATOR_HOST": endpoints.firestore,
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
+        "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
     }
     if endpoints.compute:
         variables["TRAINMASTER_COMPUTE_ENDPOINT"] = f"http://{endpoints.compute}"
@@ -91,6 +93,7 @@ def vm_environment(endpoints: Endpoints, proxy_dir: Path) -> dict[str, str]:
     variables = {
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
+        "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "no_proxy": f"{LOOPBACK},localhost",
     }
     if endpoints.proxy:

@@ -13,6 +13,7 @@ from emulators.service import Service
 from emulators.state import Endpoints, StackConfig
 
 COMPUTE: Final = "compute"
+LOGGING: Final = "logging"
 PROXY: Final = "proxy"
 IMAGES_FILE: Final = "images.json"
 SWEEP: Final = "sweep"
@@ -42,11 +43,12 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         storage_tls=address(),
         compute=address() if config.compute else None,
         proxy=address() if config.compute else None,
+        logging=address(),
     )
     machines = _machines(state_dir, config, endpoints, stack_id)
     if config.control_plane:
         objects = storage.service(state_dir / storage.NAME, _port(endpoints.storage), _port(endpoints.storage_tls))
-        return Plan(endpoints, [objects, *machines], {})
+        return Plan(endpoints, [objects, _logs(state_dir, endpoints), *machines], {})
     function_ports = {name: ports.take() for name in config.functions}
     services = [
         firestore.service(backend, _port(endpoints.firestore)),
@@ -62,6 +64,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         *functions_host.services(
             config.functions_dir, function_ports, clients.application_environment(config, endpoints)
         ),
+        _logs(state_dir, endpoints),
         *machines,
     ]
     if SWEEP in config.functions:
@@ -103,6 +106,14 @@ def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_
         # Its certificate authority is kept over restarts, so that VMs go on trusting it.
         Service(PROXY, proxy, port=_port(endpoints.proxy), health=None, restartable=True),
     ]
+
+
+def _logs(state_dir: Path, endpoints: Endpoints) -> Service:
+    """Cloud Logging. Its entries are in a file: it may be started again."""
+    port = _port(endpoints.logging)
+    argv = [sys.executable, "-m", "emulators.logging", "--host", processes.LOOPBACK, "--port", str(port)]
+    argv += ["--state-dir", str(state_dir / LOGGING)]
+    return Service(LOGGING, argv, port=port, health="/emulator/v1/health", restartable=True)
 
 
 def _port(address: str) -> int:

@@ -6,6 +6,7 @@ STATE_DIR/stack.json   this page, rewritten whole on every change
           clients/     gcloud's and gsutil's configuration for this stack
           storage/     objects, as files: BUCKET/OBJECT
           compute/     the Compute emulator's VMs
+          logging/     what jobs print
           proxy/       the certificate authority of the gs:// proxy
 """
 
@@ -27,7 +28,8 @@ STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
 LOGS: Final = "logs"
 SUPERVISOR_LOG: Final = "supervisor.log"
-DATA: Final = ("clients", "compute", "proxy", "storage")  # begin empty with every `up`, as Firestore and Pub/Sub do
+# Begin empty with every `up`, as Firestore and Pub/Sub do.
+DATA: Final = ("clients", "compute", "logging", "proxy", "storage")
 DEFAULT_STATE_DIR: Final = Path(".state/local")
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 
@@ -81,6 +83,7 @@ class Endpoints(_Page):
     storage_tls: str
     compute: str | None
     proxy: str | None
+    logging: str
 
 
 class StackState(_Page):

@@ -15,7 +15,9 @@ from emulators.backends import BackendKind
 from emulators.state import FUNCTIONS, Endpoints, StackConfig, StackError
 from shared.jobspec.runtimes import RUNTIMES
 
-ENDPOINTS = Endpoints(firestore="h:1", pubsub="h:2", storage="h:3", storage_tls="h:4", compute="h:5", proxy="h:6")
+ENDPOINTS = Endpoints(
+    firestore="h:1", pubsub="h:2", storage="h:3", storage_tls="h:4", compute="h:5", proxy="h:6", logging="h:7"
+)
 
 
 def test_two_stacks_never_choose_the_same_port() -> None:
@@ -87,6 +89,7 @@ def test_functions_get_the_documented_settings() -> None:
         "FIRESTORE_EMULATOR_HOST": "h:1",
         "PUBSUB_EMULATOR_HOST": "h:2",
         "STORAGE_EMULATOR_HOST": "http://h:3",
+        "TRAINMASTER_LOGGING_ENDPOINT": "http://h:7",
     }
 
 

@@ -1,0 +1,40 @@
+"""`python -m emulators.logging --host 127.0.0.1 --port PORT --state-dir DIR [--refuse-type ml_job]`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from emulators.logging.entries import Entries
+from emulators.logging.server import LoggingServer, listen
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="python -m emulators.logging", description="Cloud Logging, emulated.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--state-dir", type=Path, required=True, help="where the entries are kept")
+    parser.add_argument("--refuse-type", action="append", default=[], help="a resource type nobody may write")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO)
+    options.state_dir.mkdir(parents=True, exist_ok=True)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    entries = Entries(options.state_dir / "entries.sqlite")
+    server = listen(options.host, options.port, LoggingServer(entries, frozenset(options.refuse_type)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    ended.wait()
+    server.shutdown()
+    server.server_close()
+    entries.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""What a log entry may be, and how entries are kept: a table in a file, ordered by time and insertId.
+
+The same (log, timestamp, insertId) again is the same entry, as Cloud Logging promises of a retried write.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import sqlite3
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from emulators.logging.errors import ApiError, Json, invalid
+from emulators.logging.filters import SEVERITIES, Sql
+from emulators.logging.times import SECOND, nanoseconds, rfc3339
+
+ENTRY_BYTES_MAX: Final = 256_000  # Source: Cloud Logging's quotas page ("256 KB", of its own data size)
+FUTURE_MAX_NS: Final = 24 * 3600 * SECOND  # Source: the same
+LABELS_MAX: Final = 64  # Source: the same
+_LOG_NAME: Final = re.compile(r"projects/([a-z][a-z0-9-]{4,28}[a-z0-9])/logs/[A-Za-z0-9/_.%-]{1,511}")
+_PAYLOADS: Final = ("textPayload", "jsonPayload", "protoPayload")
+
+Place = tuple[int, str, str]
+"""Where an entry stands in the order: timestamp, insertId, logName."""
+
+_SCHEMA: Final = """
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = OFF;
+    CREATE TABLE IF NOT EXISTS entries (
+        timestamp INTEGER, insert_id TEXT, log_name TEXT, received INTEGER, severity INTEGER, entry TEXT,
+        PRIMARY KEY (timestamp, insert_id, log_name)
+    ) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    place: Place
+    received: int
+    severity: int
+    entry: str
+
+
+def row(entry: Json, request: Json, now_ns: int, refused_types: Collection[str] = ()) -> Row:
+    """The entry as it is stored: what it leaves out is the request's. Raises ApiError for what is no entry."""
+    log_name = entry.get("logName", request.get("logName"))
+    if not isinstance(log_name, str) or not _LOG_NAME.fullmatch(log_name):
+        raise invalid(f"Log name {log_name!r} is not of the form projects/PROJECT/logs/LOG.")
+    resource = entry.get("resource", request.get("resource"))
+    if not isinstance(resource, dict) or not isinstance(resource.get("type"), str):
+        raise invalid("A log entry needs a resource with a type.")
+    if resource["type"] in refused_types:
+        raise invalid(f"Resource type {resource['type']!r} cannot be written to by this caller.")
+    labels = {**request.get("labels", {}), **entry.get("labels", {})}
+    if len(labels) > LABELS_MAX or not all(isinstance(value, str) for value in labels.values()):
+        raise invalid(f"A log entry has at most {LABELS_MAX} labels, and their values are text.")
+    payloads = [name for name in _PAYLOADS if name in entry]
+    if len(payloads) > 1:
+        raise invalid(f"A log entry has one payload, not {' and '.join(payloads)}.")
+    timestamp = nanoseconds(entry["timestamp"]) if "timestamp" in entry else now_ns
+    if timestamp > now_ns + FUTURE_MAX_NS:
+        raise invalid(f"Log entry with timestamp {entry['timestamp']} is more than a day in the future.")
+    severity = _severity(entry.get("severity", "DEFAULT"))
+    insert_id = str(entry.get("insertId") or secrets.token_hex(8))
+    stored = {
+        **entry,
+        "logName": log_name,
+        "resource": resource,
+        "timestamp": rfc3339(timestamp),
+        "receiveTimestamp": rfc3339(now_ns),
+        "insertId": insert_id,
+        **({"labels": labels} if labels else {}),
+    }
+    text = json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
+    if len(text.encode()) > ENTRY_BYTES_MAX + 1024:  # with an allowance for the names of fields, which do not count
+        raise invalid(f"Log entry with size {len(text.encode())} exceeds maximum size of {ENTRY_BYTES_MAX}.")
+    return Row((timestamp, insert_id, log_name), now_ns, severity, text)
+
+
+def _severity(given: object) -> int:
+    if isinstance(given, int) and given in SEVERITIES.values():
+        return given
+    if isinstance(given, str) and given in SEVERITIES:
+        return SEVERITIES[given]
+    raise invalid(f"Invalid value at 'entries.severity': {given!r}.")
+
+
+class Entries:
+    """All entries of the stack's project. Thread-safe; one statement at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._database.executescript(_SCHEMA)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        values = [(*each.place, each.received, each.severity, each.entry) for each in rows]
+        with self._lock:
+            self._database.execute("BEGIN")
+            self._database.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?, ?, ?)", values)
+            self._database.execute("COMMIT")
+
+    def page(
+        self, projects: Sequence[str], condition: Sql, after: Place | None, limit: int, *, descending: bool
+    ) -> tuple[list[Json], Place | None]:
+        """Entries after that place, and the last one's place where there are more."""
+        order, beyond = ("DESC", "<") if descending else ("ASC", ">")
+        where = [f"({' OR '.join('log_name GLOB ?' for _ in projects)})", condition.text]
+        values: list[object] = [f"{project}/logs/*" for project in projects] + list(condition.values)
+        if after is not None:
+            where.append(f"(timestamp, insert_id, log_name) {beyond} (?, ?, ?)")
+            values += after
+        by = ", ".join(f"{column} {order}" for column in ("timestamp", "insert_id", "log_name"))
+        query = f"SELECT timestamp, insert_id, log_name, entry FROM entries WHERE {' AND '.join(where)} ORDER BY {by} LIMIT ?"  # noqa: S608, E501 - every value is a parameter
+        with self._lock:
+            found = self._database.execute(query, (*values, limit + 1)).fetchall()
+        chosen = found[:limit]
+        more = (chosen[-1][0], chosen[-1][1], chosen[-1][2]) if len(found) > limit else None
+        return [json.loads(entry) for *_, entry in chosen], more
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+
+def rows(request: Json, now_ns: int, refused_types: Collection[str]) -> tuple[list[Row], dict[int, ApiError]]:
+    """What of a write can be stored, and what is wrong with the rest, by position."""
+    good: list[Row] = []
+    wrong: dict[int, ApiError] = {}
+    for position, entry in enumerate(request.get("entries", [])):
+        try:
+            good.append(row(entry, request, now_ns, refused_types))
+        except ApiError as error:
+            wrong[position] = error
+    return good, wrong

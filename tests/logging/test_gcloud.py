@@ -1,0 +1,94 @@
+"""The real gcloud against the Logging emulator: `logging read`, and `ai-platform jobs stream-logs` to its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.logging.cloud import PROJECT, Cloud, an_entry
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class JobsApi(BaseHTTPRequestHandler):
+    """The one call of the training API that streaming makes: the job, which has ended."""
+
+    def do_GET(self) -> None:
+        body = b'{"jobId": "digits_1", "state": "SUCCEEDED", "endTime": "2026-11-21T03:00:00Z"}'
+        self.send_response(200 if self.path.startswith(f"/v1/projects/{PROJECT}/jobs/digits_1") else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def jobs_api() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), JobsApi)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
+    (folder / "token").write_text("not-a-secret")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
+    environment = {
+        **kept,
+        "CLOUDSDK_CONFIG": str(folder / "config"),
+        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder / "token"),
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{logging}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": f"{jobs}/",
+        "CLOUDSDK_CORE_PROJECT": PROJECT,
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
+        "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL": "1",
+        "TZ": "UTC",
+    }
+    argv = ["gcloud", *arguments]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z"
+
+
+def test_gcloud_reads_and_streams_what_a_job_printed(tmp_path: Path, jobs_api: str) -> None:
+    cloud = Cloud(tmp_path, clock_ns=time.time_ns)
+    resource = an_entry("")["resource"]
+    cloud.write(
+        *[
+            {"timestamp": ago(600 - nth / 10), "insertId": f"i{nth:04d}", "resource": resource, "severity": "INFO"}
+            | {"jsonPayload": {"message": f"step {nth}"}}
+            for nth in range(1500)
+        ],
+        an_entry("of another job", 0, timestamp=ago(60), resource={"type": "ml_job", "labels": {"job_id": "other"}}),
+        {"timestamp": ago(30), "resource": resource, "severity": "ERROR", "textPayload": "two\nlines"},
+        # gcloud shows what is older than five seconds; this one is by the time it asks again.
+        {"timestamp": ago(3), "resource": resource, "severity": "INFO", "textPayload": "the last"},
+    )
+    with cloud.serving() as address:
+        streamed = gcloud(tmp_path, address, jobs_api, "ai-platform", "jobs", "stream-logs", "digits_1")
+        read = gcloud(
+            tmp_path, address, jobs_api, "logging", "read", 'resource.labels.job_id="digits_1" severity>=ERROR',
+            "--format=value(severity,textPayload)",
+        )  # fmt: skip
+    lines = [line.split("\t") for line in streamed.splitlines()]
+    assert [line[-1] for line in lines] == [f"step {nth}" for nth in range(1500)] + ["two", "lines", "the last"]
+    assert {line[2] for line in lines} == {"worker-replica-0"}
+    assert read == "ERROR\ttwo\nlines\n"
+    cloud.entries.close()
