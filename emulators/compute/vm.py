@@ -27,7 +27,7 @@ MARKER: Final = "TRAINMASTER_EMULATED_VM"
 """In the environment of every process of a VM: how strays are found should `vm_init` itself be killed."""
 SERIAL_KEPT_BYTES: Final = 1 << 20
 """Source: getSerialPortOutput returns at most the last 1 MB of a port's output."""
-_AGENT: Final = re.compile(r"(^|/)agent\.py$")
+_AGENT: Final = re.compile(r"(^|/)agent\.pyz?$")
 
 
 @dataclass(frozen=True, slots=True)

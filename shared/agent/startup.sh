@@ -1,9 +1,10 @@
 #!/bin/bash
 # Trainmaster: what a VM runs at every boot.
 #
-# Static: nothing of a job is in here, everything specific is JSON in the VM's metadata. It fetches the agent from the
-# metadata key `trainmaster-agent` into a directory below $HOME and keeps it running until the agent says it is over
-# (exit status 0) or the machine shuts down: SIGTERM reaches the agent, which ends the program and says goodbye.
+# Static: nothing of a job is in here, everything specific is JSON in the VM's metadata. It fetches the agent, a zip
+# application in base64, from the metadata key `trainmaster-agent` into a directory below $HOME and keeps it running
+# until the agent says it is over (exit status 0) or the machine shuts down: SIGTERM reaches the agent, which ends the
+# program and says goodbye. An image needs Python 3.8 with pip; Debian and Ubuntu images that lack it get it here.
 #
 #   GCE_METADATA_HOST   metadata server (default: metadata.google.internal)
 #   HOME                may be unset, as it is under Google's startup script runner
@@ -37,7 +38,7 @@ say() {
   printf '[trainmaster] %s\n' "$*"
 }
 
-# shellcheck disable=SC2317  # called by the trap
+# shellcheck disable=SC2317,SC2329  # called by the trap
 on_stop() {
   stopping=1
   interrupted=1
@@ -72,24 +73,65 @@ pause() {
 }
 
 fetch() {
-  if command -v curl >/dev/null 2>&1; then
-    curl --silent --show-error --fail --noproxy '*' --max-time 30 --header 'Metadata-Flavor: Google' \
-      --output "$2" "$1"
-  else
-    python3 -c '
-import sys, urllib.request
-request = urllib.request.Request(sys.argv[1], headers={"Metadata-Flavor": "Google"})
-opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-with opener.open(request, timeout=30) as answer, open(sys.argv[2], "wb") as file:
-    file.write(answer.read())
+  python3 -c '
+import base64, os, sys, urllib.request
+url, path = sys.argv[1:]
+request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})
+try:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
+        archive = base64.b64decode(answer.read())
+    with open(path + ".new", "wb") as file:
+        file.write(archive)
+    os.replace(path + ".new", path)
+except Exception as error:
+    sys.exit("%s: %s" % (type(error).__name__, error))
 ' "$1" "$2"
+}
+
+has_python() {
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null
+}
+
+has_pip() {
+  python3 -c 'import sys, importlib.util; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null
+}
+
+# pip needs certificates to reach anything, and setuptools (which Debian's pip brings) to build what has no wheel.
+install_python() {
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update --quiet --quiet </dev/null \
+    && apt-get install --quiet --quiet --yes --no-install-recommends --option DPkg::Lock::Timeout=300 \
+      python3 python3-pip ca-certificates </dev/null
+}
+
+# Fails where Python cannot be had. Without pip the agent runs all the same, as for a job that is a container.
+provide_python() {
+  local tries_left=5 delay=2
+  while ! { has_python && has_pip; }; do
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1 || [ "${tries_left}" -eq 0 ]; then
+      break
+    fi
+    say "This image has no Python 3.8 with pip: installing python3 and python3-pip."
+    install_python && break
+    if [ "${stopping}" -eq 1 ]; then
+      return 1
+    fi
+    tries_left=$((tries_left - 1))
+    pause "${delay}"
+    delay=$((delay * 2))
+  done
+  if ! has_python; then
+    say "Python 3.8 or newer is missing, and cannot be installed here: use an image that has it."
+    return 1
   fi
+  has_pip || say "pip is missing, and cannot be installed here: packages will not be installed."
 }
 
 mkdir -p "${WORK}" || exit 1
+provide_python || exit 1
 
 delay=1
-until fetch "${AGENT_URL}" "${WORK}/agent.py.new" && mv -f "${WORK}/agent.py.new" "${WORK}/agent.py"; do
+until fetch "${AGENT_URL}" "${WORK}/agent.pyz"; do
   if [ "${stopping}" -eq 1 ]; then
     exit 0
   fi
@@ -101,7 +143,7 @@ done
 delay=1
 while [ "${stopping}" -eq 0 ]; do
   started="${SECONDS}"
-  python3 "${WORK}/agent.py" "${WORK}" </dev/null &
+  python3 "${WORK}/agent.pyz" "${WORK}" </dev/null &
   child=$!
   if [ "${stopping}" -eq 1 ]; then
     kill -TERM "${child}" 2>/dev/null

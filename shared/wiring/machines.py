@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 from shared.flows.provision import Machines, in_threads
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.ports import AddressBook
 from shared.settings import Addressing, settings
-
-_AGENT = Path(__file__).parents[1] / "agent"
+from shared.wiring.agent_files import agent_files
 
 
 @cache
@@ -25,7 +23,7 @@ def machines() -> Machines:
         subnetwork=values.subnetwork,
         wait_s=values.operation_wait_s,
     )
-    return Machines(fleet, addresses(), values.project, agent_files(), in_threads)
+    return Machines(fleet, addresses(), values.project, agent_files(), in_threads, limits=values.limits)
 
 
 def addresses() -> AddressBook:
@@ -33,11 +31,3 @@ def addresses() -> AddressBook:
     if values.addressing is Addressing.EMULATOR:
         return EmulatorAddresses(values.compute_endpoint)
     return DnsAddresses(values.project)
-
-
-def agent_files() -> dict[str, str]:
-    """The metadata entries that bring the agent onto the VM."""
-    return {
-        "startup-script": (_AGENT / "startup.sh").read_text(),
-        "trainmaster-agent": (_AGENT / "agent.py").read_text(),
-    }

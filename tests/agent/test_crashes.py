@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import shutil
 import signal
+import zipfile
 
 import pytest
 
@@ -163,20 +166,21 @@ def test_an_idle_vm_shuts_down_at_once(vm: Vm) -> None:
 
 
 def test_the_agent_is_fetched_again_until_the_metadata_server_has_it(cloud: Cloud, vm: Vm) -> None:
-    source = (vm.work.parent.parent / "agent.py").resolve()
-    source.write_text("print('FETCHED')")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("__main__.py", "print('FETCHED')")
     cloud.set("instance/attributes/trainmaster-agent", None)
     vm.boot()
     vm.wait_for_line("[trainmaster] The agent cannot be fetched")
-    cloud.set("instance/attributes/trainmaster-agent", source.read_text())
+    cloud.set("instance/attributes/trainmaster-agent", base64.encodebytes(archive.getvalue()).decode())
     vm.wait_for_line("FETCHED")
     assert vm.wait() == 0
 
 
-def test_a_machine_without_curl_and_without_a_home_variable_starts_too(cloud: Cloud, vm: Vm) -> None:
+def test_a_machine_with_little_more_than_python_and_no_home_variable_starts_too(cloud: Cloud, vm: Vm) -> None:
     bin_ = vm.home / "bin"
     bin_.mkdir()
-    for name in ("id", "cut", "mkdir", "mv", "sleep", "python3"):
+    for name in ("id", "cut", "mkdir", "sleep", "python3"):
         found = shutil.which(name, path=vm.environ["PATH"])
         assert found is not None
         (bin_ / name).write_text(f'#!/bin/bash\nexec {found} "$@"\n')

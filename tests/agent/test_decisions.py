@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
-from shared.agent import agent
-from shared.agent.agent import Gang, Google, HttpError, Key, Metadata
+from shared.agent.calls import HttpError, backoffs
+from shared.agent.environment import command_of, environment_of
+from shared.agent.gang import Gang, Key, supersedes
+from shared.agent.metadata import Google, Metadata
+from shared.agent.output import LINE_MAX, Tail, whole_lines
+from shared.agent.processes import oom_kills, out_of_memory
+from shared.agent.tracebacks import MESSAGE_CHARS, parse_traceback
 
 from .support.cloud import Cloud
 from .support.vm import gang
@@ -75,7 +80,7 @@ TRACEBACKS = [
 def test_the_error_is_read_from_what_a_program_printed(
     output: str, expected: tuple[str, str, str | None] | None
 ) -> None:
-    found = agent.parse_traceback(output)
+    found = parse_traceback(output)
     if expected is None:
         assert found is None
     else:
@@ -99,16 +104,16 @@ def test_the_error_is_read_from_what_this_python_prints(
 ) -> None:
     (tmp_path / "task.py").write_text(source)
     done = subprocess.run([sys.executable, "-m", "task"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    found = agent.parse_traceback(done.stderr)
+    found = parse_traceback(done.stderr)
     assert (found and (found["type"], found["message"])) == expected
     if found:
         assert found["frame"].startswith(f"{tmp_path.name}/task.py:")
 
 
 def test_an_enormous_message_is_cut() -> None:
-    found = agent.parse_traceback(TB + MAIN + "ValueError: " + "x" * 100_000)
+    found = parse_traceback(TB + MAIN + "ValueError: " + "x" * 100_000)
     assert found is not None
-    assert len(found["message"]) == agent.MESSAGE_CHARS
+    assert len(found["message"]) == MESSAGE_CHARS
 
 
 def a_gang(**changes: Any) -> Gang:
@@ -117,19 +122,19 @@ def a_gang(**changes: Any) -> Gang:
 
 def test_the_index_goes_into_both_specs_and_the_rank_without_touching_the_gang() -> None:
     one = a_gang()
-    environment = agent.environment_of(one, 1)
+    environment = environment_of(one, 1)
     assert json.loads(environment["TF_CONFIG"])["task"] == {"type": "worker", "cloud": "w1-ml", "index": 1}
     assert environment["RANK"] == "2"
-    assert json.loads(agent.environment_of(one, 0)["TF_CONFIG"])["task"]["index"] == 0
+    assert json.loads(environment_of(one, 0)["TF_CONFIG"])["task"]["index"] == 0
 
 
 def test_a_role_without_a_rank_has_no_rank() -> None:
-    assert "RANK" not in agent.environment_of(a_gang(rank_base=None), 0)
+    assert "RANK" not in environment_of(a_gang(rank_base=None), 0)
 
 
 @pytest.mark.parametrize("job_dir", [None, ""])
 def test_without_a_job_dir_there_is_no_such_argument(job_dir: str | None) -> None:
-    assert agent.command_of(a_gang(job_dir=job_dir, args=["-v"])) == ["python3", "-m", "trainer.task", "-v"]
+    assert command_of(a_gang(job_dir=job_dir, args=["-v"])) == ["python3", "-m", "trainer.task", "-v"]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +145,7 @@ def test_without_a_job_dir_there_is_no_such_argument(job_dir: str | None) -> Non
 def test_a_later_life_supersedes_an_earlier_one(
     new: tuple[int, int], old: tuple[int, int] | None, expected: bool
 ) -> None:
-    assert agent.supersedes(Key(*new), Key(*old) if old else None) is expected
+    assert supersedes(Key(*new), Key(*old) if old else None) is expected
 
 
 @pytest.mark.parametrize(
@@ -156,33 +161,33 @@ def test_a_later_life_supersedes_an_earlier_one(
     ],
 )
 def test_out_of_memory_is(returncode: int, before: dict[str, int], after: dict[str, int], expected: bool) -> None:
-    assert agent.out_of_memory(returncode, before, after) is expected
+    assert out_of_memory(returncode, before, after) is expected
 
 
 def test_the_kernels_own_counters_can_be_read_here() -> None:
-    assert "/proc/vmstat" in agent.oom_kills()
+    assert "/proc/vmstat" in oom_kills()
 
 
 def test_output_is_cut_at_line_ends_only_and_a_missing_one_is_added() -> None:
     data = iter([b"a", b"b\nc\nd", b"\n", b"e", b""])
-    assert list(agent.whole_lines(lambda: next(data))) == [b"ab\nc\n", b"d\n", b"e\n"]
+    assert list(whole_lines(lambda: next(data))) == [b"ab\nc\n", b"d\n", b"e\n"]
 
 
 def test_a_line_without_end_is_broken_rather_than_kept() -> None:
     data = itertools.chain(itertools.repeat(b"x" * 65536, 9), [b""])
-    lines = list(agent.whole_lines(lambda: next(data)))
-    assert [len(line) - 1 for line in lines] == [agent.LINE_MAX, agent.LINE_MAX, 65536]
+    lines = list(whole_lines(lambda: next(data)))
+    assert [len(line) - 1 for line in lines] == [LINE_MAX, LINE_MAX, 65536]
 
 
 def test_a_tail_keeps_the_end_whatever_the_bytes() -> None:
-    tail = agent.Tail(4)
+    tail = Tail(4)
     for piece in (b"abc", b"def", b"\xff" * 20, b"gh"):
         tail.add(piece)
     assert tail.text() == "\ufffd\ufffdgh"
 
 
 def test_waiting_times_grow_to_the_cap_and_never_beyond() -> None:
-    waits = list(itertools.islice(agent.backoffs(30.0), 20))
+    waits = list(itertools.islice(backoffs(30.0), 20))
     assert all(0.25 <= wait <= 30 for wait in waits)
     assert min(waits[7:]) >= 15
 

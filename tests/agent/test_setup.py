@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent import agent
+from shared.agent import packages
+from shared.agent.console import Console
+from shared.agent.metadata import Google, Metadata
+from shared.agent.packages import TRIES, Failure, Setup, builds_without_isolation
 
 from .support.cloud import Cloud
 from .support.packages import PYPROJECT, sdist, tarball, wheel
@@ -172,12 +175,12 @@ class Storage:
 
     def __init__(self, cloud: Cloud, work: Path, host: str | None = None) -> None:
         self.pauses: list[float] = []
-        metadata = agent.Metadata(cloud.host)
-        storage = agent.Google(host or cloud.host, "", metadata)
-        console = agent.Console(os.open(os.devnull, os.O_WRONLY))
-        self.setup = agent.Setup(storage, console, work, {}, pause=self.pauses.append)
+        metadata = Metadata(cloud.host)
+        storage = Google(host or cloud.host, "", metadata)
+        console = Console(os.open(os.devnull, os.O_WRONLY))
+        self.setup = Setup(storage, console, work, {}, pause=self.pauses.append)
 
-    def install(self) -> agent.Failure:
+    def install(self) -> Failure:
         failure = self.setup.install([TRAINER])
         assert failure is not None
         return failure
@@ -188,7 +191,7 @@ def test_a_storage_that_stays_unavailable_is_a_passing_failure(cloud: Cloud, tmp
     storage = Storage(cloud, tmp_path)
     failure = storage.install()
     assert (failure.cause, failure.exit_status, failure.error["type"]) == ("setup", None, "DownloadError")
-    assert len(storage.pauses) == agent.TRIES - 1
+    assert len(storage.pauses) == TRIES - 1
     assert storage.pauses == sorted(storage.pauses)
     assert cloud.storage_statuses == [200]
 
@@ -206,7 +209,7 @@ def test_a_hiccup_of_the_storage_is_no_failure(cloud: Cloud, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_storage_that_forbids_is_a_permanent_failure(cloud: Cloud, tmp_path: Path, status: int) -> None:
-    cloud.storage_statuses = [status] * agent.TRIES
+    cloud.storage_statuses = [status] * TRIES
     assert Storage(cloud, tmp_path).install().cause == "install"
 
 
@@ -223,11 +226,11 @@ def test_a_storage_that_forbids_is_a_permanent_failure(cloud: Cloud, tmp_path: P
 def test_only_a_package_of_a_setup_py_is_built_with_the_vms_own_setuptools_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, files: dict[str, str], expected: bool
 ) -> None:
-    monkeypatch.setattr(agent, "has_setuptools", lambda: True)
+    monkeypatch.setattr(packages, "has_setuptools", lambda: True)
     (tmp_path / name).write_bytes(tarball(files))
-    assert agent.builds_without_isolation(tmp_path / name) is expected
+    assert builds_without_isolation(tmp_path / name) is expected
 
 
 def test_an_archive_that_cannot_be_read_is_left_to_pip(tmp_path: Path) -> None:
     (tmp_path / "t.tar.gz").write_bytes(b"no archive")
-    assert agent.builds_without_isolation(tmp_path / "t.tar.gz") is False
+    assert builds_without_isolation(tmp_path / "t.tar.gz") is False

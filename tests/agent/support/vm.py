@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from shared.agent import agent
+from shared.agent.processes import kill_marked
+from shared.wiring.agent_files import agent_files
 
 from .cloud import PATIENCE_S, Cloud
 
-SOURCES: Final = Path(agent.__file__).parent
 NAME: Final = "tm-digits-1-a1b2c3-worker-1"
 CLUSTER: Final = {"chief": ["h0:2222"], "worker": ["h1:2222", "h2:2222"]}
 
@@ -83,6 +83,8 @@ class Vm:
             "PUBSUB_EMULATOR_HOST": cloud.host,
             "STORAGE_EMULATOR_HOST": f"http://{cloud.host}",
         }
+        self._script = folder / "startup-script"
+        self._script.write_text(agent_files()["startup-script"])
         self._changed = threading.Condition()
         self._console: list[bytes] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -93,7 +95,7 @@ class Vm:
             "instance/zone": "projects/123/zones/us-central1-a",
             "instance/maintenance-event": "NONE",
             "instance/preempted": "FALSE",
-            "instance/attributes/trainmaster-agent": (SOURCES / "agent.py").read_text(),
+            "instance/attributes/trainmaster-agent": agent_files()["trainmaster-agent"],
         }.items():
             cloud.set(path, value)
         self.gang()
@@ -111,7 +113,7 @@ class Vm:
     def boot(self, environ: Mapping[str, str | None] | None = None) -> None:
         environment = {k: v for k, v in {**self.environ, **(environ or {})}.items() if v is not None}
         self._process = subprocess.Popen(
-            ["/bin/bash", str(SOURCES / "startup.sh")],
+            ["/bin/bash", str(self._script)],
             env=environment,
             cwd=self.home,
             stdin=subprocess.DEVNULL,
@@ -145,7 +147,7 @@ class Vm:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(PATIENCE_S)
-        agent.kill_marked(self.work)
+        kill_marked(self.work)
         assert self._reader is not None
         self._reader.join(PATIENCE_S)
         self._process = None

@@ -1,0 +1,102 @@
+"""Who this VM is and what it is told to do: the metadata keys of docs/interfaces.md section 3, parsed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+
+class Key(NamedTuple):
+    """One life of the replica. Later lives compare greater."""
+
+    attempt: int
+    incarnation: int
+
+
+@dataclass(frozen=True)
+class Directive:
+    """What the stored state tells this VM to do."""
+
+    key: Key
+    action: str  # run, hold or stop
+
+
+@dataclass(frozen=True)
+class Vm:
+    name: str
+    zone: str
+    instance_id: str
+
+
+@dataclass(frozen=True)
+class Gang:
+    """The metadata key ``trainmaster-gang``: what all VMs of one bulk insert have in common."""
+
+    project: str
+    job_id: str
+    task_type: str
+    vm_names: Sequence[str]
+    machine: int
+    tf_config: Mapping[str, Any] | None
+    cluster_spec: Mapping[str, Any] | None
+    rank_base: int | None
+    environment: Mapping[str, str]
+    package_uris: Sequence[str]
+    python_module: str
+    args: Sequence[str]
+    job_dir: str | None
+    grace_s: float
+    topics: Mapping[str, str]
+
+    @staticmethod
+    def parse(text: str) -> Gang:
+        """Raises KeyError, TypeError or ValueError where the text is no gang."""
+        stored = json.loads(text)
+        return Gang(
+            project=stored["project"],
+            job_id=stored["job_id"],
+            task_type=stored["task_type"],
+            vm_names=stored["vm_names"],
+            machine=stored["machine"],
+            tf_config=stored["tf_config"],
+            cluster_spec=stored.get("cluster_spec"),
+            rank_base=stored.get("rank_base"),
+            environment=stored["environment"],
+            package_uris=stored["package_uris"],
+            python_module=stored["python_module"],
+            args=stored["args"],
+            job_dir=stored.get("job_dir"),
+            grace_s=float(stored["grace_s"]),
+            topics=stored["topics"],
+        )
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Who this VM is, and of what it is a part."""
+
+    vm: Vm
+    gang: Gang
+
+    @property
+    def index(self) -> int:
+        """The task index: raises ValueError where the gang does not know this VM."""
+        return list(self.gang.vm_names).index(self.vm.name)
+
+
+def parse_directive(text: str) -> Directive:
+    """Raises KeyError, TypeError or ValueError where the text is no directive."""
+    stored = json.loads(text)
+    if stored["action"] not in ("run", "hold", "stop"):
+        raise ValueError(f"unknown action {stored['action']!r}")
+    return Directive(Key(int(stored["attempt"]), int(stored["incarnation"])), stored["action"])
+
+
+def supersedes(new: Key, old: Key | None) -> bool:
+    """Whether what is known about ``old`` no longer matters once ``new`` is wanted."""
+    return old is None or new > old

@@ -1,0 +1,94 @@
+"""The agent: keeps one VM doing what its directive says, and reports what happens to the program.
+
+Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is delivered in
+instance metadata as one zip application (`shared/wiring/agent_files.py`) and started by ``startup.sh``;
+``docs/interfaces.md`` sections 2 and 3 are its wire contract. It listens on no port and holds no credential: it asks
+(metadata, Cloud Storage) and tells (Pub/Sub).
+
+Threads only watch and carry; every decision is taken on the main thread, one at a time, by ``Agent``::
+
+    metadata ── directive ────┐                        ┌──► Program (own session; output forwarded line by line)
+    metadata ── maintenance ──┤                        │
+    metadata ── preempted ────┼──► Inbox ──► Agent ────┼──► Setup (download, pip), once per VM
+    Program ended ────────────┤   (main thread)        │
+    Setup ended ──────────────┤                        └──► Report ──► Pub/Sub, in order, again and again until accepted
+    SIGTERM ──────────────────┘
+
+What is wanted is a level, not a sequence: ``Agent._reconcile`` compares the latest directive with what is running and
+takes the next step, whatever order things arrive in::
+
+    directive run (1,1)       run (1,2)
+    ──────┬──────────────────────┬──────────────────────────────────────────►
+          │ setup │ vm-ready (1,1)  SIGTERM ≤ grace_s SIGKILL │ vm-ready (1,2)
+                  └─ program ────────────────────────────────┘ └─ program ──
+                                     (ended on purpose: no replica-exit)
+
+Promises: a (attempt, incarnation) is started at most once in the life of a VM, agent crashes and reboots included
+(written to the state file before the program starts); the exit of a program that was not ended on purpose is told
+until it is accepted or overtaken by a newer directive; a dead control plane, or a dead Pub/Sub, ends no program.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shared.agent.agent import Agent
+from shared.agent.calls import HttpError, backoffs
+from shared.agent.console import Console
+from shared.agent.gang import Gang, Seat, Vm
+from shared.agent.inbox import Inbox
+from shared.agent.launch import Launcher
+from shared.agent.lives import Lives
+from shared.agent.metadata import Google, Metadata
+from shared.agent.packages import Setup
+from shared.agent.publish import Publisher
+from shared.agent.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """``agent.pyz WORK_DIRECTORY``. 0: over, do not start it again."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until there is something to end
+    work = Path(argv[1]).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    metadata = Metadata(environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
+    seat = ask_who_i_am(metadata, console)
+    pubsub = Google(environ.get("PUBSUB_EMULATOR_HOST"), "https://pubsub.googleapis.com", metadata)
+    storage = Google(environ.get("STORAGE_EMULATOR_HOST"), "https://storage.googleapis.com", metadata)
+    inbox = Inbox(metadata)
+    report = Report(seat, Publisher(pubsub, metadata, console), console, inbox)
+    Agent(
+        gang=seat.gang,
+        inbox=inbox,
+        report=report,
+        lives=Lives(work / "state.json", seat.vm.instance_id, report, console),
+        setup=Setup(storage, console, work, environ),
+        launcher=Launcher(seat, console, work, environ),
+        console=console,
+    ).run()
+    return 0
+
+
+def ask_who_i_am(metadata: Metadata, console: Console) -> Seat:
+    """Asks until the metadata server answers. Raises where the gang cannot be read."""
+    for wait in backoffs(10.0):
+        try:
+            vm = Vm(
+                name=metadata.get("instance/name").strip(),
+                zone=metadata.get("instance/zone").strip().rsplit("/", 1)[-1],
+                instance_id=metadata.get("instance/id").strip(),
+            )
+            gang = Gang.parse(metadata.get("instance/attributes/trainmaster-gang"))
+        except HttpError as error:
+            console.say(f"The metadata server does not answer yet ({error}).")
+            time.sleep(wait)
+            continue
+        return Seat(vm, gang)
+    raise AssertionError("backoffs never end")

@@ -1,0 +1,53 @@
+"""A program's output, cut into whole lines, and the end of it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LINE_MAX = 256 * 1024  # a longer line is broken. Source: Cloud Logging's limit on one entry
+
+
+class Tail:
+    """The last bytes of an output."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._bytes = bytearray()
+
+    def add(self, data: bytes) -> None:
+        with self._lock:
+            self._bytes += data
+            if len(self._bytes) > 2 * self._size:
+                del self._bytes[: -self._size]
+
+    def text(self) -> str:
+        with self._lock:
+            return bytes(self._bytes[-self._size :]).decode("utf-8", "replace")
+
+
+def whole_lines(read: Callable[[], bytes]) -> Iterator[bytes]:
+    """Cuts what ``read`` returns (empty at the end) into pieces of whole lines, as soon as they are whole.
+
+    Nothing is changed but two things: a line longer than LINE_MAX is broken, a missing last line end is added.
+    """
+    rest = b""
+    while True:
+        data = read()
+        if not data:
+            break
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield rest + data[:end]
+            rest = data[end:]
+        else:
+            rest += data
+        while len(rest) >= LINE_MAX:
+            yield rest[:LINE_MAX] + b"\n"
+            rest = rest[LINE_MAX:]
+    if rest:
+        yield rest + b"\n"

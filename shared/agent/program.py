@@ -1,0 +1,118 @@
+"""A child process: started, ended, waited for, its output forwarded."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shared.agent.console import Stream
+from shared.agent.output import Tail, whole_lines
+from shared.agent.processes import MARK, kill_marked, oom_kills, out_of_memory
+from shared.agent.tracebacks import parse_traceback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import IO
+
+    from shared.agent.console import Console
+
+TAIL_CHARS = 4096
+TRACEBACK_BYTES = 64 * 1024  # of each stream, kept to find the traceback in: TensorFlow's are tens of kilobytes long
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended: exactly one of exit_status and signal."""
+
+    exit_status: int | None
+    signal: int | None
+    out_of_memory: bool
+    error: Mapping[str, str] | None
+    tail: str
+
+
+class Program:
+    """A child process in a session of its own, its output forwarded line by line. Starts when constructed (OSError)."""
+
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, work: Path, console: Console) -> None:
+        self._work = work
+        self._console = console
+        self._oom_before = oom_kills()
+        self._tail = Tail(4 * TAIL_CHARS)  # a character takes up to four bytes
+        self._lock = threading.Lock()
+        self._reaped = False
+        self._killer: threading.Timer | None = None
+        # The interpreter of the agent: `python3` as the startup script found it.
+        self._process = subprocess.Popen(
+            [sys.executable, *argv[1:]],
+            env={**env, "PYTHONUNBUFFERED": "1", MARK: str(work)},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._streams: list[tuple[threading.Thread, Tail]] = []
+        for name, stream in ((Stream.STDERR, self._process.stderr), (Stream.STDOUT, self._process.stdout)):
+            assert stream is not None  # noqa: S101 - both are pipes
+            tail = Tail(TRACEBACK_BYTES)
+            pump = threading.Thread(target=self._pump, args=(name, stream, tail), daemon=True)
+            self._streams.append((pump, tail))
+            pump.start()
+
+    def end(self, grace_s: float) -> None:
+        """SIGTERM to the whole group, SIGKILL after the grace. Returns at once; may be repeated."""
+        with self._lock:
+            if self._reaped or self._killer is not None:
+                return
+            self._signal(signal.SIGTERM)
+            self._killer = threading.Timer(grace_s, self.kill)
+            self._killer.daemon = True
+            self._killer.start()
+
+    def kill(self) -> None:
+        with self._lock:
+            if not self._reaped:
+                self._signal(signal.SIGKILL)
+
+    def wait(self) -> Ended:
+        """Waits for the end of the program and of everything it started."""
+        # Not reaped yet, so that its process group still is its own and can be cleaned safely.
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        with self._lock:
+            self._signal(signal.SIGKILL)
+            self._reaped = True
+            returncode = self._process.wait()
+            if self._killer is not None:
+                self._killer.cancel()
+        kill_marked(self._work)
+        oom = out_of_memory(returncode, self._oom_before, oom_kills())
+        for pump, _ in self._streams:
+            pump.join(5.0)
+        errors = [parse_traceback(tail.text()) for _, tail in self._streams] if returncode else []
+        return Ended(
+            exit_status=returncode if returncode >= 0 else None,
+            signal=-returncode if returncode < 0 else None,
+            out_of_memory=oom,
+            error=next((error for error in errors if error), None),
+            tail=self._tail.text()[-TAIL_CHARS:],
+        )
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def _pump(self, name: Stream, stream: IO[bytes], tail: Tail) -> None:
+        with stream:
+            for lines in whole_lines(functools.partial(os.read, stream.fileno(), 1 << 16)):
+                tail.add(lines)
+                self._tail.add(lines)
+                self._console.write(name, lines)
