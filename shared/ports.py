@@ -55,8 +55,8 @@ class Fleet(Protocol):
     Network trouble, 5xx and rate limits (403 rateLimitExceeded, 429) raise TemporaryError.
     """
 
-    def list_vms(self, job_id: str) -> tuple[Vm, ...]:
-        """All VMs that carry the job's label, in every zone, in any state but gone."""
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        """All VMs that carry the job's label, in every zone, and its TPU nodes in these; in any state but gone."""
         ...
 
     def list_all(self) -> tuple[LabelledVm, ...]:

@@ -11,7 +11,7 @@ it was accepted, and a request id that was used is never used up: its first answ
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -78,7 +78,8 @@ class SimFleet:
     _operations: dict[str, _Operation] = field(default_factory=dict)
     _numbers: int = 1000
 
-    def list_vms(self, job_id: str) -> tuple[Vm, ...]:
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        del tpu_zones
         return tuple(each.seen for each in self.there.values() if each.job_id == job_id)
 
     def list_all(self) -> tuple[LabelledVm, ...]:

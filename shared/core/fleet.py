@@ -58,8 +58,9 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Vm:
-    """A VM that exists. `fingerprint` is that of its metadata: writing the directive with a stale one fails.
-    `started_at` is when it last came up; None: it has not, or nobody said when."""
+    """A VM that exists, or a TPU node. `fingerprint` is that of its metadata: writing the directive with a stale one
+    fails. `started_at` is when it last came up; None: it has not, or nobody said when. `loss`: why it stopped, as far
+    as its status tells."""
 
     name: str
     zone: str
@@ -71,6 +72,8 @@ class Vm:
     fingerprint: str
     created_at: datetime | None = None
     started_at: datetime | None = None
+    is_tpu: bool = False
+    loss: LossCause = LossCause.GONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +232,7 @@ def plan_steps(
         elif vm.machine < machine or (vm.zone != job.zone and want.may_create):
             steps.append(_end(vm))
         elif vm.status in (VmStatus.STOPPED, VmStatus.STOPPING):
-            steps.append(Lost(want.replica, want.name, vm))
+            steps.append(Lost(want.replica, want.name, vm, vm.loss))
         elif vm.directive is None or vm.directive.order < want.directive.order:
             steps.append(Direct(vm, want.directive))
         elif vm.status is VmStatus.CREATING:

@@ -194,6 +194,11 @@ class Plan:
                 return Seat(group.task_type, 0)
         return Seat(TaskType.WORKER, 0)
 
+    @property
+    def tpu_zones(self) -> tuple[str, ...]:
+        """Where TPU nodes of the job may be. Empty: it has none, and Cloud TPU need not be asked."""
+        return self.zones if any(group.tpu for group in self.groups) else ()
+
     def group(self, task_type: TaskType) -> TaskGroup:
         return next(group for group in self.groups if group.task_type == task_type)
 

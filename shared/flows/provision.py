@@ -73,7 +73,7 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         state = loaded.state
         if state.job.state is JobState.QUEUED:
             record(job_id, ProvisioningStarted(job_id, deps.clock()), deps)
-        vms = machines.fleet.list_vms(job_id)
+        vms = machines.fleet.list_vms(job_id, state.job.plan.tpu_zones)
         left = plan_steps(state.job, wanted(state.job, state.replicas), vms, state.replicas)
         steps = _without_ghosts((*left, *silent(state, vms, deps.clock())), state, made)
         if not steps:

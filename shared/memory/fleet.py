@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -41,7 +41,7 @@ class MemoryFleet:
                 _lock=threading.RLock(),
             )
 
-    def list_vms(self, job_id: str) -> tuple[Vm, ...]:
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         with self._lock:
             return tuple(vm for owner, vm in self._vms.values() if owner == job_id)
 
@@ -82,6 +82,7 @@ class MemoryFleet:
                 fingerprint="1",
                 created_at=now,
                 started_at=None if self.is_slow else now,
+                is_tpu=create.group.tpu is not None,
             )
             self._vms[name] = (job.job_id, vm)
             self._metadata[name] = dict(metadata)

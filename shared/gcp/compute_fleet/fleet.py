@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -78,7 +78,7 @@ class ComputeFleet:
         self._site = Site(service_account, network, subnetwork)
         self._wait_s = wait_s
 
-    def list_vms(self, job_id: str) -> tuple[Vm, ...]:
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:  # noqa: ARG002 - the port's
         found = self._list(f"labels.{LABEL_JOB}={job_label(job_id)}", f"list the VMs of {job_id}")
         return tuple(each.vm for each in found)
 
