@@ -1,0 +1,114 @@
+"""The Cloud TPU API's calls, one method each: arguments from the URL, answers in Google's JSON.
+
+Named by `server`'s routes. What a call means is `cloud`'s; here are the shapes: lists, pages, operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from werkzeug.wrappers import Request
+
+from emulators.tpu import catalog
+from emulators.tpu.cloud import TpuCloud
+from emulators.tpu.errors import Json, bad_request
+from emulators.tpu.operations import Operation
+
+ANYWHERE: Final = "-"
+PAGE_SIZE_MAX: Final = 1000
+
+
+class TpuApi:
+    """For one request."""
+
+    def __init__(self, cloud: TpuCloud, request: Request) -> None:
+        self._cloud, self._request = cloud, request
+
+    # What is always there
+
+    def locations(self) -> Json:
+        return {"locations": [self.location(zone) for zone in catalog.zones()]}
+
+    def location(self, zone: str) -> Json:
+        catalog.need_zone(zone)
+        return {"name": self._cloud.parent(zone), "locationId": zone}
+
+    def accelerator_types(self, zone: str) -> Json:
+        base = f"{self._cloud.parent(zone)}/acceleratorTypes"
+        every = [
+            {
+                "name": f"{base}/{each.type}",
+                "type": each.type,
+                "acceleratorConfigs": [{"type": each.kind, "topology": each.topology}],
+            }
+            for each in catalog.slices(zone)
+        ]
+        return self._page("acceleratorTypes", every)
+
+    def runtime_versions(self, zone: str) -> Json:
+        catalog.need_zone(zone)
+        base = f"{self._cloud.parent(zone)}/runtimeVersions"
+        every = [{"name": f"{base}/{each}", "version": each} for each in catalog.RUNTIME_VERSIONS]
+        return self._page("runtimeVersions", every)
+
+    # Nodes
+
+    def nodes(self, zone: str) -> Json:
+        """In the order of their names; `-` is every zone."""
+        if zone != ANYWHERE:
+            catalog.need_zone(zone)
+        return self._page("nodes", [each.as_json() for each in self._cloud.list_all() if zone in (ANYWHERE, each.zone)])
+
+    def node(self, zone: str, node_id: str) -> Json:
+        return self._cloud.get(zone, node_id).as_json()
+
+    def create(self, zone: str) -> Json:
+        return self._answer(self._cloud.create(zone, self._argument("nodeId", "node_id"), self._body()))
+
+    def update(self, zone: str, node_id: str) -> Json:
+        mask = set(filter(None, self._argument("updateMask", "update_mask").split(",")))
+        return self._answer(self._cloud.update(zone, node_id, mask, self._body()))
+
+    def delete(self, zone: str, node_id: str) -> Json:
+        return self._answer(self._cloud.delete(zone, node_id))
+
+    def start(self, zone: str, node_id: str) -> Json:
+        return self._answer(self._cloud.start(zone, node_id))
+
+    def stop(self, zone: str, node_id: str) -> Json:
+        return self._answer(self._cloud.stop(zone, node_id))
+
+    # Operations
+
+    def operations(self, zone: str) -> Json:
+        catalog.need_zone(zone)
+        return self._page("operations", self._cloud.operations.list_of(self._cloud.parent(zone)))
+
+    def operation(self, zone: str, name: str) -> Json:
+        return self._cloud.operations.get(f"{self._cloud.parent(zone)}/operations/{name}")
+
+    def delete_operation(self, zone: str, name: str) -> Json:
+        self._cloud.operations.delete(f"{self._cloud.parent(zone)}/operations/{name}")
+        return {}
+
+    def _answer(self, operation: Operation) -> Json:
+        return self._cloud.operations.get(operation.name)
+
+    def _argument(self, *spellings: str) -> str:
+        """Google's own clients write camel case or snake case."""
+        return next((self._request.args[each] for each in spellings if each in self._request.args), "")
+
+    def _body(self) -> Json:
+        body = self._request.get_json(force=True, silent=True) if self._request.get_data() else {}
+        if not isinstance(body, dict):
+            raise bad_request("The request body must be a JSON object.")
+        return body
+
+    def _page(self, key: str, every: Sequence[Json]) -> Json:
+        size, token = self._argument("pageSize", "page_size") or "0", self._argument("pageToken", "page_token") or "0"
+        if not size.isdigit() or not token.isdigit():
+            raise bad_request(f"pageSize and pageToken are not '{size}' and '{token}'.")
+        start, end = int(token), int(token) + (min(int(size), PAGE_SIZE_MAX) or PAGE_SIZE_MAX)
+        page: Json = {key: list(every[start:end])} if every[start:] else {}
+        return page | ({"nextPageToken": str(end)} if every[end:] else {})

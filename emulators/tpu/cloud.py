@@ -1,0 +1,142 @@
+"""The verbs of the nodes API: each checks what Google checks before it answers; the rest is `lifecycle`'s.
+
+What is refused here is refused at the call; what goes wrong later is an error of the operation.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from emulators.compute.faults import FaultBoard
+from emulators.compute.lifecycle import Timing
+from emulators.tpu import catalog
+from emulators.tpu.errors import (
+    Json,
+    TpuError,
+    already_exists,
+    bad_request,
+    no_reservation,
+    not_found,
+    not_while,
+    quota_exceeded,
+    stockout,
+)
+from emulators.tpu.hosts import Racks, addresses
+from emulators.tpu.lifecycle import Lifecycle
+from emulators.tpu.nodes import NODE_ID, Node, Spec, State, parse_metadata, parse_spec
+from emulators.tpu.operations import Operation, OperationStore
+
+UPDATABLE: Final = frozenset({"metadata"})
+"""Of the fields that Google lets be changed (description, tags, labels, metadata, external addresses): what we do."""
+_SETTLED: Final = (State.READY, State.STOPPED)
+
+
+class TpuCloud:
+    """One project's nodes."""
+
+    def __init__(self, racks: Racks, faults: FaultBoard, timing: Timing) -> None:
+        self.project, self.faults, self._racks = racks.power.project, faults, racks
+        self.operations = OperationStore()
+        self.lifecycle = Lifecycle(self.operations, faults, racks, timing, self._forget)
+        self._lock = threading.RLock()
+        self._nodes: dict[str, Node] = {}
+
+    # Reading
+
+    def get(self, zone: str, node_id: str) -> Node:
+        catalog.need_zone(zone)
+        path = f"{self.parent(zone)}/nodes/{node_id}"
+        with self._lock:
+            if path not in self._nodes:
+                raise not_found(path)
+            return self._nodes[path]
+
+    def list_all(self) -> Sequence[Node]:
+        with self._lock:
+            return [self._nodes[path] for path in sorted(self._nodes)]
+
+    def find(self, node_id: str) -> Node | None:
+        """By id alone: of several in different zones the youngest."""
+        named = [each for each in self.list_all() if each.name == node_id]
+        return max(named, key=lambda each: each.created_at, default=None)
+
+    # Changing
+
+    def create(self, zone: str, node_id: str, body: Json) -> Operation:
+        catalog.need_zone(zone)
+        if not NODE_ID.fullmatch(node_id):
+            raise bad_request(f"Invalid node id '{node_id}': must match {NODE_ID.pattern}.")
+        spec = parse_spec(body, zone, self.project.default_account)
+        path = f"{self.parent(zone)}/nodes/{node_id}"
+        with self._lock:
+            if path in self._nodes:
+                raise already_exists(path)
+            if quota := self._quota(zone, spec):
+                raise quota
+            number = secrets.randbits(62) | 1 << 62
+            node = Node(path, zone, number, spec, addresses(spec.slice.hosts), dict(spec.metadata))
+            self._nodes[path] = node
+            operation = self._begin(node, "create")
+            self.lifecycle.create(operation, node, self._shortage(zone, spec))
+            return operation
+
+    def delete(self, zone: str, node_id: str) -> Operation:
+        refused = (State.CREATING, State.DELETING)
+        return self._act("delete", zone, node_id, self.lifecycle.delete, lambda node: node.state not in refused)
+
+    def stop(self, zone: str, node_id: str) -> Operation:
+        return self._act("stop", zone, node_id, self.lifecycle.stop, lambda node: node.state is State.READY)
+
+    def start(self, zone: str, node_id: str) -> Operation:
+        return self._act("start", zone, node_id, self.lifecycle.start, lambda node: node.state is State.STOPPED)
+
+    def update(self, zone: str, node_id: str, mask: set[str], body: Json) -> Operation:
+        if not mask or mask - UPDATABLE:
+            raise bad_request(f"Cannot update {', '.join(sorted(mask)) or 'nothing'}.")
+        metadata = parse_metadata(body.get("metadata") or {})
+
+        def change(operation: Operation, node: Node) -> None:
+            self.lifecycle.update(operation, node, metadata)
+
+        return self._act("update", zone, node_id, change, lambda node: node.state in _SETTLED)
+
+    def _act(
+        self,
+        verb: str,
+        zone: str,
+        node_id: str,
+        act: Callable[[Operation, Node], None],
+        may: Callable[[Node], bool],
+    ) -> Operation:
+        with self._lock:
+            node = self.get(zone, node_id)
+            if not may(node):
+                raise not_while(verb, node.state)
+            operation = self._begin(node, verb)
+            act(operation, node)
+            return operation
+
+    def _begin(self, node: Node, verb: str) -> Operation:
+        return self.operations.begin(self.parent(node.zone), node.path, verb)
+
+    def _quota(self, zone: str, spec: Spec) -> TpuError | None:
+        """Is checked at the call."""
+        region = zone.rpartition("-")[0]
+        return quota_exceeded(spec.slice.kind, region) if region in self.faults.now.quota_regions else None
+
+    def _shortage(self, zone: str, spec: Spec) -> TpuError | None:
+        """Is found out on the way: an error of the operation."""
+        if zone not in self.faults.now.stockout_zones:
+            return None
+        return no_reservation() if spec.reserved else stockout(zone)
+
+    def _forget(self, node: Node) -> None:
+        with self._lock:
+            if self._nodes.get(node.path) is node:
+                del self._nodes[node.path]
+
+    def parent(self, zone: str) -> str:
+        return f"projects/{self.project.id}/locations/{zone}"

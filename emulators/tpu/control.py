@@ -1,0 +1,34 @@
+"""Faults of a slice, under `/emulator/v1/vms/NODE`: what Google has no API for."""
+
+from __future__ import annotations
+
+from emulators.compute.errors import ApiError, Json, not_found, not_ready
+from emulators.compute.instances import Instance
+from emulators.compute.lifecycle import PREEMPTION_NOTICE_S
+from emulators.tpu.cloud import TpuCloud
+from emulators.tpu.nodes import Node, State
+
+
+def host_of(node: Node, body: Json) -> Instance:
+    """The host that the body names (`{"host": 2}`); the first where it names none."""
+    number = int(body.get("host") or 0)
+    if number >= len(node.hosts):
+        raise not_found(f"{node.path}/hosts/{number}")
+    return node.hosts[number]
+
+
+def act(cloud: TpuCloud, node: Node, verb: str, body: Json) -> Json:
+    """`preempt` and `maintenance` are the whole slice's, `crash` one host's. Answers at once."""
+    if node.state is not State.READY:
+        raise not_ready(node.path)
+    notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
+    match verb:
+        case "preempt":
+            cloud.lifecycle.preempt(node, PREEMPTION_NOTICE_S if notice_s is None else notice_s)
+        case "maintenance":
+            cloud.lifecycle.maintain(node, notice_s)
+        case "crash":
+            cloud.lifecycle.crash(node, host_of(node, body))
+        case _:
+            raise ApiError(404, "notFound", f"No such fault of a TPU node: {verb}")
+    return node.as_json()

@@ -1,0 +1,105 @@
+"""Cloud TPU's two kinds of failure: at the call (an HTTP error body) and later, as the status of an operation.
+
+Wording and shape are Google's, because clients match on both. Sources: responses quoted in public issue threads, and
+`google.rpc.Status`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+_CODES: Final = {
+    "INVALID_ARGUMENT": (3, 400),
+    "NOT_FOUND": (5, 404),
+    "ALREADY_EXISTS": (6, 409),
+    "PERMISSION_DENIED": (7, 403),
+    "RESOURCE_EXHAUSTED": (8, 429),
+    "FAILED_PRECONDITION": (9, 400),
+    "INTERNAL": (13, 500),
+}
+"""Canonical word → its number (of an operation's error) and HTTP status (of a call's). Source: google.rpc.Code."""
+
+
+@dataclass(eq=False)
+class TpuError(Exception):
+    status: str
+    message: str
+    details: tuple[Json, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.message}"
+
+    @property
+    def http_status(self) -> int:
+        return _CODES[self.status][1]
+
+    def body(self) -> Json:
+        error: Json = {"code": self.http_status, "message": self.message, "status": self.status}
+        return {"error": error | ({"details": list(self.details)} if self.details else {})}
+
+    def as_status(self) -> Json:
+        """`google.rpc.Status`."""
+        status: Json = {"code": _CODES[self.status][0], "message": self.message}
+        return status | ({"details": list(self.details)} if self.details else {})
+
+
+def bad_request(why: str) -> TpuError:
+    return TpuError("INVALID_ARGUMENT", f"Cloud TPU received a bad request. {why}")
+
+
+def not_found(resource: str) -> TpuError:
+    return TpuError("NOT_FOUND", f"Resource '{resource}' was not found")
+
+
+def already_exists(resource: str) -> TpuError:
+    return TpuError("ALREADY_EXISTS", f"Resource '{resource}' already exists")
+
+
+def not_while(verb: str, state: str) -> TpuError:
+    why = f"Cloud TPU received a bad request. {verb} is not supported while in state {state}"
+    return TpuError("FAILED_PRECONDITION", why)
+
+
+def no_such_location(zone: str) -> TpuError:
+    return TpuError("PERMISSION_DENIED", f"Permission denied on 'locations/{zone}' (or it may not exist).")
+
+
+def no_such_type(accelerator: str, zone: str) -> TpuError:
+    return bad_request(
+        f'The requested accelerator configuration for accelerator type, "{accelerator}", could not be found in the '
+        f'zonal accelerator configurations for "{zone}".; the accelerator {accelerator} was not found in zone {zone}'
+    )
+
+
+def stockout(zone: str) -> TpuError:
+    return TpuError(
+        "RESOURCE_EXHAUSTED",
+        f'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud TPU Nodes are '
+        "offered (see https://cloud.google.com/tpu/docs/regions)",
+    )
+
+
+def no_reservation() -> TpuError:
+    why = "Insufficient reserved capacity. Contact customer support to increase your reservation."
+    return TpuError("FAILED_PRECONDITION", why)
+
+
+def quota_exceeded(generation: str, region: str) -> TpuError:
+    metric = f"TPU{generation}PerProjectPerRegionForTPUAPI"
+    message = f"Quota limit '{metric}' has been exceeded. Limit: 0 in region {region}."
+    violation = {"subject": f"region:{region}", "description": message}
+    return TpuError(
+        "RESOURCE_EXHAUSTED",
+        message,
+        ({"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]},),
+    )
+
+
+def rate_limited() -> TpuError:
+    what = "quota metric 'Requests' and limit 'Requests per minute' of service 'tpu.googleapis.com'"
+    reason = {"reason": "RATE_LIMIT_EXCEEDED", "domain": "googleapis.com"}
+    detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}
+    return TpuError("RESOURCE_EXHAUSTED", f"Quota exceeded for {what}.", (detail,))

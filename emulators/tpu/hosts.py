@@ -1,0 +1,121 @@
+"""The VMs of a slice, and what they are told of it.
+
+Each host has an address of its own on the loopback network, a metadata server there, a disk, and real processes.
+Source of the attributes: metadata of real TPU VMs, as JAX and torch_xla read it.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from emulators.compute.catalog import Catalog
+from emulators.compute.instances import Instance
+from emulators.compute.power import BootEvent, PowerSupply
+from emulators.compute.properties import Properties
+from emulators.compute.scheduling import Scheduling
+from emulators.compute.vm import Disk
+from emulators.tpu.nodes import Node
+
+
+def addresses(count: int) -> tuple[str, ...]:
+    """Neighbours in a network of their own. Two slices may have the same: ports that programs listen on differ."""
+    network = f"127.{random.randint(64, 127)}.{random.randint(0, 255)}"  # noqa: S311 - no secret
+    return tuple(f"{network}.{number + 1}" for number in range(count))
+
+
+class Racks:
+    """Where hosts are built and powered. `state_dir` is the Compute emulator's."""
+
+    def __init__(self, power: PowerSupply, catalog: Catalog, state_dir: Path) -> None:
+        self.power, self._catalog, self._state_dir = power, catalog, state_dir
+
+    def build(self, node: Node) -> list[Instance]:
+        """Hosts without power."""
+        series = secrets.token_hex(4)
+        return [self._host(node, f"t1v-n-{series}-w-{number}", number) for number in range(node.spec.slice.hosts)]
+
+    def _host(self, node: Node, name: str, number: int) -> Instance:
+        host_id = secrets.randbits(62) | 1 << 62
+        disk = Disk(
+            self._state_dir / "vms" / str(host_id),
+            self._state_dir / "serial" / f"{node.name}-w-{number}-{host_id}.log",
+        )
+        spec = node.spec
+        properties = Properties(
+            machine_type=f"{spec.slice.kind.lower()}-host",
+            environment=self._catalog.environment_of(spec.runtime),
+            scheduling=Scheduling(
+                automatic_restart=False,
+                on_host_maintenance="TERMINATE",
+                spot=spec.spot,
+                termination_action="STOP",
+                max_run_s=None,
+            ),
+            metadata=node.metadata,
+            labels=spec.labels,
+            service_account=spec.service_account,
+            scopes=spec.scopes,
+            accelerators=(),
+            shown={},
+        )
+        return Instance(name, node.zone, host_id, properties, disk, self.attributes(node, number), dict(spec.labels))
+
+    def attributes(self, node: Node, number: int) -> dict[str, str]:
+        """`instance/attributes/` of one host."""
+        return {
+            **node.metadata,
+            "accelerator-type": node.spec.slice.type,
+            "agent-worker-number": str(number),
+            "tpu-env": self._environment(node, number),
+            "worker-network-endpoints": ",".join(f"unknown:unknown:{address}" for address in node.addresses),
+        }
+
+    def _environment(self, node: Node, number: int) -> str:
+        chips = ",".join(map(str, node.spec.slice.chips_per_host))
+        bounds = ",".join(map(str, node.spec.slice.host_bounds))
+        values = {
+            "ACCELERATOR_TYPE": node.spec.slice.type,
+            "CHIPS_PER_HOST_BOUNDS": chips,
+            "CONSUMER_PROJECT_ID": self.power.project.id,
+            "CONSUMER_PROJECT_NUMBER": str(self.power.project.number),
+            "HOST_BOUNDS": bounds,
+            "NODE_ID": node.name,
+            "PREEMPTIBLE": str(node.spec.spot).lower(),
+            "RUNTIME_VERSION": node.spec.runtime,
+            "TOPOLOGY": node.spec.slice.topology,
+            "TPU_CHIPS_PER_PROCESS_BOUNDS": chips,
+            "TPU_PROCESS_BOUNDS": bounds,
+            "TYPE": node.spec.slice.kind,
+            "UID": str(node.id),
+            "WORKER_ID": str(number),
+            "ZONE": node.zone,
+        }
+        return "".join(f"{key}: '{value}'\n" for key, value in values.items())
+
+    def on(self, node: Node, hosts: list[Instance], died: BootEvent) -> None:
+        """The startup script runs on all of these when this returns."""
+        for host in hosts:
+            own = replace(self.power, host=node.addresses[node.hosts.index(host)])
+            own.on(host, died=died, burnt=_never)
+
+    def off(self, hosts: list[Instance], grace_s: float) -> None:
+        """All at once, each with this much time to end."""
+        powered = [host for host in hosts if host.vm is not None]
+        with ThreadPoolExecutor(max_workers=max(1, len(powered))) as pool:
+            for done in [pool.submit(self.power.off, host, grace_s) for host in powered]:
+                done.result()
+
+
+def tell(node: Node, path: str, value: str) -> None:
+    """Put this into the metadata of every host that is on."""
+    for host in node.hosts:
+        if host.guest is not None:
+            host.guest.put(path, value)
+
+
+def _never(_host: Instance, _boot: int) -> None:
+    """TPU VMs have no fuse."""

@@ -1,0 +1,142 @@
+"""The node resource: what a request may say, what Google fills in, and how it is shown.
+
+CREATING ─► READY ─► STOPPING ─► STOPPED ─► STARTING ─► READY         READY ─► REPAIRING ─► READY   (a host died)
+              ├────► PREEMPTED      ├─ these stay until somebody deletes them
+              ├────► TERMINATED ────┘  (maintenance)
+              └────► DELETING ─► gone
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from emulators.compute.instances import Instance
+from emulators.compute.properties import METADATA_BYTES_MAX, METADATA_VALUE_BYTES_MAX
+from emulators.tpu.catalog import Slice, need_runtime, need_slice
+from emulators.tpu.errors import Json, bad_request
+from emulators.tpu.operations import timestamp
+
+NODE_ID: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
+PORT: Final = 8470
+"""Of a worker's endpoint. Source: nodes as the API shows them."""
+
+
+class State(StrEnum):
+    CREATING = "CREATING"
+    READY = "READY"
+    REPAIRING = "REPAIRING"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+    STARTING = "STARTING"
+    DELETING = "DELETING"
+    PREEMPTED = "PREEMPTED"
+    TERMINATED = "TERMINATED"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a create asks for, checked."""
+
+    slice: Slice
+    runtime: str
+    labels: Mapping[str, str]
+    metadata: Mapping[str, str]
+    service_account: str
+    scopes: tuple[str, ...]
+    spot: bool
+    reserved: bool
+    shown: Json
+
+
+def parse_spec(body: Json, zone: str, default_account: str) -> Spec:
+    """Everything of a node but its id; raises the TpuError Google would answer with."""
+    account: Json = body.get("serviceAccount") or {}
+    scheduling: Json = body.get("schedulingConfig") or {}
+    spot = bool(scheduling.get("spot") or scheduling.get("preemptible"))
+    reserved = bool(scheduling.get("reserved"))
+    if spot and reserved:
+        raise bad_request("A node cannot be both spot and reserved.")
+    return Spec(
+        slice=need_slice(body, zone),
+        runtime=need_runtime(body.get("runtimeVersion")),
+        labels=_labels(body.get("labels") or {}),
+        metadata=parse_metadata(body.get("metadata") or {}),
+        service_account=str(account.get("email") or default_account),
+        scopes=tuple(account.get("scope") or ("https://www.googleapis.com/auth/cloud-platform",)),
+        spot=spot,
+        reserved=reserved,
+        shown={key: body[key] for key in ("description", "networkConfig", "schedulingConfig", "tags") if key in body},
+    )
+
+
+def parse_metadata(metadata: Json) -> dict[str, str]:
+    """Limits as Compute's, whose metadata it becomes."""
+    for key, value in metadata.items():
+        if len(str(value).encode()) > METADATA_VALUE_BYTES_MAX:
+            raise bad_request(f"The metadata value of {key} is longer than {METADATA_VALUE_BYTES_MAX} bytes.")
+    if sum(len(key.encode()) + len(str(value).encode()) for key, value in metadata.items()) > METADATA_BYTES_MAX:
+        raise bad_request(f"All metadata together are longer than {METADATA_BYTES_MAX} bytes.")
+    return {key: str(value) for key, value in metadata.items()}
+
+
+def _labels(labels: Json) -> dict[str, str]:
+    for key, value in labels.items():
+        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(str(value)):
+            raise bad_request(f"Invalid label {key}={value}.")
+    return {key: str(value) for key, value in labels.items()}
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A node that exists. Fields change while `turn` is held, `metadata` at once.
+
+    `hosts` are VMs of the Compute emulator that no call of Compute shows, as Google's are in a project of its own;
+    `addresses` are theirs.
+    """
+
+    path: str
+    zone: str
+    id: int
+    spec: Spec
+    addresses: tuple[str, ...]
+    metadata: dict[str, str]
+    hosts: list[Instance] = field(default_factory=list)
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    state: State = State.CREATING
+    health: str = "HEALTH_UNSPECIFIED"
+    deleted: bool = False
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def name(self) -> str:
+        """Its id in the API's words: the last part of its path."""
+        return self.path.rpartition("/")[2]
+
+    def as_json(self) -> Json:
+        spec = self.spec
+        shown: Json = {
+            "name": self.path,
+            "id": str(self.id),
+            "acceleratorType": spec.slice.type,
+            "acceleratorConfig": {"type": spec.slice.kind, "topology": spec.slice.topology},
+            "state": self.state.value,
+            "health": self.health,
+            "runtimeVersion": spec.runtime,
+            "createTime": timestamp(self.created_at),
+            "labels": dict(spec.labels),
+            "metadata": dict(self.metadata),
+            "serviceAccount": {"email": spec.service_account, "scope": list(spec.scopes)},
+            "apiVersion": "V2",
+            **spec.shown,
+        }
+        if self.state is not State.CREATING:
+            shown["networkEndpoints"] = [{"ipAddress": address, "port": PORT} for address in self.addresses]
+        return shown

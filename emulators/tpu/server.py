@@ -1,0 +1,73 @@
+"""HTTP below `/v2/`: which call is which verb, and errors as Google writes them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Final
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Map, Rule
+from werkzeug.wrappers import Request, Response
+
+from emulators.compute.errors import ApiError
+from emulators.tpu.api import TpuApi
+from emulators.tpu.cloud import TpuCloud
+from emulators.tpu.errors import Json, TpuError, not_found, rate_limited
+
+log = logging.getLogger(__name__)
+
+_PROJECT: Final = "/v2/projects/<project>"
+_ZONE: Final = _PROJECT + "/locations/<zone>"
+_NODE: Final = _ZONE + "/nodes/<node_id>"
+_OPERATION: Final = _ZONE + "/operations/<name>"
+_ROUTES: Final = (
+    ("GET", _PROJECT + "/locations", "locations"),
+    ("GET", _ZONE, "location"),
+    ("GET", _ZONE + "/acceleratorTypes", "accelerator_types"),
+    ("GET", _ZONE + "/runtimeVersions", "runtime_versions"),
+    ("GET", _ZONE + "/nodes", "nodes"),
+    ("POST", _ZONE + "/nodes", "create"),
+    ("GET", _NODE, "node"),
+    ("PATCH", _NODE, "update"),
+    ("DELETE", _NODE, "delete"),
+    ("POST", _NODE + ":start", "start"),
+    ("POST", _NODE + ":stop", "stop"),
+    ("GET", _ZONE + "/operations", "operations"),
+    ("GET", _OPERATION, "operation"),
+    ("DELETE", _OPERATION, "delete_operation"),
+)
+
+
+class TpuServer:
+    def __init__(self, cloud: TpuCloud) -> None:
+        self.cloud = cloud
+        self._map = Map([Rule(path, endpoint=verb, methods=[method]) for method, path, verb in _ROUTES])
+
+    def dispatch(self, request: Request) -> Response:
+        try:
+            return _answer(self._call(request))
+        except TpuError as error:
+            return _answer(error.body(), error.http_status)
+        except HTTPException:
+            missing = not_found(request.path)
+            return _answer(missing.body(), missing.http_status)
+        except Exception:
+            log.exception("%s %s", request.method, request.path)
+            return _answer(TpuError("INTERNAL", "Internal error encountered.").body(), 500)
+
+    def _call(self, request: Request) -> Json:
+        try:
+            self.cloud.faults.admit_call()
+        except ApiError:
+            raise rate_limited() from None
+        verb, arguments = self._map.bind_to_environ(request.environ).match()
+        arguments = dict(arguments)
+        if (project := arguments.pop("project")) != self.cloud.project.id:
+            raise TpuError("PERMISSION_DENIED", f"Permission denied on 'projects/{project}' (or it may not exist).")
+        found: Json = getattr(TpuApi(self.cloud, request), verb)(**arguments)
+        return found
+
+
+def _answer(body: Json, status: int = 200) -> Response:
+    return Response(json.dumps(body, indent=2) + "\n", status, content_type="application/json; charset=UTF-8")

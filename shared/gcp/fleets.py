@@ -1,0 +1,59 @@
+"""The one Fleet of an installation: groups of VMs are Compute Engine's, groups of TPUs Cloud TPU's.
+
+Cloud TPU is asked nothing for jobs without TPUs, and nothing at all where the installation does not use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from shared.core.fleet import Create, Directive, LabelledVm, Vm
+from shared.core.jobs import Job
+from shared.ports import CreateOutcome, Fleet, RefusalKind, Refused
+
+OFF: Final = Refused(
+    RefusalKind.DENIED,
+    "TPU_OFF",
+    "this installation does not use Cloud TPU: enable tpu.googleapis.com and set TRAINMASTER_TPU=true",
+)
+
+
+class Fleets:
+    """See `shared.ports.Fleet`. `tpu` None: Cloud TPU is not used."""
+
+    def __init__(self, compute: Fleet, tpu: Fleet | None) -> None:
+        self._compute = compute
+        self._tpu = tpu
+
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        vms = self._compute.list_vms(job_id)
+        return (*vms, *self._tpu.list_vms(job_id, tpu_zones)) if self._tpu and tpu_zones else vms
+
+    def list_all(self) -> tuple[LabelledVm, ...]:
+        vms = self._compute.list_all()
+        return (*vms, *self._tpu.list_all()) if self._tpu else vms
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        if create.group.tpu is None:
+            return self._compute.create(job, create, metadata)
+        return self._tpu.create(job, create, metadata) if self._tpu else OFF
+
+    def delete(self, vm: Vm) -> bool:
+        return self._of(vm).delete(vm)
+
+    def direct(self, vm: Vm, directive: Directive) -> bool:
+        return self._of(vm).direct(vm, directive)
+
+    def release(self, job: Job) -> bool:
+        return self._compute.release(job)
+
+    def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        return self._of(vm).serial_output(vm, start)
+
+    def _of(self, vm: Vm) -> Fleet:
+        if not vm.is_tpu:
+            return self._compute
+        if self._tpu is None:
+            raise LookupError(f"{vm.name} is a TPU node, and Cloud TPU is not used here")
+        return self._tpu

@@ -1,0 +1,54 @@
+"""What every machine of a job carries, whichever service made it: labels that say whose it is, and the directive.
+
+docs/interfaces.md sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from shared.core.fleet import Create, Directive, DirectiveAction, job_label
+from shared.core.jobs import Job
+
+LABEL_JOB: Final = "trainmaster-job"
+LABEL_TASK: Final = "trainmaster-task"
+LABEL_ATTEMPT: Final = "trainmaster-attempt"
+LABEL_MACHINE: Final = "trainmaster-machine"
+OWN_LABELS: Final = "trainmaster-"
+LABELS_MAX: Final = 64
+"""Of one resource. Source: Compute Engine "Labels overview"."""
+DIRECTIVE_KEY: Final = "trainmaster-directive"
+
+_LABEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}")
+
+
+def labels(job: Job, create: Create) -> dict[str, str]:
+    """The job's own, for the bill, and ours. Attempt and machine are those of now."""
+    ours = {
+        LABEL_JOB: job_label(job.job_id),
+        LABEL_TASK: create.group.task_type.value,
+        LABEL_ATTEMPT: str(create.directive.attempt),
+        LABEL_MACHINE: str(create.machine),
+    }
+    legal = [
+        (label.key, label.value)
+        for label in job.labels
+        if _LABEL.fullmatch(f"{label.key}={label.value}") and not label.key.startswith(OWN_LABELS)
+    ]
+    return {**dict(legal[: LABELS_MAX - len(ours)]), **ours}
+
+
+def parse_directive(text: str | None) -> Directive | None:
+    """None: there is none, or nobody of ours wrote it; it will be written anew."""
+    try:
+        said = json.loads(text or "")
+        return Directive(int(said["attempt"]), int(said["incarnation"]), DirectiveAction(said["action"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def directive_json(directive: Directive) -> str:
+    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action.value}
+    return json.dumps(said)

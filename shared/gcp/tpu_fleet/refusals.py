@@ -1,0 +1,101 @@
+"""What Cloud TPU's errors mean here: a refusal, trouble that passes, or trouble that stays.
+
+One error code stands for several things (429 RESOURCE_EXHAUSTED: no capacity, no quota, too many calls a minute), so
+the words decide. Source of the words: responses in public issue threads, and SkyPilot's failover handler for Cloud TPU
+(codes 3, 8, 9 and QuotaFailure).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import requests
+from google.api_core import exceptions
+from google.auth import exceptions as auth_exceptions
+from google.rpc import code_pb2, status_pb2
+
+from shared.errors import PermanentError, TemporaryError
+from shared.ports import RefusalKind, Refused
+
+_CAPACITY: Final = re.compile(
+    r"no more capacity|insufficient (reserved )?capacity|while in state PREEMPTED"  # the last: lost while it was made
+    r"|was not found in zone|could not be found in the zonal"  # this type is not in this zone; another may have it
+    r"|on 'locations/",  # there are no TPUs in this zone, or not for this project
+    re.IGNORECASE,
+)
+_TPU_QUOTA: Final = re.compile(r"Quota (limit )?'")
+"""Of chips. One of calls is `Quota exceeded for quota metric …` or `Maximum number of … requests per minute`."""
+_ZONE_QUOTA: Final = re.compile(r"\bin zone\b")
+_DENIED: Final = frozenset(
+    {"INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION", "UNIMPLEMENTED"}
+)
+_TAKEN: Final = "ALREADY_EXISTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`code` is the canonical word (`RESOURCE_EXHAUSTED`)."""
+
+    code: str
+    message: str
+
+
+@contextmanager
+def trouble(doing: str) -> Iterator[None]:
+    """What passes by itself is a TemporaryError, what never will a PermanentError."""
+    try:
+        yield
+    except exceptions.GoogleAPICallError as error:
+        found = problem(error)
+        family = TemporaryError if is_passing(error, found) else PermanentError
+        raise family(f"{doing}: {found.code}: {found.message}") from error
+    except (requests.RequestException, auth_exceptions.TransportError, auth_exceptions.RefreshError) as error:
+        raise TemporaryError(f"{doing}: {error}") from error
+
+
+def problem(error: exceptions.GoogleAPICallError) -> Problem:
+    """Google's word and sentence; the HTTP status and the client's own words where the body is not Google's."""
+    try:
+        said = error.response.json()["error"]
+        return Problem(str(said["status"]), str(said["message"]))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return Problem(str(error.code), error.message or "")
+
+
+def problem_of(status: status_pb2.Status) -> Problem:
+    """Of an operation that failed."""
+    return Problem(code_pb2.Code.Name(status.code), status.message)
+
+
+def is_passing(error: exceptions.GoogleAPICallError, found: Problem) -> bool:
+    if _CAPACITY.search(found.message) or _TPU_QUOTA.match(found.message):
+        return False
+    return isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests)) or found.code == "ABORTED"
+
+
+def refused(found: Problem) -> Refused:
+    return Refused(_kind(found), found.code, found.message)
+
+
+def is_taken(found: Problem) -> bool:
+    return found.code == _TAKEN
+
+
+def says_no_such_zone(found: Problem) -> bool:
+    """Cloud TPU is not in this zone, or not for this project: then no node is."""
+    return found.code in ("PERMISSION_DENIED", "NOT_FOUND") and "on 'locations/" in found.message
+
+
+def _kind(found: Problem) -> RefusalKind:
+    """Quota of a zone is sought in the next one, quota of a region is waited for."""
+    if _CAPACITY.search(found.message):
+        return RefusalKind.STOCKOUT
+    if _TPU_QUOTA.match(found.message):
+        return RefusalKind.STOCKOUT if _ZONE_QUOTA.search(found.message) else RefusalKind.QUOTA
+    if found.code == "RESOURCE_EXHAUSTED":
+        return RefusalKind.STOCKOUT
+    return RefusalKind.DENIED if found.code in _DENIED else RefusalKind.INTERNAL
