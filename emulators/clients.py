@@ -63,6 +63,7 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
     }
     if endpoints.compute:
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"] = f"http://{endpoints.compute}/compute/v1/"
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"] = f"http://{endpoints.compute}/"
     return variables
 
 
@@ -81,6 +82,8 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
     }
     if endpoints.compute:
         variables["TRAINMASTER_COMPUTE_ENDPOINT"] = f"http://{endpoints.compute}"
+        variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"
+        variables["TRAINMASTER_TPU"] = "true"
     return variables
 
 

@@ -24,6 +24,12 @@ class Settings(BaseSettings):
     project: str = Field(min_length=6, max_length=30, description="Project id.")
     bucket: str = Field(default="", description="Bucket of job files, packages and job directories.")
     compute_endpoint: str = Field(default="", description="Compute Engine endpoint; empty means Google's own.")
+    tpu: bool = Field(
+        default=False,
+        description="Whether Cloud TPU is used: its API is enabled and the functions' account may use it. A job with "
+        "TPUs is refused otherwise.",
+    )
+    tpu_endpoint: str = Field(default="", description="Cloud TPU endpoint; empty means Google's own.")
     addressing: Addressing = Addressing.DNS
     worker_service_account: str = Field(
         default="", description="E-mail of the VMs' account. Empty: no account, for the emulator, which needs none."
