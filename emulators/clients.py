@@ -11,12 +11,13 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+from emulators import iam
 from emulators.processes import LOOPBACK
 from emulators.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
 
 CLIENTS: Final = "clients"
-# The emulators take any; gcloud sends no request without one.
-TOKEN: Final = "local-stack"  # noqa: S105 - opens nothing
+# gcloud sends no request without one; only the api asks whose it is.
+TOKEN: Final = iam.OWNER
 
 
 def write_configuration(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> None:
@@ -64,6 +65,9 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
     if endpoints.compute:
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"] = f"http://{endpoints.compute}/compute/v1/"
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"] = f"http://{endpoints.compute}/"
+    if endpoints.api:
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_ML"] = f"http://{endpoints.api}/"
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"] = f"http://{endpoints.api}/"
     return variables
 
 
@@ -84,6 +88,8 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         variables["TRAINMASTER_COMPUTE_ENDPOINT"] = f"http://{endpoints.compute}"
         variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"
         variables["TRAINMASTER_TPU"] = "true"
+    if endpoints.iam:
+        variables["TRAINMASTER_IAM_ENDPOINT"] = f"http://{endpoints.iam}"
     return variables
 
 

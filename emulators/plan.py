@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emulators import clients, firestore, functions_host, images, processes, pubsub, scheduler, storage
+from emulators import clients, firestore, functions_host, iam, images, processes, pubsub, scheduler, storage
 from emulators.backends import Backend
 from emulators.service import Service
 from emulators.state import Endpoints, StackConfig
 
+API: Final = "api"
 COMPUTE: Final = "compute"
 LOGGING: Final = "logging"
 PROXY: Final = "proxy"
@@ -36,6 +38,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
     def address() -> str:
         return f"{processes.LOOPBACK}:{ports.take()}"
 
+    has_api = not config.control_plane and (config.functions_dir / f"{API}.py").is_file()
     endpoints = Endpoints(
         firestore="" if config.control_plane else address(),
         pubsub=config.control_plane or address(),
@@ -44,12 +47,15 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         compute=address() if config.compute else None,
         proxy=address() if config.compute else None,
         logging=address(),
+        iam=address() if has_api else None,
+        api=address() if has_api else None,
     )
     machines = _machines(state_dir, config, endpoints, stack_id)
     if config.control_plane:
         objects = storage.service(state_dir / storage.NAME, _port(endpoints.storage), _port(endpoints.storage_tls))
         return Plan(endpoints, [objects, _logs(state_dir, endpoints), *machines], {})
     function_ports = {name: ports.take() for name in config.functions}
+    variables = clients.application_environment(config, endpoints)
     services = [
         firestore.service(backend, _port(endpoints.firestore)),
         pubsub.service(backend, _port(endpoints.pubsub)),
@@ -61,9 +67,8 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
             project=config.project,
             topic=UPLOAD_TOPIC,
         ),
-        *functions_host.services(
-            config.functions_dir, function_ports, clients.application_environment(config, endpoints)
-        ),
+        *functions_host.services(config.functions_dir, function_ports, variables),
+        *_api(config, endpoints, variables),
         _logs(state_dir, endpoints),
         *machines,
     ]
@@ -72,6 +77,16 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
             scheduler.service(endpoints.pubsub, config.project, pubsub.topic_of(SWEEP), config.sweep_every_s)
         )
     return Plan(endpoints, services, function_ports)
+
+
+def _api(config: StackConfig, endpoints: Endpoints, variables: Mapping[str, str]) -> list[Service]:
+    """The one function that people ask and no topic delivers to; and who it asks what they may."""
+    if endpoints.iam is None or endpoints.api is None:
+        return []
+    port = _port(endpoints.iam)
+    argv = [sys.executable, "-m", "emulators.iam", "--port", str(port), "--project", config.project]
+    access = Service(iam.NAME, argv, port=port, restartable=True)
+    return [access, *functions_host.services(config.functions_dir, {API: _port(endpoints.api)}, variables)]
 
 
 def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:

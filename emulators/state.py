@@ -84,6 +84,8 @@ class Endpoints(_Page):
     compute: str | None
     proxy: str | None
     logging: str
+    iam: str | None = None  # as the api goes, which only functions have
+    api: str | None = None
 
 
 class StackState(_Page):

@@ -5,27 +5,49 @@ What the service never had (attempts, replicas, budgets, substitutions) stands u
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from shared.core.fleet import vm_name
 from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, Replica
+from shared.mlunits import consumed
 
 EXTENSION: Final = "trainmaster"
+
+_ASKED: Final = {
+    "trainingInput": "trainingInput",
+    "training_input": "trainingInput",
+    "jobSpec": "jobSpec",
+    "job_spec": "jobSpec",
+}
 
 View = dict[str, Any]
 
 
 def job_view(job: Job, replicas: Iterable[Replica] = ()) -> View:
-    """Absent fields are left out, as the service did. `replicas` are those of the present attempt."""
+    """The service's view of it with our own beside. `replicas` are those of the present attempt."""
+    return {**service_view(job), EXTENSION: _extension(job, replicas)}
+
+
+def service_view(job: Job, position: int = 0) -> View:
+    """What the service itself answered, and not a field more. What is absent is left out, as it did.
+
+    `position`: in the line of those that wait for room; 0 for a job that waits for nothing.
+    """
     spec = json.loads(job.spec_json)
+    units = consumed(job)
     view: View = {
         "jobId": job.job_id,
-        "trainingInput": spec.get("trainingInput", spec.get("training_input")),
+        **_asked(spec),
         "createTime": timestamp(job.created_at),
         "state": job.state.value,
+        "trainingOutput": {} if units is None else {"consumedMLUnits": units},
+        "jobPosition": str(position),
+        "etag": etag(job),
     }
     if job.started_at:
         view["startTime"] = timestamp(job.started_at)
@@ -35,8 +57,18 @@ def job_view(job: Job, replicas: Iterable[Replica] = ()) -> View:
         view["errorMessage"] = job.error_message
     if job.labels:
         view["labels"] = {label.key: label.value for label in job.labels}
-    view[EXTENSION] = _extension(job, replicas)
     return view
+
+
+def _asked(spec: Mapping[str, object]) -> View:
+    """What to run, as it was sent: of either dialect, under its name in camelCase."""
+    return {name: spec[sent] for sent, name in _ASKED.items() if sent in spec}
+
+
+def etag(job: Job) -> str:
+    """Another one after every change of the labels. Source of its shape: eight bytes in base64."""
+    said = f"{job.job_id}#{job.labels_version}".encode()
+    return base64.b64encode(hashlib.sha256(said).digest()[:8]).decode()
 
 
 def timestamp(at: datetime) -> str:

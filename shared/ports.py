@@ -114,6 +114,18 @@ class Objects(Protocol):
     def delete(self, uri: str) -> None: ...
 
 
+class UnknownTokenError(Exception):
+    """Google does not know the token: it is expired, revoked or made up."""
+
+
+class Access(Protocol):
+    """The project's IAM. Trouble is TemporaryError, never an answer."""
+
+    def granted(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        """Those of the permissions that the token's bearer has on the project. Raises UnknownTokenError."""
+        ...
+
+
 class Clock(Protocol):
     def __call__(self) -> datetime:
         """Now, aware, UTC."""

@@ -36,6 +36,14 @@ class Settings(BaseSettings):
     )
     network: str = Field(default="global/networks/default", description="The VMs' network.")
     subnetwork: str = Field(default="", description="The VMs' subnetwork; empty: the network's own of the region.")
+    iam_endpoint: str = Field(
+        default="https://cloudresourcemanager.googleapis.com", description="Where the API asks what its callers may."
+    )
+    jobs_per_minute: int = Field(
+        default=60,
+        ge=0,
+        description="Most jobs created through the API within a minute; 0: no limit. Source: the service's own quota.",
+    )
     operation_wait_s: float = Field(
         default=20.0,
         ge=0,

@@ -8,6 +8,7 @@ from typing import Final
 from shared.core.events import ExitCause, ReplicaExited
 
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
+INTERNAL_ERROR: Final = "Internal error occurred for the current attempt"
 JOB_EXISTS: Final = "Field: job.job_id Error: A job with this id already exists."
 
 
@@ -46,7 +47,7 @@ def failed(event: ReplicaExited) -> str:
 
 
 def internal_error(cause: str) -> str:
-    return f"Internal error occurred for the current attempt: {cause}"
+    return f"{INTERNAL_ERROR}: {cause}"
 
 
 def exceeded_running_time(limit_s: int) -> str:

@@ -21,6 +21,10 @@ from shared.ports import Rejection, Store
 DIRECT = "message"
 
 
+class JobExistsError(Exception):
+    """Another submission has this job id, and ids are never used again."""
+
+
 def handle(data: bytes, source: str | None, deps: Deps) -> None:
     """`source` identifies the submission (an object and its generation); a direct message is identified by its content.
 
@@ -32,14 +36,23 @@ def handle(data: bytes, source: str | None, deps: Deps) -> None:
     try:
         document = parse_document(data, "message.json")
         job_id = _named(document)
-        spec = accept(document, default_job_id=None)
-        job = new_job(spec, submission, now)
-        recorded = record(job.job_id, JobSubmitted(job, now), deps)
+        create(document, submission, now, deps)
     except InvalidJob as invalid:
         raise _rejected(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
-    first = recorded.entry.event
+    except JobExistsError:
+        raise _rejected(submission, job_id, [JOB_EXISTS], now, deps.store) from None
+
+
+def create(
+    document: Mapping[str, object], submission: str, now: datetime, deps: Deps, *, default_job_id: str | None = None
+) -> Job:
+    """The job as this submission made it, now or before. Raises InvalidJob or JobExistsError: nothing is stored."""
+    spec = accept(document, default_job_id=default_job_id)
+    event = JobSubmitted(new_job(spec, submission, now), now)
+    first = record(event.job.job_id, event, deps).entry.event
     if not isinstance(first, JobSubmitted) or first.job.submission != submission:
-        raise _rejected(submission, job_id, [JOB_EXISTS], now, deps.store)
+        raise JobExistsError(event.job.job_id)
+    return first.job
 
 
 def new_job(spec: AcceptedSpec, submission: str, now: datetime) -> Job:

@@ -4,6 +4,7 @@
     accept           a mapping → spec, labels and plan; or InvalidJob with every problem at once
     job_id_from      an object's name → a legal job id
     read_exit_policy a mapping → an exit policy by itself
+    read_labels      a mapping → its labels by themselves
 
 The tables a user may want to look at: `tiers`, `machines`, `runtimes`, `regions`, and `unsupported` for what is not
 there yet. `model` is the format itself, field for field.
@@ -12,9 +13,20 @@ there yet. `model` is the format itself, field for field.
 from __future__ import annotations
 
 from shared.jobspec.exits import read_exit_policy
-from shared.jobspec.ids import job_id_from
+from shared.jobspec.ids import JOB_ID, job_id_from
+from shared.jobspec.labels import read_labels
 from shared.jobspec.parse import parse_document
 from shared.jobspec.plan import AcceptedSpec, accept
 from shared.jobspec.problems import InvalidJob, Problem
 
-__all__ = ["AcceptedSpec", "InvalidJob", "Problem", "accept", "job_id_from", "parse_document", "read_exit_policy"]
+__all__ = [
+    "JOB_ID",
+    "AcceptedSpec",
+    "InvalidJob",
+    "Problem",
+    "accept",
+    "job_id_from",
+    "parse_document",
+    "read_exit_policy",
+    "read_labels",
+]

@@ -1,0 +1,47 @@
+"""A job is created: answered only when it is stored, by the same flow that a submitted message takes.
+
+A client that sends its request again because no answer came gets the job it made; every other second create of a job
+id is 409, as it was. Nothing of a refused request is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from shared.api import errors
+from shared.api.call import Call, Service
+from shared.core.jobs import Job
+from shared.errors import TemporaryError
+from shared.flows import submit
+
+SOURCE: Final = "api"
+
+
+def create(document: Mapping[str, object], job_id: str, call: Call, service: Service, *, default: bool = False) -> Job:
+    """The stored job. `default`: `job_id` is ours, not the document's. Raises InvalidJob and ApiError."""
+    submission = f"{SOURCE}:{call.key}"
+    now, deps = service.now(), service.deps
+    before = deps.store.load(job_id) if job_id else None
+    if before and before.state.job.submission == submission:
+        return before.state.job
+    _within_quota(call, service)
+    try:
+        return submit.create(document, submission, now, deps, default_job_id=job_id if default else None)
+    except submit.JobExistsError:
+        raise errors.job_exists() from None
+    except TemporaryError:
+        # Stored, and only the word to provision did not get out: the sweep says it again.
+        stored = deps.store.load(job_id)
+        if stored and stored.state.job.submission == submission:
+            return stored.state.job
+        raise
+
+
+def _within_quota(call: Call, service: Service) -> None:
+    """Source: the service's quota of 60 `jobs.create` a minute. It also stops a loop that submits without end."""
+    limit = service.jobs_per_minute
+    if limit and service.deps.store.created_since(service.now() - timedelta(minutes=1)) >= limit:
+        description = f"The request exceeds the allowed maximum of {limit} jobs created per minute."
+        raise errors.quota(call.project, description)

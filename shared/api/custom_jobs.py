@@ -1,0 +1,158 @@
+"""`projects.locations.customJobs` of Vertex AI v1. Source: its discovery document.
+
+A custom job is a job of this project like any other. Its number is made of the request that creates it, and it is
+stored under `custom_NUMBER`; one that came as a file has the name it got then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from shared.api import errors, filters, pages
+from shared.api.call import Call, Service
+from shared.api.creation import create as create_job
+from shared.api.errors import Json
+from shared.api.jobs import BODY, BY
+from shared.core.jobs import Dialect, Job, JobState
+from shared.core.messages import INTERNAL_ERROR
+from shared.flows import cancel as cancelling
+from shared.flows import delete as deleting
+from shared.jobspec import JOB_ID, parse_document
+from shared.jobview import timestamp
+
+FIELDS: Final = frozenset(
+    {
+        "name",
+        "displayName",
+        "jobSpec",
+        "state",
+        "createTime",
+        "startTime",
+        "endTime",
+        "updateTime",
+        "error",
+        "labels",
+        "encryptionSpec",
+    }
+)
+STATES: Final = {
+    JobState.QUEUED: "JOB_STATE_QUEUED",
+    JobState.PREPARING: "JOB_STATE_PENDING",
+    JobState.RUNNING: "JOB_STATE_RUNNING",
+    JobState.SUCCEEDED: "JOB_STATE_SUCCEEDED",
+    JobState.FAILED: "JOB_STATE_FAILED",
+    JobState.CANCELLING: "JOB_STATE_CANCELLING",
+    JobState.CANCELLED: "JOB_STATE_CANCELLED",
+}
+_ECHOED: Final = {
+    "displayName": "displayName",
+    "display_name": "displayName",
+    "jobSpec": "jobSpec",
+    "job_spec": "jobSpec",
+    "encryptionSpec": "encryptionSpec",
+    "encryption_spec": "encryptionSpec",
+}
+_CANCELLED: Final = 1
+_INVALID_ARGUMENT: Final = 3
+_INTERNAL: Final = 13
+"""Source: google.rpc.Code; 1 for a cancelled job is in the discovery document of customJobs.cancel."""
+_PREFIX: Final = "custom_"
+_EMPTY: Final = "type.googleapis.com/google.protobuf.Empty"
+_METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
+
+
+def create(call: Call, service: Service) -> Json:
+    document = dict(parse_document(call.request.body, BODY))
+    extension = document.get("trainmaster") or {}
+    if isinstance(extension, Mapping):
+        document["trainmaster"] = {**extension, "region": call.params["location"]}
+    for name in ("jobId", "job_id"):
+        if name in document:
+            raise errors.invalid("custom_job", f"has no {name}: the service gives a number")
+    return view(create_job(document, f"{_PREFIX}{number(call.key)}", call, service, default=True), call)
+
+
+def get(call: Call, service: Service) -> Json:
+    return view(find(call, service), call)
+
+
+def list_(call: Call, service: Service) -> Json:
+    wanted = filters.read(call.param("filter"), FIELDS)
+    found, token = pages.page(call, service.deps.store, lambda job: _is_here(job, call) and wanted(view(job, call)))
+    answer: Json = {"customJobs": [view(job, call) for job in found]} if found else {}
+    return {**answer, "nextPageToken": token} if token else answer
+
+
+def cancel(call: Call, service: Service) -> Json:
+    """Of a job that has ended: nothing, and no error, as the other API."""
+    cancelling.handle(find(call, service).job_id, BY, service.deps)
+    return {}
+
+
+def delete(call: Call, service: Service) -> Json:
+    """An operation that is done: the job is no longer found. What it was stays in the ledger."""
+    job = find(call, service)
+    if not deleting.handle(job.job_id, call.key, service.deps):
+        raise errors.too_early(f"The job is in {STATES[job.state]}: cancel it before deleting it.")
+    now = timestamp(service.now())
+    return {
+        "name": f"{_parent(call)}/operations/{number(call.key)}",
+        "metadata": {"@type": _METADATA, "genericMetadata": {"createTime": now, "updateTime": now}},
+        "done": True,
+        "response": {"@type": _EMPTY},
+    }
+
+
+def find(call: Call, service: Service) -> Job:
+    """The job that the path names. Raises ApiError where there is none."""
+    named = call.params["job"]
+    job_id = f"{_PREFIX}{named}" if named.isdecimal() else named
+    loaded = service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None
+    if loaded is None or not _is_here(loaded.state.job, call):
+        raise errors.not_found(f"{_parent(call)}/customJobs/{named}")
+    return loaded.state.job
+
+
+def view(job: Job, call: Call) -> Json:
+    spec = json.loads(job.spec_json)
+    times = [each for each in (job.created_at, job.started_at, job.ended_at) if each]
+    shown: Json = {
+        "name": f"{_parent(call)}/customJobs/{re.sub(rf'^{_PREFIX}(?=[0-9]+$)', '', job.job_id)}",
+        **{name: spec[sent] for sent, name in _ECHOED.items() if sent in spec},
+        "state": STATES[job.state],
+        "createTime": timestamp(job.created_at),
+        "updateTime": timestamp(max(times)),
+    }
+    if job.started_at:
+        shown["startTime"] = timestamp(job.started_at)
+    if job.ended_at:
+        shown["endTime"] = timestamp(job.ended_at)
+    if job.labels:
+        shown["labels"] = {label.key: label.value for label in job.labels}
+    if job.error_message:
+        shown["error"] = {"code": _code(job), "message": job.error_message}
+    return shown
+
+
+def number(key: str) -> str:
+    """Of up to nineteen digits, as Vertex AI's."""
+    return str(int(hashlib.sha256(key.encode()).hexdigest()[:15], 16) + 10**17)
+
+
+def _code(job: Job) -> int:
+    if job.state is JobState.CANCELLED:
+        return _CANCELLED
+    return _INTERNAL if (job.error_message or "").startswith(INTERNAL_ERROR) else _INVALID_ARGUMENT
+
+
+def _is_here(job: Job, call: Call) -> bool:
+    is_custom = job.plan.dialect is Dialect.VERTEX and job.deleted_at is None
+    return is_custom and job.plan.region == call.params["location"]
+
+
+def _parent(call: Call) -> str:
+    return f"projects/{call.project}/locations/{call.params['location']}"

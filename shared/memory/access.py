@@ -1,0 +1,23 @@
+"""Access in memory: tokens and what they may. A token that is not there is one that Google does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from shared.ports import UnknownTokenError
+
+
+@dataclass
+class MemoryAccess:
+    """See `shared.ports.Access`. `asked` counts the questions."""
+
+    tokens: Mapping[str, AbstractSet[str]]
+    asked: int = field(default=0)
+
+    def granted(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        self.asked += 1
+        if token not in self.tokens:
+            raise UnknownTokenError
+        return frozenset(self.tokens[token]) & frozenset(permissions)

@@ -1,0 +1,32 @@
+"""What the API needs beside Firestore and Pub/Sub: the project's own IAM, asked with the caller's token."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from functools import cache
+
+from shared.api.access import RememberedAccess
+from shared.api.call import Service
+from shared.gcp.project_access import ProjectAccess
+from shared.ports import Access
+from shared.settings import settings
+from shared.wiring.light import deps
+
+
+@cache
+def access() -> Access:
+    values = settings()
+    return RememberedAccess(ProjectAccess(values.project, values.iam_endpoint), time.monotonic)
+
+
+def service() -> Service:
+    values = settings()
+    return Service(
+        project=values.project,
+        deps=deps(),
+        access=access(),
+        new_id=lambda: uuid.uuid4().hex,
+        service_account=values.worker_service_account,
+        jobs_per_minute=values.jobs_per_minute,
+    )
