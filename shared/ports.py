@@ -15,6 +15,7 @@ from shared.core.evolve import Change
 from shared.core.fleet import Create, Directive, LabelledVm, Vm
 from shared.core.jobs import Job, State
 from shared.core.ledger import LedgerEntry
+from shared.core.service_log import ServiceLine
 
 
 class RefusalKind(StrEnum):
@@ -101,6 +102,15 @@ class AddressBook(Protocol):
 class Bus(Protocol):
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         """Returns when the message is stored; raises TemporaryError when that cannot be known."""
+        ...
+
+
+class JobLog(Protocol):
+    """The job's log, where its user reads it."""
+
+    def write(self, lines: Sequence[ServiceLine]) -> None:
+        """Idempotent: a line of the same key and time is the same one. Raises TemporaryError for whatever goes wrong,
+        since nothing of a job depends on it."""
         ...
 
 

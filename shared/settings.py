@@ -30,6 +30,7 @@ class Settings(BaseSettings):
         "TPUs is refused otherwise.",
     )
     tpu_endpoint: str = Field(default="", description="Cloud TPU endpoint; empty means Google's own.")
+    logging_endpoint: str = Field(default="", description="Cloud Logging endpoint; empty means Google's own.")
     addressing: Addressing = Addressing.DNS
     worker_service_account: str = Field(
         default="", description="E-mail of the VMs' account. Empty: no account, for the emulator, which needs none."

@@ -52,6 +52,7 @@ class Gang:
     job_dir: str | None
     grace_s: float
     topics: Mapping[str, str]
+    log: Mapping[str, str] | None  # where its output is copied to; None: nowhere
 
     @staticmethod
     def parse(text: str) -> Gang:
@@ -73,6 +74,7 @@ class Gang:
             job_dir=stored.get("job_dir"),
             grace_s=float(stored["grace_s"]),
             topics=stored["topics"],
+            log=stored.get("log"),
         )
 
 

@@ -33,6 +33,11 @@ class Lives:
         return self._state.wanted
 
     @property
+    def begun(self) -> Key | None:
+        """The last life begun. From any thread."""
+        return self._state.started
+
+    @property
     def is_set_up(self) -> bool:
         return self._state.setup_done
 

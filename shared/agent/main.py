@@ -3,7 +3,7 @@
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is delivered in
 instance metadata as one zip application (`shared/wiring/agent_files.py`) and started by ``startup.sh``;
 ``docs/interfaces.md`` sections 2 and 3 are its wire contract. It listens on no port and holds no credential: it asks
-(metadata, Cloud Storage) and tells (Pub/Sub).
+(metadata, Cloud Storage) and tells (Pub/Sub, Cloud Logging).
 
 Threads only watch and carry; every decision is taken on the main thread, one at a time, by ``Agent``::
 
@@ -38,11 +38,13 @@ from typing import TYPE_CHECKING
 
 from shared.agent.agent import Agent
 from shared.agent.calls import HttpError, backoffs
+from shared.agent.cloud_log import CloudLog, Origin
 from shared.agent.console import Console
 from shared.agent.gang import Gang, Seat, Vm
 from shared.agent.inbox import Inbox
 from shared.agent.launch import Launcher
 from shared.agent.lives import Lives
+from shared.agent.log_buffer import LogBuffer
 from shared.agent.metadata import Google, Metadata
 from shared.agent.packages import Setup
 from shared.agent.publish import Publisher
@@ -50,6 +52,8 @@ from shared.agent.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+WRITE_S = 10.0  # one batch to Cloud Logging
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -64,16 +68,34 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     storage = Google(environ.get("STORAGE_EMULATOR_HOST"), "https://storage.googleapis.com", metadata)
     inbox = Inbox(metadata)
     report = Report(seat, Publisher(pubsub, metadata, console), console, inbox)
+    lives = Lives(work / "state.json", seat.vm.instance_id, report, console)
+    logging = Google(environ.get("TRAINMASTER_LOGGING_ENDPOINT"), "https://logging.googleapis.com", metadata)
+    log = log_of(seat, logging, lives)
+    if log is not None:
+        console.copy_to(log)
+        inbox.thread(log.carry)
     Agent(
         gang=seat.gang,
         inbox=inbox,
         report=report,
-        lives=Lives(work / "state.json", seat.vm.instance_id, report, console),
+        lives=lives,
         setup=Setup(storage, console, work, environ),
         launcher=Launcher(seat, console, work, environ),
         console=console,
     ).run()
     return 0
+
+
+def log_of(seat: Seat, logging: Google, lives: Lives) -> CloudLog | None:
+    """None where the output is copied nowhere. It tells of its own trouble past the console it copies."""
+    origin = Origin.of(seat)
+    if origin is None:
+        return None
+
+    def post(body: bytes) -> None:
+        logging.call("/v2/entries:write", timeout=WRITE_S, body=body)
+
+    return CloudLog(origin, post, LogBuffer(), lambda: lives.begun, Console().say)
 
 
 def ask_who_i_am(metadata: Metadata, console: Console) -> Seat:

@@ -25,6 +25,7 @@ from shared.core.environment import environment
 from shared.core.events import CapacityRefused, Life, ProvisioningStarted, VmLost, VmRef
 from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, silent, vm_name, wanted
 from shared.core.jobs import Job, JobState, State
+from shared.core.service_log import LOG_ID, task_base
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import orphans
 from shared.flows.record import Deps, record
@@ -200,6 +201,11 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
             "vm_ready": topic + topics.VM_READY,
             "replica_exit": topic + topics.REPLICA_EXIT,
             "maintenance": topic + topics.MAINTENANCE,
+        },
+        "log": {
+            "name": f"projects/{machines.project}/logs/{LOG_ID}",
+            "task": task_base(task_type, job.plan.dialect),
+            "region": job.plan.region,
         },
     }
     directive = {

@@ -1,11 +1,11 @@
 """The one-commit change that every event goes through.
 
-    load ──► judge ──► evolve ──► commit (state + ledger entry) ──► publish what the entry wants
+    load ──► judge ──► evolve ──► commit (state + ledger entry) ──► publish what the entry wants ──► say it in the log
       ▲                              │ lost race: again, from load
       └──────────────────────────────┘ entry exists: judged before; what it wants may still be unpublished
 
 A crash before the commit leaves nothing; after it, the redelivered event finds its entry and publishes, or the sweep
-does.
+does. The job's log is for people: what cannot be said there is left out, and holds up nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from shared.core.evolve import Change, apply, evolve
 from shared.core.jobs import State, replica_key
 from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters
+from shared.core.service_log import lines_of
 from shared.core.verdicts import RerunJob, Verdict
-from shared.errors import ConflictError, PermanentError
-from shared.ports import AlreadyRecordedError, Bus, Clock, Loaded, Store
+from shared.errors import ConflictError, PermanentError, TemporaryError
+from shared.ports import AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store
 
 TRIES: Final = 12
 """Lost races before the message is given back to Pub/Sub. With 16 writers on one document the slowest needed 9."""
@@ -37,12 +38,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """What the flows of the light functions need. `sleep` takes seconds."""
+    """What the flows of the light functions need. `sleep` takes seconds; without a `job_log` nothing is said there."""
 
     store: Store
     bus: Bus
     clock: Clock
     sleep: Callable[[float], None]
+    job_log: JobLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,19 @@ def record(job_id: str, event: Event, deps: Deps) -> Recorded:
     )
     if entry.is_pending:
         deps.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})
+    _say(entry, deps.job_log)
     return recorded
+
+
+def _say(entry: LedgerEntry, job_log: JobLog | None) -> None:
+    """For a repeated event too: the first time may have ended between the commit and here."""
+    lines = lines_of(entry)
+    if job_log is None or not lines:
+        return
+    try:
+        job_log.write(lines)
+    except TemporaryError as error:
+        _log.warning("not said in the job's log: %s", error, extra={"job_id": entry.job_id, "event": entry.key})
 
 
 def _commit(job_id: str, event: Event, deps: Deps) -> Recorded:

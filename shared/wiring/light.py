@@ -1,4 +1,4 @@
-"""Firestore and Pub/Sub: what every function needs."""
+"""Firestore, Pub/Sub and the job's log: what every function needs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from functools import cache
 from google.cloud import firestore
 
 from shared.flows.record import Deps
+from shared.gcp.cloud_logging import CloudLogging
 from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.job_log import TIMEOUT_S, CloudJobLog
 from shared.gcp.pubsub_bus import PubsubBus
-from shared.ports import Bus, Store
+from shared.ports import Bus, JobLog, Store
 from shared.settings import settings
 
 
@@ -26,5 +28,11 @@ def bus() -> Bus:
 
 
 @cache
+def job_log() -> JobLog:
+    values = settings()
+    return CloudJobLog(CloudLogging(values.project, values.logging_endpoint, TIMEOUT_S))
+
+
+@cache
 def deps() -> Deps:
-    return Deps(store(), bus(), clock=lambda: datetime.now(UTC), sleep=time.sleep)
+    return Deps(store(), bus(), clock=lambda: datetime.now(UTC), sleep=time.sleep, job_log=job_log())
