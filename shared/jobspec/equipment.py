@@ -1,61 +1,41 @@
 """What one role's VMs consist of: machine type, GPUs, boot disk; and what no longer exists replaced, with a note.
 
-The rules (source: the API's schema and the service's "Using GPUs"): acceleratorConfig goes with Compute Engine's
-machine names only, in the counts of the table; machine types with GPUs of their own need none and take no other.
+The rules (source: the API's schema and the service's "Using GPUs"): GPUs are attached to Compute Engine's machine
+names only, in the counts of the table; machine types with GPUs of their own need none and take no other.
 """
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import Final
 
 from shared.core.jobs import Accelerator, Substitution, TaskGroup
-from shared.core.seats import TaskType
+from shared.jobspec.asked import Chips, Role
+from shared.jobspec.documents import TRAINING_INPUT, example_of
 from shared.jobspec.machines import (
     BUILT_IN_GPUS,
     GPU_COUNTS,
     GPU_NAMES,
     LEGACY_MACHINES,
     RETIRED_GPUS,
-    TPU_MACHINE,
     Gpu,
+    is_arm_machine,
     is_compute_machine,
     known_machine_names,
+    takes_hyperdisk_only,
     valid_gpu_counts,
 )
-from shared.jobspec.model import AcceleratorConfig, DiskConfig, ReplicaConfig, example_of
+from shared.jobspec.model import DiskConfig
 from shared.jobspec.problems import Findings, Loc, given
-from shared.jobspec.reading import TRAINING_INPUT
-from shared.jobspec.tiers import TierRole
+from shared.jobspec.slices import slice_of
 
-DISK_TYPES: Final = ("pd-ssd", "pd-standard", "pd-balanced", "hyperdisk-balanced")
+HYPERDISK: Final = "hyperdisk-balanced"
+DISK_TYPES: Final = ("pd-ssd", "pd-standard", "pd-balanced", HYPERDISK)
 """The service had the first two; its default was pd-ssd with 100 GB. Newer machine families need the others."""
 DISK_GIB_DEFAULT: Final = 100
 DISK_GIB_MIN: Final = 10
 DISK_GIB_MAX: Final = 65_536
 """Source: Compute Engine, size limits of persistent disks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """One of the four roles with its fields' values. `name` is the service's: `master`, `parameterServer` …"""
-
-    name: str
-    task_type: TaskType
-    machine: str | None
-    count: int
-    config: ReplicaConfig | None
-    tier: TierRole | None = None
-
-    def at(self, field: str) -> Loc:
-        return (TRAINING_INPUT, f"{self.name}{field}")
-
-
-def gpu_of(config: ReplicaConfig | None) -> AcceleratorConfig | None:
-    """None where it only says "no accelerator" (type unspecified, count 0), as tensorflow_cloud sends it."""
-    asked = config.accelerator_config if config else None
-    return asked if asked is not None and (asked.type is not None or asked.count is not None) else None
 
 
 class Equipment:
@@ -65,10 +45,10 @@ class Equipment:
         self._role = role
         self._found = found
         self._substitutions = substitutions
-        self._gpu_at: Loc = (*role.at("Config"), "acceleratorConfig")
 
     def group(self) -> TaskGroup | None:
-        disk_gib, disk_type = self._disk()
+        if self._role.is_tpu:
+            return self._slice()
         if self._role.tier is not None:
             machine, gpu = self._role.tier.machine_type, self._role.tier.gpu
             accelerator = self._today(gpu, (TRAINING_INPUT, "scaleTier"), f"{gpu}") if gpu else None
@@ -81,19 +61,31 @@ class Equipment:
         else:
             self._unknown_machine(self._role.machine)
             return None
+        disk_gib, disk_type = self._disk(machine)
         return TaskGroup(self._role.task_type, self._role.count, machine, accelerator, disk_gib, disk_type)
 
+    def _slice(self) -> TaskGroup | None:
+        tpu = slice_of(self._role, self._found)
+        if self._role.disk is not None:
+            path, asked = self._found.path(self._role.at.disk), self._role.disk.boot_disk_size_gb
+            why = "The boot disk of a TPU VM comes with it, in one size."
+            self._substitutions.append(Substitution(path, f"{asked or DISK_GIB_DEFAULT} GB", "a TPU VM's own", why))
+        return TaskGroup(self._role.task_type, self._role.count, "", tpu=tpu) if tpu else None
+
     def _unknown_machine(self, name: str) -> None:
+        if is_arm_machine(name):
+            problem = f"has Arm processors, and the images are for x86: {given(name)}"
+            self._found.add(self._role.at.machine, problem, "a3-highgpu-8g")
+            return
         near = difflib.get_close_matches(name.lower(), known_machine_names(), n=3) or ["n1-standard-4"]
-        if name != TPU_MACHINE:
-            problem = f"is not a known machine type: {given(name)}; did you mean {' or '.join(near)}?"
-            self._found.add(self._role.at("Type"), problem, near[0])
+        problem = f"is not a known machine type: {given(name)}; did you mean {' or '.join(near)}?"
+        self._found.add(self._role.at.machine, problem, near[0])
 
     def _legacy(self, name: str) -> tuple[str, Accelerator | None]:
         stood_for = LEGACY_MACHINES[name]
-        if gpu_of(self._role.config) is not None:
+        if self._role.chips is not None:
             problem = f"goes with Compute Engine machine types only, not with {name}"
-            self._found.add_text(self._gpu_at, problem, self._type_example(stood_for.machine_type))
+            self._found.add_text(self._role.at.chips, problem, self._machine_example(stood_for.machine_type))
         gpu = stood_for.gpu
         accelerator = _accelerator(_replacement(gpu)) if gpu else None
         machine = stood_for.machine_type
@@ -101,39 +93,44 @@ class Equipment:
         why = f"{name} was AI Platform's own name for {stood_for} and means nothing to Compute Engine."
         if gpu is not None and gpu.type in RETIRED_GPUS:
             why = f"{name} stood for {stood_for}; {RETIRED_GPUS[gpu.type].why}"
-        self._substitutions.append(Substitution(self._found.path(self._role.at("Type")), name, given_now, why))
+        self._substitutions.append(Substitution(self._found.path(self._role.at.machine), name, given_now, why))
         return machine, accelerator
 
     def _attached(self, machine: str) -> Accelerator | None:
         """The GPUs of a Compute Engine type: its own, or those the job attaches."""
-        built_in = BUILT_IN_GPUS.get(machine)
-        asked = gpu_of(self._role.config)
-        if asked is None or self._found.doubtful(self._gpu_at):
+        built_in, at = BUILT_IN_GPUS.get(machine), self._role.at
+        if self._role.chips is None or self._found.doubtful(at.chips, at.chips_type, at.chips_count):
             return _accelerator(built_in) if built_in else None
-        gpu = self._complete(asked)
+        gpu = self._complete(self._role.chips, machine)
         if gpu is None:
             return None
         if built_in is not None:
             self._check_built_in(gpu, built_in, machine)
             return _accelerator(built_in)
-        return self._today(gpu, self._gpu_at, str(gpu)) if self._check_count(gpu, machine) else None
+        return self._today(gpu, self._role.at.chips, str(gpu)) if self._check_count(gpu, machine) else None
 
-    def _complete(self, asked: AcceleratorConfig) -> Gpu | None:
-        """None as well for a TPU, which `unsupported` speaks about."""
-        if asked.type is not None and asked.count is not None:
-            return Gpu(asked.type, asked.count) if asked.type in GPU_NAMES else None
-        missing = "type" if asked.type is None else "count"
-        self._found.add((*self._gpu_at, missing), "is required", example_of((*self._gpu_at, missing)))
+    def _complete(self, asked: Chips, machine: str) -> Gpu | None:
+        at = self._role.at
+        if asked.type is not None and asked.type not in GPU_NAMES:
+            problem = f"is a Cloud TPU, which goes with cloud_tpu or a TPU machine type, not with {machine}"
+            self._found.add_text(at.chips_type, problem, self._machine_example("cloud_tpu"))
+        elif asked.type is not None and asked.count is not None:
+            return Gpu(asked.type, asked.count)
+        else:
+            missing = at.chips_type if asked.type is None else at.chips_count
+            self._found.add(missing, "is required", example_of(missing))
         return None
 
-    def _type_example(self, machine: str) -> str:
-        return f'{self._found.name(self._role.at("Type"))}: "{machine}"'
+    def _machine_example(self, machine: str) -> str:
+        return f'{self._found.name(self._role.at.machine)}: "{machine}"'
 
     def _check_built_in(self, gpu: Gpu, built_in: Gpu, machine: str) -> None:
-        right = {"type": built_in.type, "count": built_in.count}
         if gpu != built_in:
+            names = (self._found.name(loc) for loc in (self._role.at.chips_type, self._role.at.chips_count))
+            values = (f'"{built_in.type}"', str(built_in.count))
             problem = f"does not go with {machine}, which comes with {built_in}, not with {gpu}"
-            self._found.add(self._gpu_at, problem, right)
+            example = ", ".join(f"{name}: {value}" for name, value in zip(names, values, strict=True))
+            self._found.add_text(self._role.at.chips, problem, example)
 
     def _check_count(self, gpu: Gpu, machine: str) -> bool:
         counts = valid_gpu_counts(gpu.type, machine)
@@ -141,37 +138,37 @@ class Equipment:
             return True
         if counts:
             problem = f"must be {' or '.join(map(str, counts))} for {gpu.type} on {machine}, not {gpu.count}"
-            self._found.add(
-                (*self._gpu_at, "count"), problem, next((it for it in counts if it >= gpu.count), counts[-1])
-            )
+            larger = (count for count in counts if count >= gpu.count)
+            self._found.add(self._role.at.chips_count, problem, next(larger, counts[-1]))
         elif gpu.type in GPU_COUNTS:
             problem = f"{gpu.type} cannot be attached to {machine}: GPUs go with n1 machine types of a fitting size"
-            self._found.add_text(self._gpu_at, problem, self._type_example("n1-standard-8"))
+            self._found.add_text(self._role.at.chips, problem, self._machine_example("n1-standard-8"))
         else:
             homes = [name for name, built_in in BUILT_IN_GPUS.items() if built_in.type == gpu.type]
             problem = f"{gpu.type} cannot be attached to {machine}: it comes with {', '.join(homes)}"
-            self._found.add_text(self._gpu_at, problem, self._type_example(homes[0]))
+            self._found.add_text(self._role.at.chips, problem, self._machine_example(homes[0]))
         return False
 
     def _today(self, gpu: Gpu, at: Loc, asked: str) -> Accelerator:
         accelerator = _accelerator(_replacement(gpu))
         if gpu.type in RETIRED_GPUS:
             now = f"{accelerator.count} x {accelerator.type}"
-            path = self._found.path(at)
-            self._substitutions.append(Substitution(path, asked, now, RETIRED_GPUS[gpu.type].why))
+            self._substitutions.append(Substitution(self._found.path(at), asked, now, RETIRED_GPUS[gpu.type].why))
         return accelerator
 
-    def _disk(self) -> tuple[int, str]:
-        disk = (self._role.config.disk_config if self._role.config else None) or DiskConfig.model_validate({})
-        at: Loc = (*self._role.at("Config"), "diskConfig")
-        gib, kind = disk.boot_disk_size_gb or DISK_GIB_DEFAULT, disk.boot_disk_type or DISK_TYPES[0]
+    def _disk(self, machine: str) -> tuple[int, str]:
+        disk = self._role.disk or DiskConfig.model_validate({})
+        gib = disk.boot_disk_size_gb or DISK_GIB_DEFAULT
         if not DISK_GIB_MIN <= gib <= DISK_GIB_MAX:
             problem = f"must be between {DISK_GIB_MIN} and {DISK_GIB_MAX}, not {gib}"
-            self._found.add((*at, "bootDiskSizeGb"), problem, DISK_GIB_DEFAULT)
-        if kind not in DISK_TYPES:
-            near = difflib.get_close_matches(kind.lower(), DISK_TYPES, n=1) or list(DISK_TYPES)
-            problem = f"must be one of {', '.join(DISK_TYPES)}, not {given(kind)}"
-            self._found.add((*at, "bootDiskType"), problem, near[0])
+            self._found.add((*self._role.at.disk, "bootDiskSizeGb"), problem, DISK_GIB_DEFAULT)
+        known = (HYPERDISK,) if takes_hyperdisk_only(machine) else DISK_TYPES
+        kind, at = disk.boot_disk_type or known[0], (*self._role.at.disk, "bootDiskType")
+        if kind not in known and kind in DISK_TYPES:
+            self._found.add(at, f"must be {HYPERDISK} on {machine}, not {kind}", HYPERDISK)
+        elif kind not in known:
+            near = difflib.get_close_matches(kind.lower(), known, n=1) or list(known)
+            self._found.add(at, f"must be one of {', '.join(known)}, not {given(kind)}", near[0])
         return gib, kind
 
 

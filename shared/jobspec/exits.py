@@ -15,7 +15,7 @@ from typing import Final
 
 from shared.core.policy import ExitAction, ExitPolicy, ExitRule, Preset
 from shared.core.seats import TaskType
-from shared.jobspec.model import ExitPolicySpec
+from shared.jobspec.extension_model import ExitPolicySpec
 from shared.jobspec.problems import Findings, InvalidJob, Spelling, given
 from shared.jobspec.reading import read
 

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from shared.jobspec.tpus import TPU_MACHINES, TPU_TYPES, TPU_VMS
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -49,7 +51,6 @@ LEGACY_MACHINES: Final = {
     "complex_model_m_v100": LegacyMachine("n1-standard-16", Gpu("NVIDIA_TESLA_V100", 4)),
     "complex_model_l_v100": LegacyMachine("n1-standard-32", Gpu("NVIDIA_TESLA_V100", 8)),
 }
-TPU_MACHINE: Final = "cloud_tpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,15 @@ RETIRED_GPUS: Final = {
     "NVIDIA_TESLA_K80": RetiredGpu(
         "NVIDIA_TESLA_T4",
         {1: 1, 2: 2, 4: 4, 8: 4},  # a T4 has twice the single precision throughput of a K80 die; four is its maximum
-        "Google no longer offers the NVIDIA K80, and the T4 is faster and has more memory per GPU.",
+        "Google offers the NVIDIA K80 no longer (since 2024-05-01), and the T4 is faster with more memory per GPU.",
     ),
     "NVIDIA_TESLA_P100": RetiredGpu(
         "NVIDIA_TESLA_T4",
         {1: 1, 2: 2, 4: 4},
-        "The NVIDIA P100 is at the end of its life, and the T4 has the same 16 GB and is sold in more zones.",
+        "Google offers the NVIDIA P100 no longer (since 2026-09-15), and the T4 has the same 16 GB.",
     ),
 }
+"""Source: Compute Engine's end-of-support pages. P4 and T4 have a date as well, 2027-08-01; the V100 has none."""
 
 # The API's spelling → Compute Engine's. Source: the service's enum, and Vertex AI's for what came later.
 GPU_NAMES: Final = {
@@ -88,8 +90,8 @@ GPU_NAMES: Final = {
     "NVIDIA_H100_MEGA_80GB": "nvidia-h100-mega-80gb",
     "NVIDIA_H200_141GB": "nvidia-h200-141gb",
     "NVIDIA_B200": "nvidia-b200",
+    "NVIDIA_RTX_PRO_6000": "nvidia-rtx-pro-6000",
 }
-TPU_TYPES: Final = ("TPU_V2", "TPU_V3", "TPU_V2_POD", "TPU_V3_POD", "TPU_V4_POD")
 ACCELERATOR_TYPES: Final = (*GPU_NAMES, *TPU_TYPES)
 
 # Valid counts by the n1 machine's vCPUs. Source: the service's "Using GPUs" as encoded by tensorflow_cloud (gcp.py).
@@ -115,7 +117,9 @@ BUILT_IN_GPUS: Final = {
     **{f"a3-highgpu-{count}g": Gpu("NVIDIA_H100_80GB", count) for count in (1, 2, 4, 8)},
     "a3-megagpu-8g": Gpu("NVIDIA_H100_MEGA_80GB", 8),
     "a3-ultragpu-8g": Gpu("NVIDIA_H200_141GB", 8),
+    "a3-edgegpu-8g": Gpu("NVIDIA_H100_80GB", 8),
     "a4-highgpu-8g": Gpu("NVIDIA_B200", 8),
+    **{f"g4-standard-{48 * count}": Gpu("NVIDIA_RTX_PRO_6000", count) for count in (1, 2, 4, 8)},
 }
 
 _N1_SIZES: Final = {
@@ -133,10 +137,21 @@ _OTHER_MACHINES: Final = re.compile(
     r"|e2-(micro|small|medium)"
     r"|(e2|n1|n2|n2d|n4)-custom-[1-9][0-9]{0,2}-[1-9][0-9]{2,6}(-ext)?"
 )
+_ARM_MACHINES: Final = re.compile(r"(a4x|c4a|n4a|t2a)-.+")
+_HYPERDISK_ONLY: Final = re.compile(r"(c4|c4d|n4|n4d|g4|a4|a3-ultragpu)-.+")
+"""Source: Compute Engine "Hyperdisk", the series without Persistent Disk."""
 
 
 def is_compute_machine(name: str) -> bool:
     return name in N1_MACHINES or name in BUILT_IN_GPUS or _OTHER_MACHINES.fullmatch(name) is not None
+
+
+def is_arm_machine(name: str) -> bool:
+    return _ARM_MACHINES.fullmatch(name) is not None
+
+
+def takes_hyperdisk_only(name: str) -> bool:
+    return _HYPERDISK_ONLY.fullmatch(name) is not None
 
 
 def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
@@ -154,7 +169,8 @@ def known_machine_names() -> tuple[str, ...]:
     """For suggestions."""
     return (
         *LEGACY_MACHINES,
-        TPU_MACHINE,
+        *TPU_MACHINES,
+        *TPU_VMS,
         *N1_MACHINES,
         *BUILT_IN_GPUS,
         "n2-standard-8",

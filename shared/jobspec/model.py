@@ -7,7 +7,7 @@
     │   ├── masterConfig …       ReplicaConfig ── acceleratorConfig, diskConfig
     │   ├── packageUris, pythonModule, args, jobDir, runtimeVersion, pythonVersion, region
     │   └── scheduling           Scheduling
-    └── trainmaster              Extension: what the service did not have
+    └── trainmaster              Extension, in `extension_model`: what the service did not have
 
 Types only; what may be combined with what is in `rules` and `roles`. Sources: the discovery document of `ml` v1
 (revision 20251213) for names and types; each field's example is what `Problem.example` shows.
@@ -15,30 +15,20 @@ Types only; what may be combined with what is in `rules` and `roles`. Sources: t
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, Field
 
-from shared.core.policy import Preset
+from shared.jobspec.extension_model import Extension
 from shared.jobspec.machines import ACCELERATOR_TYPES
-from shared.jobspec.problems import Loc
+from shared.jobspec.schema import Wire
 from shared.jobspec.wire import Count, Duration, Flag, Item, Text, word
 
 SCALE_TIERS: Final = ("BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM")
 
 ScaleTier = Annotated[str | None, BeforeValidator(lambda value: word(value, SCALE_TIERS))]
-EXIT_PRESETS: Final = tuple(preset.name for preset in Preset)
-ExitPreset = Annotated[str | None, BeforeValidator(lambda value: word(value, EXIT_PRESETS))]
 AcceleratorType = Annotated[str | None, BeforeValidator(lambda value: word(value, ACCELERATOR_TYPES))]
-
-
-class Wire(BaseModel):
-    """Every name is optional on the wire; canonical names are camelCase."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel)
 
 
 class AcceleratorConfig(Wire):
@@ -109,24 +99,6 @@ class TrainingInput(Wire):
     enable_web_access: Flag = Field(default=False, examples=[False])
 
 
-class ExitPolicySpec(Wire):
-    """Exit codes as text: `3`, `64-80`, `worker:137`."""
-
-    preset: ExitPreset = Field(None, examples=["restart"])
-    fail: tuple[Item, ...] | None = Field(None, examples=[["3", "64-80"]])
-    rerun: tuple[Item, ...] | None = Field(None, examples=[["75"]])
-    restart: tuple[Item, ...] | None = Field(None, examples=[["ps:2"]])
-
-
-class Extension(Wire):
-    """What a job can ask for that the service had no word for."""
-
-    zones: tuple[Item, ...] | None = Field(None, examples=[["us-central1-a", "us-central1-f"]])
-    restart_job_on_worker_restart: Flag = Field(default=False, examples=[True])
-    disable_retries: Flag = Field(default=False, examples=[True])
-    exit_policy: ExitPolicySpec | None = Field(None, examples=[{"preset": "restart", "fail": ["3", "64-80"]}])
-
-
 class Job(Wire):
     job_id: Text = Field(None, examples=["digits_20261121"])
     labels: Mapping[str, Item] | None = Field(None, examples=[{"team": "vision"}])
@@ -141,30 +113,3 @@ class Job(Wire):
         ],
     )
     trainmaster: Extension | None = Field(None, examples=[{"zones": ["us-central1-a", "us-central1-f"]}])
-
-
-def fields_of(model: type[Wire]) -> dict[str, type[Wire] | None]:
-    """Canonical name → the model behind it, None where it is a leaf."""
-    return {str(info.alias): _model_in(info.annotation) for info in model.model_fields.values()}
-
-
-def example_of(loc: Loc) -> object:
-    """A right value for a known place; for a list's item, its first; for a label, its value."""
-    model: type[Wire] | None = Job
-    value: object = None
-    for step in loc:
-        if model is None:
-            return (
-                next(iter(value.values() if isinstance(value, dict) else value), None)
-                if isinstance(value, dict | list)
-                else value
-            )
-        info = next(info for info in model.model_fields.values() if info.alias == step)
-        value = (info.examples or [None])[0]
-        model = _model_in(info.annotation)
-    return value
-
-
-def _model_in(annotation: object) -> type[Wire] | None:
-    candidates = (annotation, *typing.get_args(annotation))
-    return next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, Wire)), None)

@@ -1,6 +1,6 @@
 """A submitted document → what it means, or everything that is wrong with it.
 
-    plain → reading (names, types) → unsupported → rules, versions, roles → Plan
+    plain → reading (names, types) → unsupported → training or custom_job (Meaning) → crew, place → Plan
 
 Every step notes its problems and leaves out what it cannot use, so that one answer tells all.
 """
@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from shared.core.jobs import Plan, Substitution
-from shared.jobspec.exits import resolve_exit_policy
-from shared.jobspec.model import Extension, Job, Scheduling, TrainingInput
+from shared.core.jobs import Container, Plan, Program
+from shared.jobspec import custom_job, training
+from shared.jobspec.crew import crew_of
+from shared.jobspec.documents import TRAINING_INPUT
+from shared.jobspec.extension import Extras, check_image_of, is_spot, resolve_extras
+from shared.jobspec.extension_model import Extension
+from shared.jobspec.ids import nearest_legal
+from shared.jobspec.meaning import Meaning
+from shared.jobspec.model import Job, TrainingInput
 from shared.jobspec.plain import plain
 from shared.jobspec.problems import ROOT, Findings, InvalidJob, Problem, Spelling
-from shared.jobspec.reading import TRAINING_INPUT, TRAINING_INPUT_EXAMPLE, read
-from shared.jobspec.roles import resolve_groups
-from shared.jobspec.rules import check_account, check_job_id, check_labels, check_place, check_program, check_times
+from shared.jobspec.reading import TRAINING_INPUT_EXAMPLE, read
+from shared.jobspec.rules import check_job_id, check_labels, check_place
+from shared.jobspec.runtimes import OWN_IMAGE
 from shared.jobspec.unsupported import check_supported
-from shared.jobspec.versions import primary_type, resolve_runtime
+from shared.jobspec.vertex_model import CustomJob
 
 SPEC_BYTES_MAX: Final = 64 * 1024
 """Every VM carries the spec three times (TF_CONFIG, CLOUD_ML_JOB, its arguments) in one metadata value of 256 KiB."""
+_NOTHING: Final = Program((), "", (), None, Container(""))
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,8 @@ class AcceptedSpec:
 def accept(document: Mapping[str, object], *, default_job_id: str | None) -> AcceptedSpec:
     """Raises InvalidJob with every problem at once, and nothing else whatever the document is.
 
-    `default_job_id` is for documents that name none: a job file, whose name then makes the id.
+    `default_job_id` is for documents that name none: a job file, whose name then makes the id. A CustomJob without
+    either is named after its displayName.
     """
     copy, problems = plain(document)
     # Source: Airflow compares the echoed trainingInput with what it sent, strictly. Firestore and metadata take UTF-8.
@@ -56,41 +64,74 @@ def accept(document: Mapping[str, object], *, default_job_id: str | None) -> Acc
     return accepted
 
 
-def _understand(job: Job, default_job_id: str | None, spec_json: str, found: Findings) -> AcceptedSpec:
+def _understand(job: Job | CustomJob, default_job_id: str | None, spec_json: str, found: Findings) -> AcceptedSpec:
     job_id = job.job_id or default_job_id
+    if job_id is None and isinstance(job, CustomJob) and job.display_name:
+        job_id = nearest_legal(job.display_name)
     check_job_id(job_id, found)
     labels = dict(job.labels or {})
     check_labels(labels, found)
-    if job.training_input is None:
-        found.add_text((TRAINING_INPUT,), "is required", TRAINING_INPUT_EXAMPLE)
-    training = job.training_input or TrainingInput.model_validate({})
-    extension = job.trainmaster or Extension.model_validate({})
     check_supported(job, found)
-    return AcceptedSpec(job_id, spec_json, labels, _plan(training, extension, found))
+    extension = job.trainmaster or Extension.model_validate({})
+    extras = resolve_extras(extension, found)
+    if isinstance(job, CustomJob):
+        meaning = custom_job.meaning_of(job, extension, extras, found)
+    else:
+        if job.training_input is None:
+            found.add_text((TRAINING_INPUT,), "is required", TRAINING_INPUT_EXAMPLE)
+        asked = job.training_input or TrainingInput.model_validate({})
+        meaning = training.meaning_of(asked, extension, extras, found)
+    return AcceptedSpec(job_id, spec_json, labels, _plan(meaning, extension, extras, found))
 
 
-def _plan(training: TrainingInput, extension: Extension, found: Findings) -> Plan:
-    substitutions: list[Substitution] = []
-    image_at = (TRAINING_INPUT, "masterConfig", "imageUri")
-    program = check_program(training, found, container=found.doubtful(image_at))
-    region, zones = check_place(training, extension, found)
-    max_running_s, max_wait_s = check_times(training.scheduling or Scheduling.model_validate({}), found)
-    check_account(training, found)
-    runtime = resolve_runtime(training, found, substitutions)
+def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Findings) -> Plan:
+    program = next(iter(meaning.programs.values()), _NOTHING)
+    groups = crew_of(meaning.roles, found, meaning.substitutions, has_containers=program.container is not None)
+    tpus = [group.tpu for group in groups if group.tpu]
+    is_bare = extras.image is not None and not meaning.is_runtime_named
+    if extras.image is not None:
+        check_image_of(extras.image, found, has_tpu=bool(tpus))
+        tpus_image = extras.image if tpus else None
+        groups = tuple(
+            replace(group, tpu=replace(group.tpu, runtime=tpus_image)) if group.tpu and tpus_image else group
+            for group in groups
+        )
+    region, zones = check_place(meaning.region, meaning.region_at, extension.zones or (), tpus, found)
+    disable_retries = meaning.disable_retries or extension.disable_retries
+    restarts_job = meaning.restart_job_on_worker_restart or extension.restart_job_on_worker_restart
     return Plan(
-        groups=resolve_groups(training, primary_type(training), found, substitutions),
+        groups=tuple(
+            replace(
+                group,
+                program=_own(meaning.programs.get(group.task_type, program), program),
+                spot=is_spot(extras.spot or meaning.spot, group.task_type),
+            )
+            for group in groups
+        ),
         program=program,
         region=region,
         zones=zones,
-        runtime=runtime.name,
-        image=runtime.image,
-        max_running_s=max_running_s,
-        max_wait_s=max_wait_s,
+        runtime=OWN_IMAGE if is_bare else meaning.runtime.name,
+        image=extras.image if extras.image is not None and not tpus else meaning.runtime.image,
+        max_running_s=meaning.max_running_s,
+        max_wait_s=meaning.max_wait_s,
         # Source: Vertex AI: disableRetries overrides restartJobOnWorkerRestart to false.
-        restart_job_on_worker_restart=extension.restart_job_on_worker_restart and not extension.disable_retries,
-        disable_retries=extension.disable_retries,
-        exit_policy=resolve_exit_policy(extension.exit_policy, found),
-        service_account=training.service_account,
-        network=training.network,
-        substitutions=tuple(substitutions),
+        restart_job_on_worker_restart=restarts_job and not disable_retries,
+        disable_retries=disable_retries,
+        exit_policy=extras.exit_policy,
+        service_account=meaning.service_account,
+        network=meaning.network,
+        substitutions=tuple(meaning.substitutions),
+        packages=() if is_bare else meaning.runtime.packages,
+        on_demand_after=extras.on_demand_after,
+        reservation=extras.reservation,
+        kms_key=meaning.kms_key,
+        checkpoint_signal=extras.checkpoint_signal,
+        dialect=meaning.dialect,
+        output_directory=meaning.output_directory,
+        priority=meaning.priority,
     )
+
+
+def _own(program: Program, common: Program) -> Program | None:
+    return None if program == common else program

@@ -111,7 +111,8 @@ class Findings:
     def add(self, loc: Loc, problem: str, example: object) -> None:
         """`example` is a right value; it is shown as a line of the job file, or bare for an item of a list."""
         shown = json.dumps(example, ensure_ascii=False)
-        self.add_text(loc, problem, shown if isinstance(loc[-1], int) else f"{self.name(loc)}: {shown}")
+        named = loc if self.name(loc) else loc[:-1]
+        self.add_text(loc, problem, shown if isinstance(loc[-1], int) else f"{self.name(named)}: {shown}")
 
     def add_text(self, loc: Loc, problem: str, example: str) -> None:
         """As `add`, with an example that is no value of the field itself."""

@@ -1,6 +1,6 @@
 """From a plain document to the typed job: names first, then types. What is wrong is noted and left out.
 
-Names are the service's in camelCase or snake_case (proto3 JSON reads both; TFX and tensorflow_cloud send the latter).
+Names are the services' in camelCase or snake_case (proto3 JSON reads both; TFX and tensorflow_cloud send the latter).
 Unknown names are refused: a typo in an optional field must not cost a night of training with the default.
 """
 
@@ -13,58 +13,59 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from shared.jobspec.model import Job, TrainingInput, Wire, example_of, fields_of
+from shared.jobspec.documents import TRAINING_INPUT, Kind, example_of, kind_of
+from shared.jobspec.model import Job
 from shared.jobspec.problems import Findings, Loc, Problem, Spelling, given, lines, snake_case
+from shared.jobspec.schema import Wire, fields_of, spellings_of
 from shared.jobspec.unsupported import NOT_YET_DOCUMENTS
-
-TRAINING_INPUT: Final = "trainingInput"
+from shared.jobspec.vertex_model import CustomJob
 
 TRAINING_INPUT_EXAMPLE: Final = f"{TRAINING_INPUT}: {json.dumps(example_of((TRAINING_INPUT,)))}"
 
-_OUTPUT_NAMES: Final = (
-    "createTime",
-    "startTime",
-    "endTime",
-    "state",
-    "errorMessage",
-    "etag",
-    "jobPosition",
-    "trainingOutput",
-    "predictionOutput",
-)
-"""Names of a Job that are answers. Source: the API's schema marks them as output only."""
 _TYPE_NAMES: Final = {"tuple_type": "a list", "model_type": "a mapping", "mapping_type": "a mapping"}
 
 
-def read(document: Mapping[str, object], spelling: Spelling, found: Findings) -> tuple[Job, tuple[Problem, ...]]:
+def read(
+    document: Mapping[str, object], spelling: Spelling, found: Findings
+) -> tuple[Job | CustomJob, tuple[Problem, ...]]:
     """The job as far as it can be read, and a problem of the whole that must not hide those of its parts."""
-    names = _Names(spelling, found)
-    bare = _bare_names(document)
-    if not bare:
-        return _typed(names.canonical(document, Job, ()), found), ()
-    spelling.names[(TRAINING_INPUT,)] = ""
-    canonical = names.canonical({name: value for name, value in document.items() if name not in bare}, Job, ())
-    canonical[TRAINING_INPUT] = names.canonical(bare, TrainingInput, (TRAINING_INPUT,))
-    problem = f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not beside it"
-    return _typed(canonical, found), (Problem(TRAINING_INPUT, problem, TRAINING_INPUT_EXAMPLE),)
+    kind = kind_of(document)
+    names = _Names(kind, spelling, found)
+    bare = _bare_names(document, kind)
+    rest = {name: value for name, value in document.items() if name not in bare}
+    if bare:
+        spelling.names[(kind.body,)] = ""
+    canonical = names.canonical(rest, kind.root, ())
+    if bare:
+        canonical[kind.body] = names.canonical(bare, kind.body_model, (kind.body,))
+    typed = _typed(canonical, kind.root, found)
+    if not isinstance(typed, Job | CustomJob):
+        raise TypeError(f"{kind.root} is no document")
+    return typed, () if kind.may_be_bare or not bare else (_misplaced(bare),)
 
 
-def _bare_names(document: Mapping[str, object]) -> dict[str, object]:
-    """The fields of a TrainingInput that stands where a Job should."""
-    if TRAINING_INPUT in document or snake_case(TRAINING_INPUT) in document:
+def _bare_names(document: Mapping[str, object], kind: Kind) -> dict[str, object]:
+    """The fields of a body that stands where the whole should."""
+    if kind.body in document or snake_case(kind.body) in document:
         return {}
-    known = _spellings(TrainingInput)
+    known = spellings_of(kind.body_model).keys() - spellings_of(kind.root).keys()
     return {name: value for name, value in document.items() if name in known}
 
 
+def _misplaced(bare: Mapping[str, object]) -> Problem:
+    problem = f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not beside it"
+    return Problem(TRAINING_INPUT, problem, TRAINING_INPUT_EXAMPLE)
+
+
 class _Names:
-    def __init__(self, spelling: Spelling, found: Findings) -> None:
+    def __init__(self, kind: Kind, spelling: Spelling, found: Findings) -> None:
+        self._kind = kind
         self._spelling = spelling
         self._found = found
 
     def canonical(self, written: Mapping[str, object], model: type[Wire], loc: Loc) -> dict[str, object]:
         """The same mapping under canonical names, its models' mappings too."""
-        fields, known = fields_of(model), _spellings(model)
+        fields, known = fields_of(model), spellings_of(model)
         result: dict[str, object] = {}
         unknown: list[str] = []
         for name, value in written.items():
@@ -76,13 +77,25 @@ class _Names:
                 self._twice(at, name)
                 continue
             self._spelling.names[at] = name
-            child = fields[known[name]]
-            result[known[name]] = (
-                self.canonical(value, child, at) if child is not None and isinstance(value, dict) else value
-            )
-        for name in unknown:
+            result[known[name]] = self._value(value, fields[known[name]], at)
+        of_another_kind = [name for name in unknown if not loc and name in NOT_YET_DOCUMENTS]
+        for name in of_another_kind or unknown:
             self._unknown(name, model, loc)
         return result
+
+    def _value(self, value: object, model: type[Wire] | None, at: Loc) -> object:
+        match value:
+            case _ if model is None or value is None:
+                return value
+            case dict():
+                return self.canonical(value, model, at)
+            case list() if model.shorthand is None:
+                return [self._value(item, model, (*at, index)) for index, item in enumerate(value)]
+            case _ if model.shorthand is not None:
+                self._spelling.names[(*at, model.shorthand)] = ""
+                return {model.shorthand: value}
+            case _:
+                return value
 
     def _twice(self, at: Loc, name: str) -> None:
         first = self._spelling.name(at)
@@ -92,17 +105,18 @@ class _Names:
         at = (*loc, name)
         self._spelling.names[at] = name
         known = fields_of(model)
-        elsewhere = _spellings(TrainingInput).get(name) if model is Job else None
-        if model is Job and name in NOT_YET_DOCUMENTS:
+        is_root, body = model is self._kind.root, self._kind.body
+        elsewhere = spellings_of(self._kind.body_model).get(name) if is_root else None
+        if is_root and name in NOT_YET_DOCUMENTS:
             what, example = NOT_YET_DOCUMENTS[name]
-            self._found.add_text(at, f"asks for {what}, which is not supported yet: submit a trainingInput", example)
-            self._found.suspect((TRAINING_INPUT,))
-        elif model is Job and name in _OUTPUT_NAMES:
+            self._found.add_text(at, f"asks for {what}, which is not supported: submit a training job", example)
+            self._found.suspect((body,))
+        elif is_root and name in self._kind.answers:
             self._found.add_text(at, "is set by the service and cannot be submitted", "leave it out")
         elif elsewhere is not None:
-            self._found.suspect((TRAINING_INPUT, elsewhere))
-            example = f"{TRAINING_INPUT}: {{{lines({name: example_of((TRAINING_INPUT, elsewhere))})}}}"
-            self._found.add_text(at, f"is not known here: it belongs under {TRAINING_INPUT}", example)
+            self._found.suspect((body, elsewhere))
+            example = f"{body}: {{{lines({name: example_of((body, elsewhere))})}}}"
+            self._found.add_text(at, f"is not known here: it belongs under {body}", example)
         elif near := _nearest(name, known):
             self._found.suspect((*loc, near))
             meant = self._found.name((*loc, near))
@@ -112,22 +126,17 @@ class _Names:
             self._found.add_text(at, "is not a known name", f"one of {', '.join(known)}")
 
 
-def _spellings(model: type[Wire]) -> dict[str, str]:
-    """Every accepted spelling → the canonical name."""
-    return {spelled: name for name in fields_of(model) for spelled in (name, snake_case(name))}
-
-
 def _nearest(name: str, known: Mapping[str, object]) -> str | None:
     plain = {known_name.lower(): known_name for known_name in known}
     near = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=0.7)
     return plain[near[0]] if near else None
 
 
-def _typed(canonical: dict[str, object], found: Findings) -> Job:
+def _typed(canonical: dict[str, object], root: type[Wire], found: Findings) -> Wire:
     """Validates, notes what is wrong and leaves it out until the rest is right; each round removes something."""
     while True:
         try:
-            return Job.model_validate(canonical)
+            return root.model_validate(canonical)
         except ValidationError as error:
             # Bad items of a list first, so that the list itself is still there to be pointed into.
             for detail in error.errors(include_url=False, include_input=True):
@@ -149,11 +158,16 @@ def _note(loc: Loc, detail: Any, found: Findings) -> None:
 
 
 def _leave_out(canonical: dict[str, object], loc: Loc) -> None:
-    """Removes the field that holds the place; a list with a bad item goes as a whole."""
-    holder: dict[str, object] = canonical
+    """Removes the innermost named field that holds the place; a list with a bad item goes as a whole."""
+    holder: object = canonical
+    field: tuple[dict[str, object], str] | None = None
     for step in loc:
-        inner = holder.get(str(step))
-        if not isinstance(inner, dict) or step == loc[-1]:
-            holder.pop(str(step), None)
-            return
-        holder = inner
+        if isinstance(holder, dict):
+            field = (holder, str(step))
+            holder = holder.get(str(step))
+        elif isinstance(holder, list) and isinstance(step, int) and step < len(holder):
+            holder = holder[step]
+        else:
+            break
+    if field is not None:
+        field[0].pop(field[1], None)

@@ -47,6 +47,7 @@ _ZONE_LETTERS: Final = {
     "southamerica-east1": _ABC,
     "southamerica-west1": _ABC,
     "us-central1": ("a", "b", "c", "f"),
+    "us-central2": ("b",),
     "us-east1": _BCD,
     "us-east4": _ABC,
     "us-east5": _ABC,
@@ -60,3 +61,6 @@ _ZONE_LETTERS: Final = {
 REGION_ZONES: Final = {
     region: tuple(f"{region}-{letter}" for letter in letters) for region, letters in _ZONE_LETTERS.items()
 }
+
+TPU_ONLY_REGIONS: Final = ("us-central2",)
+"""Source: Cloud TPU "TPU regions and zones": v4 is sold there and nowhere else; Compute Engine's list leaves it out."""

@@ -1,42 +1,56 @@
-"""Scale tier, types, counts and configs → the task groups of the plan.
+"""A TrainingInput's scale tier, types, counts and configs → what each role asks for.
 
-The rules (source: the API's schema and the service's pages on scale tiers and GPUs): types, counts and accelerators are
-for CUSTOM only; CUSTOM needs masterType; a type is given if and only if its count is more than zero; all types are of
-one category (Compute Engine's names or the service's own). What a role's machine consists of is in `equipment`.
+The rules (source: the API's schema and the service's pages on scale tiers, GPUs and TPUs): types, counts and
+accelerators are for CUSTOM only; CUSTOM needs masterType; a type is given if and only if its count is more than zero;
+all types are of one category (Compute Engine's names or the service's own).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from shared.core.jobs import Substitution, TaskGroup
+from shared.core.jobs import Substitution
 from shared.core.seats import TaskType
-from shared.jobspec.equipment import Equipment, Role, gpu_of
-from shared.jobspec.machines import LEGACY_MACHINES, TPU_MACHINE, is_compute_machine
-from shared.jobspec.model import TrainingInput, example_of
+from shared.jobspec.asked import Chips, Places, Role, chips_of
+from shared.jobspec.documents import TRAINING_INPUT, example_of
+from shared.jobspec.machines import LEGACY_MACHINES, is_compute_machine
+from shared.jobspec.model import ReplicaConfig, TrainingInput
 from shared.jobspec.problems import Findings, Loc
-from shared.jobspec.reading import TRAINING_INPUT
 from shared.jobspec.tiers import TIERS, TierRole
+from shared.jobspec.tpus import TPU_DEFAULT, TPU_MACHINES
 
-REPLICAS_MAX: Final = 1_000
-"""What one bulk insert can create. Source: Compute Engine, `count` of instances.bulkInsert."""
 CUSTOM: Final = "CUSTOM"
+ROLE_NAMES: Final = ("master", "worker", "parameterServer", "evaluator")
+_TIER_AT: Final[Loc] = (TRAINING_INPUT, "scaleTier")
+_NODE_IS_GONE: Final = (
+    "A Cloud TPU no longer stands beside a VM that drives it: the program runs on the TPU's own host (a TPU VM)."
+)
+_TPU_HOST: Final = "one replica on the TPU's own host"
 
 
-def resolve_groups(
+def config_of(training: TrainingInput, name: str) -> ReplicaConfig:
+    configs = (
+        training.master_config,
+        training.worker_config,
+        training.parameter_server_config,
+        training.evaluator_config,
+    )
+    return dict(zip(ROLE_NAMES, configs, strict=True))[name] or ReplicaConfig.model_validate({})
+
+
+def roles_of(
     training: TrainingInput, primary: TaskType, found: Findings, substitutions: list[Substitution]
-) -> tuple[TaskGroup, ...]:
-    roles = _roles(training, primary)
-    tier_at: Loc = (TRAINING_INPUT, "scaleTier")
-    if found.doubtful(tier_at):
+) -> tuple[Role, ...]:
+    """Those with a count of more than zero."""
+    if found.doubtful(_TIER_AT):
         return ()
+    roles = _roles(training, primary)
     if (training.scale_tier or "BASIC") != CUSTOM:
         _refuse_custom_fields(roles, found)
     else:
         _check_custom(roles, found)
-    _check_size(roles, found)
-    groups = (Equipment(role, found, substitutions).group() for role in roles if role.count > 0)
-    return tuple(group for group in groups if group is not None)
+    return tuple(role for role in _on_tpu_hosts(roles, found, substitutions) if role.count > 0)
 
 
 def _roles(training: TrainingInput, primary: TaskType) -> tuple[Role, ...]:
@@ -47,28 +61,45 @@ def _roles(training: TrainingInput, primary: TaskType) -> tuple[Role, ...]:
     if tier is not None:
         by_tier = (tier.master, tier.worker, tier.parameter_server, None)
         counts = tuple(role.count if role else count for role, count in zip(by_tier, counts, strict=True))
-    names = ("master", "worker", "parameterServer", "evaluator")
     types = (primary, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
     machines = (it.master_type, it.worker_type, it.parameter_server_type, it.evaluator_type)
-    configs = (it.master_config, it.worker_config, it.parameter_server_config, it.evaluator_config)
-    return tuple(map(Role, names, types, machines, counts, configs, by_tier))
+    roles = []
+    for name, task_type, count, machine, of_tier in zip(ROLE_NAMES, types, counts, machines, by_tier, strict=True):
+        config = config_of(training, name)
+        asked = config.accelerator_config
+        chips = chips_of(asked.type, asked.count) if asked else None
+        role = Role(name, task_type, count, machine, places_of(name), chips, disk=config.disk_config, tier=of_tier)
+        roles.append(role)
+    return tuple(roles)
+
+
+def places_of(name: str) -> Places:
+    chips: Loc = (TRAINING_INPUT, f"{name}Config", "acceleratorConfig")
+    return Places(
+        machine=(TRAINING_INPUT, f"{name}Type"),
+        count=(TRAINING_INPUT, f"{name}Count"),
+        chips=chips,
+        chips_type=(*chips, "type"),
+        chips_count=(*chips, "count"),
+        disk=(TRAINING_INPUT, f"{name}Config", "diskConfig"),
+    )
 
 
 def _refuse_custom_fields(roles: tuple[Role, ...], found: Findings) -> None:
-    example = f'{found.name((TRAINING_INPUT, "scaleTier"))}: "{CUSTOM}"'
+    example = f'{found.name(_TIER_AT)}: "{CUSTOM}"'
     for role in roles:
         problem = "is for scaleTier CUSTOM only"
         if role.machine is not None:
-            found.add_text(role.at("Type"), problem, example)
+            found.add_text(role.at.machine, problem, example)
         if role.tier is None and role.count > 0:
-            found.add_text(role.at("Count"), problem, example)
-        if gpu_of(role.config) is not None:
-            found.add_text((*role.at("Config"), "acceleratorConfig"), problem, example)
+            found.add_text(role.at.count, problem, example)
+        if role.chips is not None:
+            found.add_text(role.at.chips, problem, example)
 
 
 def _check_custom(roles: tuple[Role, ...], found: Findings) -> None:
     for role in roles:
-        type_at, count_at = role.at("Type"), role.at("Count")
+        type_at, count_at = role.at.machine, role.at.count
         if role.count < 0:
             found.add(count_at, f"must not be negative: {role.count}", example_of(count_at))
         elif found.doubtful(type_at) or (role.name != "master" and found.doubtful(count_at)):
@@ -86,29 +117,41 @@ def _check_custom(roles: tuple[Role, ...], found: Findings) -> None:
 
 def _check_categories(roles: tuple[Role, ...], found: Findings) -> None:
     """A Cloud TPU goes with either category."""
-    named = [role for role in roles if role.machine is not None and role.machine != TPU_MACHINE]
+    named = [role for role in roles if role.machine is not None]
     legacy = [role for role in named if role.machine in LEGACY_MACHINES]
     compute = [role for role in named if is_compute_machine(role.machine or "")]
     if not legacy or not compute:
         return
-    base, strangers = (legacy[0], compute) if named[0] in legacy else (compute[0], legacy)
+    is_legacy_first = named.index(legacy[0]) < named.index(compute[0])
+    base, strangers = (legacy[0], compute) if is_legacy_first else (compute[0], legacy)
     for role in strangers:
         machine = role.machine or ""
         want = LEGACY_MACHINES[machine].machine_type if machine in LEGACY_MACHINES else "large_model"
         problem = (
-            f"must be of the same category as {found.path(base.at('Type'))} ({base.machine}): "
+            f"must be of the same category as {found.path(base.at.machine)} ({base.machine}): "
             f"either all types are Compute Engine's or all are the service's own, and this is {machine}"
         )
-        found.add(role.at("Type"), problem, want)
+        found.add(role.at.machine, problem, want)
 
 
-def _check_size(roles: tuple[Role, ...], found: Findings) -> None:
-    for role in roles:
-        if role.count > REPLICAS_MAX:
-            found.add(role.at("Count"), f"must be at most {REPLICAS_MAX}, not {role.count}", REPLICAS_MAX - 1)
-    total = sum(role.count for role in roles)
-    largest = max(roles, key=lambda role: role.count)
-    if total > REPLICAS_MAX and not found.doubtful(largest.at("Count")):
-        rest = max(total - largest.count, 0)
-        problem = f"makes {total} replicas in all, and a job has at most {REPLICAS_MAX}"
-        found.add(largest.at("Count"), problem, max(REPLICAS_MAX - rest, 1))
+def _on_tpu_hosts(roles: tuple[Role, ...], found: Findings, substitutions: list[Substitution]) -> tuple[Role, ...]:
+    """A master that drives a Cloud TPU beside it (workerType cloud_tpu) becomes one primary replica on that TPU."""
+    master, worker, *others = roles
+    if master.tier is not None and master.is_tpu:
+        asked = f"BASIC_TPU ({_named(None)}, driven by n1-standard-4)"
+        substitutions.append(Substitution(found.path(_TIER_AT), asked, _TPU_HOST, _NODE_IS_GONE))
+    if worker.machine not in TPU_MACHINES or worker.count == 0 or found.doubtful(worker.at.count):
+        return roles
+    if worker.count != 1:
+        found.add(worker.at.count, f"must be 1 with {worker.machine}, not {worker.count}: a job has one Cloud TPU", 1)
+    for role in others:
+        if role.count > 0:
+            found.add(role.at.count, f"must be 0 with {worker.machine}: the TPU's host runs the whole program", 0)
+    asked = f"{worker.machine} ({_named(worker.chips)}), driven by {master.machine}"
+    substitutions.append(Substitution(found.path(worker.at.machine), asked, _TPU_HOST, _NODE_IS_GONE))
+    return (replace(worker, task_type=master.task_type, count=1, disk=None),)
+
+
+def _named(chips: Chips | None) -> str:
+    kind, count = (chips.type, chips.count) if chips else TPU_DEFAULT
+    return f"{count} x {kind}"

@@ -15,31 +15,40 @@ from typing import Final
 
 _DEEP_LEARNING: Final = "projects/deeplearning-platform-release/global/images/family"
 _DEBIAN: Final = "projects/debian-cloud/global/images/family"
+_CUDA: Final = f"{_DEEP_LEARNING}/common-cu129-ubuntu-2204-nvidia-580"
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """`packages`: what pip adds to the image so that the runtime is what its version says."""
+    """`packages`: what pip adds to the image so that the runtime is what its version says.
+
+    `tpu_packages`: what it adds on a TPU VM instead, whose Python is `TPU_PYTHON`; none: not for TPUs.
+    """
 
     name: str
     image: str
     python: str
     packages: tuple[str, ...]
+    tpu_packages: tuple[str, ...] = ()
 
 
 RUNTIMES: Final = {
-    # runtimeVersion      name            image                                                      python  packages
+    # runtimeVersion: name, image, Python, packages, packages on a TPU
     "2.21": Runtime(
         "tensorflow",
-        f"{_DEEP_LEARNING}/common-cu129-ubuntu-2204-nvidia-580",
+        _CUDA,
         "3.12",
-        ("tensorflow[and-cuda]==2.21.*", "tf_keras==2.21.*"),
+        # The service's runtimes had scikit-learn beside TensorFlow. Source: its runtime version list.
+        ("tensorflow[and-cuda]==2.21.*", "tf_keras==2.21.*", "scikit-learn==1.9.*"),
+        # The newest build for TPUs; tf_keras would bring the one without.
+        ("tensorflow-tpu==2.20.*",),
     ),
     "pytorch-2.13": Runtime(
         "pytorch",
         f"{_DEEP_LEARNING}/pytorch-2-9-cu129-ubuntu-2204-nvidia-580",
         "3.12",
         ("torch==2.13.*",),
+        ("torch==2.9.*", "torch_xla[tpu]==2.9.*"),
     ),
     "scikit-learn-1.9": Runtime(
         "scikit-learn",
@@ -47,8 +56,30 @@ RUNTIMES: Final = {
         "3.11",
         ("scikit-learn==1.9.*",),
     ),
+    "xgboost-3.4": Runtime(
+        "xgboost",
+        f"{_DEBIAN}/debian-13",
+        "3.13",
+        ("xgboost==3.4.*", "scikit-learn==1.9.*"),
+    ),
 }
 RUNTIME_DEFAULT: Final = "2.21"
+TPU_PYTHON: Final = "3.10"
+"""Of Cloud TPU's software versions, which are Ubuntu 22.04. Source: "TPU software versions"."""
+
+CONTAINER_HOST: Final = Runtime("container", _CUDA, "3.12", ())
+"""Where containers run: it has an engine, and NVIDIA's toolkit for it."""
+OWN_IMAGE: Final = "own-image"
+"""The runtime's name where the job brings its boot image and asks for no runtimeVersion: nothing is added to it."""
+
+RUNTIME_OF_FRAMEWORK: Final = {
+    "tf": "2.21",
+    "pytorch": "pytorch-2.13",
+    "scikit-learn": "scikit-learn-1.9",
+    "sklearn": "scikit-learn-1.9",
+    "xgboost": "xgboost-3.4",
+}
+"""By the word in the names of Google's prebuilt training images."""
 
 
 @dataclass(frozen=True, slots=True)

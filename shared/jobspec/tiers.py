@@ -39,5 +39,7 @@ TIERS: Final = {
         parameter_server=TierRole(11, "n1-highmem-8"),
     ),
     "BASIC_GPU": Tier(master=TierRole(1, "n1-standard-8", Gpu("NVIDIA_TESLA_K80", 1))),
+    # It was a master that drove a Cloud TPU beside it; today the program runs on the TPU's own host (`roles`).
+    "BASIC_TPU": Tier(master=TierRole(1, "cloud_tpu")),
 }
-"""CUSTOM is what the job says. BASIC_TPU is no cluster of VMs and is not in here."""
+"""CUSTOM is what the job says."""

@@ -1,6 +1,6 @@
-"""What a job may say in the service's language and Trainmaster does not do yet. Deleting a row serves the feature.
+"""What a job may say in the services' languages and Trainmaster does not do. Deleting a row serves the feature.
 
-Checked on the typed job, so that what is absent in the service's sense (an unspecified enum, a zero) is no request.
+Checked on the typed job, so that what is absent in the services' sense (an unspecified enum, a zero) is no request.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from shared.jobspec.machines import TPU_MACHINE, TPU_TYPES
-from shared.jobspec.model import Job
 from shared.jobspec.problems import Findings, Loc
+from shared.jobspec.schema import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,49 +25,69 @@ class NotYet:
     asks: Callable[[object], bool] = bool
 
 
-_USE_PACKAGES: Final = "put the program into a Python package"
-_PACKAGES: Final = 'packageUris: ["gs://my-bucket/packages/trainer-0.1.tar.gz"], pythonModule: "trainer.task"'
-_USE_GPU: Final = "ask for GPUs"
-_GPU: Final = 'acceleratorConfig: {type: "NVIDIA_TESLA_T4", count: 1}'
 _LEAVE_OUT: Final = "leave it out"
+_POOL: Final = "jobSpec.workerPoolSpecs.*"
+_AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity.reservationAffinityType"
 
 NOT_YET: Final = (
-    NotYet("trainingInput.*Config.imageUri", "a container image", _USE_PACKAGES, _PACKAGES),
-    NotYet("trainingInput.*Config.containerCommand", "a container's command", _USE_PACKAGES, _PACKAGES),
-    NotYet("trainingInput.*Config.containerArgs", "a container's arguments", "use args", 'args: ["--epochs", "5"]'),
-    NotYet("trainingInput.*Config.tpuTfVersion", "a Cloud TPU", _LEAVE_OUT, _LEAVE_OUT),
-    NotYet("trainingInput.scaleTier", "a Cloud TPU", _USE_GPU, 'scaleTier: "BASIC_GPU"', lambda it: it == "BASIC_TPU"),
-    NotYet("trainingInput.*Type", "a Cloud TPU", _USE_GPU, 'workerType: "n1-standard-8"', lambda it: it == TPU_MACHINE),
-    NotYet("trainingInput.*Config.acceleratorConfig.type", "a Cloud TPU", _USE_GPU, _GPU, lambda it: it in TPU_TYPES),
     NotYet(
         "trainingInput.hyperparameters",
         "hyperparameter tuning",
         "submit one job per set of values",
         'args: ["--learning-rate", "0.01"]',
     ),
-    NotYet("trainingInput.network", "a peered network", "the project's default network is used", _LEAVE_OUT),
-    NotYet("trainingInput.encryptionConfig", "a customer-managed key", "Google's own keys are used", _LEAVE_OUT),
-    NotYet("trainingInput.enableWebAccess", "an interactive shell", "use gcloud compute ssh", "enableWebAccess: false"),
+    NotYet("*.enableWebAccess", "an interactive shell", "use gcloud compute ssh", "enableWebAccess: false"),
+    NotYet("*.enableDashboardAccess", "a dashboard", "use gcloud compute ssh with a port", _LEAVE_OUT),
+    NotYet("jobSpec.persistentResourceId", "a persistent resource", "every job has its own VMs", _LEAVE_OUT),
+    NotYet("jobSpec.reservedIpRanges", "reserved IP ranges", "VMs have addresses of their network", _LEAVE_OUT),
+    NotYet("jobSpec.pscInterfaceConfig", "a Private Service Connect interface", "name the network", _LEAVE_OUT),
     NotYet(
-        "trainingInput.scheduling.priority", "a priority", "there is no queue: every job starts at once", _LEAVE_OUT
+        "jobSpec.tensorboard",
+        "a managed TensorBoard",
+        "point TensorBoard at the logs in Cloud Storage",
+        'baseOutputDirectory: {outputUriPrefix: "gs://my-bucket/digits"}',
+    ),
+    NotYet("jobSpec.experiment*", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
+    NotYet("jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT),
+    NotYet("jobSpec.protectedArtifactLocationId", "protected artifacts", _LEAVE_OUT, _LEAVE_OUT),
+    NotYet(
+        "jobSpec.scheduling.strategy",
+        "a flexible start",
+        "STANDARD waits for capacity zone by zone",
+        'strategy: "STANDARD"',
+        lambda value: value == "FLEX_START",
+    ),
+    NotYet(f"{_POOL}.nfsMounts", "an NFS mount", "read from Cloud Storage", _LEAVE_OUT),
+    NotYet(f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT),
+    NotYet(f"{_POOL}.machineSpec.gpuPartitionSize", "a part of a GPU", "ask for a smaller GPU", _LEAVE_OUT),
+    NotYet(
+        _AFFINITY,
+        "a reservation of this pool's own",
+        "name the job's",
+        'trainmaster: {reservation: "my-reservation"}',
+        lambda value: value not in (None, "ANY_RESERVATION"),
     ),
 )
 
 NOT_YET_DOCUMENTS: Final = {
     "predictionInput": ("batch prediction", 'trainingInput: {region: "us-central1"}'),
-    "jobSpec": ("a Vertex AI CustomJob", 'trainingInput: {region: "us-central1"}'),
-    "workerPoolSpecs": ("a Vertex AI CustomJob", 'trainingInput: {region: "us-central1"}'),
+    "studySpec": (
+        "hyperparameter tuning",
+        'jobSpec: {workerPoolSpecs: [{machineSpec: {machineType: "n1-standard-4"}}]}',
+    ),
+    "trialJobSpec": ("hyperparameter tuning", "jobSpec in its place"),
+    "trainingTaskDefinition": ("a Vertex AI TrainingPipeline", "its inputs as jobSpec"),
 }
 """Documents of another kind, by the top-level name that gives them away."""
 
 
-def check_supported(job: Job, found: Findings) -> None:
+def check_supported(job: Wire, found: Findings) -> None:
     dumped = job.model_dump(by_alias=True, exclude_none=True)
     for loc, value in _places(dumped, ()):
         path = ".".join(map(str, loc))
         for row in NOT_YET:
             if fnmatchcase(path, row.place) and row.asks(value):
-                found.add_text(loc, f"asks for {row.what}, which is not supported yet: {row.instead}", row.example)
+                found.add_text(loc, f"asks for {row.what}, which is not supported: {row.instead}", row.example)
 
 
 def _places(value: Mapping[str, object], loc: Loc) -> Iterator[tuple[Loc, object]]:
@@ -76,3 +95,7 @@ def _places(value: Mapping[str, object], loc: Loc) -> Iterator[tuple[Loc, object
         yield (*loc, name), item
         if isinstance(item, Mapping):
             yield from _places(item, (*loc, name))
+        elif isinstance(item, tuple):
+            for index, each in enumerate(item):
+                if isinstance(each, Mapping):
+                    yield from _places(each, (*loc, name, index))

@@ -217,7 +217,6 @@ def test_the_body_of_tfx_is_read_with_its_snake_case_top_level() -> None:
 
 
 def test_the_body_of_tensorflow_cloud_is_read_with_its_words_for_nothing() -> None:
-    """Its image apart: containers come later."""
     nothing = gpus("ACCELERATOR_TYPE_UNSPECIFIED", "0")
     document = custom(
         scaleTier="custom",

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from shared.jobspec.documents import TRAINING_INPUT, example_of
 from shared.jobspec.machines import (
     BUILT_IN_GPUS,
     GPU_COUNTS,
@@ -16,12 +17,13 @@ from shared.jobspec.machines import (
     is_compute_machine,
     valid_gpu_counts,
 )
-from shared.jobspec.model import Job, TrainingInput, Wire, example_of, fields_of
+from shared.jobspec.model import Job, TrainingInput
 from shared.jobspec.problems import Loc
-from shared.jobspec.reading import TRAINING_INPUT
 from shared.jobspec.regions import REGION_ZONES
 from shared.jobspec.runtimes import PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES
+from shared.jobspec.schema import Wire, fields_of
 from shared.jobspec.tiers import TIERS
+from shared.jobspec.tpus import TPU_MACHINES
 
 
 @pytest.mark.parametrize("gpu", RETIRED_GPUS)
@@ -75,7 +77,7 @@ def test_an_image_tells_its_runtime() -> None:
 def test_tiers_are_made_of_known_machines() -> None:
     for tier in TIERS.values():
         for role in (tier.master, tier.worker, tier.parameter_server):
-            assert role is None or is_compute_machine(role.machine_type)
+            assert role is None or is_compute_machine(role.machine_type) or role.machine_type in TPU_MACHINES
 
 
 def test_the_regions_of_the_old_service_are_all_there() -> None:

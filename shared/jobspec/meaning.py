@@ -1,0 +1,35 @@
+"""What a document of either kind means, before it is one plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.core.jobs import Dialect, Program, Substitution
+from shared.core.seats import TaskType
+from shared.jobspec.asked import Role
+from shared.jobspec.problems import Loc
+from shared.jobspec.runtimes import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`is_runtime_named`: the job says which runtime it wants. `spot`: the API's own way to ask."""
+
+    dialect: Dialect
+    roles: tuple[Role, ...]
+    programs: dict[TaskType, Program]
+    runtime: Runtime
+    is_runtime_named: bool
+    region: str | None
+    region_at: Loc
+    max_running_s: int
+    max_wait_s: int | None
+    service_account: str | None
+    network: str | None
+    kms_key: str | None
+    substitutions: list[Substitution]
+    priority: int = 0
+    spot: str | None = None
+    restart_job_on_worker_restart: bool = False
+    disable_retries: bool = False
+    output_directory: str | None = None
