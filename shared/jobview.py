@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shared.core.fleet import vm_name
-from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, Replica
+from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica
+from shared.core.messages import with_log_link
 from shared.mlunits import consumed
 
 EXTENSION: Final = "trainmaster"
@@ -28,15 +29,16 @@ _ASKED: Final = {
 View = dict[str, Any]
 
 
-def job_view(job: Job, replicas: Iterable[Replica] = ()) -> View:
+def job_view(job: Job, replicas: Iterable[Replica] = (), project: str = "") -> View:
     """The service's view of it with our own beside. `replicas` are those of the present attempt."""
-    return {**service_view(job), EXTENSION: _extension(job, replicas)}
+    return {**service_view(job, project=project), EXTENSION: _extension(job, replicas)}
 
 
-def service_view(job: Job, position: int = 0) -> View:
+def service_view(job: Job, position: int = 0, project: str = "") -> View:
     """What the service itself answered, and not a field more. What is absent is left out, as it did.
 
-    `position`: in the line of those that wait for room; 0 for a job that waits for nothing.
+    `position`: in the line of those that wait for room; 0 for a job that waits for nothing. With a `project` a failed
+    job's message says where its log is: the stored message does not, for what is decided knows of no project.
     """
     spec = json.loads(job.spec_json)
     units = consumed(job)
@@ -54,7 +56,8 @@ def service_view(job: Job, position: int = 0) -> View:
     if job.ended_at:
         view["endTime"] = timestamp(job.ended_at)
     if job.error_message:
-        view["errorMessage"] = job.error_message
+        links = project and job.state is JobState.FAILED
+        view["errorMessage"] = with_log_link(job.error_message, project, job.job_id) if links else job.error_message
     if job.labels:
         view["labels"] = {label.key: label.value for label in job.labels}
     return view

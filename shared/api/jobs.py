@@ -38,18 +38,18 @@ def create(call: Call, service: Service) -> Json:
     document = parse_document(call.request.body, BODY)
     named = document.get("jobId", document.get("job_id"))
     job_id = named if isinstance(named, str) and JOB_ID.fullmatch(named) else ""
-    return service_view(create_job(document, job_id, call, service))
+    return service_view(create_job(document, job_id, call, service), project=call.project)
 
 
 def get(call: Call, service: Service) -> Json:
-    return service_view(find(call, service))
+    return service_view(find(call, service), project=call.project)
 
 
 def list_(call: Call, service: Service) -> Json:
     """Nothing found is `{}`, as the service answered."""
     wanted = filters.read(call.param("filter"), FIELDS)
     found, token = pages.page(call, service.deps.store, lambda job: _is_ours(job) and wanted(service_view(job)))
-    answer: Json = {"jobs": [service_view(job) for job in found]} if found else {}
+    answer: Json = {"jobs": [service_view(job, project=call.project) for job in found]} if found else {}
     return {**answer, "nextPageToken": token} if token else answer
 
 

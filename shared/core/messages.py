@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 from typing import Final
+from urllib.parse import quote
 
 from shared.core.events import ExitCause, ReplicaExited
 
+CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
 INTERNAL_ERROR: Final = "Internal error occurred for the current attempt"
 JOB_EXISTS: Final = "Field: job.job_id Error: A job with this id already exists."
@@ -44,6 +46,13 @@ def failed(event: ReplicaExited) -> str:
     else:
         head = f"{who} exited with a non-zero status of {status_of(event)}."
     return f"{head} \n{event.tail.strip()}" if event.tail.strip() else head
+
+
+def with_log_link(message: str, project: str, job_id: str) -> str:
+    """What a job failed of, and where its log is, as the service ended every such message."""
+    of_job = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe="")
+    address = f"{CONSOLE_LOGS}?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={of_job}"
+    return f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"
 
 
 def internal_error(cause: str) -> str:
