@@ -13,9 +13,7 @@ from typing import Final
 from shared.core.jobs import Accelerator, Job, TaskGroup
 
 _USD_OF_A_UNIT: Final = 0.49
-_USD_OF_A_VCPU: Final = 0.031611
-_USD_OF_A_GIB: Final = 0.004237
-_GIB_OF_A_VCPU: Final = {"standard": 3.75, "highmem": 6.5, "highcpu": 0.9}
+_USD_OF_A_VCPU: Final = {"standard": 0.0475, "highmem": 0.0592, "highcpu": 0.03545}  # with its share of memory
 _USD_OF_A_GPU: Final = {
     "nvidia-tesla-k80": 0.45,
     "nvidia-tesla-p100": 1.46,
@@ -43,8 +41,7 @@ def units_per_hour(group: TaskGroup) -> float | None:
     gpu_usd = _gpus(group.accelerator)
     if match is None or gpu_usd is None or group.tpu is not None:
         return None
-    vcpus = int(match[2])
-    usd = vcpus * (_USD_OF_A_VCPU + _GIB_OF_A_VCPU[match[1]] * _USD_OF_A_GIB) + gpu_usd
+    usd = int(match[2]) * _USD_OF_A_VCPU[match[1]] + gpu_usd
     return group.count * usd / _USD_OF_A_UNIT
 
 

@@ -143,7 +143,7 @@ def _found(job: object, path: tuple[str, ...]) -> object:
     for step in path:
         if not isinstance(value, Mapping):
             return None
-        value = value.get(step, value.get(to_camel(step)))
+        value = value.get(step, value.get(to_camel(step)) if "_" in step else None)
     return value
 
 

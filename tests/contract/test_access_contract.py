@@ -1,0 +1,98 @@
+"""One suite for Access, on the adapter in memory and on Cloud Resource Manager's emulator."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from emulators import iam
+from shared.errors import TemporaryError
+from shared.gcp.project_access import ProjectAccess
+from shared.memory.access import MemoryAccess
+from shared.ports import Access, UnknownTokenError
+
+CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"
+
+
+def serving(server: ThreadingHTTPServer) -> Iterator[str]:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(params=["memory", "resource manager"])
+def access(request: pytest.FixtureRequest) -> Iterator[Access]:
+    if request.param == "memory":
+        yield MemoryAccess({iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.NOBODY: set()})
+        return
+    for endpoint in serving(iam.listen(0, "my-project")):
+        yield ProjectAccess("my-project", endpoint)
+
+
+def test_those_of_the_asked_that_the_token_has_and_no_others(access: Access) -> None:
+    assert access.granted(iam.OWNER, [CREATE, GET]) == {CREATE, GET}
+    assert access.granted(iam.VIEWER, [CREATE, GET]) == {GET}
+    assert access.granted(iam.OWNER, [GET]) == {GET}
+    assert access.granted(iam.NOBODY, [CREATE, GET]) == frozenset()
+
+
+def test_a_token_that_nobody_has_is_unknown(access: Access) -> None:
+    with pytest.raises(UnknownTokenError):
+        access.granted("ya29.expired", [GET])
+
+
+@pytest.fixture
+def google() -> Iterator[tuple[str, list[tuple[int, object]]]]:
+    """An endpoint that answers what the test puts into the list, and keeps what it was asked."""
+    answers: list[tuple[int, object]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            status, body = answers.pop(0)
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    for endpoint in serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)):
+        yield endpoint, answers
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 400, 404])
+def test_trouble_is_no_answer(google: tuple[str, list[tuple[int, object]]], status: int) -> None:
+    endpoint, answers = google
+    answers.append((status, {"error": {"code": status}}))
+    with pytest.raises(TemporaryError, match=str(status)):
+        ProjectAccess("my-project", endpoint).granted("t", [GET])
+
+
+def test_a_resource_manager_that_is_switched_off_is_trouble_and_a_forbidden_project_is_a_no(
+    google: tuple[str, list[tuple[int, object]]],
+) -> None:
+    endpoint, answers = google
+    reason = {"error": {"code": 403, "details": [{"reason": "SERVICE_DISABLED"}]}}
+    answers += [(403, reason), (403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}})]
+    access = ProjectAccess("my-project", endpoint)
+    with pytest.raises(TemporaryError, match="SERVICE_DISABLED"):
+        access.granted("t", [GET])
+    assert access.granted("t", [GET]) == frozenset()
+
+
+def test_google_may_not_grant_what_was_not_asked(google: tuple[str, list[tuple[int, object]]]) -> None:
+    endpoint, answers = google
+    answers.append((200, {"permissions": [GET, CREATE]}))
+    assert ProjectAccess("my-project", endpoint).granted("t", [GET]) == {GET}
+
+
+def test_who_does_not_answer_is_asked_again_later() -> None:
+    with pytest.raises(TemporaryError):
+        ProjectAccess("my-project", "http://127.0.0.1:1").granted("t", [GET])
