@@ -1,0 +1,78 @@
+"""The real gcloud against the emulator, in one story: each call takes a second or two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.compute.emulator import PROJECT, eventually
+from tests.tpu.world import ONE_HOST, ZONE, Slices
+
+
+class Gcloud:
+    def __init__(self, endpoint: str, folder: Path) -> None:
+        token = folder / "token"
+        token.write_text("not-a-secret")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
+        self._environment = {
+            **kept,
+            "CLOUDSDK_CONFIG": str(folder / "config"),
+            "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
+            "CLOUDSDK_CORE_PROJECT": PROJECT,
+            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
+            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
+        }
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = ["gcloud", "compute", "tpus", *arguments]
+        return subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=90, check=False)
+
+    def tpu_vm(self, *arguments: str) -> str:
+        done = self.run("tpu-vm", *arguments, f"--zone={ZONE}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def gcloud(slices: Slices, tmp_path: Path) -> Gcloud:
+    return Gcloud(slices.compute.endpoint, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_looking_at_slices_changing_and_deleting_them(slices: Slices, gcloud: Gcloud) -> None:
+    slices.run("mine", tpu=ONE_HOST, labels={"trainmaster-job": "digits"}, metadata={"a": "1"})
+    slices.run("other", tpu=ONE_HOST)
+    found = json.loads(gcloud.tpu_vm("list", "--filter=labels.trainmaster-job=digits", "--format=json"))
+    assert [(each["name"].rpartition("/")[2], each["state"]) for each in found] == [("mine", "READY")]
+    assert "v5litepod-4" in gcloud.tpu_vm("list")
+    shown = json.loads(gcloud.tpu_vm("describe", "mine", "--format=json"))
+    assert shown["id"] == str(slices.get("mine").id)
+    assert shown["acceleratorConfig"] == {"topology": "2x2", "type": "V5LITE_POD"}
+    gcloud.tpu_vm("update", "mine", "--update-metadata=b=2")
+    eventually(lambda: dict(slices.get("mine").metadata)["b"] == "2")
+    assert dict(slices.get("mine").metadata)["a"] == "1"
+    gcloud.tpu_vm("delete", "mine", "--quiet")
+    assert slices.state("mine") == "GONE"
+    assert slices.state("other") == "READY"
+    missing = gcloud.run("tpu-vm", "describe", "mine", f"--zone={ZONE}")
+    assert missing.returncode == 1
+    assert "was not found" in missing.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_creating_one_and_being_refused_one(slices: Slices, gcloud: Gcloud) -> None:
+    create = ("--accelerator-type=v5litepod-4", "--version=v2-alpha-tpuv5-lite")
+    gcloud.tpu_vm("create", "made", *create)
+    assert slices.state("made") == "READY"
+    slices.compute.faults(stockout_zones=[ZONE])
+    refused = gcloud.run("tpu-vm", "create", "more", *create, f"--zone={ZONE}")
+    assert refused.returncode == 1
+    assert "There is no more capacity in the zone" in refused.stderr

@@ -1,0 +1,96 @@
+"""What Cloud TPU's words mean: responses as people have met them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import requests
+from google.api_core import exceptions
+from google.rpc import code_pb2, status_pb2
+
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp.tpu_fleet.refusals import problem, problem_of, refused, trouble
+from shared.ports import RefusalKind
+
+STOCKOUT, QUOTA, DENIED, INTERNAL = RefusalKind.STOCKOUT, RefusalKind.QUOTA, RefusalKind.DENIED, RefusalKind.INTERNAL
+
+QUOTA_OF_REGION = "Quota 'TPUV2sPreemptiblePodPerProjectPerRegionForTPUAPI' exhausted. Limit 32 in region us-central1"
+QUOTA_OF_ZONE = "Quota 'TPUV5sLitepodServingPerProjectPerZoneForTPUAPI' exhausted. Limit 4 in zone us-central1-a"
+LIMIT = "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0 in region us-east5."
+LOST = "Cloud TPU received a bad request. update is not supported while in state PREEMPTED [EID: 0x73013519f5b7feb2]"
+
+IN_OPERATIONS = [
+    ("RESOURCE_EXHAUSTED", 'There is no more capacity in the zone "europe-west4-a"; you can try in another', STOCKOUT),
+    ("INVALID_ARGUMENT", LOST, STOCKOUT),
+    ("FAILED_PRECONDITION", "Insufficient reserved capacity. Contact customer support to increase", STOCKOUT),
+    ("RESOURCE_EXHAUSTED", "Insufficient capacity.", STOCKOUT),
+    ("RESOURCE_EXHAUSTED", QUOTA_OF_REGION, QUOTA),
+    ("RESOURCE_EXHAUSTED", LIMIT, QUOTA),
+    ("RESOURCE_EXHAUSTED", QUOTA_OF_ZONE, STOCKOUT),
+    ("INVALID_ARGUMENT", "Cloud TPU received a bad request. The runtime version is not valid", DENIED),
+    ("PERMISSION_DENIED", "Permission 'iam.serviceaccounts.actAs' denied on service account", DENIED),
+    ("NOT_FOUND", "Reservation not found.", DENIED),
+    ("INTERNAL", "Internal error", INTERNAL),
+    ("UNAVAILABLE", "The service is currently unavailable", INTERNAL),
+]
+
+
+@pytest.mark.parametrize(("code", "message", "kind"), IN_OPERATIONS)
+def test_an_operation_that_failed(code: str, message: str, kind: RefusalKind) -> None:
+    status = status_pb2.Status(code=code_pb2.Code.Value(code), message=message)
+    found = refused(problem_of(status))
+    assert (found.kind, found.code, found.message) == (kind, code, message)
+
+
+def an_answer(http: int, code: str, message: str) -> exceptions.GoogleAPICallError:
+    """As the REST transport raises it."""
+    response = requests.Response()
+    response.status_code = http
+    response._content = json.dumps({"error": {"code": http, "status": code, "message": message}}).encode()
+    response.request = requests.Request("POST", "https://tpu.googleapis.com/v2/nodes").prepare()
+    return exceptions.from_http_response(response)
+
+
+PASSING = [
+    an_answer(429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Create requests' per minute"),
+    an_answer(429, "RESOURCE_EXHAUSTED", "Maximum number of CreateNode requests per minute"),
+    an_answer(503, "UNAVAILABLE", "The service is currently unavailable"),
+    an_answer(500, "INTERNAL", "Internal error"),
+    an_answer(409, "ABORTED", "Another operation is in progress"),
+]
+STAYING = [
+    an_answer(
+        429, "RESOURCE_EXHAUSTED", "Quota limit 'TPUV6EPerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0"
+    ),
+    an_answer(403, "PERMISSION_DENIED", "Permission 'tpu.nodes.create' denied"),
+    an_answer(503, "UNAVAILABLE", 'There is no more capacity in the zone "z"'),
+]
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: problem(error).message[:30])
+def test_trouble_that_passes(error: exceptions.GoogleAPICallError) -> None:
+    with pytest.raises(TemporaryError), trouble("try"):
+        raise error
+
+
+@pytest.mark.parametrize("error", STAYING, ids=lambda error: problem(error).message[:30])
+def test_trouble_that_stays_names_what_was_tried(error: exceptions.GoogleAPICallError) -> None:
+    with pytest.raises(PermanentError, match=r"^create x: [A-Z_]+: "), trouble("create x"):
+        raise error
+
+
+def test_an_answer_that_is_not_googles_still_has_a_code() -> None:
+    response = requests.Response()
+    response.status_code = 502
+    response._content = b"<html>Bad gateway"
+    response.request = requests.Request("GET", "https://tpu.googleapis.com/").prepare()
+    error = exceptions.from_http_response(response)
+    assert problem(error).code == "502"
+    with pytest.raises(TemporaryError), trouble("list"):
+        raise error
+
+
+def test_no_answer_at_all_passes() -> None:
+    with pytest.raises(TemporaryError), trouble("list"):
+        raise requests.ConnectionError("refused")
