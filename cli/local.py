@@ -144,7 +144,7 @@ def preempt(vm: Vm, notice: Notice = None, state_dir: StateDir = None) -> None:
 
 @app.command()
 def maintenance(vm: Vm, notice: Notice = None, state_dir: StateDir = None) -> None:
-    """Announce host maintenance that ends a VM."""
+    """Announce host maintenance: a VM that can be moved live goes on, any other ends."""
     _faults(state_dir).maintenance(vm, notice)
     say(f"{vm}: under maintenance")
 

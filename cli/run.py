@@ -2,7 +2,7 @@
 
     stack up ──► package and job file uploaded with gsutil ──► watched until it ends ──► summary ──► stack down
 
-With `--faults` a worker's program is killed and another worker's VM goes into maintenance while it trains.
+With `--faults` a worker's program is killed and another worker's VM is preempted while it trains.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Phases:
 
 @dataclass
 class FaultPlan:
-    """Kill one worker's program after the third epoch; put another's VM under maintenance three epochs later."""
+    """Kill one worker's program after the third epoch; preempt another's VM some epochs later."""
 
     watch: Watch
     faults: Faults
@@ -64,7 +64,7 @@ class FaultPlan:
     _steps: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._steps = [(3, self._kill), (8, self._maintain)]
+        self._steps = [(3, self._kill), (8, self._preempt)]
 
     def act(self, job: Job) -> None:
         if job.state is JobState.RUNNING and self._steps and self.watch.epochs >= self._steps[0][0]:
@@ -78,9 +78,9 @@ class FaultPlan:
         self.report.line("FAULT", "SIGKILL to the program of worker 0", "bold magenta")
         self.faults.kill_program(vm_name(self.watch.job_id, Seat(TaskType.WORKER, 0)))
 
-    def _maintain(self) -> None:
-        self.report.line("FAULT", "host maintenance for the VM of worker 1", "bold magenta")
-        self.faults.maintenance(vm_name(self.watch.job_id, Seat(TaskType.WORKER, 1)), notice_s=2)
+    def _preempt(self) -> None:
+        self.report.line("FAULT", "preemption of the VM of worker 1", "bold magenta")
+        self.faults.preempt(vm_name(self.watch.job_id, Seat(TaskType.WORKER, 1)), notice_s=2)
 
 
 def run(

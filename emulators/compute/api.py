@@ -130,17 +130,32 @@ class ComputeApi:
             "selfLink": f"{instance.link(self._cloud.links)}/serialPort",
         }
 
+    # Resource policies
+
+    def resource_policies(self, region: str) -> Json:
+        found = self._cloud.policies.in_region(region)
+        return self._list("compute#resourcePolicyList", found, "regions", region, "resourcePolicies")
+
+    def resource_policy(self, region: str, name: str) -> Json:
+        return self._cloud.policies.get(region, name)
+
+    def insert_resource_policy(self, region: str) -> Json:
+        return self._begun(self._cloud.policies.insert(region, json_body(self._request), self._request_id))
+
+    def delete_resource_policy(self, region: str, name: str) -> Json:
+        return self._begun(self._cloud.policies.delete(region, name, self._request_id))
+
     # Operations
 
     def operations(self, zone: str | None = None, region: str | None = None) -> Json:
         scope = ("zones", zone) if zone else ("regions", region) if region else ("global",)
-        mine = [each for each in self._cloud.operations.list_all() if each.zone == zone and region is None]
+        mine = [each for each in self._cloud.operations.list_all() if each.place == (zone or region)]
         shown = [self._cloud.operations.show(each) for each in mine]
         return self._list("compute#operationList", shown, *(part for part in scope if part), "operations")
 
     def aggregated_operations(self) -> Json:
         store = self._cloud.operations
-        every = ((each.zone or "", store.show(each)) for each in store.list_all())
+        every = ((each.place or "", store.show(each)) for each in store.list_all())
         return self._aggregated("compute#operationAggregatedList", "operations", every)
 
     def operation(self, name: str, zone: str | None = None, region: str | None = None) -> Json:
@@ -173,7 +188,8 @@ class ComputeApi:
         found, following = self._page((f"{zone}/{item['name']}", item) for zone, item in items)
         scopes: dict[str, Json] = {}
         for item in found:
-            scope = "zones/" + item["zone"].rpartition("/")[2] if "zone" in item else "global"
+            place = next((key for key in ("zone", "region") if key in item), None)
+            scope = f"{place}s/{item[place].rpartition('/')[2]}" if place else "global"
             scopes.setdefault(scope, {collection: []})[collection].append(item)
         for scope in zones.keys() - scopes.keys():
             message = f"There are no results for scope '{scope}' on this page."

@@ -34,9 +34,21 @@ _FAMILIES: Final[Mapping[str, tuple[float, tuple[int, ...]]]] = {
     "e2-standard": (4096, (2, 4, 8, 16, 32)),
     "e2-highmem": (8192, (2, 4, 8, 16)),
     "e2-highcpu": (1024, (2, 4, 8, 16, 32)),
+    "n2d-standard": (4096, (2, 4, 8, 16, 32, 48, 64, 80, 96, 128, 224)),
+    "n4-standard": (4096, (2, 4, 8, 16, 32, 48, 64, 80)),
+    "n4-highmem": (8192, (2, 4, 8, 16, 32, 48, 64, 80)),
+    "n4-highcpu": (2048, (2, 4, 8, 16, 32, 48, 64, 80)),
     "c2-standard": (4096, (4, 8, 16, 30, 60)),
+    "c2d-standard": (4096, (2, 4, 8, 16, 32, 56, 112)),
     "c3-standard": (4096, (4, 8, 22, 44, 88, 176)),
-    "g2-standard": (4096, (4, 8, 12, 16, 24, 32, 48, 96)),
+    "c3-highmem": (8192, (4, 8, 22, 44, 88, 176)),
+    "c3-highcpu": (2048, (4, 8, 22, 44, 88, 176)),
+    "c3d-standard": (4096, (4, 8, 16, 30, 60, 90, 180, 360)),
+    "c4-standard": (3840, (2, 4, 8, 16, 24, 32, 48, 96, 144, 192, 288)),
+    "c4-highmem": (7936, (2, 4, 8, 16, 24, 32, 48, 96, 144, 192, 288)),
+    "c4-highcpu": (2048, (2, 4, 8, 16, 24, 32, 48, 96, 144, 192, 288)),
+    "c4d-standard": (3968, (2, 4, 8, 16, 32, 48, 64, 96, 192, 384)),
+    "t2d-standard": (4096, (1, 2, 4, 8, 16, 32, 48, 60)),
 }
 
 # Machine types that carry their accelerators: (vCPUs, memory in MiB, accelerator type, count)
@@ -48,8 +60,39 @@ _ACCELERATED: Final[Mapping[str, tuple[int, int, str, int]]] = {
     "a2-megagpu-16g": (96, 1392640, "nvidia-tesla-a100", 16),
     "a2-ultragpu-1g": (12, 174080, "nvidia-a100-80gb", 1),
     "a2-ultragpu-8g": (96, 1392640, "nvidia-a100-80gb", 8),
+    "a2-ultragpu-2g": (24, 348160, "nvidia-a100-80gb", 2),
+    "a2-ultragpu-4g": (48, 696320, "nvidia-a100-80gb", 4),
     "a3-highgpu-1g": (26, 239616, "nvidia-h100-80gb", 1),
+    "a3-highgpu-2g": (52, 479232, "nvidia-h100-80gb", 2),
+    "a3-highgpu-4g": (104, 958464, "nvidia-h100-80gb", 4),
     "a3-highgpu-8g": (208, 1916928, "nvidia-h100-80gb", 8),
+    "a3-megagpu-8g": (208, 1916928, "nvidia-h100-mega-80gb", 8),
+    "a3-ultragpu-8g": (224, 3022848, "nvidia-h200-141gb", 8),
+    "a4-highgpu-8g": (224, 4063232, "nvidia-b200", 8),
+    "g2-standard-4": (4, 16384, "nvidia-l4", 1),
+    "g2-standard-8": (8, 32768, "nvidia-l4", 1),
+    "g2-standard-12": (12, 49152, "nvidia-l4", 1),
+    "g2-standard-16": (16, 65536, "nvidia-l4", 1),
+    "g2-standard-24": (24, 98304, "nvidia-l4", 2),
+    "g2-standard-32": (32, 131072, "nvidia-l4", 1),
+    "g2-standard-48": (48, 196608, "nvidia-l4", 4),
+    "g2-standard-96": (96, 393216, "nvidia-l4", 8),
+}
+
+_PERSISTENT: Final = ("pd-standard", "pd-balanced", "pd-ssd")
+# Boot disks of the machine series that do not take every Persistent Disk. Source: "Choose a disk type", as of 2025.
+_DISKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "n4": ("hyperdisk-balanced",),
+    "n4d": ("hyperdisk-balanced",),
+    "c4": ("hyperdisk-balanced",),
+    "c4d": ("hyperdisk-balanced",),
+    "a4": ("hyperdisk-balanced",),
+    "a3-ultragpu": ("hyperdisk-balanced",),
+    "a3": ("pd-balanced", "pd-ssd", "hyperdisk-balanced"),
+    "c3": ("pd-balanced", "pd-ssd", "hyperdisk-balanced"),
+    "c3d": ("pd-balanced", "pd-ssd", "hyperdisk-balanced"),
+    "m3": ("pd-balanced", "pd-ssd", "hyperdisk-balanced"),
+    "g2": ("pd-balanced", "pd-ssd"),
 }
 
 ACCELERATOR_TYPES: Final = (
@@ -62,6 +105,9 @@ ACCELERATOR_TYPES: Final = (
     "nvidia-tesla-a100",
     "nvidia-a100-80gb",
     "nvidia-h100-80gb",
+    "nvidia-h100-mega-80gb",
+    "nvidia-h200-141gb",
+    "nvidia-b200",
 )
 
 
@@ -144,6 +190,16 @@ class Catalog:
             "isSharedCpu": False,
             "accelerators": accelerators,
         }
+
+    def accelerators_of(self, zone: str, machine_type: str) -> tuple[tuple[str, int], ...]:
+        """Those that come with the machine type."""
+        own = self.machine_type(zone, machine_type)["accelerators"]
+        return tuple((each["guestAcceleratorType"], each["guestAcceleratorCount"]) for each in own)
+
+    def disk_types_of(self, machine_type: str) -> tuple[str, ...]:
+        """What it can boot from."""
+        series, kind = machine_type.split("-")[:2]
+        return _DISKS.get(f"{series}-{kind}") or _DISKS.get(series) or _PERSISTENT
 
     def accelerator_types(self, zone: str) -> list[Json]:
         return [

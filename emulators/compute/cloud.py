@@ -28,18 +28,12 @@ from emulators.compute.errors import (
 )
 from emulators.compute.faults import FaultBoard
 from emulators.compute.guest import Project
-from emulators.compute.instances import (
-    NAME,
-    Instance,
-    Properties,
-    Status,
-    parse_labels,
-    parse_metadata,
-    parse_properties,
-)
+from emulators.compute.instances import NAME, Instance, Status
 from emulators.compute.lifecycle import Lifecycle, SystemEventSink, Timing, kept_to_itself
 from emulators.compute.operations import Operation, OperationStore
+from emulators.compute.policies import PolicyBook
 from emulators.compute.power import PowerSupply
+from emulators.compute.properties import Properties, parse_labels, parse_metadata, parse_properties
 from emulators.compute.vm import Disk
 
 BULK_COUNT_MAX: Final = 5000
@@ -68,6 +62,7 @@ class Cloud:
         self.lifecycle = Lifecycle(self.operations, self.faults, power, timing, self.links, self, system_events)
         self._lock = threading.RLock()
         self._instances: dict[tuple[str, str], Instance] = {}
+        self.policies = PolicyBook(catalog, self.operations, self.list_all)
 
     # Reading
 
@@ -135,7 +130,9 @@ class Cloud:
             return operation
 
     def _properties(self, zone: str, body: Json) -> Properties:
-        return parse_properties(body, zone, self.catalog, self.project.default_account, self.run_s_min)
+        properties = parse_properties(body, zone, self.catalog, self.project.default_account, self.run_s_min)
+        self.policies.check(zone, properties)
+        return properties
 
     def _bulk_names(self, zone: str, body: Json) -> list[str]:
         count = int(body.get("count") or 0)
@@ -238,9 +235,8 @@ class Cloud:
 
     def simulate_maintenance_event(self, zone: str, name: str, request_id: str | None) -> Operation:
         def begin(operation: Operation, instance: Instance) -> None:
-            policy = instance.properties.scheduling.on_host_maintenance
             self.operations.start(operation)
-            self.lifecycle.maintain(instance, None, policy=policy, requested=operation)
+            self.lifecycle.maintain(instance, None, requested=operation)
 
         return self._act("simulateMaintenanceEvent", zone, name, request_id, begin, check=self._running)
 

@@ -14,7 +14,6 @@ from emulators.compute.errors import ApiError, Json, not_found, not_ready, requi
 from emulators.compute.faults import parse_faults
 from emulators.compute.identity import TokenIssuer
 from emulators.compute.instances import Instance, Status
-from emulators.compute.lifecycle import PREEMPTION_NOTICE_S
 
 
 class Control:
@@ -52,9 +51,9 @@ class Control:
         notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
         match verb:
             case "preempt":
-                operation = lifecycle.preempt(instance, PREEMPTION_NOTICE_S if notice_s is None else notice_s)
+                operation = lifecycle.preempt(instance, notice_s)
             case "maintenance":
-                operation = lifecycle.maintain(instance, notice_s, policy="TERMINATE")
+                operation = lifecycle.maintain(instance, notice_s)
             case "crash":
                 operation = lifecycle.crash(instance)
             case "kill-program":

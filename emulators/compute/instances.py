@@ -1,10 +1,9 @@
-"""The instance resource: what a request may say, what Google fills in, and how it is shown.
+"""An instance that exists: its states, what has become of it, and how it is shown.
 
     PROVISIONING ─► STAGING ─► RUNNING ─► STOPPING ─► TERMINATED ─► (start) STAGING …
                                               └────► gone
 
-Checks are those a control plane can run into: names, references, metadata sizes, scheduling rules of GPU and Spot VMs.
-Source: Compute's reference for instances.insert, setMetadata, Scheduling.
+What it was asked to be is `properties`.
 """
 
 from __future__ import annotations
@@ -14,26 +13,19 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from emulators.compute.catalog import ACCELERATOR_TYPES, Catalog, Links, basename
-from emulators.compute.errors import ApiError, Json, invalid, required
+from emulators.compute.catalog import Links
+from emulators.compute.errors import Json
 from emulators.compute.metadata_server import GuestMetadata, MetadataServer
 from emulators.compute.operations import timestamp
+from emulators.compute.properties import Properties
 from emulators.compute.vm import Disk, PoweredVm
 
 NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_METADATA_KEY: Final = re.compile(r"[a-zA-Z0-9-_]{1,127}")
-_LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-_LABEL_VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
-METADATA_VALUE_BYTES_MAX: Final = 256 * 1024
-METADATA_BYTES_MAX: Final = 512 * 1024
-RUN_DURATION_S_MAX: Final = 120 * 24 * 3600
-CLOUD_PLATFORM_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
 class Status(StrEnum):
@@ -48,144 +40,6 @@ def fingerprint(value: object) -> str:
     """Of contents, as Google's: setting the same again gives the same."""
     digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()
     return base64.urlsafe_b64encode(digest[:8]).decode()
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduling:
-    """`max_run_s` None: no limit."""
-
-    automatic_restart: bool
-    on_host_maintenance: str
-    spot: bool
-    termination_action: str
-    max_run_s: float | None
-
-    def as_json(self) -> Json:
-        shown: Json = {
-            "onHostMaintenance": self.on_host_maintenance,
-            "automaticRestart": self.automatic_restart,
-            "preemptible": self.spot,
-            "provisioningModel": "SPOT" if self.spot else "STANDARD",
-        }
-        if self.spot or self.max_run_s is not None:
-            shown["instanceTerminationAction"] = self.termination_action
-        if self.max_run_s is not None:
-            whole = int(self.max_run_s)
-            shown["maxRunDuration"] = {"seconds": str(whole), "nanos": int((self.max_run_s - whole) * 1e9)}
-        return shown
-
-
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """What an insert asks for, checked; the same for every VM of a bulk insert."""
-
-    machine_type: str
-    environment: str | None
-    scheduling: Scheduling
-    metadata: Mapping[str, str]
-    labels: Mapping[str, str]
-    service_account: str | None
-    scopes: tuple[str, ...]
-    accelerators: tuple[tuple[str, int], ...]
-    shown: Json
-
-    @property
-    def attachment(self) -> str:
-        return ",".join(f"{kind}:{count}" for kind, count in self.accelerators)
-
-
-def parse_properties(body: Json, zone: str, catalog: Catalog, project_email: str, run_s_min: float) -> Properties:
-    """Everything of an instance but its name; raises the ApiError Google would answer with."""
-    machine_type = basename(str(body.get("machineType") or ""))
-    if not machine_type:
-        raise required("resource.machineType")
-    try:
-        catalog.machine_type(zone, machine_type)
-    except ApiError:
-        why = f"Machine type with name '{machine_type}' does not exist in zone '{zone}'."
-        raise invalid("resource.machineType", body["machineType"], why) from None
-    accelerators = []
-    for each in body.get("guestAccelerators") or ():
-        kind = basename(str(each.get("acceleratorType", "")))
-        if kind not in ACCELERATOR_TYPES:
-            why = f"Accelerator type with name '{kind}' does not exist in zone '{zone}'."
-            raise invalid("resource.guestAccelerators[0].acceleratorType", kind, why)
-        accelerators.append((kind, int(each.get("acceleratorCount", 1))))
-    disks = body.get("disks") or ()
-    if not disks:
-        raise ApiError(400, "invalid", "Invalid value for field 'resource.disks': ''. At least one disk is required.")
-    image = str((disks[0].get("initializeParams") or {}).get("sourceImage") or "")
-    scheduling = parse_scheduling(body.get("scheduling") or {}, run_s_min)
-    if accelerators and scheduling.on_host_maintenance == "MIGRATE":
-        raise ApiError(400, "badRequest", "Instances with guest accelerators do not support live migration.")
-    account = next(iter(body.get("serviceAccounts") or ()), None)
-    email = str(account.get("email") or "default") if account else None
-    shown: Json = {
-        key: body[key]
-        for key in ("description", "tags", "minCpuPlatform", "shieldedInstanceConfig", "deletionProtection")
-        if key in body
-    }
-    return Properties(
-        machine_type=machine_type,
-        environment=catalog.environment_of(image),
-        scheduling=scheduling,
-        metadata=parse_metadata(body.get("metadata") or {}),
-        labels=parse_labels(body.get("labels") or {}),
-        service_account=project_email if email == "default" else email,
-        scopes=tuple((account or {}).get("scopes") or (CLOUD_PLATFORM_SCOPE,)),
-        accelerators=tuple(accelerators),
-        shown={**shown, "disks": disks, "networkInterfaces": body.get("networkInterfaces") or [{}]},
-    )
-
-
-def parse_scheduling(body: Json, run_s_min: float) -> Scheduling:
-    spot = body.get("provisioningModel") == "SPOT" or bool(body.get("preemptible"))
-    maintenance = str(body.get("onHostMaintenance") or ("TERMINATE" if spot else "MIGRATE"))
-    restart = bool(body.get("automaticRestart", not spot))
-    action = str(body.get("instanceTerminationAction") or "STOP")
-    if maintenance not in ("MIGRATE", "TERMINATE"):
-        raise invalid("resource.scheduling.onHostMaintenance", maintenance, "Must be MIGRATE or TERMINATE.")
-    if action not in ("STOP", "DELETE"):
-        raise invalid("resource.scheduling.instanceTerminationAction", action, "Must be STOP or DELETE.")
-    if spot and (restart or maintenance == "MIGRATE"):
-        message = "Scheduling must have preemptible be false when AutomaticRestart is true or live migration is on."
-        raise ApiError(400, "invalid", message)
-    max_run_s = None
-    if duration := body.get("maxRunDuration"):
-        max_run_s = int(duration.get("seconds") or 0) + int(duration.get("nanos") or 0) / 1e9
-        if not run_s_min <= max_run_s <= RUN_DURATION_S_MAX:
-            why = f"Must be between {run_s_min:g} and {RUN_DURATION_S_MAX} seconds."
-            raise invalid("resource.scheduling.maxRunDuration", f"{max_run_s:g}s", why)
-    return Scheduling(restart, maintenance, spot, action, max_run_s)
-
-
-def parse_metadata(body: Json) -> dict[str, str]:
-    """The items of a Metadata resource as a mapping."""
-    items: dict[str, str] = {}
-    for item in body.get("items") or ():
-        key, value = str(item.get("key", "")), str(item.get("value") or "")
-        if not _METADATA_KEY.fullmatch(key):
-            raise invalid("metadata.items.key", key, f"Must be a match of regex '{_METADATA_KEY.pattern}'.")
-        if key in items:
-            raise invalid("metadata.items", key, f"Metadata has duplicate key: {key}.")
-        if len(value.encode()) > METADATA_VALUE_BYTES_MAX:
-            why = f"The total length of a metadata value must be at most {METADATA_VALUE_BYTES_MAX} bytes."
-            raise invalid(f"metadata.items.{key}", f"{len(value.encode())} bytes", why)
-        items[key] = value
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in items.items())
-    if size > METADATA_BYTES_MAX:
-        raise invalid("metadata.items", f"{size} bytes", f"All metadata must be at most {METADATA_BYTES_MAX} bytes.")
-    return items
-
-
-def parse_labels(labels: Json) -> dict[str, str]:
-    for key, value in labels.items():
-        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(str(value)):
-            why = (
-                "Label keys and values hold lower case letters, digits, _ and -, at most 63; keys start with a letter."
-            )
-            raise invalid("resource.labels", f"{key}={value}", why)
-    return {key: str(value) for key, value in labels.items()}
 
 
 @dataclass(slots=True, eq=False)
@@ -271,6 +125,11 @@ class Instance:
                 {"acceleratorType": links(*zonal, "acceleratorTypes", kind), "acceleratorCount": count}
                 for kind, count in properties.accelerators
             ]
+        if properties.resource_policies:
+            region = self.zone.rpartition("-")[0]
+            shown["resourcePolicies"] = [
+                links("regions", region, "resourcePolicies", name) for name in properties.resource_policies
+            ]
         for key, moment in (("lastStartTimestamp", self.started_at), ("lastStopTimestamp", self.stopped_at)):
             if moment is not None:
                 shown[key] = timestamp(moment)
@@ -305,4 +164,5 @@ def _disk(links: Links, instance: Instance, index: int, asked: Json) -> Json:
         "diskSizeGb": str(parameters.get("diskSizeGb") or 10),
         "source": links("zones", instance.zone, "disks", instance.name),
         "interface": "SCSI",
+        **{key: asked[key] for key in ("diskEncryptionKey",) if key in asked},
     }

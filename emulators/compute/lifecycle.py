@@ -91,17 +91,20 @@ class Lifecycle:
 
     # Faults
 
-    def preempt(self, instance: Instance, notice_s: float = PREEMPTION_NOTICE_S) -> Operation:
+    def preempt(self, instance: Instance, notice_s: float | None = None) -> Operation:
+        """Announced; after the notice that the VM asked for, soft-off; half a minute later, off. With `notice_s`:
+        soft-off at once, and off after that time."""
         operation = self._event("compute.instances.preempted", instance, "Instance was preempted.")
         if instance.guest is not None:
             instance.guest.put("instance/preempted", "TRUE")
-        self._spawn(self._with_turn, operation, instance, lambda each: self._end(each, notice_s, operation))
+        ahead_s = instance.properties.scheduling.preemption_notice_s if notice_s is None else 0
+        grace_s = PREEMPTION_NOTICE_S if notice_s is None else notice_s
+        self._spawn(self._preempt, operation, instance, instance.boots, ahead_s, grace_s)
         return operation
 
-    def maintain(
-        self, instance: Instance, notice_s: float | None, *, policy: str, requested: Operation | None = None
-    ) -> Operation:
-        """`policy` MIGRATE or TERMINATE. `requested` is the user's own operation, done with the maintenance."""
+    def maintain(self, instance: Instance, notice_s: float | None, requested: Operation | None = None) -> Operation:
+        """The VM is moved or ended, as it asked to be. `requested` is the user's own operation, done with this."""
+        policy = instance.properties.scheduling.on_host_maintenance
         verb = "terminateOnHostMaintenance" if policy == "TERMINATE" else "migrateOnHostMaintenance"
         operation = self._event(f"compute.instances.{verb}", instance, "Instance is subject to host maintenance.")
         notice = self.timing.maintenance_notice_s if notice_s is None else notice_s
@@ -231,6 +234,15 @@ class Lifecycle:
         if instance.properties.scheduling.termination_action == "DELETE":
             self._remove(instance, grace_s=0)
 
+    def _preempt(self, operation: Operation, instance: Instance, boot: int, ahead_s: float, grace_s: float) -> None:
+        time.sleep(ahead_s)
+
+        def step(instance: Instance) -> None:
+            if instance.boots == boot:
+                self._end(instance, grace_s, operation)
+
+        self._with_turn(operation, instance, step)
+
     def _maintain(
         self,
         operation: Operation,
@@ -249,6 +261,7 @@ class Lifecycle:
                 self._halt(instance, self.timing.shutdown_s, operation)
                 self._restart_automatically(instance)
             elif instance.guest is not None:
+                self.system_events(operation, instance)
                 instance.guest.put("instance/maintenance-event", NO_MAINTENANCE)
 
         self._with_turn(operation, instance, step)

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from emulators.compute.catalog import Links
-from emulators.compute.errors import ApiError, Json, OperationError, invalid, not_found
+from emulators.compute.errors import Json, OperationError, invalid, not_found
 
 REMEMBERED_MAX: Final = 20_000
 """Oldest operations are forgotten beyond this; Google keeps them for 14 days."""
@@ -36,7 +36,7 @@ def timestamp(moment: datetime | None = None) -> str:
 
 @dataclass(slots=True)
 class Operation:
-    """`zone` None: a global operation. Fields change under the store's lock only."""
+    """Of a zone, of a region, or, without either, a global one. Fields change under the store's lock only."""
 
     id: int
     name: str
@@ -53,9 +53,19 @@ class Operation:
     status: str = "PENDING"
     status_message: str | None = None
     errors: Sequence[OperationError] = ()
+    region: str | None = None
+
+    @property
+    def place(self) -> str | None:
+        return self.zone or self.region
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        if self.zone:
+            return ("zones", self.zone)
+        return ("regions", self.region) if self.region else ("global",)
 
     def as_json(self, links: Links) -> Json:
-        scope = ("zones", self.zone) if self.zone else ("global",)
         shown: Json = {
             "kind": "compute#operation",
             "id": str(self.id),
@@ -66,6 +76,7 @@ class Operation:
             "targetLink": self.target_link,
             "targetId": self.target_id,
             "zone": links("zones", self.zone) if self.zone else None,
+            "region": links("regions", self.region) if self.region else None,
             "status": self.status,
             "statusMessage": self.status_message,
             "user": self.user,
@@ -73,7 +84,7 @@ class Operation:
             "insertTime": self.inserted_at,
             "startTime": self.started_at,
             "endTime": self.ended_at,
-            "selfLink": links(*scope, "operations", self.name),
+            "selfLink": links(*self.scope, "operations", self.name),
         }
         if self.errors:
             status = self.errors[0].http_status
@@ -128,6 +139,16 @@ class OperationStore:
                     self._by_request.pop(oldest.request_id, None)
             return operation
 
+    def begin_in_region(
+        self, type_: str, region: str, target_link: str, target_id: int, request_id: str | None
+    ) -> Operation:
+        with self._changed:
+            operation = self.begin(
+                type_, zone=None, target_link=target_link, target_id=target_id, request_id=request_id
+            )
+            operation.region = region
+            return operation
+
     def start(self, operation: Operation, status_message: str | None = None) -> None:
         with self._changed:
             operation.status, operation.started_at = "RUNNING", timestamp()
@@ -140,18 +161,19 @@ class OperationStore:
             operation.status, operation.ended_at = "DONE", timestamp()
             self._changed.notify_all()
 
-    def get(self, zone: str | None, name_or_id: str) -> Operation:
+    def get(self, place: str | None, name_or_id: str) -> Operation:
+        """`place`: zone or region; None for a global one."""
         with self._changed:
             found = self._operations.get(name_or_id)
             if found is None and name_or_id.isdigit():
                 found = next((each for each in self._operations.values() if str(each.id) == name_or_id), None)
-            if found is None or found.zone != zone:
-                raise self._missing(zone, name_or_id)
+            if found is None or found.place != place:
+                raise not_found(self._links.path("operations", name_or_id))
             return found
 
-    def wait(self, zone: str | None, name_or_id: str) -> Operation:
+    def wait(self, place: str | None, name_or_id: str) -> Operation:
         """Blocks until the operation is DONE, two minutes at most."""
-        operation = self.get(zone, name_or_id)
+        operation = self.get(place, name_or_id)
         with self._changed:
             self._changed.wait_for(lambda: operation.status == "DONE", WAIT_MAX_S)
         return operation
@@ -163,7 +185,3 @@ class OperationStore:
     def show(self, operation: Operation) -> Json:
         with self._changed:
             return operation.as_json(self._links)
-
-    def _missing(self, zone: str | None, name: str) -> ApiError:
-        scope = ("zones", zone) if zone else ("global",)
-        return not_found(self._links.path(*scope, "operations", name))

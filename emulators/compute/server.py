@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 Handler = Callable[..., Json]
 
 _PROJECT: Final = "/compute/v1/projects/<project>"
+_REGION: Final = _PROJECT + "/regions/<region>"
 _ZONE: Final = _PROJECT + "/zones/<zone>"
 _INSTANCE: Final = _ZONE + "/instances/<name>"
 _ROUTES: Final = (
@@ -53,6 +54,10 @@ _ROUTES: Final = (
     ("POST", _INSTANCE + "/setLabels", "set_labels"),
     ("POST", _INSTANCE + "/simulateMaintenanceEvent", "simulate_maintenance_event"),
     ("GET", _INSTANCE + "/serialPort", "serial_port"),
+    ("GET", _REGION + "/resourcePolicies", "resource_policies"),
+    ("POST", _REGION + "/resourcePolicies", "insert_resource_policy"),
+    ("GET", _REGION + "/resourcePolicies/<name>", "resource_policy"),
+    ("DELETE", _REGION + "/resourcePolicies/<name>", "delete_resource_policy"),
     ("GET", _PROJECT + "/aggregated/operations", "aggregated_operations"),
     *(
         (method, f"{_PROJECT}/{scope}/operations{rest}", endpoint)

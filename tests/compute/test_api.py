@@ -143,12 +143,73 @@ def test_what_cannot_be_is_refused_at_the_call(emulator: Emulator, changes: dict
         emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
 
 
-def test_a_gpu_vm_that_wants_to_migrate_is_refused(emulator: Emulator) -> None:
-    resource = an_instance(
-        "vm", "", guest_accelerators=[{"accelerator_type": "nvidia-tesla-t4", "accelerator_count": 1}], scheduling={}
-    )
-    with pytest.raises(exceptions.BadRequest, match="live migration"):
-        emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
+SPOT = {"provisioning_model": "SPOT", "automatic_restart": False, "on_host_maintenance": "TERMINATE"}
+T4 = {"accelerator_type": "nvidia-tesla-t4", "accelerator_count": 1}
+RESERVED = {"consume_reservation_type": "SPECIFIC_RESERVATION"}
+RESERVATION_KEY = "compute.googleapis.com/reservation-name"
+
+
+def a_disk(**changes: Any) -> dict[str, Any]:
+    return {"boot": True, "initialize_params": {"source_image": IMAGE, **changes}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"guest_accelerators": [T4], "scheduling": {}}, "live migration"),
+        ({"machine_type": "g2-standard-4", "scheduling": {}}, "live migration"),
+        ({"machine_type": "g2-standard-4", "guest_accelerators": [T4]}, "not compatible"),
+        ({"machine_type": "c3-standard-4", "guest_accelerators": [T4]}, "not compatible"),
+        ({"machine_type": "e2-standard-4"}, "can only live migrate"),
+        ({"scheduling": {**SPOT, "on_host_maintenance": "MIGRATE"}}, "preemptible"),
+        ({"scheduling": {**SPOT, "automatic_restart": True}}, "preemptible"),
+        ({"scheduling": {**SPOT, "provisioning_model": "CHEAP"}}, "provisioningModel"),
+        ({"scheduling": {**SPOT, "preemption_notice_duration": {"seconds": 60}}}, "preemptionNoticeDuration"),
+        ({"scheduling": {"preemption_notice_duration": {"seconds": 120}}}, "preemptionNoticeDuration"),
+        ({"machine_type": "c3-standard-4", "disks": [a_disk(disk_type="pd-standard")]}, "not compatible"),
+        ({"machine_type": "n4-standard-4", "disks": [a_disk(disk_type="pd-ssd")]}, "not compatible"),
+        ({"disks": [a_disk(disk_type="hyperdisk-balanced")]}, "not compatible"),
+        ({"disks": [a_disk(disk_size_gb=5)]}, "smaller than the image"),
+        ({"disks": [{**a_disk(), "disk_encryption_key": {"kms_key_name": "my-key"}}]}, "kmsKeyName"),
+        ({"reservation_affinity": {**RESERVED, "key": "mine", "values": ["r"]}}, "reservationAffinity"),
+        ({"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY}}, "reservationAffinity"),
+        (
+            {"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}, "scheduling": SPOT},
+            "Spot VMs",
+        ),
+        ({"labels": {f"l{nth}": "x" for nth in range(65)}}, "resource.labels"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(emulator: Emulator, changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(exceptions.BadRequest, match=problem):
+        emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=an_instance("vm", "", **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"machine_type": "e2-standard-4", "scheduling": SPOT},
+        {"machine_type": "e2-standard-4", "scheduling": {}},
+        {"machine_type": "c4-standard-4", "disks": [a_disk(disk_type="hyperdisk-balanced")]},
+        {"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}},
+        {
+            "scheduling": {
+                **SPOT,
+                "preemption_notice_duration": {"seconds": 120},
+                "max_run_duration": {"seconds": 60},
+                "instance_termination_action": "DELETE",
+            }
+        },
+    ],
+)
+def test_what_goes_together_is_taken(emulator: Emulator, changes: dict[str, Any]) -> None:
+    assert emulator.run("vm", **changes).status == "RUNNING"
+
+
+def test_gpus_that_come_with_the_machine_type_are_shown(emulator: Emulator) -> None:
+    vm = emulator.run("vm", machine_type="a2-highgpu-2g")
+    (gpus,) = vm.guest_accelerators
+    assert (gpus.accelerator_type.rpartition("/")[2], gpus.accelerator_count) == ("nvidia-tesla-a100", 2)
 
 
 def test_metadata_and_labels_change_only_under_their_current_fingerprint(emulator: Emulator) -> None:

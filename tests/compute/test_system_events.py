@@ -73,6 +73,18 @@ def test_a_vm_that_is_taken_away_has_one_entry_which_our_functions_understand(
     assert timedelta() <= datetime.now(UTC) - event.at < timedelta(seconds=30)
 
 
+def test_a_vm_that_was_moved_has_an_entry_from_which_nothing_follows(log: Log) -> None:
+    log.emulator.run("vm", scheduling={"on_host_maintenance": "MIGRATE"})
+    log.emulator.fault("vm", "maintenance", notice_s=0.2)
+    eventually(lambda: log.of("vm"))
+    (entry,) = log.of("vm")
+    assert entry["protoPayload"]["methodName"] == "compute.instances.migrateOnHostMaintenance"
+    event = wire.maintenance(json.dumps(entry).encode())
+    assert isinstance(event, SystemEvent)
+    assert not event.matters
+    assert log.emulator.status("vm") == "RUNNING"
+
+
 def test_a_vm_is_seen_to_stop_when_its_entry_is_there(log: Log) -> None:
     log.emulator.run("vm")
     log.emulator.fault("vm", "preempt", notice_s=3)

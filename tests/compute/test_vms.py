@@ -144,11 +144,32 @@ def test_maintenance_is_announced_in_the_metadata_and_stops_the_vm(emulator: Emu
     assert "compute.instances.terminateOnHostMaintenance" in operation_types(emulator, "vm")
 
 
-def test_a_vm_that_migrates_goes_on(emulator: Emulator) -> None:
-    emulator.run("vm", "echo up; sleep 600", scheduling={"on_host_maintenance": "MIGRATE"})
-    emulator.done(emulator.instances.simulate_maintenance_event_unary(project=PROJECT, zone=ZONE, instance="vm"))
-    assert emulator.status("vm") == "RUNNING"
+@pytest.mark.parametrize("by_control", [False, True])
+def test_a_vm_that_migrates_is_told_and_goes_on(emulator: Emulator, *, by_control: bool) -> None:
+    event = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/maintenance-event"
+    said = f'curl -s -H Metadata-Flavor:Google "{event}"'
+    watch = f"until {said} | grep MIGRATE_; do sleep 0.05; done; until {said} | grep NONE; do sleep 0.05; done"
+    vm = emulator.run("vm", f"echo up; {watch}; sleep 600", scheduling={"on_host_maintenance": "MIGRATE"})
+    eventually(lambda: "up" in emulator.serial("vm"))
+    if by_control:
+        emulator.fault("vm", "maintenance", notice_s=0.5)
+    else:
+        emulator.done(emulator.instances.simulate_maintenance_event_unary(project=PROJECT, zone=ZONE, instance="vm"))
+    eventually(lambda: "MIGRATE_ON_HOST_MAINTENANCE" in emulator.serial("vm") and "NONE" in emulator.serial("vm"))
     assert emulator.serial("vm").count("up\n") == 1
+    assert (emulator.status("vm"), emulator.get("vm").id) == ("RUNNING", vm.id)
+    assert "compute.instances.migrateOnHostMaintenance" in operation_types(emulator, "vm")
+
+
+def test_a_spot_vm_that_asked_for_it_is_told_two_minutes_ahead(emulator: Emulator) -> None:
+    preempted = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/preempted"
+    watch = f'until curl -s -H Metadata-Flavor:Google "{preempted}" | grep TRUE; do sleep 0.05; done; sleep 600'
+    scheduling = {"provisioning_model": "SPOT", "preemption_notice_duration": {"seconds": 120}}
+    emulator.run("vm", f"echo ready; {watch}", scheduling=scheduling)
+    eventually(lambda: "ready" in emulator.serial("vm"))
+    emulator.fault("vm", "preempt")
+    eventually(lambda: "TRUE" in emulator.serial("vm"))
+    assert emulator.status("vm") == "RUNNING", "told, and nothing more yet"
 
 
 def test_the_fuse_deletes_the_vm(emulator: Emulator) -> None:

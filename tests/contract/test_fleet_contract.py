@@ -338,6 +338,36 @@ def test_a_vm_is_made_as_the_job_and_the_house_rules_say(emulator: Emulator) -> 
     assert (secure.enable_secure_boot, secure.enable_vtpm, secure.enable_integrity_monitoring) == (False, True, True)
 
 
+def test_vms_of_a_gang_are_placed_side_by_side_and_nothing_is_left_of_it(compute: EmulatorWorld, job: Job) -> None:
+    a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
+    job = replace(job, plan=replace(job.plan, groups=a100))
+    create = a_create(job)
+    for _ in range(2):
+        assert compute.fleet.create(job, create, metadata()) == Created()
+    vms = compute.fleet.list_vms(job.job_id)
+    policies = {compute.emulator.get(vm.name).resource_policies[0] for vm in vms}
+    assert [url.rpartition("/")[2] for url in policies] == [f"{create.names[0].removesuffix('-0')}-a"]
+    assert not compute.fleet.release(job), "a VM has it still"
+    for vm in vms:
+        gone(compute.fleet, vm)
+    assert compute.fleet.release(job)
+    assert compute.fleet.release(job)
+    region = f"/compute/v1/projects/{PROJECT}/regions/us-central1/resourcePolicies"
+    assert compute.emulator.call(region)["items"] == []
+
+
+def test_a_placement_that_is_refused_is_a_refusal(compute: EmulatorWorld, job: Job) -> None:
+    a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
+    job = replace(job, plan=replace(job.plan, groups=a100))
+    outcome = compute.fleet.create(job, a_create(job, zone="us-central9-a"), metadata())
+    assert isinstance(outcome, Refused)
+    assert outcome.kind is RefusalKind.DENIED
+
+
+def test_a_job_without_a_placement_has_nothing_to_give_back(world: World, job: Job) -> None:
+    assert world.fleet.release(job)
+
+
 def test_serial_output_is_read_on_from_where_it_stopped(compute: EmulatorWorld, job: Job) -> None:
     script = {"startup-script": "echo one; sleep 0.5; echo two; sleep 600"}
     compute.fleet.create(job, a_create(job, 1), {**metadata(), **script})

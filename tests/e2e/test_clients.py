@@ -41,7 +41,7 @@ def job_of(lab: Lab, uri: str) -> str:
     return found[0]
 
 
-def test_gsutil_submits_and_gcloud_sees_the_vms_and_puts_one_under_maintenance(lab: Lab, tmp_path: Path) -> None:
+def test_gsutil_submits_and_gcloud_sees_the_vms_and_moves_one_live(lab: Lab, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     uri = f"gs://{lab.bucket}/jobs/with_gsutil.yaml"
@@ -61,8 +61,10 @@ def test_gsutil_submits_and_gcloud_sees_the_vms_and_puts_one_under_maintenance(l
         "gcloud", "compute", "instances", "simulate-maintenance-event", vm.name, f"--zone={vm.zone}", home=home
     )
     assert simulated.returncode == 0, simulated.stderr
-    lab.until(lambda: lab.replica(job_id, WORKER_0).machine == 2, 30)
-    lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 60)
+    lab.until(lambda: "MIGRATE_ON_HOST_MAINTENANCE" in lab.console(job_id, WORKER_0), 30)
+    there = lab.replica(job_id, WORKER_0)
+    assert (there.state, there.machine, there.incarnation) == (ReplicaState.RUNNING, 1, 1), "nothing was lost"
+    assert lab.vm(job_id, WORKER_0).instance_id == vm.instance_id
     lab.cancel(job_id)
     assert list(home.rglob("*")) == [], "the user's home is left alone"
 

@@ -74,8 +74,8 @@ def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> N
     assert {Rule.RESTART, Rule.VM_LOST, Rule.COLLATERAL, Rule.PRIMARY_DONE} <= rules
     decisions = [text for who, text in lines.said if who == "decision"]
     assert any("SIGKILL" in text and "restarts in the same VM" in text for text in decisions)
-    assert any("host maintenance" in text and "same hostname" in text for text in decisions)
-    assert any(entry.verdict.reason is Reason.MAINTENANCE for entry in lab.verdicts(job_id))
+    assert any("was preempted" in text and "same hostname" in text for text in decisions)
+    assert any(entry.verdict.reason is Reason.PREEMPTION for entry in lab.verdicts(job_id))
 
 
 def test_a_job_file_from_the_old_days_runs_and_says_what_was_substituted(lab: Lab) -> None:

@@ -35,9 +35,13 @@ def replaced(lab: Lab, job_id: str, old_id: str) -> None:
     lab.cancel(job_id)
 
 
-@pytest.mark.parametrize("fault", ["maintenance", "preempt"])
-def test_a_vm_that_is_taken_away_with_notice_is_replaced(lab: Lab, fault: str) -> None:
-    job_id = lab.scripted(workers=1, steps=LONG)
+GPU = {"workerConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}}
+"""A VM that host maintenance cannot move."""
+
+
+@pytest.mark.parametrize(("fault", "changes"), [("maintenance", GPU), ("preempt", {})])
+def test_a_vm_that_is_taken_away_with_notice_is_replaced(lab: Lab, fault: str, changes: dict[str, object]) -> None:
+    job_id = lab.scripted(workers=1, steps=LONG, **changes)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     getattr(lab.faults, fault)(vm.name, notice_s=1)

@@ -1,0 +1,88 @@
+"""What becomes of a VM at host maintenance, when its place is needed, and when its time is over.
+
+Source of the rules: Compute's reference of Scheduling, "Set VM host maintenance policy", "Create and use Spot VMs",
+"Limit the run time of a VM".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from emulators.compute.errors import ApiError, Json, invalid
+
+RUN_DURATION_S_MAX: Final = 120 * 24 * 3600
+NOTICES_S: Final = (0, 120)
+"""What preemptionNoticeDuration may be."""
+_ONLY_MIGRATE: Final = "e2-"
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """`max_run_s` None: no limit. `preemption_notice_s`: from the announcement to the soft-off."""
+
+    automatic_restart: bool
+    on_host_maintenance: str
+    spot: bool
+    termination_action: str
+    max_run_s: float | None
+    preemption_notice_s: int = 0
+
+    def as_json(self) -> Json:
+        shown: Json = {
+            "onHostMaintenance": self.on_host_maintenance,
+            "automaticRestart": self.automatic_restart,
+            "preemptible": self.spot,
+            "provisioningModel": "SPOT" if self.spot else "STANDARD",
+        }
+        if self.spot or self.max_run_s is not None:
+            shown["instanceTerminationAction"] = self.termination_action
+        if self.max_run_s is not None:
+            whole = int(self.max_run_s)
+            shown["maxRunDuration"] = {"seconds": str(whole), "nanos": int((self.max_run_s - whole) * 1e9)}
+        if self.preemption_notice_s:
+            shown["preemptionNoticeDuration"] = {"seconds": str(self.preemption_notice_s)}
+        return shown
+
+
+def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min: float) -> Scheduling:
+    """Raises the ApiError Google would answer with."""
+    model = str(body.get("provisioningModel") or "STANDARD")
+    spot = model == "SPOT" or bool(body.get("preemptible"))
+    maintenance = str(body.get("onHostMaintenance") or ("TERMINATE" if spot else "MIGRATE"))
+    restart = bool(body.get("automaticRestart", not spot))
+    action = str(body.get("instanceTerminationAction") or "STOP")
+    if model not in ("STANDARD", "SPOT"):
+        raise invalid("resource.scheduling.provisioningModel", model, "Must be STANDARD or SPOT.")
+    if maintenance not in ("MIGRATE", "TERMINATE"):
+        raise invalid("resource.scheduling.onHostMaintenance", maintenance, "Must be MIGRATE or TERMINATE.")
+    if action not in ("STOP", "DELETE"):
+        raise invalid("resource.scheduling.instanceTerminationAction", action, "Must be STOP or DELETE.")
+    if spot and (restart or maintenance == "MIGRATE"):
+        message = "Scheduling must have preemptible be false when AutomaticRestart is true or live migration is on."
+        raise ApiError(400, "invalid", message)
+    if has_gpus and maintenance == "MIGRATE":
+        raise ApiError(400, "badRequest", "Instances with guest accelerators do not support live migration.")
+    if maintenance == "TERMINATE" and not spot and machine_type.startswith(_ONLY_MIGRATE):
+        why = f"Instances of machine type {machine_type} can only live migrate, unless they are Spot VMs."
+        raise invalid("resource.scheduling.onHostMaintenance", maintenance, why)
+    return Scheduling(restart, maintenance, spot, action, _run_s(body, run_s_min), _notice_s(body, spot=spot))
+
+
+def _run_s(body: Json, run_s_min: float) -> float | None:
+    duration = body.get("maxRunDuration")
+    if not duration:
+        return None
+    run_s = int(duration.get("seconds") or 0) + int(duration.get("nanos") or 0) / 1e9
+    if not run_s_min <= run_s <= RUN_DURATION_S_MAX:
+        why = f"Must be between {run_s_min:g} and {RUN_DURATION_S_MAX} seconds."
+        raise invalid("resource.scheduling.maxRunDuration", f"{run_s:g}s", why)
+    return run_s
+
+
+def _notice_s(body: Json, *, spot: bool) -> int:
+    notice_s = int((body.get("preemptionNoticeDuration") or {}).get("seconds") or 0)
+    if notice_s not in NOTICES_S or (notice_s and not spot):
+        why = "Must be 120 seconds or unset, and is for Spot VMs only."
+        raise invalid("resource.scheduling.preemptionNoticeDuration", f"{notice_s}s", why)
+    return notice_s
