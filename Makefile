@@ -15,6 +15,7 @@ PIP := -m pip --disable-pip-version-check --quiet install
 # A runtime image is what a VM's disk would bring: a Python environment. Its stamp says that it is complete.
 IMAGES := .images
 IMAGE = $(IMAGES)/$(1)/.complete
+SCHEMA := $(IMAGES)/google-provider/schema.json
 # Not locked: its wheels differ by CPU and accelerator, and their dependencies fill gigabytes. The version is exact.
 TORCH := torch==2.13.0
 
@@ -70,7 +71,7 @@ format: $(INSTALLED) ## rewrite what ruff can put right by itself
 	@$(BIN)/ruff format .
 
 .PHONY: images
-images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call IMAGE,pytorch) ## build all runtime images
+images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call IMAGE,pytorch) $(SCHEMA) ## build all runtime images and the schema that infra/ is checked against
 
 .PHONY: lock
 lock: $(INSTALLED) ## choose the newest versions the .in files allow and write them down with their hashes
@@ -103,6 +104,15 @@ $(INSTALLED): requirements/dev.txt pyproject.toml | python
 	@$(BIN)/python $(PIP) --require-hashes -r requirements/dev.txt
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# The google provider's whole schema is in the wheel of its CDK bindings; nothing of that is installed.
+$(SCHEMA): requirements/provider-schema.txt tests/infra/provider_schema.py | $(INSTALLED)
+	@echo "reading the schema of Terraform's google provider"
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet download --no-deps --require-hashes \
+		--dest $(@D) --requirement $<
+	@$(BIN)/python tests/infra/provider_schema.py $(@D)/*.whl $@
+	@rm $(@D)/*.whl
 
 $(IMAGES)/%/.complete: requirements/runtime-%.txt | python
 	@echo "building the runtime image $*"

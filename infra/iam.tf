@@ -1,0 +1,175 @@
+# Who may do what. infra/README.md has this as a table, made from this file and checked by a test.
+
+locals {
+  # Topics that each function publishes to, besides the dead letter, which all do.
+  publishes = {
+    upload       = ["submit"]
+    submit       = ["provision"]
+    vm_ready     = ["provision"]
+    replica_exit = ["provision"]
+    maintenance  = ["provision"]
+    sweep        = ["provision"]
+    provision    = ["provision"]
+    api          = ["provision"]
+  }
+  publications = merge([
+    for name, topics in local.publishes : { for topic in topics : "${name}-${topic}" => { function = name, topic = topic } }
+  ]...)
+
+  # All functions but `upload` keep state.
+  stateful = toset([for name in keys(local.functions) : name if name != "upload"])
+
+  worker_topics = toset(["vm-ready", "replica-exit", "maintenance"])
+}
+
+resource "google_pubsub_topic_iam_member" "function" {
+  for_each = local.publications
+  topic    = google_pubsub_topic.this[each.value.topic].id
+  role     = "roles/pubsub.publisher"
+  member   = google_service_account.function[each.value.function].member
+}
+
+resource "google_pubsub_topic_iam_member" "function_dead_letter" {
+  for_each = local.functions
+  topic    = google_pubsub_topic.dead_letter.id
+  role     = "roles/pubsub.publisher"
+  member   = google_service_account.function[each.key].member
+}
+
+resource "google_project_iam_member" "state" {
+  for_each = local.stateful
+  project  = var.project
+  role     = "roles/datastore.user"
+  member   = google_service_account.function[each.key].member
+}
+
+# Lines of the service itself in a job's log.
+resource "google_project_iam_member" "function_logs" {
+  for_each = local.functions
+  project  = var.project
+  role     = "roles/logging.logWriter"
+  member   = google_service_account.function[each.key].member
+}
+
+# `upload` reads job files and writes NAME.error.json beside them, nowhere else.
+resource "google_storage_bucket_iam_member" "upload" {
+  bucket = google_storage_bucket.this.name
+  role   = "roles/storage.objectUser"
+  member = google_service_account.function["upload"].member
+
+  condition {
+    title      = "job files only"
+    expression = "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.this.name}/objects/jobs/')"
+  }
+}
+
+# Only `provision` touches machines, and acts as the worker account alone.
+resource "google_project_iam_custom_role" "provisioner" {
+  role_id     = "trainmasterProvisioner"
+  title       = "Trainmaster provisioner"
+  description = "Makes, directs and deletes training VMs and TPU nodes."
+  permissions = [
+    "compute.disks.create",
+    "compute.disks.setLabels",
+    "compute.images.useReadOnly",
+    "compute.instances.create",
+    "compute.instances.delete",
+    "compute.instances.get",
+    "compute.instances.getSerialPortOutput",
+    "compute.instances.list",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setServiceAccount",
+    "compute.networks.get",
+    "compute.reservations.get",
+    "compute.reservations.list",
+    "compute.resourcePolicies.create",
+    "compute.resourcePolicies.delete",
+    "compute.resourcePolicies.get",
+    "compute.resourcePolicies.use",
+    "compute.subnetworks.use",
+    "compute.zoneOperations.get",
+    "compute.zoneOperations.list",
+    "compute.regionOperations.get",
+    "tpu.nodes.create",
+    "tpu.nodes.delete",
+    "tpu.nodes.get",
+    "tpu.nodes.list",
+    "tpu.nodes.update",
+    "tpu.operations.get",
+  ]
+}
+
+resource "google_project_iam_member" "provisioner" {
+  project = var.project
+  role    = google_project_iam_custom_role.provisioner.id
+  member  = google_service_account.function["provision"].member
+}
+
+resource "google_service_account_iam_member" "provision_acts_as_worker" {
+  service_account_id = google_service_account.worker.name
+  role               = "roles/iam.serviceAccountUser"
+  member             = google_service_account.function["provision"].member
+}
+
+# A VM tells of itself on three topics, reads packages, writes its job's directory and logs.
+resource "google_pubsub_topic_iam_member" "worker" {
+  for_each = local.worker_topics
+  topic    = google_pubsub_topic.this[each.key].id
+  role     = "roles/pubsub.publisher"
+  member   = google_service_account.worker.member
+}
+
+resource "google_storage_bucket_iam_member" "worker_reads" {
+  bucket = google_storage_bucket.this.name
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.worker.member
+}
+
+# Anything but job files: a program that could write those could start jobs.
+resource "google_storage_bucket_iam_member" "worker_writes" {
+  bucket = google_storage_bucket.this.name
+  role   = "roles/storage.objectUser"
+  member = google_service_account.worker.member
+
+  condition {
+    title      = "no job files"
+    expression = "!resource.name.startsWith('projects/_/buckets/${google_storage_bucket.this.name}/objects/jobs/')"
+  }
+}
+
+resource "google_project_iam_member" "worker_logs" {
+  project = var.project
+  role    = "roles/logging.logWriter"
+  member  = google_service_account.worker.member
+}
+
+resource "google_artifact_registry_repository_iam_member" "worker" {
+  location   = google_artifact_registry_repository.this.location
+  repository = google_artifact_registry_repository.this.name
+  role       = "roles/artifactregistry.reader"
+  member     = google_service_account.worker.member
+}
+
+# Cloud Build builds functions from the stage and keeps their images.
+resource "google_project_iam_member" "builder" {
+  for_each = toset(["roles/logging.logWriter", "roles/artifactregistry.writer", "roles/storage.objectViewer"])
+  project  = var.project
+  role     = each.key
+  member   = google_service_account.builder.member
+}
+
+# Users: job files and packages by gsutil, messages by gcloud pubsub. The API asks for the same permissions.
+resource "google_storage_bucket_iam_member" "clients" {
+  for_each = var.clients
+  bucket   = google_storage_bucket.this.name
+  role     = "roles/storage.objectUser"
+  member   = each.key
+}
+
+resource "google_pubsub_topic_iam_member" "clients" {
+  for_each = var.clients
+  topic    = google_pubsub_topic.this["submit"].id
+  role     = "roles/pubsub.publisher"
+  member   = each.key
+}
