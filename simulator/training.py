@@ -50,7 +50,11 @@ class Program:
 
 @dataclass(slots=True)
 class Training:
-    """`done_s`: seconds of undisturbed training behind the last checkpoint. `lost_s`: done and thrown away."""
+    """`done_s`: seconds of undisturbed training behind the last checkpoint. `lost_s`: done and thrown away.
+
+    A seat may have two programs for a while, where a late insert made a second VM of its name: only one of them takes
+    part in a round.
+    """
 
     context: Context
     seats: tuple[Seat, ...]
@@ -60,7 +64,8 @@ class Training:
     done_s: float = 0.0
     lost_s: float = 0.0
     lives: int = 0
-    _up: dict[Seat, Program] = field(default_factory=dict)
+    _up: list[Program] = field(default_factory=list)
+    _crew: tuple[Program, ...] = ()
     _stepping_since: float | None = None
     _round: int = 0
 
@@ -88,11 +93,14 @@ class Training:
             self._end(program, DONE)
             return
         program.is_up = True
-        self._up[program.seat] = program
+        self._up.append(program)
         if not self.is_synchronous:
             remaining_s = self.context.between(0.5, 1.0) * self.duration_s
             self.context.scheduler.after(remaining_s, lambda: self._end(program, DONE))
-        elif len(self._up) == len(self.seats):
+            return
+        crew = {each.seat: each for each in self._up}
+        if self._stepping_since is None and len(crew) == len(self.seats):
+            self._crew = tuple(crew.values())
             self._stepping_since = self.context.now
             self._round += 1
             this = self._round
@@ -102,7 +110,7 @@ class Training:
         if nth != self._round or self._stepping_since is None:
             return
         self.done_s, self._stepping_since = self.duration_s, None
-        for program in list(self._up.values()):
+        for program in self._crew:
             self.context.scheduler.after(self.context.between(0, 2), lambda program=program: self._end(program, DONE))  # type: ignore[misc]
 
     def _end(self, program: Program, how: Ending) -> None:
@@ -115,15 +123,16 @@ class Training:
         if not program.is_up:
             return
         program.is_up = False
-        self._up.pop(program.seat, None)
-        if self._stepping_since is None:
+        self._up.remove(program)
+        if self._stepping_since is None or program not in self._crew:
             return
         since, self._stepping_since = self._stepping_since, None
         reached = self.done_s + (self.context.now - since)
         kept = reached - (reached % self.checkpoint_s) if self.checkpoint_s else reached
         self.lost_s += reached - max(kept, self.done_s)
         self.done_s = max(kept, self.done_s)
-        for peer in list(self._up.values()):
-            peer.is_up = False  # what it is part of is broken: it can only die of it
-            del self._up[peer.seat]
-            self.context.scheduler.after(self.context.between(0.5, 5), lambda peer=peer: self._end(peer, PEER_GONE))  # type: ignore[misc]
+        for peer in self._crew:
+            if peer.is_up:
+                peer.is_up = False  # what it is part of is broken: it can only die of it
+                self._up.remove(peer)
+                self.context.scheduler.after(self.context.between(0.5, 5), lambda peer=peer: self._end(peer, PEER_GONE))  # type: ignore[misc]

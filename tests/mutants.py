@@ -100,6 +100,12 @@ MUTANTS: Final = (
     # The flows
     Mutant("what a commit wants is not published", RECORD, "if entry.is_pending:", "if False:"),
     Mutant("a lost race is lost", RECORD, "except ConflictError:\n", "except ZeroDivisionError:\n"),
+    Mutant("a rerun between two reads hides a loss", RECORD, "while loaded is not None and loaded.state.job.attempt > asked:", "if loaded is not None and loaded.state.job.attempt > asked:"),
+    Mutant("an admission does not look at the others'", RECORD, "            if turn is not None:\n                raise\n", ""),
+    Mutant("a job that has to wait starts", PROVISION, "and admission.admit(state.job, machines.limits, deps):", "and not admission.admit(state.job, machines.limits, deps) and False:"),
+    Mutant("the end of a job wakes nobody", "shared/flows/admission.py", "if limits:\n        for job", "if False:\n        for job"),
+    Mutant("small jobs overtake large ones", "shared/core/queue.py", "            taken.update(wanted)  # also", "            taken.update(wanted if not short else {})  # also"),
+    Mutant("priority means nothing", "shared/core/queue.py", "key=lambda job: (-job.plan.priority, job.created_at, job.job_id)", "key=lambda job: (job.created_at, job.job_id)"),
     Mutant("peers are not looked at", RECORD, "lost_peers=has_peers", "lost_peers=False"),
     Mutant("running begins without counting", "shared/flows/vm_ready.py", ">= len(job.plan.seats):", ">= 0:"),
     Mutant("done before it is looked at again", PROVISION, "        if not steps:\n", "        if not steps or nth:\n"),

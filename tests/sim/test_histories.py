@@ -21,6 +21,8 @@ FOUND = (
     ("races", 3542),  # a rerun did not notice that a replica was replaced meanwhile
     ("races", 266),  # provision deleted a newer machine of a seat that was done in the state it had read
     ("races", 1015283),  # a job failed by the exit of a life that had been replaced meanwhile
+    ("everything", 1157218),  # the job was rerun between the two reads of a loss, which was then of no replica
+    ("races", 1113733),  # two VMs of one name confused the simulated training itself
     ("capacity", 6),  # a replica that was done before its vm-ready was handled never counted as ready
 )
 """Histories that once broke an invariant, and which defect they had found."""
