@@ -27,13 +27,13 @@ class Faults:
     def maintenance(self, vm: str, notice_s: float | None = None) -> None:
         self._vm(vm, "maintenance", notice_s)
 
-    def crash(self, vm: str) -> None:
-        """A host error: the VM is gone at once, without notice."""
-        self._vm(vm, "crash", None)
+    def crash(self, vm: str, host: int = 0) -> None:
+        """A host error: the VM, or this host of a TPU node, is gone at once, without notice."""
+        self._call("POST", f"/emulator/v1/vms/{vm}:crash", {"host": host}, f"VM {vm}")
 
-    def kill_program(self, vm: str, signal: str = "KILL") -> None:
-        """Signal the training program of that VM, not its agent."""
-        self._call("POST", f"/emulator/v1/vms/{vm}:kill-program", {"signal": signal}, f"VM {vm}")
+    def kill_program(self, vm: str, signal: str = "KILL", host: int = 0) -> None:
+        """Signal the training program of that VM, or of this host of a TPU node, not its agent."""
+        self._call("POST", f"/emulator/v1/vms/{vm}:kill-program", {"signal": signal, "host": host}, f"VM {vm}")
 
     def current(self) -> dict[str, Any]:
         return self._call("GET", FAULTS, None, "faults")
