@@ -16,6 +16,7 @@ from shared.core.fleet import Create, Directive, LabelledVm, Vm
 from shared.core.jobs import Job, State
 from shared.core.ledger import LedgerEntry
 from shared.core.service_log import ServiceLine
+from shared.core.zones import Stockout
 
 
 class RefusalKind(StrEnum):
@@ -247,6 +248,14 @@ class Store(Protocol):
 
     def job_of_vm(self, name: str) -> str | None:
         """Id of the job, ended or not, that has a seat whose VM is called this; None where no job has."""
+        ...
+
+    def note_stockout(self, stockout: Stockout) -> None:
+        """Of one zone and kind of machine the latest stands."""
+        ...
+
+    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
+        """Those of that moment and later."""
         ...
 
     def report_orphan(self, orphan: Orphan) -> None:

@@ -79,10 +79,12 @@ class ProgramError:
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """`job` is complete, as it will be stored if no job of that id exists."""
+    """`job` is complete, as it will be stored if no job of that id exists. `exhausted`: those of its zones that come
+    last for want of capacity."""
 
     job: Job
     at: datetime
+    exhausted: tuple[str, ...] = ()
     kind: Literal["job_submitted"] = "job_submitted"
 
     @property
@@ -179,7 +181,7 @@ class VmLost:
 
 @dataclass(frozen=True, slots=True)
 class CapacityRefused:
-    """Compute did not create the VMs. `refusal`, `code`, `message`: see `shared.ports.Refused`."""
+    """Compute did not create the VMs. `refusal`, `code`, `message`: see `shared.ports.Refused`; `asked`: for what."""
 
     job_id: str
     attempt: int
@@ -190,6 +192,7 @@ class CapacityRefused:
     message: str
     at: datetime
     zones_available: tuple[str, ...] = ()
+    asked: str = "VMs"
     kind: Literal["capacity_refused"] = "capacity_refused"
 
     @property

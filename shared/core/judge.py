@@ -102,7 +102,10 @@ def judge(state: State | None, event: Event, now: datetime) -> Verdict:
 
 def _judge_submission(state: State | None, event: JobSubmitted) -> Verdict:
     if state is None:
-        return AcceptJob(event.job, Rule.COURSE, Reason.ACCEPTED, "The job is valid and new.")
+        text = "The job is valid and new."
+        if event.exhausted:
+            text += f" Tried last: {', '.join(event.exhausted)}, which had no room for such machines a moment ago."
+        return AcceptJob(event.job, Rule.COURSE, Reason.ACCEPTED, text)
     if state.job.submission == event.job.submission:
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The same submission was accepted before.")
     return Ignore(Rule.STALE, Reason.JOB_ID_TAKEN, messages.JOB_EXISTS)
@@ -130,26 +133,29 @@ def _judge_refusal(state: State, event: CapacityRefused, now: datetime) -> Verdi
     job = state.job
     if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, f"VMs are no longer sought in {event.zone}.")
-    said = f"{event.code}: {event.message}"
+    said = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
     if event.refusal == "denied":
-        message = messages.internal_error(f"Compute Engine refused to create the VMs: {said}")
+        message = messages.internal_error(f"Compute Engine refused to create {event.asked}: {said}")
         return FailJob(message, Rule.INTERNAL, Reason.DENIED, f"Google says {said}; trying again cannot help.")
     if event.refusal == "internal":
-        return internal_error(job, f"Compute Engine could not create the VMs: {said}", Reason.CREATE_FAILED)
+        return internal_error(job, f"Compute Engine could not create {event.asked}: {said}", Reason.CREATE_FAILED)
     rounds = job.placement.round + 1
     if event.refusal == "quota":
-        text = f"No VMs in {event.zone} ({said}): the quota of a region is the same in all its zones, so they wait."
+        text = (
+            f"No quota for {event.asked} in {event.zone} ({said}): it is the region's, so another zone has none either."
+        )
         return TryElsewhere(job.placement.zone_index, rounds, Rule.CAPACITY, Reason.QUOTA, text)
+    no_room = f"No room for {event.asked} in {event.zone}"
     zone_index = _next_zone(job, event)
     where = job.plan.zones[zone_index]
     if job.started_at is None:
-        text = f"No VMs in {event.zone} ({said}); trying {where} next."
+        text = f"{no_room} ({said}); trying {where} next."
         return TryElsewhere(zone_index, rounds, Rule.CAPACITY, Reason.STOCKOUT, text)
     sought_s = max(((now - at).total_seconds() for at in _sought_since(state)), default=0.0)
     if sought_s < REST_SOUGHT_S:
-        text = f"No VM in {event.zone} ({said}); the rest of the gang is kept, and {event.zone} is asked again."
+        text = f"{no_room} ({said}); the rest of the gang is kept, and {event.zone} is asked again."
         return TryElsewhere(job.placement.zone_index, rounds, Rule.CAPACITY, Reason.STOCKOUT, text)
-    text = f"No VM in {event.zone} for {sought_s:.0f} s ({said}): the whole job moves to {where}, at no charge."
+    text = f"{no_room} for {sought_s:.0f} s ({said}): the whole job moves to {where}, at no charge."
     return RerunJob(Budget.FREE, Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, zone_index)
 
 

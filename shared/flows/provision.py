@@ -26,10 +26,11 @@ from shared.core.events import CapacityRefused, Life, ProvisioningStarted, VmLos
 from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, silent, vm_name, wanted
 from shared.core.jobs import Job, JobState, State
 from shared.core.service_log import LOG_ID, task_base
+from shared.core.zones import Stockout, machine_kind
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import orphans
 from shared.flows.record import Deps, record
-from shared.ports import AddressBook, Created, Fleet, Pending, Refused
+from shared.ports import AddressBook, Created, Fleet, Pending, RefusalKind, Refused
 
 ANSWERS_BELIEVED: Final = 2
 """How often an insert may be answered "created" while its VM is not listed: a list may lag behind once."""
@@ -130,6 +131,10 @@ def _create(create: Create, job: Job, machines: Machines, deps: Deps, made: Coun
         case Pending():
             pass
         case Refused():
+            kind = machine_kind(create.group, spot=create.spot)
+            now = deps.clock()
+            if outcome.kind is RefusalKind.STOCKOUT:
+                deps.store.note_stockout(Stockout(create.zone, kind, now))
             refused = CapacityRefused(
                 job_id=job.job_id,
                 attempt=create.directive.attempt,
@@ -138,8 +143,9 @@ def _create(create: Create, job: Job, machines: Machines, deps: Deps, made: Coun
                 refusal=outcome.kind,
                 code=outcome.code,
                 message=outcome.message,
-                at=deps.clock(),
+                at=now,
                 zones_available=outcome.zones_available,
+                asked=f"{len(create.names)} x {kind} ({create.group.task_type})",
             )
             record(job.job_id, refused, deps)
             if job.started_at or (create.round + 1) % len(job.plan.zones) == 0:

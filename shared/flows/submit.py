@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from shared.core.events import JobSubmitted
 from shared.core.jobs import Job, JobState, Label
 from shared.core.messages import JOB_EXISTS
+from shared.core.zones import STOCKOUT_REMEMBERED, exhausted, with_last
 from shared.errors import PermanentError
 from shared.flows.record import Deps, record
 from shared.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
@@ -48,7 +50,7 @@ def create(
 ) -> Job:
     """The job as this submission made it, now or before. Raises InvalidJob or JobExistsError: nothing is stored."""
     spec = accept(document, default_job_id=default_job_id)
-    event = JobSubmitted(new_job(spec, submission, now), now)
+    event = _placed(new_job(spec, submission, now), now, deps.store)
     first = record(event.job.job_id, event, deps).entry.event
     if not isinstance(first, JobSubmitted) or first.job.submission != submission:
         raise JobExistsError(event.job.job_id)
@@ -67,6 +69,13 @@ def new_job(spec: AcceptedSpec, submission: str, now: datetime) -> Job:
         created_at=now,
         labels=tuple(Label(key, value) for key, value in sorted(spec.labels.items())),
     )
+
+
+def _placed(job: Job, now: datetime, store: Store) -> JobSubmitted:
+    """With the order in which its zones are tried, as things stand now: it goes into the ledger with the job."""
+    last = exhausted(job.plan, store.stockouts(now - STOCKOUT_REMEMBERED), now)
+    plan = replace(job.plan, zones=with_last(job.plan.zones, last))
+    return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
 
 
 def _named(document: Mapping[str, object]) -> str | None:

@@ -11,17 +11,18 @@ from pydantic import TypeAdapter
 from shared.core.fleet import name_hash
 from shared.core.jobs import Job, Replica
 from shared.core.ledger import LedgerEntry
+from shared.core.zones import Stockout
 from shared.ports import Orphan, Rejection
 
 SCHEMA: Final = 1
 """Version of the stored shape. A reader ignores fields that it does not know."""
 
-T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan)
+T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Stockout)
 Document = dict[str, Any]
 
 
 _ADAPTERS: Final[dict[object, TypeAdapter[Any]]] = {
-    kind: TypeAdapter(kind) for kind in (Job, Replica, LedgerEntry, Rejection, Orphan)
+    kind: TypeAdapter(kind) for kind in (Job, Replica, LedgerEntry, Rejection, Orphan, Stockout)
 }
 
 
@@ -39,6 +40,10 @@ def entry_document(entry: LedgerEntry) -> Document:
 
 def orphan_document(orphan: Orphan) -> Document:
     return _dump(Orphan, orphan)
+
+
+def stockout_document(stockout: Stockout) -> Document:
+    return _dump(Stockout, stockout)
 
 
 def rejection_document(rejection: Rejection) -> Document:

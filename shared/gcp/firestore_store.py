@@ -5,6 +5,7 @@
     jobs/{job_id}/ledger/{event key}       LedgerEntry and `is_pending`
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
+    stockouts/{zone and machine kind}      Stockout
 
 A change is one batch: preconditions on the update times that were read, and the ledger entry's creation as duplicate
 check. No transaction, no lock: on a contended document that is several times faster, and correct.
@@ -12,6 +13,7 @@ check. No transaction, no lock: on a contended document that is several times fa
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -25,6 +27,7 @@ from shared.core.evolve import Change
 from shared.core.fleet import hash_in, seat_of, vm_name
 from shared.core.jobs import Job, Replica, State
 from shared.core.ledger import LedgerEntry
+from shared.core.zones import Stockout
 from shared.errors import ConflictError, TemporaryError
 from shared.gcp.documents import (
     entry_document,
@@ -33,6 +36,7 @@ from shared.gcp.documents import (
     read,
     rejection_document,
     replica_document,
+    stockout_document,
 )
 from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
 
@@ -178,6 +182,17 @@ class FirestoreStore:
         seat = seat_of(name)
         return next((job.job_id for job in jobs if seat in job.plan.seats and vm_name(job.job_id, seat) == name), None)
 
+    def note_stockout(self, stockout: Stockout) -> None:
+        """Written over: a write that comes late is late by moments, which matter to nobody here."""
+        key = f"{stockout.zone}-{hashlib.sha256(stockout.kind.encode()).hexdigest()[:16]}"
+        with _translated():
+            self._stockouts().document(key).set(stockout_document(stockout), timeout=TIMEOUT_S)
+
+    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
+        query = self._stockouts().where(filter=FieldFilter("at", ">=", since))
+        with _translated():
+            return tuple(read(Stockout, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S))
+
     def report_orphan(self, orphan: Orphan) -> None:
         with _translated():
             try:
@@ -198,6 +213,9 @@ class FirestoreStore:
 
     def _rejections(self) -> Any:
         return self._client.collection("rejections")
+
+    def _stockouts(self) -> Any:
+        return self._client.collection("stockouts")
 
     def _orphans(self) -> Any:
         return self._client.collection("orphans")

@@ -11,6 +11,7 @@ from shared.core.evolve import Change
 from shared.core.fleet import vm_name
 from shared.core.jobs import Job, Replica, State
 from shared.core.ledger import LedgerEntry
+from shared.core.zones import Stockout
 from shared.errors import ConflictError
 from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
 
@@ -32,6 +33,7 @@ class MemoryStore:
         self._jobs: dict[str, _Stored] = {}
         self._rejections: dict[str, Rejection] = {}
         self._orphans: dict[str, Orphan] = {}
+        self._stockouts: dict[tuple[str, str], Stockout] = {}
 
     def copy(self) -> MemoryStore:
         """Another one that holds the same and goes its own way: for searches that branch."""
@@ -41,6 +43,7 @@ class MemoryStore:
                 job_id: _Stored(each.job, dict(each.replicas), dict(each.ledger)) for job_id, each in self._jobs.items()
             }
             other._rejections, other._orphans = dict(self._rejections), dict(self._orphans)
+            other._stockouts = dict(self._stockouts)
             return other
 
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
@@ -138,6 +141,17 @@ class MemoryStore:
     def job_of_vm(self, name: str) -> str | None:
         with self._lock:
             return next((job_id for job_id, each in self._jobs.items() if _has_vm(each.job, name)), None)
+
+    def note_stockout(self, stockout: Stockout) -> None:
+        with self._lock:
+            key = (stockout.zone, stockout.kind)
+            before = self._stockouts.get(key)
+            if before is None or before.at < stockout.at:
+                self._stockouts[key] = stockout
+
+    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
+        with self._lock:
+            return tuple(each for each in self._stockouts.values() if each.at >= since)
 
     def report_orphan(self, orphan: Orphan) -> None:
         with self._lock:

@@ -17,6 +17,7 @@ from shared.core.fleet import vm_name
 from shared.core.jobs import Job, JobState, Label, Replica, State
 from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters, fold
+from shared.core.zones import Stockout
 from shared.errors import ConflictError
 from shared.gcp.firestore_store import FirestoreStore
 from shared.memory.store import MemoryStore
@@ -252,3 +253,20 @@ def test_of_many_writers_of_one_replica_exactly_one_wins_each_round(store: Store
     assert len(won) == rounds
     assert must(store.load("digits_1", "1-worker-0")).state.replicas[0].restarts_used == rounds
     assert fold(store.ledger("digits_1")) == must(store.load_attempt("digits_1")).state
+
+
+def test_of_a_zone_and_kind_of_machine_the_latest_stockout_is_remembered(store: Store) -> None:
+    zone, other = "us-central1-a", "us-central1-b"
+    gpu = "Spot n1-standard-8 with 1 x nvidia-tesla-t4"
+    assert store.stockouts(START) == ()
+    for at_s in (10, 20):
+        store.note_stockout(Stockout(zone, gpu, at(at_s)))
+    store.note_stockout(Stockout(zone, "n1-standard-8", at(30)))
+    store.note_stockout(Stockout(other, gpu, at(5)))
+    assert set(store.stockouts(START)) == {
+        Stockout(zone, gpu, at(20)),
+        Stockout(zone, "n1-standard-8", at(30)),
+        Stockout(other, gpu, at(5)),
+    }
+    assert set(store.stockouts(at(20))) == {Stockout(zone, gpu, at(20)), Stockout(zone, "n1-standard-8", at(30))}
+    assert store.stockouts(at(31)) == ()

@@ -41,7 +41,7 @@ GPU = {"workerConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count"
 
 @pytest.mark.parametrize(("fault", "changes"), [("maintenance", GPU), ("preempt", {})])
 def test_a_vm_that_is_taken_away_with_notice_is_replaced(lab: Lab, fault: str, changes: dict[str, object]) -> None:
-    job_id = lab.scripted(workers=1, steps=LONG, **changes)
+    job_id = lab.scripted(1, LONG, 0.1, **changes)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     getattr(lab.faults, fault)(vm.name, notice_s=1)
