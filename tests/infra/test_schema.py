@@ -13,7 +13,7 @@ import hcl2
 import pytest
 
 from emulators.state import ROOT
-from tests.infra import provider_schema
+from tests.infra import iam_table, provider_schema
 from tests.infra.provider_schema import Block, plain
 
 INFRA = ROOT / "infra"
@@ -95,6 +95,25 @@ def test_the_example_has_three_lines_to_fill_and_nothing_else_is_required() -> N
     lines = (INFRA / "terraform.tfvars.example").read_text(encoding="utf-8").splitlines()
     assert {line.partition("=")[0].strip() for line in lines} == required
     assert len(lines) == len(required) == 3
+
+
+def test_the_table_of_who_may_do_what_is_the_one_that_the_files_say() -> None:
+    """`python -m tests.infra.iam_table` prints the table to put there."""
+    readme = (INFRA / "README.md").read_text(encoding="utf-8")
+    assert readme.partition(iam_table.BEGIN)[2].partition(iam_table.END)[0] == iam_table.table()
+
+
+def test_least_privilege() -> None:
+    """The sentences of infra/README.md, held against every grant."""
+    grants = iam_table.grants()
+    of_machines = {each.who for each in grants if "Provisioner" in each.role or "serviceAccountUser" in each.role}
+    assert of_machines == {"function provision"}
+    worker = {each.on for each in grants if each.who == "worker" and each.role == "roles/pubsub.publisher"}
+    assert worker == {"topic vm-ready", "topic replica-exit", "topic maintenance"}
+    assert not [each for each in grants if each.role in ("roles/owner", "roles/editor", "roles/viewer")]
+    assert [each.condition for each in grants if each.who == "worker" and each.role == "roles/storage.objectUser"] == [
+        "no job files"
+    ]
 
 
 def document(path: Path) -> dict[str, Any]:
