@@ -56,11 +56,12 @@ RUNTIMES: Final = {
         "3.11",
         ("scikit-learn==1.9.*",),
     ),
-    "xgboost-3.4": Runtime(
+    # As its prebuilt images were: for CPUs.
+    "xgboost-3.2": Runtime(
         "xgboost",
-        f"{_DEBIAN}/debian-13",
-        "3.13",
-        ("xgboost==3.4.*", "scikit-learn==1.9.*"),
+        f"{_DEBIAN}/debian-12",
+        "3.11",
+        ("xgboost-cpu==3.2.*", "scikit-learn==1.9.*"),
     ),
 }
 RUNTIME_DEFAULT: Final = "2.21"
@@ -77,7 +78,7 @@ RUNTIME_OF_FRAMEWORK: Final = {
     "pytorch": "pytorch-2.13",
     "scikit-learn": "scikit-learn-1.9",
     "sklearn": "scikit-learn-1.9",
-    "xgboost": "xgboost-3.4",
+    "xgboost": "xgboost-3.2",
 }
 """By the word in the names of Google's prebuilt training images."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -69,9 +70,11 @@ def test_past_runtimes_lead_to_current_ones() -> None:
         assert re.fullmatch(r"projects/[a-z-]+/global/images/family/[a-z0-9-]+", runtime.image)
 
 
-def test_an_image_tells_its_runtime() -> None:
-    """The local stack gives a VM the Python environment of its image."""
-    assert len({runtime.image for runtime in RUNTIMES.values()}) == len(RUNTIMES)
+def test_an_image_tells_its_runtime_on_the_local_stack() -> None:
+    """It gives a VM the Python environment that is built for its image."""
+    built = [each.image for each in RUNTIMES.values() if Path(f"requirements/runtime-{each.name}.in").exists()]
+    assert len(built) >= 3
+    assert len(set(built)) == len(built)
 
 
 def test_tiers_are_made_of_known_machines() -> None:
