@@ -163,6 +163,14 @@ class JobPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """All jobs that had not ended when it was taken. A commit on it is the first one since, or none."""
+
+    token: object
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """A submission that is not a job. `key` is made of its content, so that a redelivery is the same rejection."""
 
@@ -200,10 +208,10 @@ class Store(Protocol):
         """The job and every replica of its present attempt."""
         ...
 
-    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
         """One atomic write: the entry is created, the change's documents are created, or updated if unchanged since
-        `loaded`. Raises AlreadyRecordedError where the entry exists, ConflictError where a document moved; then nothing
-        was written."""
+        `loaded`; with a `turn`, only if nothing was written on one since it was taken. Raises AlreadyRecordedError
+        where the entry exists, ConflictError where a document moved; then nothing was written."""
         ...
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None: ...
@@ -226,6 +234,10 @@ class Store(Protocol):
 
     def live_jobs(self) -> tuple[Job, ...]:
         """All jobs that have not ended."""
+        ...
+
+    def turn(self) -> Turn:
+        """The next turn to change what all jobs together may use."""
         ...
 
     def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:

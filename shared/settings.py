@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cache
+from typing import Annotated
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class Addressing(StrEnum):
@@ -37,6 +38,11 @@ class Settings(BaseSettings):
     )
     network: str = Field(default="global/networks/default", description="The VMs' network.")
     subnetwork: str = Field(default="", description="The VMs' subnetwork; empty: the network's own of the region.")
+    limits: Annotated[dict[str, int], NoDecode] = Field(
+        default_factory=dict,
+        description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8; those that do not "
+        "fit wait in QUEUED. Empty: none but Google's own quotas.",
+    )
     iam_endpoint: str = Field(
         default="https://cloudresourcemanager.googleapis.com", description="Where the API asks what its callers may."
     )
@@ -52,6 +58,20 @@ class Settings(BaseSettings):
         description="Longest wait for one Compute operation within a function. 20 s sees most inserts through, and "
         "several in a row still fit an ack deadline of 120 s.",
     )
+
+    @field_validator("limits", mode="before")
+    @classmethod
+    def _limits(cls, value: object) -> object:
+        """`vcpus=450,gpus=8` → a mapping. Names are not checked: new accelerators come every year."""
+        if not isinstance(value, str):
+            return value
+        found: dict[str, int] = {}
+        for item in filter(None, (part.strip() for part in value.split(","))):
+            name, _, count = item.partition("=")
+            if not name or not count.isdecimal() or name in found:
+                raise ValueError(f"{item!r} is not RESOURCE=NUMBER, once each, such as vcpus=450")
+            found[name] = int(count)
+        return found
 
 
 @cache

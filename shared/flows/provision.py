@@ -22,13 +22,14 @@ from typing import Final, assert_never
 from shared import topics, wire
 from shared.core.cluster import Cluster
 from shared.core.environment import environment
-from shared.core.events import CapacityRefused, Life, ProvisioningStarted, VmLost, VmRef
+from shared.core.events import CapacityRefused, Life, VmLost, VmRef
 from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, silent, vm_name, wanted
 from shared.core.jobs import Job, JobState, State
+from shared.core.queue import Limits
 from shared.core.service_log import LOG_ID, task_base
 from shared.core.zones import Stockout, machine_kind
 from shared.errors import PermanentError, TemporaryError
-from shared.flows import orphans
+from shared.flows import admission, orphans
 from shared.flows.record import Deps, record
 from shared.ports import AddressBook, Created, Fleet, Pending, RefusalKind, Refused
 
@@ -46,7 +47,8 @@ Json = dict[str, object]
 @dataclass(frozen=True, slots=True)
 class Machines:
     """What only this flow may use. `agent_files` are the metadata entries that are the same for every VM; `run_all`
-    carries out the steps of one round, to their end even where one raises; `patience` is had with orphans."""
+    carries out the steps of one round, to their end even where one raises; `patience` is had with orphans; `limits` are
+    those of all jobs together."""
 
     fleet: Fleet
     addresses: AddressBook
@@ -54,6 +56,7 @@ class Machines:
     agent_files: dict[str, str]
     run_all: Callable[[Sequence[Callable[[], None]]], None]
     patience: orphans.Patience = field(default_factory=orphans.Patience)
+    limits: Limits = field(default_factory=dict)
 
 
 def handle(asked: str | wire.OrphanSearch, machines: Machines, deps: Deps) -> None:
@@ -73,8 +76,8 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         if loaded is None:
             raise PermanentError(f"no job {job_id}")
         state = loaded.state
-        if state.job.state is JobState.QUEUED:
-            record(job_id, ProvisioningStarted(job_id, deps.clock()), deps)
+        if state.job.state is JobState.QUEUED and admission.admit(state.job, machines.limits, deps):
+            return  # it waits for others: what is pending stays so, and is looked at again
         vms = machines.fleet.list_vms(job_id, state.job.plan.tpu_zones)
         left = plan_steps(state.job, wanted(state.job, state.replicas), vms, state.replicas)
         steps = _without_ghosts((*left, *silent(state, vms, deps.clock())), state, made)
@@ -82,6 +85,8 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
             if state.job.state.is_terminal and not machines.fleet.release(state.job):
                 break
             deps.store.mark_done(job_id, keys, deps.clock())
+            if state.job.state.is_terminal:
+                admission.wake(machines.limits, deps)
             return
         if all(isinstance(step, Await) for step in steps):
             deps.sleep(min(0.25 * 2**nth, 4.0))

@@ -26,7 +26,7 @@ from shared.core.ledger import LedgerEntry, counters
 from shared.core.service_log import lines_of
 from shared.core.verdicts import RerunJob, Verdict
 from shared.errors import ConflictError, PermanentError, TemporaryError
-from shared.ports import AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store
+from shared.ports import AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store, Turn
 
 TRIES: Final = 12
 """Lost races before the message is given back to Pub/Sub. With 16 writers on one document the slowest needed 9."""
@@ -55,9 +55,12 @@ class Recorded:
     is_new: bool
 
 
-def record(job_id: str, event: Event, deps: Deps) -> Recorded:
-    """Judge the event and write what follows, exactly once; publish what the write wants. Safe to repeat."""
-    recorded = _commit(job_id, event, deps)
+def record(job_id: str, event: Event, deps: Deps, turn: Turn | None = None) -> Recorded:
+    """Judge the event and write what follows, exactly once; publish what the write wants. Safe to repeat.
+
+    With a `turn` it is written only if that is still the latest one, else ConflictError.
+    """
+    recorded = _commit(job_id, event, deps, turn)
     entry = recorded.entry
     _log.info(
         entry.verdict.text,
@@ -87,7 +90,7 @@ def _say(entry: LedgerEntry, job_log: JobLog | None) -> None:
         _log.warning("not said in the job's log: %s", error, extra={"job_id": entry.job_id, "event": entry.key})
 
 
-def _commit(job_id: str, event: Event, deps: Deps) -> Recorded:
+def _commit(job_id: str, event: Event, deps: Deps, turn: Turn | None) -> Recorded:
     now = deps.clock()
     for nth in range(TRIES):
         loaded = _load(job_id, event, deps.store)
@@ -100,10 +103,12 @@ def _commit(job_id: str, event: Event, deps: Deps) -> Recorded:
         change = evolve(state, verdict, now)
         entry = _entry(job_id, event, verdict, state, change, now)
         try:
-            deps.store.commit(loaded, entry, change)
+            deps.store.commit(loaded, entry, change, turn)
         except AlreadyRecordedError:
             return _recorded_before(job_id, event.key, deps.store)
         except ConflictError:
+            if turn is not None:
+                raise
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * min(0.02 * 2**nth, 1.0))
             continue
@@ -120,11 +125,19 @@ def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
     else:
         has_peers = isinstance(event, VmLost) or (isinstance(event, ReplicaExited) and not event.succeeded)
         loaded = store.load(job_id, _replica_of(event), lost_peers=has_peers)
-        if isinstance(event, VmLost) and loaded and loaded.state.job.attempt > event.life.attempt:
-            present = replica_key(loaded.state.job.attempt, event.life.seat)
-            loaded = store.load(job_id, present, lost_peers=True)
+        if isinstance(event, VmLost):
+            loaded = _of_present_attempt(loaded, job_id, event, store)
     if loaded is None:
         raise PermanentError(f"no job {job_id}")
+    return loaded
+
+
+def _of_present_attempt(loaded: Loaded | None, job_id: str, event: VmLost, store: Store) -> Loaded | None:
+    """A machine outlives an attempt. The job may be rerun between two reads: each then asks for a later attempt."""
+    asked = event.life.attempt
+    while loaded is not None and loaded.state.job.attempt > asked:
+        asked = loaded.state.job.attempt
+        loaded = store.load(job_id, replica_key(asked, event.life.seat), lost_peers=True)
     return loaded
 
 

@@ -6,6 +6,7 @@
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     stockouts/{zone and machine kind}      Stockout
+    control/turn                           who was admitted last: its update time is what a turn is taken on
 
 A change is one batch: preconditions on the update times that were read, and the ledger entry's creation as duplicate
 check. No transaction, no lock: on a contended document that is several times faster, and correct.
@@ -38,7 +39,7 @@ from shared.gcp.documents import (
     replica_document,
     stockout_document,
 )
-from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
+from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Turn
 
 JOB: Final = "job"
 TIMEOUT_S: Final = 20.0
@@ -80,7 +81,7 @@ class FirestoreStore:
             snapshots = list(query.stream(timeout=TIMEOUT_S))
         return _loaded(job, snapshots, whole=True)
 
-    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
         job_ref = self._jobs.document(entry.job_id)
         tokens = loaded.tokens if loaded else {}
         batch = self._client.batch()
@@ -97,6 +98,8 @@ class FirestoreStore:
                 batch.update(ref, document, option=option)
             else:
                 batch.create(ref, document)
+        if turn is not None:
+            self._take(turn, entry, batch)
         try:
             with _translated():
                 batch.commit(timeout=TIMEOUT_S)
@@ -138,6 +141,11 @@ class FirestoreStore:
         query = self._jobs.where(filter=FieldFilter("is_live", "==", True))
         with _translated():
             return tuple(read(Job, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S))
+
+    def turn(self) -> Turn:
+        with _translated():
+            last = self._last_turn().get(timeout=TIMEOUT_S)
+        return Turn(last.update_time if last.exists else None, self.live_jobs())
 
     def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
         """The order that Firestore's own index of one field has: no index has to be made for it."""
@@ -207,6 +215,18 @@ class FirestoreStore:
     def forget_orphan(self, instance_id: str) -> None:
         with _translated():
             self._orphans().document(instance_id).delete(timeout=TIMEOUT_S)
+
+    def _take(self, turn: Turn, entry: LedgerEntry, batch: firestore.WriteBatch) -> None:
+        """What is written differs each time: a write that changes nothing leaves the update time as it is."""
+        document = {"job_id": entry.job_id, "at": entry.at}
+        if turn.token is None:
+            batch.create(self._last_turn(), document)
+        else:
+            option = self._client.write_option(last_update_time=turn.token)
+            batch.update(self._last_turn(), document, option=option)
+
+    def _last_turn(self) -> Any:
+        return self._client.collection("control").document("turn")
 
     def _ledger(self, job_id: str) -> Any:
         return self._jobs.document(job_id).collection("ledger")

@@ -13,7 +13,7 @@ from shared.core.jobs import Job, Replica, State
 from shared.core.ledger import LedgerEntry
 from shared.core.zones import Stockout
 from shared.errors import ConflictError
-from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
+from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Turn
 
 JOB = "job"
 
@@ -34,6 +34,7 @@ class MemoryStore:
         self._rejections: dict[str, Rejection] = {}
         self._orphans: dict[str, Orphan] = {}
         self._stockouts: dict[tuple[str, str], Stockout] = {}
+        self._turns = 0
 
     def copy(self) -> MemoryStore:
         """Another one that holds the same and goes its own way: for searches that branch."""
@@ -44,6 +45,7 @@ class MemoryStore:
             }
             other._rejections, other._orphans = dict(self._rejections), dict(self._orphans)
             other._stockouts = dict(self._stockouts)
+            other._turns = self._turns
             return other
 
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
@@ -67,11 +69,13 @@ class MemoryStore:
             replicas.sort(key=lambda each: order.index(each.seat))
             return _loaded(State(stored.job, tuple(replicas), whole=True))
 
-    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
         with self._lock:
             stored = self._jobs.get(entry.job_id)
             if stored is not None and entry.key in stored.ledger:
                 raise AlreadyRecordedError(entry.key)
+            if turn is not None and turn.token != self._turns:
+                raise ConflictError("another job was admitted meanwhile")
             tokens = loaded.tokens if loaded else {}
             if change.job is not None:
                 _check(stored.job.version if stored else None, tokens.get(JOB), entry.job_id)
@@ -85,6 +89,7 @@ class MemoryStore:
             stored.job = change.job or stored.job
             stored.replicas.update({replica.key: replica for replica in change.replicas})
             stored.ledger[entry.key] = entry
+            self._turns += turn is not None
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
         with self._lock:
@@ -113,6 +118,10 @@ class MemoryStore:
     def live_jobs(self) -> tuple[Job, ...]:
         with self._lock:
             return tuple(each.job for each in self._jobs.values() if not each.job.state.is_terminal)
+
+    def turn(self) -> Turn:
+        with self._lock:
+            return Turn(self._turns, self.live_jobs())
 
     def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
         with self._lock:

@@ -11,7 +11,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import firestore
 
-from shared.core.events import JobSubmitted, ReplicaExited
+from shared.core.events import JobSubmitted, ProvisioningStarted, ReplicaExited
 from shared.core.evolve import Change, evolve
 from shared.core.fleet import vm_name
 from shared.core.jobs import Job, JobState, Label, Replica, State
@@ -253,6 +253,26 @@ def test_of_many_writers_of_one_replica_exactly_one_wins_each_round(store: Store
     assert len(won) == rounds
     assert must(store.load("digits_1", "1-worker-0")).state.replicas[0].restarts_used == rounds
     assert fold(store.ledger("digits_1")) == must(store.load_attempt("digits_1")).state
+
+
+def test_of_two_commits_on_one_turn_the_second_is_refused_and_writes_nothing(store: Store) -> None:
+    for name in ("first", "later"):  # the very first turn of a project, and another
+        submit(store, replace(a_job(JobState.QUEUED), job_id=name))
+        turn = store.turn()
+        assert name in {job.job_id for job in turn.jobs}
+        started, change = started_entry(name, must(store.load(name)).state)
+        store.commit(must(store.load(name)), started, change, turn)
+        with pytest.raises(ConflictError):
+            store.commit(must(store.load(name)), replace(started, key="again"), Change(), turn)
+        assert store.entry(name, "again") is None
+
+
+def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
+    event = ProvisioningStarted(job_id, at(1))
+    verdict = judge(state, event, at(1))
+    before = counters(None, None)
+    return LedgerEntry(job_id, event.key, at(1), event, verdict, before, before, ()), evolve(state, verdict, at(1))
+
 
 
 def test_of_a_zone_and_kind_of_machine_the_latest_stockout_is_remembered(store: Store) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from shared.core.events import CancelRequested
+from shared import wire
+from shared.core.events import CancelRequested, VmLost
 from shared.core.evolve import Change
 from shared.core.fleet import Create, DirectiveAction, VmStatus
 from shared.core.jobs import Job, ReplicaState
@@ -15,7 +16,7 @@ from shared.core.ledger import LedgerEntry
 from shared.core.verdicts import Reason
 from shared.errors import PermanentError, TemporaryError
 from shared.flows.record import record
-from shared.ports import CreateOutcome, Loaded, RefusalKind, Refused
+from shared.ports import CreateOutcome, Loaded, RefusalKind, Refused, Turn
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 
@@ -338,11 +339,11 @@ def test_a_lost_race_is_judged_again_on_what_the_winner_wrote(running: World, mo
     world = running
     commit = world.store.commit
 
-    def second(loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+    def second(loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
         """Another function is faster: it hears that the VM is lost while this one judges the exit."""
         monkeypatch.setattr(world.store, "commit", commit)
         world.tell("maintenance", WORKER_0, cause="preemption")
-        commit(loaded, entry, change)
+        commit(loaded, entry, change, turn)
 
     monkeypatch.setattr(world.store, "commit", second)
     world.kill(WORKER_0)
@@ -358,12 +359,37 @@ def test_a_fatal_exit_of_a_life_that_is_replaced_meanwhile_ends_nothing(
     world = running
     commit = world.store.commit
 
-    def second(loaded: Loaded | None, entry: LedgerEntry, change: Change) -> None:
+    def second(loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
         monkeypatch.setattr(world.store, "commit", commit)
         world.tell("maintenance", WORKER_0, cause="preemption")
-        commit(loaded, entry, change)
+        commit(loaded, entry, change, turn)
 
     monkeypatch.setattr(world.store, "commit", second)
     world.fail(WORKER_0, 2)
     assert world.state == "RUNNING"
+    world.check()
+
+
+def test_a_loss_is_judged_however_often_the_job_is_rerun_while_it_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told of attempt 1, read first in attempt 2 and then in attempt 3: it is the loss of attempt 3's machine."""
+    world.running()
+    event = wire.maintenance(json.dumps({**world.life(WORKER_0), "cause": "preemption"}).encode())
+    assert isinstance(event, VmLost)
+    world.kill(CHIEF, 11)
+    world.deliver()
+    world.tell("vm-ready", CHIEF)
+    load = world.store.load
+
+    def rerun_after(job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
+        loaded = load(job_id, replica, lost_peers=lost_peers)
+        if loaded is not None and loaded.state.job.attempt == 2:
+            monkeypatch.setattr(world.store, "load", load)
+            world.kill(CHIEF, 11)
+        return loaded
+
+    monkeypatch.setattr(world.store, "load", rerun_after)
+    record(world.job_id, event, world.deps)
+    assert (world.job.attempt, world.replica(WORKER_0).state) == (3, "REPLACING")
     world.check()

@@ -1,0 +1,36 @@
+"""A wrong setting stops the start, with its name and the fix."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from shared.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+
+
+def settings() -> Settings:
+    return Settings()  # type: ignore[call-arg]  # from the environment
+
+
+def test_limits_are_read_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings().limits == {}
+    monkeypatch.setenv("TRAINMASTER_LIMITS", "vcpus=450, nvidia-tesla-t4=8,")
+    assert settings().limits == {"vcpus": 450, "nvidia-tesla-t4": 8}
+
+
+@pytest.mark.parametrize("text", ["vcpus", "vcpus=", "=4", "vcpus=-1", "vcpus=4.5", "vcpus=4,vcpus=5"])
+def test_a_limit_that_is_none_is_refused_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_LIMITS", text)
+    with pytest.raises(ValidationError, match=r"limits(.|\n)*is not RESOURCE=NUMBER, once each, such as vcpus=450"):
+        settings()
+
+
+def test_a_missing_project_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRAINMASTER_PROJECT")
+    with pytest.raises(ValidationError, match="project"):
+        settings()
