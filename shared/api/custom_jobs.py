@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,8 +16,8 @@ from shared.api.call import Call, Service
 from shared.api.creation import create as create_job
 from shared.api.errors import Json
 from shared.api.jobs import BODY, BY
-from shared.core.jobs import Dialect, Job, JobState
-from shared.core.messages import INTERNAL_ERROR
+from shared.core.jobs import CUSTOM_JOB_PREFIX, Dialect, Job, JobState, public_id
+from shared.core.messages import INTERNAL_ERROR, with_log_link
 from shared.flows import cancel as cancelling
 from shared.flows import delete as deleting
 from shared.jobspec import JOB_ID, parse_document
@@ -48,32 +47,37 @@ STATES: Final = {
     JobState.CANCELLING: "JOB_STATE_CANCELLING",
     JobState.CANCELLED: "JOB_STATE_CANCELLED",
 }
-_ECHOED: Final = {
+_AROUND: Final = {
     "displayName": "displayName",
     "display_name": "displayName",
     "jobSpec": "jobSpec",
     "job_spec": "jobSpec",
     "encryptionSpec": "encryptionSpec",
     "encryption_spec": "encryptionSpec",
+    "labels": "",
+    "jobId": "",
+    "job_id": "",
+    "trainmaster": "",
 }
+"""What may stand around a specification, in either spelling → the field that shows it; none where another one does."""
+_REQUIRED: Final = {"display_name": ("displayName", "display_name"), "job_spec": ("jobSpec", "job_spec")}
 _CANCELLED: Final = 1
 _INVALID_ARGUMENT: Final = 3
 _INTERNAL: Final = 13
 """Source: google.rpc.Code; 1 for a cancelled job is in the discovery document of customJobs.cancel."""
-_PREFIX: Final = "custom_"
 _EMPTY: Final = "type.googleapis.com/google.protobuf.Empty"
 _METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
 
 
 def create(call: Call, service: Service) -> Json:
     document = dict(parse_document(call.request.body, BODY))
-    extension = document.get("trainmaster") or {}
-    if isinstance(extension, Mapping):
-        document["trainmaster"] = {**extension, "region": call.params["location"]}
-    for name in ("jobId", "job_id"):
-        if name in document:
-            raise errors.invalid("custom_job", f"has no {name}: the service gives a number")
-    return view(create_job(document, f"{_PREFIX}{number(call.key)}", call, service, default=True), call)
+    for name, spelled in _REQUIRED.items():
+        if not any(document.get(each) for each in spelled):
+            raise errors.invalid(f"custom_job.{name}", "is required")
+    if "jobId" in document or "job_id" in document:
+        raise errors.invalid("custom_job.job_id", "is not known: a custom job gets a number")
+    document["trainmaster"] = _with_region(document.get("trainmaster"), call.params["location"])
+    return view(create_job(document, f"{CUSTOM_JOB_PREFIX}{number(call.key)}", call, service, default=True), call)
 
 
 def get(call: Call, service: Service) -> Json:
@@ -110,7 +114,7 @@ def delete(call: Call, service: Service) -> Json:
 def find(call: Call, service: Service) -> Job:
     """The job that the path names. Raises ApiError where there is none."""
     named = call.params["job"]
-    job_id = f"{_PREFIX}{named}" if named.isdecimal() else named
+    job_id = f"{CUSTOM_JOB_PREFIX}{named}" if named.isdecimal() else named
     loaded = service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None
     if loaded is None or not _is_here(loaded.state.job, call):
         raise errors.not_found(f"{_parent(call)}/customJobs/{named}")
@@ -118,11 +122,14 @@ def find(call: Call, service: Service) -> Job:
 
 
 def view(job: Job, call: Call) -> Json:
+    """What a document of its own leaves out, because it came as a file, has the job's name and all it asked for."""
     spec = json.loads(job.spec_json)
     times = [each for each in (job.created_at, job.started_at, job.ended_at) if each]
     shown: Json = {
-        "name": f"{_parent(call)}/customJobs/{re.sub(rf'^{_PREFIX}(?=[0-9]+$)', '', job.job_id)}",
-        **{name: spec[sent] for sent, name in _ECHOED.items() if sent in spec},
+        "name": f"{_parent(call)}/customJobs/{public_id(job.job_id)}",
+        "displayName": job.job_id,
+        "jobSpec": {name: value for name, value in spec.items() if name not in _AROUND},
+        **{name: spec[sent] for sent, name in _AROUND.items() if sent in spec and name},
         "state": STATES[job.state],
         "createTime": timestamp(job.created_at),
         "updateTime": timestamp(max(times)),
@@ -134,7 +141,7 @@ def view(job: Job, call: Call) -> Json:
     if job.labels:
         shown["labels"] = {label.key: label.value for label in job.labels}
     if job.error_message:
-        shown["error"] = {"code": _code(job), "message": job.error_message}
+        shown["error"] = {"code": _code(job), "message": with_log_link(job.error_message, call.project, job.job_id)}
     return shown
 
 
@@ -147,6 +154,11 @@ def _code(job: Job) -> int:
     if job.state is JobState.CANCELLED:
         return _CANCELLED
     return _INTERNAL if (job.error_message or "").startswith(INTERNAL_ERROR) else _INVALID_ARGUMENT
+
+
+def _with_region(extension: object, region: str) -> object:
+    """The address says where; what the document adds to Vertex AI's stays as it is, right or wrong."""
+    return {**extension, "region": region} if isinstance(extension, Mapping) else extension or {"region": region}
 
 
 def _is_here(job: Job, call: Call) -> bool:

@@ -13,6 +13,7 @@ from shared.core.jobs import Dialect, Job
 from shared.flows import cancel as cancelling
 from shared.flows import labels as labelling
 from shared.jobspec import JOB_ID, parse_document, read_labels
+from shared.jobspec.documents import VERTEX, kind_of
 from shared.jobview import etag, service_view
 
 FIELDS: Final = frozenset(
@@ -38,18 +39,20 @@ def create(call: Call, service: Service) -> Json:
     document = parse_document(call.request.body, BODY)
     named = document.get("jobId", document.get("job_id"))
     job_id = named if isinstance(named, str) and JOB_ID.fullmatch(named) else ""
-    return service_view(create_job(document, job_id, call, service), project=call.project)
+    if kind_of(document) is VERTEX:
+        raise errors.invalid("training_input", "is required: a CustomJob is created at locations/REGION/customJobs")
+    return _view(create_job(document, job_id, call, service), service)
 
 
 def get(call: Call, service: Service) -> Json:
-    return service_view(find(call, service), project=call.project)
+    return _view(find(call, service), service)
 
 
 def list_(call: Call, service: Service) -> Json:
     """Nothing found is `{}`, as the service answered."""
     wanted = filters.read(call.param("filter"), FIELDS)
-    found, token = pages.page(call, service.deps.store, lambda job: _is_ours(job) and wanted(service_view(job)))
-    answer: Json = {"jobs": [service_view(job, project=call.project) for job in found]} if found else {}
+    found, token = pages.page(call, service.deps.store, lambda job: _is_ours(job) and wanted(_view(job, service)))
+    answer: Json = {"jobs": [_view(job, service) for job in found]} if found else {}
     return {**answer, "nextPageToken": token} if token else answer
 
 
@@ -82,6 +85,10 @@ def find(call: Call, service: Service) -> Job:
     if loaded is None or not _is_ours(loaded.state.job):
         raise errors.not_found(f"projects/{call.project}/jobs/{job_id}")
     return loaded.state.job
+
+
+def _view(job: Job, service: Service) -> Json:
+    return service_view(job, project=service.project)
 
 
 def _is_ours(job: Job) -> bool:

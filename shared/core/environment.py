@@ -16,7 +16,7 @@ import json
 from typing import Final
 
 from shared.core.cluster import Cluster
-from shared.core.jobs import Dialect
+from shared.core.jobs import Dialect, public_id
 from shared.core.seats import TaskType
 
 AIP_DIRECTORIES: Final = {
@@ -35,7 +35,7 @@ def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[s
         "WORLD_SIZE": str(cluster.world_size()),
         "MASTER_ADDR": host,
         "MASTER_PORT": port,
-        "CLOUD_ML_JOB_ID": job.job_id,
+        "CLOUD_ML_JOB_ID": public_id(job.job_id),
         "CLOUD_ML_PROJECT_ID": cluster.project,
     }
     if plan.dialect is Dialect.VERTEX:

@@ -23,6 +23,9 @@ RERUNS_MAX: Final = 3
 INTERNAL_RETRIES_MAX: Final = 2
 """Attempts restarted after internal errors. Source: the same rules (3 attempts in all)."""
 
+CUSTOM_JOB_PREFIX: Final = "custom_"
+"""Vertex AI gives jobs numbers, and ids begin with a letter."""
+
 
 class JobState(StrEnum):
     """The service's own words, which its clients match on."""
@@ -322,6 +325,12 @@ class State:
 
     def find(self, attempt: int, seat: Seat) -> Replica | None:
         return next((each for each in self.replicas if each.attempt == attempt and each.seat == seat), None)
+
+
+def public_id(job_id: str) -> str:
+    """The id that a job's users know, its programs and its log have: of a custom job made by the API, its number."""
+    number = job_id.removeprefix(CUSTOM_JOB_PREFIX)
+    return number if number.isdecimal() else job_id
 
 
 def replica_key(attempt: int, seat: Seat) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from shared.core.events import ExitCause, ReplicaExited
+from shared.core.jobs import public_id
 
 CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
@@ -50,6 +51,7 @@ def failed(event: ReplicaExited) -> str:
 
 def with_log_link(message: str, project: str, job_id: str) -> str:
     """What a job failed of, and where its log is, as the service ended every such message."""
+    job_id = public_id(job_id)
     of_job = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe="")
     address = f"{CONSOLE_LOGS}?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={of_job}"
     return f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"

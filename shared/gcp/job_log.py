@@ -7,6 +7,7 @@ from datetime import UTC
 from http import HTTPStatus
 from typing import Final
 
+from shared.core.jobs import public_id
 from shared.core.service_log import LOG_ID, SERVICE, ServiceLine
 from shared.gcp.cloud_logging import CloudLogging, RefusedError
 
@@ -23,19 +24,20 @@ class CloudJobLog:
 
     def write(self, lines: Sequence[ServiceLine]) -> None:
         """Under the service's own resource type; where the project may not write that, under one for everybody."""
+        job_id = public_id(lines[0].job_id)
         if self._is_ours:
             try:
-                self._write(lines, self._ours(lines[0].job_id))
+                self._write(lines, self._ours(job_id))
             except RefusedError as error:
                 if error.status != HTTPStatus.BAD_REQUEST:
                     raise
-                self._write(lines, self._anyones(lines[0].job_id))
+                self._write(lines, self._anyones(job_id))
                 self._is_ours = False
         else:
-            self._write(lines, self._anyones(lines[0].job_id))
+            self._write(lines, self._anyones(job_id))
 
     def _write(self, lines: Sequence[ServiceLine], resource: object) -> None:
-        labels = {"ml.googleapis.com/job_id": lines[0].job_id, "ml.googleapis.com/task_name": SERVICE}
+        labels = {"ml.googleapis.com/job_id": public_id(lines[0].job_id), "ml.googleapis.com/task_name": SERVICE}
         self._logging.write(
             {
                 "logName": f"projects/{self._logging.project}/logs/{LOG_ID}",
