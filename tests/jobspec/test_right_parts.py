@@ -34,7 +34,7 @@ COMMON: Final = {
     "network": st.sampled_from(("projects/1/global/networks/default", "projects/my-project/global/networks/n")),
     "enableWebAccess": st.just(False),
 }
-PROGRAM: Final = st.sampled_from(
+PROGRAM: Final[st.SearchStrategy[dict[str, object]]] = st.sampled_from(
     (
         PACKAGES,
         {**PACKAGES, "args": ["--x", ""], "runtimeVersion": "2.11", "pythonVersion": "3.7"},
