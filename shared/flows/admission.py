@@ -16,7 +16,7 @@ from typing import Final
 from shared import topics, wire
 from shared.core.events import ProvisioningStarted
 from shared.core.jobs import Job, JobState
-from shared.core.queue import Limits, Wait, wait_of
+from shared.core.queue import Wait, wait_of
 from shared.errors import ConflictError
 from shared.flows.record import Deps, record
 
@@ -25,15 +25,15 @@ TRIES: Final = 5
 _log = logging.getLogger(__name__)
 
 
-def admit(job: Job, limits: Limits, deps: Deps) -> Wait | None:
+def admit(job: Job, deps: Deps) -> Wait | None:
     """None: the job is PREPARING, by this call or before. ConflictError: others were admitted in every turn taken."""
     started = ProvisioningStarted(job.job_id, deps.clock())
-    if not limits:
+    if not deps.limits:
         record(job.job_id, started, deps)
         return None
     for _ in range(TRIES):
         turn = deps.store.turn()
-        wait = wait_of(job.job_id, turn.jobs, limits)
+        wait = wait_of(job.job_id, turn.jobs, deps.limits)
         if wait is not None:
             _log.info("%s waits, %d in line: %s", job.job_id, wait.position, wait.reason)
             return wait
@@ -45,9 +45,9 @@ def admit(job: Job, limits: Limits, deps: Deps) -> Wait | None:
     raise ConflictError(f"{job.job_id}: others were admitted in each of {TRIES} turns")
 
 
-def wake(limits: Limits, deps: Deps) -> None:
+def wake(deps: Deps) -> None:
     """A job has ended: those that wait may look again."""
-    if limits:
+    if deps.limits:
         for job in deps.store.live_jobs():
             if job.state is JobState.QUEUED:
                 deps.bus.publish(topics.PROVISION, wire.encode_provision(job.job_id), {})

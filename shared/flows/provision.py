@@ -25,7 +25,6 @@ from shared.core.environment import environment
 from shared.core.events import CapacityRefused, Life, VmLost, VmRef
 from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, silent, vm_name, wanted
 from shared.core.jobs import Job, JobState, State
-from shared.core.queue import Limits
 from shared.core.service_log import LOG_ID, task_base
 from shared.core.zones import Stockout, machine_kind
 from shared.errors import PermanentError, TemporaryError
@@ -47,8 +46,7 @@ Json = dict[str, object]
 @dataclass(frozen=True, slots=True)
 class Machines:
     """What only this flow may use. `agent_files` are the metadata entries that are the same for every VM; `run_all`
-    carries out the steps of one round, to their end even where one raises; `patience` is had with orphans; `limits` are
-    those of all jobs together."""
+    carries out the steps of one round, to their end even where one raises; `patience` is had with orphans."""
 
     fleet: Fleet
     addresses: AddressBook
@@ -56,7 +54,6 @@ class Machines:
     agent_files: dict[str, str]
     run_all: Callable[[Sequence[Callable[[], None]]], None]
     patience: orphans.Patience = field(default_factory=orphans.Patience)
-    limits: Limits = field(default_factory=dict)
 
 
 def handle(asked: str | wire.OrphanSearch, machines: Machines, deps: Deps) -> None:
@@ -76,7 +73,7 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         if loaded is None:
             raise PermanentError(f"no job {job_id}")
         state = loaded.state
-        if state.job.state is JobState.QUEUED and admission.admit(state.job, machines.limits, deps):
+        if state.job.state is JobState.QUEUED and admission.admit(state.job, deps):
             return  # it waits for others: what is pending stays so, and is looked at again
         vms = machines.fleet.list_vms(job_id, state.job.plan.tpu_zones)
         left = plan_steps(state.job, wanted(state.job, state.replicas), vms, state.replicas)
@@ -86,7 +83,7 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
                 break
             deps.store.mark_done(job_id, keys, deps.clock())
             if state.job.state.is_terminal:
-                admission.wake(machines.limits, deps)
+                admission.wake(deps)
             return
         if all(isinstance(step, Await) for step in steps):
             deps.sleep(min(0.25 * 2**nth, 4.0))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -23,6 +23,7 @@ from shared.core.evolve import Change, apply, evolve
 from shared.core.jobs import State, replica_key
 from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters
+from shared.core.queue import Limits
 from shared.core.service_log import lines_of
 from shared.core.verdicts import RerunJob, Verdict
 from shared.errors import ConflictError, PermanentError, TemporaryError
@@ -38,13 +39,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """What the flows of the light functions need. `sleep` takes seconds; without a `job_log` nothing is said there."""
+    """What the flows of the light functions need. `sleep` takes seconds; without a `job_log` nothing is said there.
+    `limits` are those of all jobs together."""
 
     store: Store
     bus: Bus
     clock: Clock
     sleep: Callable[[float], None]
     job_log: JobLog | None = None
+    limits: Limits = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from datetime import datetime
 from shared.core.events import JobSubmitted
 from shared.core.jobs import Job, JobState, Label
 from shared.core.messages import JOB_EXISTS
+from shared.core.queue import exceeded
 from shared.core.zones import STOCKOUT_REMEMBERED, exhausted, with_last
 from shared.errors import PermanentError
 from shared.flows.record import Deps, record
@@ -25,6 +26,10 @@ DIRECT = "message"
 
 class JobExistsError(Exception):
     """Another submission has this job id, and ids are never used again."""
+
+
+class OverLimitError(Exception):
+    """The job could never start: alone it needs more than all jobs together may use."""
 
 
 def handle(data: bytes, source: str | None, deps: Deps) -> None:
@@ -43,14 +48,21 @@ def handle(data: bytes, source: str | None, deps: Deps) -> None:
         raise _rejected(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
     except JobExistsError:
         raise _rejected(submission, job_id, [JOB_EXISTS], now, deps.store) from None
+    except OverLimitError as over:
+        raise _rejected(submission, job_id, [str(over)], now, deps.store) from None
 
 
 def create(
     document: Mapping[str, object], submission: str, now: datetime, deps: Deps, *, default_job_id: str | None = None
 ) -> Job:
-    """The job as this submission made it, now or before. Raises InvalidJob or JobExistsError: nothing is stored."""
+    """The job as this submission made it, now or before. Raises InvalidJob, JobExistsError or
+    OverLimitError: nothing is stored."""
     spec = accept(document, default_job_id=default_job_id)
-    event = _placed(new_job(spec, submission, now), now, deps.store)
+    job = new_job(spec, submission, now)
+    too_much = exceeded(spec.plan, deps.limits)
+    if too_much and deps.store.load(job.job_id) is None:
+        raise OverLimitError(too_much)
+    event = _placed(job, now, deps.store)
     first = record(event.job.job_id, event, deps).entry.event
     if not isinstance(first, JobSubmitted) or first.job.submission != submission:
         raise JobExistsError(event.job.job_id)

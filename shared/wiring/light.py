@@ -35,4 +35,11 @@ def job_log() -> JobLog:
 
 @cache
 def deps() -> Deps:
-    return Deps(store(), bus(), clock=lambda: datetime.now(UTC), sleep=time.sleep, job_log=job_log())
+    return Deps(
+        store(),
+        bus(),
+        clock=lambda: datetime.now(UTC),
+        sleep=time.sleep,
+        job_log=job_log(),
+        limits=settings().limits,
+    )

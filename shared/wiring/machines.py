@@ -25,7 +25,7 @@ def machines() -> Machines:
         wait_s=values.operation_wait_s,
     )
     fleet = Fleets(compute, _tpu_fleet() if values.tpu else None)
-    return Machines(fleet, addresses(), values.project, agent_files(), in_threads, limits=values.limits)
+    return Machines(fleet, addresses(), values.project, agent_files(), in_threads)
 
 
 def _tpu_fleet() -> Fleet:

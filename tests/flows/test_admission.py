@@ -9,8 +9,9 @@ import pytest
 
 from shared.core.jobs import JobState
 from shared.core.seats import Seat, TaskType
-from shared.errors import ConflictError
+from shared.errors import ConflictError, PermanentError
 from shared.flows import admission, provision, submit, sweep
+from shared.flows.record import Deps
 from shared.ports import Turn
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -21,8 +22,8 @@ class LimitedWorld(World):
     limits: dict[str, int] = field(default_factory=lambda: {"vcpus": 12})
 
     @property
-    def machines(self) -> provision.Machines:
-        return replace(super().machines, limits=self.limits)
+    def deps(self) -> Deps:
+        return replace(super().deps, limits=self.limits)
 
     def add(self, job_id: str, priority: int = 0) -> None:
         """12 vCPUs."""
@@ -94,7 +95,7 @@ def test_a_turn_that_was_taken_before_another_admission_admits_nobody(
     monkeypatch.setattr(world.store, "turn", raced_turn)
     loaded = world.store.load("second")
     assert loaded is not None
-    wait = admission.admit(loaded.state.job, world.limits, world.deps)
+    wait = admission.admit(loaded.state.job, world.deps)
     assert wait is not None
     assert (wait.job_id, wait.position) == ("second", 1)
     assert world.states()["urgent"] is JobState.PREPARING
@@ -106,5 +107,14 @@ def test_turns_that_are_always_lost_give_the_message_back(world: LimitedWorld, m
     loaded = world.store.load("urgent")
     assert loaded is not None
     with pytest.raises(ConflictError, match="5 turns"):
-        admission.admit(loaded.state.job, world.limits, world.deps)
+        admission.admit(loaded.state.job, world.deps)
     assert world.states()["urgent"] is JobState.QUEUED
+
+
+def test_a_job_that_could_never_start_is_refused_and_says_what_it_asked_for(world: LimitedWorld) -> None:
+    world.limits["vcpus"] = 8
+    with pytest.raises(PermanentError, match="The request for 12 vcpus exceeds the allowed maximum of 8 vcpus"):
+        world.add("huge")
+    (rejection,) = world.store.rejections()
+    assert rejection.job_id == "huge"
+    world.add("first")  # accepted before the limit was lowered: its redelivery is no refusal
