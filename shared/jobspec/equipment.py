@@ -10,6 +10,14 @@ import difflib
 from typing import Final
 
 from shared.core.jobs import Accelerator, Substitution, TaskGroup
+from shared.core.machine_families import (
+    HYPERDISK_BALANCED,
+    PD_BALANCED,
+    PD_SSD,
+    PD_STANDARD,
+    boot_disk_type,
+    boot_disk_types,
+)
 from shared.jobspec.asked import Chips, Role
 from shared.jobspec.documents import TRAINING_INPUT, example_of
 from shared.jobspec.machines import (
@@ -22,16 +30,16 @@ from shared.jobspec.machines import (
     is_arm_machine,
     is_compute_machine,
     known_machine_names,
-    takes_hyperdisk_only,
     valid_gpu_counts,
 )
 from shared.jobspec.model import DiskConfig
 from shared.jobspec.problems import Findings, Loc, given
 from shared.jobspec.slices import slice_of
 
-HYPERDISK: Final = "hyperdisk-balanced"
-DISK_TYPES: Final = ("pd-ssd", "pd-standard", "pd-balanced", HYPERDISK)
-"""The service had the first two; its default was pd-ssd with 100 GB. Newer machine families need the others."""
+DISK_TYPES: Final = (PD_SSD, PD_STANDARD, PD_BALANCED, HYPERDISK_BALANCED)
+"""The service had the first two. Newer machine families need the others."""
+DISK_TYPE_DEFAULT: Final = PD_SSD
+"""The service's, with 100 GB."""
 DISK_GIB_DEFAULT: Final = 100
 DISK_GIB_MIN: Final = 10
 DISK_GIB_MAX: Final = 65_536
@@ -162,10 +170,10 @@ class Equipment:
         if not DISK_GIB_MIN <= gib <= DISK_GIB_MAX:
             problem = f"must be between {DISK_GIB_MIN} and {DISK_GIB_MAX}, not {gib}"
             self._found.add((*self._role.at.disk, "bootDiskSizeGb"), problem, DISK_GIB_DEFAULT)
-        known = (HYPERDISK,) if takes_hyperdisk_only(machine) else DISK_TYPES
-        kind, at = disk.boot_disk_type or known[0], (*self._role.at.disk, "bootDiskType")
+        known, at = boot_disk_types(machine), (*self._role.at.disk, "bootDiskType")
+        kind = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
         if kind not in known and kind in DISK_TYPES:
-            self._found.add(at, f"must be {HYPERDISK} on {machine}, not {kind}", HYPERDISK)
+            self._found.add(at, f"must be {' or '.join(known)} on {machine}, not {kind}", known[0])
         elif kind not in known:
             near = difflib.get_close_matches(kind.lower(), known, n=1) or list(known)
             self._found.add(at, f"must be one of {', '.join(known)}, not {given(kind)}", near[0])

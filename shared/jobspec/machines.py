@@ -138,8 +138,6 @@ _OTHER_MACHINES: Final = re.compile(
     r"|(e2|n1|n2|n2d|n4)-custom-[1-9][0-9]{0,2}-[1-9][0-9]{2,6}(-ext)?"
 )
 _ARM_MACHINES: Final = re.compile(r"(a4x|c4a|n4a|t2a)-.+")
-_HYPERDISK_ONLY: Final = re.compile(r"(c4|c4d|n4|n4d|g4|a4|a3-ultragpu)-.+")
-"""Source: Compute Engine "Hyperdisk", the series without Persistent Disk."""
 
 
 def is_compute_machine(name: str) -> bool:
@@ -148,10 +146,6 @@ def is_compute_machine(name: str) -> bool:
 
 def is_arm_machine(name: str) -> bool:
     return _ARM_MACHINES.fullmatch(name) is not None
-
-
-def takes_hyperdisk_only(name: str) -> bool:
-    return _HYPERDISK_ONLY.fullmatch(name) is not None
 
 
 def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
