@@ -90,7 +90,7 @@ def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Finding
     tpus = [group.tpu for group in groups if group.tpu]
     is_bare = extras.image is not None and not meaning.is_runtime_named
     if extras.image is not None:
-        check_image_of(extras.image, found, has_tpu=bool(tpus))
+        check_image_of(extras.image, found, has_tpu=any(role.is_tpu for role in meaning.roles))
         tpus_image = extras.image if tpus else None
         groups = tuple(
             replace(group, tpu=replace(group.tpu, runtime=tpus_image)) if group.tpu and tpus_image else group

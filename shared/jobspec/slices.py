@@ -27,7 +27,7 @@ def slice_of(role: Role, found: Findings) -> Tpu | None:
 def _counted(chips: Chips, role: Role, found: Findings) -> int | None:
     """The number in Cloud TPU's name."""
     if chips.type is None:
-        found.add(role.at.chips_type, "is required", TPU_DEFAULT[0])
+        found.add(role.at.chips_type, "is required", _types_of(role.machine or "")[0])
         return None
     if chips.type not in TPU_TYPES:
         problem = f"must be a TPU on {role.machine}, not {given(chips.type)}"

@@ -28,6 +28,12 @@ def problems_in(data: bytes, name: str) -> dict[str, Problem]:
     return {problem.field: problem for problem in caught.value.problems}
 
 
+POOL: Final = {
+    "machineSpec": {"machineType": "n1-standard-4"},
+    "replicaCount": 1,
+    "containerSpec": {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"},
+}
+
 CORPUS: Final = Path(__file__).parent / "wrong"
 """Wrong job files. A comment per field that must be refused, and nothing else may be; where the format has no comments
 (JSON), the file NAME.fields says it."""
@@ -44,6 +50,10 @@ UNFIT: Final[dict[str, tuple[dict[str, object], set[str]]]] = {
             "trainmaster": {"env": {f"V{n}": "x" for n in range(60)}, "secrets": {f"S{n}": "x" for n in range(41)}},
         },
         {"trainmaster.env"},
+    ),
+    "a display name that is too long": (
+        {"displayName": "x" * 129, "workerPoolSpecs": [POOL], "trainmaster": {"region": "us-central1"}},
+        {"displayName"},
     ),
     "an argument no process can get, before one that is a number": (
         job(args=["a\0b", 5]),
