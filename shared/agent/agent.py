@@ -7,17 +7,22 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from shared.agent.departure import GPU_NOTICE_S, NOTICE_S, Departure
+from shared.agent.devices import has_gpu
+from shared.agent.failure import Failure
 from shared.agent.gang import parse_directive, supersedes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.agent.console import Console
     from shared.agent.gang import Gang, Key
     from shared.agent.inbox import Inbox
-    from shared.agent.launch import Launcher
+    from shared.agent.launch import Launcher, Running
     from shared.agent.lives import Lives
-    from shared.agent.packages import Failure, Setup
-    from shared.agent.program import Ended, Program
+    from shared.agent.program import Ended
     from shared.agent.report import Report
+    from shared.agent.setup import Prepared, Setup
 
 SHUTDOWN_NOTICE_S = 0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
 FLUSH_S = 5.0  # left for the last words when the VM shuts down
@@ -44,11 +49,19 @@ class Agent:
         self._setup = setup
         self._launcher = launcher
         self._console = console
-        self._program: Program | None = None
+        self._departure = Departure(
+            inbox,
+            console,
+            lives.announced,
+            ask_to_save=self._ask_to_save,
+            tell=self._tell_fault,
+            notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
+        )
+        self._program: Running | None = None
         self._running: Key | None = None
+        self._asked_to_save: Key | None = None  # the life that was told that its VM goes
         self._unwanted = False  # what runs is being ended on purpose: its exit is nobody's news
         self._setting_up = False
-        self._seen_faults = lives.announced
         self._waiting_faults: list[str] = []  # seen before the first directive said whom to speak for
         self._stopping = False
         self._over = False
@@ -58,8 +71,7 @@ class Agent:
         self._inbox.on_shutdown(self._on_shutdown)
         self._launcher.clean_up()
         self._inbox.watch("instance/attributes/trainmaster-directive", self._on_directive)
-        self._inbox.watch("instance/maintenance-event", self._on_maintenance)
-        self._inbox.watch("instance/preempted", self._on_preempted)
+        self._departure.watch()
         self._report.start()
         self._console.say("Waiting for a directive.")
         while not self._over or not self._inbox.is_empty:
@@ -87,51 +99,37 @@ class Agent:
             self._lives.tell_fault(directive.key, self._waiting_faults.pop(0))
         self._reconcile()
 
-    def _on_maintenance(self, text: str) -> None:
-        if text.startswith("TERMINATE"):
-            self._on_fault("maintenance")
-        elif text != "NONE":
-            self._console.say(f"Maintenance event: {text}.")
-
-    def _on_preempted(self, text: str) -> None:
-        if text == "TRUE":
-            self._on_fault("preemption")
-
-    def _on_fault(self, cause: str) -> None:
-        if cause in self._seen_faults:
-            return
-        self._seen_faults.append(cause)
-        self._console.say(f"This VM is about to go: {cause}.")
-        wanted = self._lives.wanted
-        if wanted is None:
-            self._waiting_faults.append(cause)
-        else:
-            self._lives.tell_fault(wanted.key, cause)
-
-    def _on_setup_ended(self, failure: Failure | None) -> None:
+    def _on_prepared(self, prepared: Prepared) -> None:
         self._setting_up = False
         if self._stopping:
             return
-        if failure is None:
+        if isinstance(prepared, Failure):
+            self._on_setup_failed(prepared)
+        elif not self._lives.is_set_up:
             self._lives.set_up()
-        else:
-            self._console.say(f"Setting up failed ({failure.cause}): {failure.error['message']}")
-            wanted = self._lives.wanted
-            if wanted is None or wanted.action != "run":
-                return  # tried again when something is wanted
-            self._lives.begin(wanted.key)
-            self._lives.tell_exit(
-                wanted.key,
-                cause=failure.cause,
-                exit_status=failure.exit_status,
-                error=failure.error,
-                tail=failure.tail,
-            )
+        to_begin = self._lives.to_begin
+        if to_begin is not None and not isinstance(prepared, Failure):
+            self._start(to_begin, prepared)
         self._reconcile()
+
+    def _on_setup_failed(self, failure: Failure) -> None:
+        self._console.say(f"Setting up failed ({failure.cause}): {failure.error['message']}")
+        wanted = self._lives.wanted
+        if wanted is None or wanted.action != "run":
+            return  # tried again when something is wanted
+        self._lives.begin(wanted.key)
+        self._lives.tell_exit(
+            wanted.key,
+            cause=failure.cause,
+            exit_status=failure.exit_status,
+            error=failure.error,
+            tail=failure.tail,
+        )
 
     def _on_program_ended(self, key: Key, ended: Ended) -> None:
         self._program = None
         self._running = None
+        self._departure.on_idle()
         how = f"exit status {ended.exit_status}" if ended.signal is None else f"signal {ended.signal}"
         if self._unwanted:
             self._console.say(f"Module ended on purpose with {how}.")
@@ -144,7 +142,7 @@ class Agent:
                 self._console.say(f"Module ended with {how}{', out of memory' if ended.out_of_memory else ''}.")
             self._lives.tell_exit(
                 key,
-                cause="vm_stopping" if self._stopping else "process",
+                cause="vm_stopping" if self._is_going(key) else ended.cause,
                 exit_status=ended.exit_status,
                 signal=ended.signal,
                 out_of_memory=ended.out_of_memory,
@@ -175,18 +173,16 @@ class Agent:
             self._over = True
         elif to_begin is None:
             pass
-        elif self._lives.is_set_up:
-            self._start(to_begin)
         elif not self._setting_up:
             self._setting_up = True
-            self._inbox.thread(self._set_up)
+            self._inbox.thread(functools.partial(self._prepare, is_installed=self._lives.is_set_up))
 
-    def _start(self, key: Key) -> None:
+    def _start(self, key: Key, secrets: Mapping[str, str]) -> None:
         self._lives.begin(key)
         self._report.ready(key)
         self._unwanted = False
         try:
-            program = self._launcher.start()
+            program = self._launcher.start(key, secrets)
         except (OSError, ValueError) as error:  # arguments too long, a null character in them
             problem = {"type": type(error).__name__, "message": str(error), "frame": ""}
             self._lives.tell_exit(key, cause="process", exit_status=126, error=problem, tail=str(error))
@@ -195,9 +191,30 @@ class Agent:
         self._running = key
         self._inbox.thread(functools.partial(self._await_end, key, program))
 
+    def _ask_to_save(self) -> bool:
+        """Tells the program that its VM goes; whether there is one."""
+        if self._program is None:
+            return False
+        self._asked_to_save = self._running
+        self._console.say(f"Asking the program to save: {self._gang.checkpoint_signal.name}.")
+        self._program.notify(self._gang.checkpoint_signal)
+        return True
+
+    def _is_going(self, key: Key) -> bool:
+        """Whether the end of this life is its VM's doing, whatever the program made of it, exit 0 included: one that
+        was asked to save has saved, and has not completed."""
+        return self._stopping or (self._departure.is_announced and self._asked_to_save == key)
+
+    def _tell_fault(self, cause: str) -> None:
+        wanted = self._lives.wanted
+        if wanted is None:
+            self._waiting_faults.append(cause)
+        else:
+            self._lives.tell_fault(wanted.key, cause)
+
     # Other threads.
 
-    def _await_end(self, key: Key, program: Program) -> None:
+    def _await_end(self, key: Key, program: Running) -> None:
         """In a thread of its own. A shutdown may signal the program and this agent at once: an end that SIGTERM
         explains waits for the agent's own signal, or it would be taken for the program's doing."""
         ended = program.wait()
@@ -205,6 +222,6 @@ class Agent:
             time.sleep(SHUTDOWN_NOTICE_S)
         self._inbox.post(self._on_program_ended, key, ended)
 
-    def _set_up(self) -> None:
+    def _prepare(self, *, is_installed: bool) -> None:
         """In a thread of its own."""
-        self._inbox.post(self._on_setup_ended, self._setup.install(self._gang.package_uris))
+        self._inbox.post(self._on_prepared, self._setup.prepare(is_installed=is_installed))

@@ -1,4 +1,4 @@
-"""What the program is started with: its command line and its environment."""
+"""What the program is started with: its arguments and its environment."""
 
 from __future__ import annotations
 
@@ -6,21 +6,45 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shared.agent.gang import Gang
+    from collections.abc import Mapping
+
+    from shared.agent.gang import Gang, Seat
 
 
-def environment_of(gang: Gang, index: int) -> dict[str, str]:
-    """The variables the program sees besides the VM's own: TF_CONFIG, CLUSTER_SPEC, RANK and the gang's."""
-    environment = {name: str(value) for name, value in gang.environment.items()}
+def environment_of(seat: Seat, secrets: Mapping[str, str]) -> dict[str, str]:
+    """The variables the program sees besides the VM's own: the job's, and, whatever these are called, what tells it
+    where it is: TF_CONFIG, CLUSTER_SPEC, RANK, the gang's, and those of a TPU slice."""
+    gang = seat.gang
+    environment = {**gang.variables, **secrets, **{name: str(value) for name, value in gang.environment.items()}}
     for name, spec in (("TF_CONFIG", gang.tf_config), ("CLUSTER_SPEC", gang.cluster_spec)):
         if spec is not None:
-            environment[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": index}})
+            environment[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": seat.index}})
+    host = seat.host
     if gang.rank_base is not None:
-        environment["RANK"] = str(gang.rank_base + index)
+        environment["RANK"] = str(gang.rank_base + seat.index * gang.hosts + (host.number if host else 0))
+    if host is not None:
+        environment["TPU_WORKER_ID"] = environment["CLOUD_TPU_TASK_ID"] = str(host.number)
+        environment["TPU_WORKER_HOSTNAMES"] = ",".join(host.addresses)
     return environment
 
 
+def arguments_of(gang: Gang) -> list[str]:
+    """``--job-dir`` comes last, as two tokens, even where the arguments hold one too."""
+    arguments = [str(argument) for argument in gang.args]
+    return [*arguments, "--job-dir", gang.job_dir] if gang.job_dir else arguments
+
+
 def command_of(gang: Gang) -> list[str]:
-    """The documented command line; ``--job-dir`` comes last, as two tokens, even where the arguments hold one too."""
-    command = ["python3", "-m", gang.python_module, *(str(arg) for arg in gang.args)]
-    return [*command, "--job-dir", gang.job_dir] if gang.job_dir else command
+    """The documented command line of a module."""
+    return ["python3", "-m", gang.python_module, *arguments_of(gang)]
+
+
+def task_line(seat: Seat) -> str:
+    """What the service's own launcher said it was started with."""
+    config = seat.gang.tf_config or {}
+    task = {"type": config.get("task", {}).get("type", seat.gang.task_type), "index": seat.index}
+    values = {"cluster": config.get("cluster", {}), "task": task, "job": config.get("job", {})}
+    arguments = [f"--{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    if "TPU_CONFIG" in seat.gang.environment:
+        arguments.append(f"--tpu_node={seat.gang.environment['TPU_CONFIG']}")
+    return f"Running task with arguments: {' '.join(arguments)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +35,14 @@ class Vm:
 
 
 @dataclass(frozen=True)
+class Container:
+    """``command`` replaces the image's ENTRYPOINT where there is one."""
+
+    image: str
+    command: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Gang:
     """The metadata key ``trainmaster-gang``: what all VMs of one bulk insert have in common."""
 
@@ -46,10 +55,16 @@ class Gang:
     cluster_spec: Mapping[str, Any] | None
     rank_base: int | None
     environment: Mapping[str, str]
+    packages: Sequence[str]
     package_uris: Sequence[str]
     python_module: str
     args: Sequence[str]
     job_dir: str | None
+    container: Container | None
+    variables: Mapping[str, str]
+    secrets: Mapping[str, str]
+    hosts: int
+    checkpoint_signal: signal.Signals
     grace_s: float
     topics: Mapping[str, str]
     log: Mapping[str, str] | None  # where its output is copied to; None: nowhere
@@ -58,6 +73,7 @@ class Gang:
     def parse(text: str) -> Gang:
         """Raises KeyError, TypeError or ValueError where the text is no gang."""
         stored = json.loads(text)
+        container = stored.get("container")
         return Gang(
             project=stored["project"],
             job_id=stored["job_id"],
@@ -68,10 +84,16 @@ class Gang:
             cluster_spec=stored.get("cluster_spec"),
             rank_base=stored.get("rank_base"),
             environment=stored["environment"],
+            packages=stored.get("packages") or (),
             package_uris=stored["package_uris"],
             python_module=stored["python_module"],
             args=stored["args"],
             job_dir=stored.get("job_dir"),
+            container=Container(container["image"], container.get("command") or ()) if container else None,
+            variables=stored.get("variables") or {},
+            secrets=stored.get("secrets") or {},
+            hosts=int(stored.get("hosts") or 1),
+            checkpoint_signal=signal.Signals[stored.get("checkpoint_signal") or "SIGTERM"],
             grace_s=float(stored["grace_s"]),
             topics=stored["topics"],
             log=stored.get("log"),
@@ -79,11 +101,21 @@ class Gang:
 
 
 @dataclass(frozen=True)
+class Host:
+    """One of the hosts of a Cloud TPU slice."""
+
+    number: int
+    addresses: Sequence[str]  # of all of them, in order of their numbers
+
+
+@dataclass(frozen=True)
 class Seat:
-    """Who this VM is, and of what it is a part."""
+    """Who this VM is, and of what it is a part. ``instance`` is the machine itself, where ``vm`` is a TPU node."""
 
     vm: Vm
     gang: Gang
+    instance: Vm
+    host: Host | None = None
 
     @property
     def index(self) -> int:

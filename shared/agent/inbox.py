@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from http import HTTPStatus
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -49,15 +50,21 @@ class Inbox:
 
         threading.Thread(target=guarded, daemon=True).start()
 
-    def watch(self, path: str, changed: Callable[[str], None]) -> None:
-        """Posts each new value of a metadata entry, the current one first."""
-        self.thread(functools.partial(self._watch_for_ever, path, changed))
+    def watch(self, path: str, changed: Callable[[str], None], *, is_optional: bool = False) -> None:
+        """Posts each new value of a metadata entry, the current one first; an optional one that is not there on this
+        type of machine is not asked for again."""
+        self.thread(functools.partial(self._watch_for_ever, path, changed, is_optional=is_optional))
+
+    def later(self, delay_s: float, handler: Callable[[], None]) -> None:
+        timer = threading.Timer(min(delay_s, threading.TIMEOUT_MAX), self.post, [handler])
+        timer.daemon = True
+        timer.start()
 
     def on_shutdown(self, handler: Callable[[], None]) -> None:
         """Posts it for each SIGTERM or SIGINT from now on. On the main thread only."""
         self.thread(functools.partial(self._wait_for_signal, _signalled(), handler))
 
-    def _watch_for_ever(self, path: str, changed: Callable[[str], None]) -> None:
+    def _watch_for_ever(self, path: str, changed: Callable[[str], None], *, is_optional: bool) -> None:
         """In a thread of its own."""
         last: str | None = None
         etag: str | None = None
@@ -65,7 +72,9 @@ class Inbox:
         while True:
             try:
                 value, etag = self._metadata.wait(path, etag)
-            except HttpError:
+            except HttpError as error:
+                if is_optional and error.status == HTTPStatus.NOT_FOUND:
+                    return
                 etag = None
                 time.sleep(next(waits))
                 continue

@@ -3,41 +3,66 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import TYPE_CHECKING
 
-from shared.agent.environment import command_of, environment_of
+from shared.agent.container import ContainerProgram
+from shared.agent.environment import arguments_of, command_of, environment_of
 from shared.agent.processes import kill_marked
 from shared.agent.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+    from typing import Union
 
-    from shared.agent.console import Console
-    from shared.agent.gang import Seat
+    from shared.agent.engine import Engine
+    from shared.agent.gang import Container, Key, Seat
+    from shared.agent.place import Place
+
+    Running = Union[Program, ContainerProgram]
 
 
 class Launcher:
-    def __init__(self, seat: Seat, console: Console, work: Path, environ: Mapping[str, str]) -> None:
-        self._gang = seat.gang
-        self._index = seat.index
-        self._console = console
-        self._work = work
-        self._environ = environ
+    def __init__(self, seat: Seat, place: Place, engine: Engine | None) -> None:
+        self._seat = seat
+        self._engine = engine
+        self._place = place
 
     def clean_up(self) -> None:
         """Nothing of an earlier agent runs once this returns."""
-        left = kill_marked(self._work)
+        left = kill_marked(self._place.work)
         if left:
-            self._console.say(f"Killed {left} processes of an earlier life of the agent.")
+            self._place.say(f"Killed {left} processes of an earlier life of the agent.")
+        left = self._engine.remove_left() if self._engine is not None else 0
+        if left:
+            self._place.say(f"Removed {left} containers of an earlier life of the agent.")
 
-    def start(self) -> Program:
+    def start(self, key: Key, secrets: Mapping[str, str]) -> Running:
         """Raises OSError or ValueError where the program cannot be started at all."""
-        command = command_of(self._gang)
-        self._console.say(f"Running module {self._gang.python_module}.")
-        self._console.say(f"Running command: {shlex.join(command)}")
-        folder = self._work / "run"  # stands first in the program's sys.path: nothing of ours may be in it
+        env = environment_of(self._seat, secrets)
+        container = self._seat.gang.container
+        return self._start_module(env) if container is None else self._start_container(key, container, env)
+
+    def _start_module(self, env: Mapping[str, str]) -> Program:
+        command = command_of(self._seat.gang)
+        self._place.say(f"Running command: {shlex.join(command)}")
+        folder = self._place.work / "run"  # stands first in the program's sys.path: nothing of ours may be in it
         folder.mkdir(exist_ok=True)
-        env = {name: value for name, value in self._environ.items() if name != "PYTHONNOUSERSITE"}
-        env.update(environment_of(self._gang, self._index))
-        return Program(command, env=env, cwd=folder, work=self._work, console=self._console)
+        vms_own = {name: value for name, value in self._place.environ.items() if name != "PYTHONNOUSERSITE"}
+        # The agent's own interpreter: `python3` as the startup script found it.
+        command[0] = sys.executable
+        return Program(command, self._place, env={**vms_own, **env}, cwd=folder)
+
+    def _start_container(self, key: Key, container: Container, env: Mapping[str, str]) -> ContainerProgram:
+        if self._engine is None:
+            raise OSError("the container engine is gone")
+        arguments = arguments_of(self._seat.gang)
+        self._place.say(f"Running image {shlex.join([container.image, *container.command, *arguments])}")
+        return ContainerProgram(
+            self._engine,
+            f"{self._seat.instance.name}-{key.attempt}-{key.incarnation}",
+            container,
+            arguments,
+            env=env,
+            place=self._place,
+        )

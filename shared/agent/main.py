@@ -3,13 +3,13 @@
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is delivered in
 instance metadata as one zip application (`shared/wiring/agent_files.py`) and started by ``startup.sh``;
 ``docs/interfaces.md`` sections 2 and 3 are its wire contract. It listens on no port and holds no credential: it asks
-(metadata, Cloud Storage) and tells (Pub/Sub, Cloud Logging).
+(metadata, Cloud Storage, Secret Manager) and tells (Pub/Sub, Cloud Logging).
 
 Threads only watch and carry; every decision is taken on the main thread, one at a time, by ``Agent``::
 
     metadata ── directive ────┐                        ┌──► Program (own session; output forwarded line by line)
     metadata ── maintenance ──┤                        │
-    metadata ── preempted ────┼──► Inbox ──► Agent ────┼──► Setup (download, pip), once per VM
+    metadata ── preempted ────┼──► Inbox ──► Agent ────┼──► Setup (packages or image once per VM, secrets at each start)
     Program ended ────────────┤   (main thread)        │
     Setup ended ──────────────┤                        └──► Report ──► Pub/Sub, in order, again and again until accepted
     SIGTERM ──────────────────┘
@@ -40,15 +40,18 @@ from shared.agent.agent import Agent
 from shared.agent.calls import HttpError, backoffs
 from shared.agent.cloud_log import CloudLog, Origin
 from shared.agent.console import Console
+from shared.agent.engine import Engine
 from shared.agent.gang import Gang, Seat, Vm
 from shared.agent.inbox import Inbox
 from shared.agent.launch import Launcher
 from shared.agent.lives import Lives
 from shared.agent.log_buffer import LogBuffer
 from shared.agent.metadata import Google, Metadata
-from shared.agent.packages import Setup
+from shared.agent.place import Place
 from shared.agent.publish import Publisher
 from shared.agent.report import Report
+from shared.agent.setup import Setup
+from shared.agent.slices import ask_host, ask_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,9 +69,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     seat = ask_who_i_am(metadata, console)
     pubsub = Google(environ.get("PUBSUB_EMULATOR_HOST"), "https://pubsub.googleapis.com", metadata)
     storage = Google(environ.get("STORAGE_EMULATOR_HOST"), "https://storage.googleapis.com", metadata)
+    secret_manager = Google(
+        environ.get("TRAINMASTER_SECRETS_ENDPOINT"), "https://secretmanager.googleapis.com", metadata
+    )
+    place = Place(work, environ, console)
+    engine = Engine.find(environ, seat.instance.name) if seat.gang.container is not None else None
     inbox = Inbox(metadata)
     report = Report(seat, Publisher(pubsub, metadata, console), console, inbox)
-    lives = Lives(work / "state.json", seat.vm.instance_id, report, console)
+    lives = Lives(work / "state.json", seat.instance.instance_id, report, console)
     logging = Google(environ.get("TRAINMASTER_LOGGING_ENDPOINT"), "https://logging.googleapis.com", metadata)
     log = log_of(seat, logging, lives)
     if log is not None:
@@ -79,8 +87,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox=inbox,
         report=report,
         lives=lives,
-        setup=Setup(storage, console, work, environ),
-        launcher=Launcher(seat, console, work, environ),
+        setup=Setup(seat, place, metadata=metadata, storage=storage, secret_manager=secret_manager, engine=engine),
+        launcher=Launcher(seat, place, engine),
         console=console,
     ).run()
     return 0
@@ -102,15 +110,17 @@ def ask_who_i_am(metadata: Metadata, console: Console) -> Seat:
     """Asks until the metadata server answers. Raises where the gang cannot be read."""
     for wait in backoffs(10.0):
         try:
-            vm = Vm(
+            instance = Vm(
                 name=metadata.get("instance/name").strip(),
                 zone=metadata.get("instance/zone").strip().rsplit("/", 1)[-1],
                 instance_id=metadata.get("instance/id").strip(),
             )
             gang = Gang.parse(metadata.get("instance/attributes/trainmaster-gang"))
+            vm = instance if instance.name in gang.vm_names else ask_node(metadata, instance)
+            host = ask_host(metadata) if gang.hosts > 1 else None
         except HttpError as error:
             console.say(f"The metadata server does not answer yet ({error}).")
             time.sleep(wait)
             continue
-        return Seat(vm, gang)
+        return Seat(vm, gang, instance, host)
     raise AssertionError("backoffs never end")

@@ -35,7 +35,7 @@ class Metadata:
             answer = self._ask(path, 10.0)
         else:
             query = {"wait_for_change": "true", "timeout_sec": str(WAIT_S), "last_etag": etag}
-            answer = self._ask(f"{path}?{urllib.parse.urlencode(query)}", WAIT_S + 10.0)
+            answer = self._ask(f"{path}{'&' if '?' in path else '?'}{urllib.parse.urlencode(query)}", WAIT_S + 10.0)
         return answer.body.decode(), answer.headers.get("ETag")
 
     def access_token(self) -> str | None:

@@ -4,159 +4,68 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
 import tarfile
-import threading
-import time
 import urllib.parse
 import zipfile
-from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.agent.calls import HttpError, backoffs
-from shared.agent.program import TAIL_CHARS, Program
-from shared.agent.tracebacks import MESSAGE_CHARS
+from shared.agent.failure import failed
+from shared.agent.pip import pip_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from shared.agent.console import Console
+    from shared.agent.failure import Patience
     from shared.agent.metadata import Google
-    from shared.agent.program import Ended
-
-TRIES = 5  # of a download before the failure counts as the platform's
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a package could not be set up: ``install`` (for good) or ``setup`` (this time)."""
-
-    cause: str
-    exit_status: int | None
-    error: Mapping[str, str]
-    tail: str
+    from shared.agent.pip import Pip
+    from shared.agent.place import Place
 
 
-class SetupError(Exception):
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.error["message"])
-        self.failure = failure
+class Packages:
+    """They are installed in order, each by two calls of pip: itself whatever is there, then what it depends on."""
 
-
-class Setup:
-    """Downloads and installs the packages, in order, with the calls the old service documented."""
-
-    def __init__(
-        self,
-        storage: Google,
-        console: Console,
-        work: Path,
-        environ: Mapping[str, str],
-        pause: Callable[[float], object] = time.sleep,
-    ) -> None:
+    def __init__(self, storage: Google, pip: Pip, patience: Patience, place: Place) -> None:
         self._storage = storage
-        self._console = console
-        self._work = work
-        self._pause = pause
-        self._lock = threading.Lock()
-        self._cancelled = False
-        self._pip: Program | None = None
-        self._env = {
-            **{name: value for name, value in environ.items() if name != "PYTHONNOUSERSITE"},
-            "PIP_BREAK_SYSTEM_PACKAGES": "1",  # the VM is the job's: newer distributions refuse --user without it
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PIP_NO_INPUT": "1",
-            "PIP_ROOT_USER_ACTION": "ignore",
-        }
+        self._pip = pip
+        self._patience = patience
+        self._place = place
 
-    def install(self, uris: Sequence[str]) -> Failure | None:
-        """None: all packages are installed. May be repeated."""
-        try:
-            for position, uri in enumerate(uris):
-                self._install(uri, self._work / "packages" / str(position))
-        except SetupError as error:
-            return error.failure
-        return None
-
-    def cancel(self) -> None:
-        """Ends pip if it runs, from another thread."""
-        with self._lock:
-            self._cancelled = True
-            if self._pip is not None:
-                self._pip.kill()
+    def install(self, uris: Sequence[str]) -> None:
+        """Raises SetupError. May be repeated."""
+        for position, uri in enumerate(uris):
+            self._install(uri, self._place.work / "packages" / str(position))
 
     def _install(self, uri: str, folder: Path) -> None:
         bucket, _, name = uri[len("gs://") :].partition("/")
         package = folder / name.rsplit("/", 1)[-1]
         if not uri.startswith("gs://") or not bucket or package == folder:
-            raise SetupError(_failure("install", None, "PackageError", f"{uri} is no package in Cloud Storage"))
+            raise failed("PackageError", f"{uri} is no package in Cloud Storage", passing=False)
         self._download(uri, bucket, name, package)
         first = ["--upgrade", "--force-reinstall", "--no-deps"]
         extra = ["--no-build-isolation"] if builds_without_isolation(package) else []
-        ended = self._run_pip(package, first, extra)
+        names = [package.name if not package.name.startswith("-") else f"./{package.name}"]
+        ended = self._pip.install(first, names, folder, extra)
         if ended.exit_status != 0 and not extra and package.suffix != ".whl" and has_setuptools():
             # Where there is no network an isolated build cannot fetch its build tools; the VM's may be good enough.
-            self._console.say("Trying again with the build tools of this VM.")
+            self._place.say("Trying again with the build tools of this VM.")
             extra = ["--no-build-isolation", "--check-build-dependencies"]
-            again = self._run_pip(package, first, extra)
+            again = self._pip.install(first, names, folder, extra)
             ended = again if again.exit_status == 0 else ended
         if ended.exit_status == 0:
-            ended = self._run_pip(package, [], extra)
+            ended = self._pip.install([], names, folder, extra)
         if ended.exit_status != 0:
-            raise SetupError(self._pip_failure(package.name, ended))
+            raise pip_failure(package.name, ended)
 
     def _download(self, uri: str, bucket: str, name: str, package: Path) -> None:
-        self._console.say(f"Downloading the package: {uri}")
+        self._place.say(f"Downloading the package: {uri}")
         path = f"/storage/v1/b/{urllib.parse.quote(bucket, safe='')}/o/{urllib.parse.quote(name, safe='')}?alt=media"
-        waits = backoffs(8.0)
-        for left in range(TRIES - 1, -1, -1):
-            try:
-                package.parent.mkdir(parents=True, exist_ok=True)
-                self._storage.call(path, timeout=60.0, into=package)
-            except (HttpError, OSError) as error:
-                # 401: the token was no longer good, the next try asks for another one.
-                refused = (
-                    isinstance(error, HttpError)
-                    and not error.passing
-                    and (error.status != HTTPStatus.UNAUTHORIZED or not left)
-                )
-                if refused or not left:
-                    kind = "install" if refused else "setup"
-                    problem = f"cannot download {uri}: {error}"
-                    raise SetupError(_failure(kind, None, "DownloadError", problem)) from error
-                self._console.say(f"Downloading {uri} failed ({error}); trying again.")
-                self._pause(next(waits))
-            else:
-                return
 
-    def _run_pip(self, package: Path, options: list[str], extra: list[str]) -> Ended:
-        name = package.name if not package.name.startswith("-") else f"./{package.name}"
-        self._console.say(f"Running command: {shlex.join(['pip3', 'install', '--user', *options, name])}")
-        command = ["python3", "-m", "pip", "install", "--user", *options, *extra, name]
-        with self._lock:
-            if self._cancelled:
-                raise SetupError(_failure("setup", None, "Cancelled", "the VM is shutting down"))
-            pip = Program(command, env=self._env, cwd=package.parent, work=self._work, console=self._console)
-            self._pip = pip
-        return pip.wait()
+        def fetch() -> None:
+            package.parent.mkdir(parents=True, exist_ok=True)
+            self._storage.call(path, timeout=60.0, into=package)
 
-    @staticmethod
-    def _pip_failure(name: str, ended: Ended) -> Failure:
-        # pip says so where it was the network; everything else is about the package.
-        passing = ended.signal is not None or "connection broken by" in ended.tail
-        said = [line.strip() for line in ended.tail.splitlines() if line.lstrip().startswith(("ERROR:", "error:"))]
-        said = [line for line in said if "subprocess-exited" not in line]  # pip's headline: says nothing
-        how = f"status {ended.exit_status}" if ended.signal is None else f"signal {ended.signal}"
-        message = f"cannot install {name}: pip ended with {how}" + (f": {said[-1]}" if said else "")
-        failure = _failure("setup" if passing else "install", ended.exit_status, "PackageError", message, ended.tail)
-        return failure if ended.error is None else Failure(failure.cause, ended.exit_status, ended.error, ended.tail)
-
-
-def _failure(cause: str, exit_status: int | None, kind: str, message: str, tail: str = "") -> Failure:
-    error = {"type": kind, "message": message[:MESSAGE_CHARS], "frame": ""}
-    return Failure(cause, exit_status, error, tail or message[-TAIL_CHARS:])
+        self._patience.ask(f"download {uri}", "DownloadError", fetch)
 
 
 def has_setuptools() -> bool:

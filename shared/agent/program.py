@@ -7,7 +7,6 @@ import functools
 import os
 import signal
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from shared.agent.console import Console
+    from shared.agent.place import Place
 
 TAIL_CHARS = 4096
 TRACEBACK_BYTES = 64 * 1024  # of each stream, kept to find the traceback in: TensorFlow's are tens of kilobytes long
@@ -37,23 +36,23 @@ class Ended:
     out_of_memory: bool
     error: Mapping[str, str] | None
     tail: str
+    cause: str = "process"  # or setup: the program never ran, and not by its own fault
 
 
 class Program:
     """A child process in a session of its own, its output forwarded line by line. Starts when constructed (OSError)."""
 
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, work: Path, console: Console) -> None:
-        self._work = work
-        self._console = console
+    def __init__(self, argv: Sequence[str], place: Place, *, env: Mapping[str, str], cwd: Path) -> None:
+        self._work = place.work
+        self._console = place.console
         self._oom_before = oom_kills()
         self._tail = Tail(4 * TAIL_CHARS)  # a character takes up to four bytes
         self._lock = threading.Lock()
         self._reaped = False
         self._killer: threading.Timer | None = None
-        # The interpreter of the agent: `python3` as the startup script found it.
         self._process = subprocess.Popen(
-            [sys.executable, *argv[1:]],
-            env={**env, "PYTHONUNBUFFERED": "1", MARK: str(work)},
+            list(argv),
+            env={**env, "PYTHONUNBUFFERED": "1", MARK: str(place.work)},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -68,12 +67,18 @@ class Program:
             self._streams.append((pump, tail))
             pump.start()
 
+    def notify(self, number: signal.Signals) -> None:
+        """To the program alone: what it started may not expect it."""
+        with self._lock:
+            if not self._reaped:
+                os.kill(self._process.pid, number)
+
     def end(self, grace_s: float) -> None:
         """SIGTERM to the whole group, SIGKILL after the grace. Returns at once; may be repeated."""
         with self._lock:
             if self._reaped or self._killer is not None:
                 return
-            self._signal(signal.SIGTERM)
+            self._signal_all(signal.SIGTERM)
             self._killer = threading.Timer(grace_s, self.kill)
             self._killer.daemon = True
             self._killer.start()
@@ -81,14 +86,14 @@ class Program:
     def kill(self) -> None:
         with self._lock:
             if not self._reaped:
-                self._signal(signal.SIGKILL)
+                self._signal_all(signal.SIGKILL)
 
     def wait(self) -> Ended:
         """Waits for the end of the program and of everything it started."""
         # Not reaped yet, so that its process group still is its own and can be cleaned safely.
         os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         with self._lock:
-            self._signal(signal.SIGKILL)
+            self._signal_all(signal.SIGKILL)
             self._reaped = True
             returncode = self._process.wait()
             if self._killer is not None:
@@ -106,7 +111,7 @@ class Program:
             tail=self._tail.text()[-TAIL_CHARS:],
         )
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 

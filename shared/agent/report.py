@@ -67,6 +67,8 @@ class Report:
             "vm": asdict(self._seat.vm),
             "at": utc_now(),
         }
+        if self._seat.host is not None:
+            body["host"] = self._seat.host.number
         path = (gang.project, gang.job_id, key.attempt, gang.task_type, self._index, key.incarnation)
         return Event(
             topic=gang.topics[topic],

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+import venv
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -22,3 +27,29 @@ def vm(cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(cloud, tmp_path)
     yield vm
     vm.power_off()
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A VM image's Python: pip, setuptools that can build wheels, and a user site that counts."""
+    folder = tmp_path_factory.mktemp("image")
+    venv.EnvBuilder(system_site_packages=True, with_pip=True, symlinks=True).create(folder)
+    version = ".".join(map(str, sys.version_info[:2]))
+    site = folder / "lib" / f"python{version}" / "site-packages"
+    for old in site.glob("setuptools*"):
+        shutil.rmtree(old)
+    tools = distribution("setuptools")
+    assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools of their own"
+    for file in tools.files or ():
+        if ".." not in file.parts and "__pycache__" not in file.parts:
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file.locate(), site / file)
+    return folder
+
+
+@pytest.fixture
+def offline(vm: Vm, image: Path) -> Vm:
+    """A VM with that image whose pip has nowhere to fetch anything from."""
+    vm.environ.update(PATH=f"{image}/bin{os.pathsep}{os.environ['PATH']}", PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull)
+    del vm.environ["PYTHONPATH"]
+    return vm

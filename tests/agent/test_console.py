@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from shared.agent.console import Console, Stream
 from shared.agent.gang import Key
 from shared.agent.metadata import Google, Metadata
+from shared.agent.place import Place
 from shared.agent.program import Program
 from shared.agent.publish import Event, Lane, Publisher
 
@@ -46,7 +48,7 @@ def test_the_copy_has_every_line_with_where_it_comes_from_and_without_our_mark(s
     console.copy_to(copy)
     console.say("hello")
     source = "import sys; print('out'); print('err', file=sys.stderr)"
-    Program(["python3", "-c", source], env={}, cwd=tmp_path, work=tmp_path, console=console).wait()
+    Program([sys.executable, "-c", source], Place(tmp_path, {}, console), env={}, cwd=tmp_path).wait()
     assert sorted(copy.lines, key=str) == [
         (Stream.AGENT, b"hello\n"),
         (Stream.STDERR, b"err\n"),

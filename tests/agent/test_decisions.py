@@ -6,21 +6,21 @@ import itertools
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shared.agent.calls import HttpError, backoffs
 from shared.agent.environment import command_of, environment_of
-from shared.agent.gang import Gang, Key, supersedes
+from shared.agent.gang import Key, Vm, supersedes
 from shared.agent.metadata import Google, Metadata
 from shared.agent.output import LINE_MAX, Tail, whole_lines
 from shared.agent.processes import oom_kills, out_of_memory
 from shared.agent.tracebacks import MESSAGE_CHARS, parse_traceback
 
 from .support.cloud import Cloud
-from .support.vm import gang
+from .support.vm import FIRST, seat
 
 TB = "Traceback (most recent call last):\n"
 MAIN = '  File "/home/u/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n    fit()\n    ^^^^^\n'
@@ -116,25 +116,22 @@ def test_an_enormous_message_is_cut() -> None:
     assert len(found["message"]) == MESSAGE_CHARS
 
 
-def a_gang(**changes: Any) -> Gang:
-    return Gang.parse(json.dumps(gang(**changes)))
-
-
 def test_the_index_goes_into_both_specs_and_the_rank_without_touching_the_gang() -> None:
-    one = a_gang()
-    environment = environment_of(one, 1)
+    one = seat()
+    environment = environment_of(one, {})
     assert json.loads(environment["TF_CONFIG"])["task"] == {"type": "worker", "cloud": "w1-ml", "index": 1}
     assert environment["RANK"] == "2"
-    assert json.loads(environment_of(one, 0)["TF_CONFIG"])["task"]["index"] == 0
+    other = replace(one, vm=Vm(FIRST, "z", "1"))
+    assert json.loads(environment_of(other, {})["TF_CONFIG"])["task"]["index"] == 0
 
 
 def test_a_role_without_a_rank_has_no_rank() -> None:
-    assert "RANK" not in environment_of(a_gang(rank_base=None), 0)
+    assert "RANK" not in environment_of(seat(rank_base=None), {})
 
 
 @pytest.mark.parametrize("job_dir", [None, ""])
 def test_without_a_job_dir_there_is_no_such_argument(job_dir: str | None) -> None:
-    assert command_of(a_gang(job_dir=job_dir, args=["-v"])) == ["python3", "-m", "trainer.task", "-v"]
+    assert command_of(seat(job_dir=job_dir, args=["-v"]).gang) == ["python3", "-m", "trainer.task", "-v"]
 
 
 @pytest.mark.parametrize(

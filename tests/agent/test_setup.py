@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-import venv
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from shared.agent import packages
 from shared.agent.console import Console
+from shared.agent.failure import TRIES, Failure
 from shared.agent.metadata import Google, Metadata
-from shared.agent.packages import TRIES, Failure, Setup, builds_without_isolation
+from shared.agent.packages import builds_without_isolation
+from shared.agent.place import Place
+from shared.agent.setup import Setup
 
 from .support.cloud import Cloud
 from .support.packages import PYPROJECT, sdist, tarball, wheel
-from .support.vm import Vm
+from .support.vm import Vm, seat
 
 TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
 WAITS = """
@@ -28,32 +27,6 @@ while not os.path.exists(os.path.expanduser("~/go")):
 raise SystemExit(1)
 """
 TASK = "import helper; print('TRAINED WITH', helper.NAME)"
-
-
-@pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A VM image's Python: pip, setuptools that can build wheels, and a user site that counts."""
-    folder = tmp_path_factory.mktemp("image")
-    venv.EnvBuilder(system_site_packages=True, with_pip=True, symlinks=True).create(folder)
-    version = ".".join(map(str, sys.version_info[:2]))
-    site = folder / "lib" / f"python{version}" / "site-packages"
-    for old in site.glob("setuptools*"):
-        shutil.rmtree(old)
-    tools = distribution("setuptools")
-    assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools of their own"
-    for file in tools.files or ():
-        if ".." not in file.parts and "__pycache__" not in file.parts:
-            (site / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file.locate(), site / file)
-    return folder
-
-
-@pytest.fixture
-def offline(vm: Vm, image: Path) -> Vm:
-    """A VM with that image whose pip has nowhere to fetch anything from."""
-    vm.environ.update(PATH=f"{image}/bin{os.pathsep}{os.environ['PATH']}", PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull)
-    del vm.environ["PYTHONPATH"]
-    return vm
 
 
 def test_packages_are_installed_in_order_with_the_documented_calls_and_run(cloud: Cloud, offline: Vm) -> None:
@@ -176,13 +149,20 @@ class Storage:
     def __init__(self, cloud: Cloud, work: Path, host: str | None = None) -> None:
         self.pauses: list[float] = []
         metadata = Metadata(cloud.host)
-        storage = Google(host or cloud.host, "", metadata)
-        console = Console(os.open(os.devnull, os.O_WRONLY))
-        self.setup = Setup(storage, console, work, {}, pause=self.pauses.append)
+        google = Google(host or cloud.host, "", metadata)
+        self.setup = Setup(
+            seat(package_uris=[TRAINER]),
+            Place(work, {}, Console(os.open(os.devnull, os.O_WRONLY))),
+            metadata=metadata,
+            storage=google,
+            secret_manager=google,
+            engine=None,
+            pause=self.pauses.append,
+        )
 
     def install(self) -> Failure:
-        failure = self.setup.install([TRAINER])
-        assert failure is not None
+        failure = self.setup.prepare(is_installed=False)
+        assert isinstance(failure, Failure)
         return failure
 
 

@@ -1,6 +1,7 @@
-"""What a VM can see of Google Cloud, over real HTTP: its metadata server, Pub/Sub's publish call, and Cloud Storage.
+"""What a VM can see of Google Cloud, over real HTTP: its metadata server, Pub/Sub's publish call, Cloud
+Storage, and Secret Manager.
 
-One server plays all three. Metadata can be waited for as on a real VM (``wait_for_change``, ``last_etag``), and every
+One server plays all four. Metadata can be waited for as on a real VM (``wait_for_change``, ``last_etag``), and every
 part can be told to fail.
 """
 
@@ -43,6 +44,8 @@ class Cloud:
         self._metadata: dict[str, str] = {}
         self._closed = False
         self.objects: dict[str, bytes] = {}  # gs://bucket/name -> content
+        self.secrets: dict[str, bytes] = {}  # projects/…/versions/… -> value
+        self.secret_statuses: list[int] = []  # of the next readings; 200 when empty
         self.messages: list[Message] = []
         self.refused: list[str] = []  # topics of publish calls that were answered with an error
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -156,6 +159,16 @@ class Cloud:
                 return status, b"told to fail"
         return (200, self.objects[uri]) if uri in self.objects else (404, b"No such object")
 
+    def access(self, version: str) -> tuple[int, bytes]:
+        if self.secret_statuses:
+            status = self.secret_statuses.pop(0)
+            if status != 200:
+                return status, b"told to fail"
+        if version not in self.secrets:
+            return 404, b"Secret not found or has no versions"
+        payload = {"data": base64.b64encode(self.secrets[version]).decode()}
+        return 200, json.dumps({"name": version, "payload": payload}).encode()
+
     def note(self, path: str, headers: dict[str, str]) -> None:
         with self._changed:
             self.requests.append((path, headers))
@@ -182,6 +195,8 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
             elif url.path.startswith("/storage/v1/b/") and query.get("alt") == "media":
                 bucket, _, name = url.path.removeprefix("/storage/v1/b/").partition("/o/")
                 self._answer(*cloud.download(f"gs://{unquote(bucket)}/{unquote(name)}"))
+            elif url.path.startswith("/v1/projects/") and url.path.endswith(":access"):
+                self._answer(*cloud.access(url.path.removeprefix("/v1/").removesuffix(":access")))
             else:
                 self._answer(404, b"no such API")
 

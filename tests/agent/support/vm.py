@@ -13,11 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from shared.agent import gang as gangs
+from shared.agent.gang import Gang, Host, Seat
 from shared.agent.processes import kill_marked
 from shared.wiring.agent_files import agent_files
 
 from .cloud import PATIENCE_S, Cloud
 
+FIRST: Final = "tm-digits-1-a1b2c3-worker-0"
 NAME: Final = "tm-digits-1-a1b2c3-worker-1"
 CLUSTER: Final = {"chief": ["h0:2222"], "worker": ["h1:2222", "h2:2222"]}
 
@@ -31,7 +34,7 @@ def gang(**changes: Any) -> dict[str, Any]:
         "region": "us-central1",
         "zone": "us-central1-a",
         "task_type": "worker",
-        "vm_names": ["tm-digits-1-a1b2c3-worker-0", NAME],
+        "vm_names": [FIRST, NAME],
         "machine": 1,
         "tf_config": {
             "cluster": CLUSTER,
@@ -54,6 +57,11 @@ def gang(**changes: Any) -> dict[str, Any]:
         },
         **changes,
     }
+
+
+def seat(host: Host | None = None, **changes: Any) -> Seat:
+    vm = gangs.Vm(NAME, "us-central1-a", "4711")
+    return Seat(vm, Gang.parse(json.dumps(gang(**changes))), vm, host)
 
 
 def is_alive(pid: int) -> bool:
@@ -82,6 +90,7 @@ class Vm:
             "GCE_METADATA_HOST": cloud.host,
             "PUBSUB_EMULATOR_HOST": cloud.host,
             "STORAGE_EMULATOR_HOST": f"http://{cloud.host}",
+            "TRAINMASTER_SECRETS_ENDPOINT": f"http://{cloud.host}",
         }
         self._script = folder / "startup-script"
         self._script.write_text(agent_files()["startup-script"])
