@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from cli import jobs, local, simulate, why
+from cli import jobs, local, logs, simulate, why
 from cli import run as run_command
 from emulators.state import StackError
 from shared.errors import PermanentError, TemporaryError
@@ -28,6 +28,8 @@ app = typer.Typer(
 local.app.command("run")(run_command.run)
 app.add_typer(local.app, name="local")
 app.add_typer(jobs.app, name="jobs")
+jobs.app.command()(logs.logs)
+app.command()(logs.logs)
 app.command()(why.why)
 app.command()(why.replay)
 app.command()(simulate.simulate)

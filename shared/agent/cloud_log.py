@@ -62,7 +62,11 @@ class Origin:
 
     @property
     def labels(self) -> dict[str, str]:
-        labels = {"ml.googleapis.com/job_id": self.job_id, "ml.googleapis.com/task_name": self.task_name}
+        labels = {
+            "ml.googleapis.com/job_id": self.job_id,
+            "ml.googleapis.com/task_name": self.task_name,
+            "trainmaster/vm": self.instance_id,
+        }
         if self.trial_id:
             labels["ml.googleapis.com/trial_id"] = self.trial_id
         return labels

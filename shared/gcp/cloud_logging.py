@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -41,21 +41,17 @@ class CloudLogging:
         """One `entries:write`. Raises TemporaryError; RefusedError where it was answered so."""
         self._call("write", body)
 
-    def pages(self, filter_text: str) -> Iterator[Sequence[Entry]]:
-        """All entries that the filter lets through, the oldest first, page by page."""
+    def page(self, filter_text: str, token: str = "") -> tuple[Sequence[Entry], str]:
+        """Entries that the filter lets through, the oldest first, and the next page's token where there is one."""
         body: dict[str, object] = {
             "resourceNames": [f"projects/{self.project}"],
             "filter": filter_text,
             "orderBy": "timestamp asc",
             "pageSize": PAGE_MAX,
+            **({"pageToken": token} if token else {}),
         }
-        while True:
-            answer = self._call("list", body)
-            if found := answer.get("entries"):
-                yield found
-            if not answer.get("nextPageToken"):
-                return
-            body["pageToken"] = answer["nextPageToken"]
+        answer = self._call("list", body)
+        return answer.get("entries", []), answer.get("nextPageToken", "")
 
     def _call(self, method: str, body: Mapping[str, object]) -> dict[str, Any]:
         try:

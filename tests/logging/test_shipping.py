@@ -122,6 +122,7 @@ def test_entries_carry_the_labels_that_clients_of_the_old_service_filter_by(ship
     assert found["labels"] == {
         "ml.googleapis.com/job_id": "digits_1",
         "ml.googleapis.com/task_name": "worker-replica-1",
+        "trainmaster/vm": "4711",
         "trainmaster/attempt": "2",
         "trainmaster/incarnation": "3",
     }

@@ -1,0 +1,122 @@
+"""`trainmaster logs JOB [--follow]`: what a job's replicas and the service said, from Cloud Logging."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+import typer
+
+from cli.jobs import Form, JobId, find, open_store
+from cli.output import Format
+from cli.simulate import span
+from shared.logreader import TASK, LogLine, LogReader
+from shared.settings import settings
+
+POLL_S: Final = 1.0
+POLL_GOOGLE_S: Final = 5.0
+"""Source: Cloud Logging allows 60 reads a minute, of a whole project."""
+SETTLE_GOOGLE_S: Final = 5.0
+"""Younger entries may not all be there yet. Source: gcloud waits as long before it shows them."""
+LAST_WORDS_S: Final = 3.0
+"""How long after a job's end its VMs may go on saying what they did."""
+
+COLOURS: Final = {
+    "WARNING": "33",
+    "ERROR": "31",
+    "CRITICAL": "1;31",
+    "ALERT": "1;31",
+    "EMERGENCY": "1;31",
+    "DEBUG": "2",
+}
+
+
+def logs(
+    job_id: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    task: Annotated[str | None, typer.Option("--task-name", help="Only of this one, such as worker-replica-0.")] = None,
+    severity: Annotated[str | None, typer.Option(help="Only of this severity or higher, such as WARNING.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only what is younger than this: 90m, 2h.", metavar="SPAN")] = None,
+    form: Form = Format.TABLE,
+) -> None:
+    """Show a job's log: every line of its replicas in order, and what the service said."""
+    store = open_store()
+    job = find(store, job_id).job
+    from shared.wiring.logs import logging
+
+    begin = job.created_at - timedelta(minutes=1)
+    if since is not None:
+        begin = max(begin, datetime.now(UTC) - timedelta(seconds=span(since)))
+    more = [f'timestamp>="{begin.isoformat()}"']
+    more += [f'{TASK}="{task}"'] if task else []
+    more += [f"severity>={severity.upper()}"] if severity else []
+    reader = LogReader(logging().page, job_id, more)
+    show = _json if form is Format.JSON else _coloured if sys.stdout.isatty() else _plain
+    if follow:
+        follow_log(reader, lambda: find(store, job_id).job.state.is_terminal, show)
+    else:
+        for lines in reader.new():
+            show(lines)
+
+
+def follow_log(
+    reader: LogReader,
+    has_ended: Callable[[], bool],
+    show: Callable[[Iterable[LogLine]], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Until the job has ended and has nothing more to say."""
+    is_google = not settings().logging_endpoint
+    settle = timedelta(seconds=SETTLE_GOOGLE_S if is_google else 0)
+    poll_s = POLL_GOOGLE_S if is_google else POLL_S
+    ended_at: datetime | None = None
+    while True:
+        now = datetime.now(UTC)
+        if ended_at is None and has_ended():
+            ended_at = now
+        until = now - settle if is_google else None
+        something = False
+        for lines in reader.new(until):
+            show(lines)
+            something = True
+        is_over = ended_at is not None and now - ended_at > settle + timedelta(seconds=LAST_WORDS_S)
+        if is_over and not something:
+            return
+        sleep(poll_s)
+
+
+def _plain(lines: Iterable[LogLine]) -> None:
+    _write(f"{line.timestamp[:23]}Z  {line.severity:<8} {line.task:<18} {line.message}" for line in lines)
+
+
+def _coloured(lines: Iterable[LogLine]) -> None:
+    _write(
+        f"\x1b[2m{line.timestamp[11:23]}\x1b[0m  \x1b[36m{line.task:<18}\x1b[0m "
+        f"\x1b[{COLOURS.get(line.severity, '0')}m{line.message}\x1b[0m"
+        for line in lines
+    )
+
+
+def _json(lines: Iterable[LogLine]) -> None:
+    _write(
+        json.dumps(
+            {
+                "timestamp": line.timestamp,
+                "severity": line.severity,
+                "task": line.task,
+                "message": line.message,
+                **({"payload": line.payload} if line.payload else {}),
+            },
+            ensure_ascii=False,
+        )
+        for line in lines
+    )
+
+
+def _write(texts: Iterable[str]) -> None:
+    sys.stdout.write("".join(f"{text}\n" for text in texts))
+    sys.stdout.flush()
