@@ -24,6 +24,8 @@ from emulators.compute.lifecycle import SystemEventSink, Timing, kept_to_itself
 from emulators.compute.power import PowerSupply
 from emulators.compute.server import ComputeServer, listen
 from emulators.compute.system_events import LogSink
+from emulators.tpu.cloud import TpuCloud
+from emulators.tpu.hosts import Racks
 
 PUBSUB: Final = "PUBSUB_EMULATOR_HOST"
 TOPIC: Final = re.compile(r"projects/[^/]+/topics/[^/]+")
@@ -83,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.system_events_topic:
         sink = LogSink(os.environ[PUBSUB], options.system_events_topic, project.id).export
     cloud = Cloud(project, catalog, power, state_dir, timing, options.run_min_s, sink)
-    control = Control(cloud, AddressBook(options.host), issuer)
+    tpus = TpuCloud(Racks(power, catalog, state_dir), cloud.faults, timing)
+    control = Control(cloud, tpus, AddressBook(options.host), issuer)
     server = listen(options.host, options.port, ComputeServer(cloud, control))
 
     ended = threading.Event()
@@ -92,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     print(f"Compute Engine emulator ready on {links.root}", flush=True)
     ended.wait()
-    for instance in cloud.list_all():
+    hosts = [host for node in tpus.list_all() for host in node.hosts]
+    for instance in (*cloud.list_all(), *hosts):
         if instance.vm is not None:
             instance.vm.power_off()
     return 0

@@ -14,11 +14,13 @@ from emulators.compute.errors import ApiError, Json, not_found, not_ready, requi
 from emulators.compute.faults import parse_faults
 from emulators.compute.identity import TokenIssuer
 from emulators.compute.instances import Instance, Status
+from emulators.tpu import control as slices
+from emulators.tpu.cloud import TpuCloud
 
 
 class Control:
-    def __init__(self, cloud: Cloud, addresses: AddressBook, issuer: TokenIssuer) -> None:
-        self.cloud, self.addresses, self.issuer = cloud, addresses, issuer
+    def __init__(self, cloud: Cloud, tpus: TpuCloud, addresses: AddressBook, issuer: TokenIssuer) -> None:
+        self.cloud, self.tpus, self.addresses, self.issuer = cloud, tpus, addresses, issuer
         self._certificates = issuer.certificates()
 
     def health(self) -> Json:
@@ -43,7 +45,11 @@ class Control:
         return self.faults()
 
     def act(self, name: str, verb: str, body: Json) -> Json:
-        """A fault of one VM. Answers at once; the operation tells when it is over."""
+        """A fault of one VM or TPU node. Answers at once; a VM's operation tells when it is over."""
+        if node := self.tpus.find(name):
+            if verb == "kill-program":
+                return self._kill_program(slices.host_of(node, body), str(body.get("signal", "KILL")))
+            return slices.act(self.tpus, node, verb, body)
         instance = self.cloud.find(name)
         if instance.status is not Status.RUNNING and not (verb == "crash" and instance.status is Status.STOPPING):
             raise not_ready(instance.path(self.cloud.links))

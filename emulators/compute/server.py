@@ -2,6 +2,7 @@
 
 /compute/v1/projects/P/…       the Compute API, for google-cloud-compute and gcloud
 /batch/compute/v1              several of its calls in one request (gcloud)
+/v2/projects/P/…               the Cloud TPU API (`emulators.tpu`)
 /emulator/v1/…                 what Google has no API for (`control`)
 """
 
@@ -22,11 +23,13 @@ from emulators.compute.batch import answer_batch
 from emulators.compute.cloud import Cloud
 from emulators.compute.control import Control
 from emulators.compute.errors import ApiError, Json, not_found
+from emulators.tpu.server import TpuServer
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[..., Json]
 
+_TPU: Final = "/v2/"
 _PROJECT: Final = "/compute/v1/projects/<project>"
 _REGION: Final = _PROJECT + "/regions/<region>"
 _ZONE: Final = _PROJECT + "/zones/<zone>"
@@ -76,6 +79,7 @@ class ComputeServer:
 
     def __init__(self, cloud: Cloud, control: Control) -> None:
         self.cloud, self.control = cloud, control
+        self.tpus = TpuServer(control.tpus)
         own = (
             Rule("/batch/compute/v1", endpoint="batch", methods=["POST"]),
             Rule("/emulator/v1/health", endpoint=lambda _: control.health(), methods=["GET"]),
@@ -103,7 +107,8 @@ class ComputeServer:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
-        return self.dispatch(request)(environ, start_response)
+        dispatch = self.tpus.dispatch if request.path.startswith(_TPU) else self.dispatch
+        return dispatch(request)(environ, start_response)
 
     def dispatch(self, request: Request) -> Response:
         try:
