@@ -6,6 +6,7 @@
 - The pipe closes (the parent ended, however it ended): the supervisor is asked to stop, then everything is killed.
 - The supervisor ends, however it ends: everything it left is killed. As a child subreaper the guard is the parent of
   every orphan below it, also of those that made themselves a session or a process group of their own, as VMs do.
+  Containers are the engine's children; they are found by the stack's id, which is a label of theirs.
 - The guard itself is killed: the supervisor is told by the kernel (PR_SET_PDEATHSIG) and stops in order.
 
 Run as `python -m emulators.guard [--lifeline] PROGRAM ARG…`; its exit status is the supervisor's.

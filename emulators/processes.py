@@ -17,6 +17,8 @@ from typing import Final
 
 import psutil
 
+from emulators.compute import containers
+
 STACK_ID: Final = "TRAINMASTER_STACK_ID"
 
 # Below the range the kernel takes outgoing ports from (32768…), so that the port of a function that is being restarted
@@ -77,7 +79,10 @@ def _carries(process: psutil.Process, stack_id: str) -> bool:
 
 
 def kill_stack(stack_id: str, *, deadline_s: float = 10.0) -> int:
-    """Kill every process of that stack until none is left: some may be starting others. How many died."""
+    """Kill every process of that stack until none is left: some may be starting others. How many died.
+
+    Its containers, which are processes of the engine's, carry the id as a label; they go with it.
+    """
     killed: set[int] = set()
     end = time.monotonic() + deadline_s
     while (left := of_stack(stack_id)) and time.monotonic() < end:
@@ -86,6 +91,7 @@ def kill_stack(stack_id: str, *, deadline_s: float = 10.0) -> int:
                 process.kill()
                 killed.add(process.pid)
         psutil.wait_procs(left, timeout=0.5)
+    containers.remove(f"{STACK_ID}={stack_id}")
     return len(killed)
 
 

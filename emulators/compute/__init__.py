@@ -7,4 +7,5 @@ Google has none. `docs/interfaces.md` section 6 is the contract; `python -m emul
     instances       the resource as Google shows it        operations   long-running operations
     catalog         zones, machine types, images           filters      list filters and paging
     vm, vm_init     a VM's processes                       metadata_server, identity    what a VM asks about itself
+    containers      a VM's container engine
 """

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 from emulators.compute.addresses import AddressBook
@@ -73,8 +72,7 @@ class Control:
             signum = signal.Signals[f"SIG{name.removeprefix('SIG')}"]
         except KeyError:
             raise ApiError(400, "invalid", f"'{name}' is the name of no signal") from None
-        pid = instance.vm.program() if instance.vm is not None else None
+        pid = instance.vm.signal_program(signum) if instance.vm is not None else None
         if pid is None:
             raise ApiError(404, "notFound", f"No training program runs on {instance.name} now")
-        os.kill(pid, signum)
         return {"pid": pid, "signal": signum.name}

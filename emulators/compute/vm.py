@@ -1,6 +1,6 @@
 """A VM's disk and its processes while it is powered on. States and times are `lifecycle`'s; this is the hardware.
 
-Disk        DIR/vms/ID/{home,work,startup-script}, lives as long as the instance;  DIR/serial/NAME-ID.log, longer
+Disk        DIR/vms/ID/{home,work,bin,startup-script}, lives as long as the instance;  DIR/serial/NAME-ID.log, longer
 PoweredVm   one power-on: `vm_init` and everything below it
 """
 
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, cast
 
-from emulators.compute import vm_init
+from emulators import processes
+from emulators.compute import containers, vm_init
 from emulators.compute.operations import timestamp
 
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -81,18 +82,32 @@ class PoweredVm:
         self._marker = str(disk.root)
         self._ending = False
         self._on_unexpected_end = on_unexpected_end
+        self._has_containers = containers.trace(disk.root)
         path = disk.write_script(script)
+        python = [sys.executable, "-I", "-S"]
+        unplug = [*python, containers.__file__, self._label]
         with disk.serial_log.open("ab") as serial:
             self._init = subprocess.Popen(
-                [sys.executable, "-I", "-S", vm_init.__file__, str(path)],
+                [*python, vm_init.__file__, str(path), str(self._has_containers), *unplug],
                 stdin=subprocess.PIPE,
                 stdout=serial,
                 stderr=subprocess.STDOUT,
                 cwd=disk.work,
-                env={**environment, "HOME": str(disk.home), MARKER: self._marker},
+                env=self._environment(disk, environment),
                 start_new_session=True,
             )
         threading.Thread(target=self._watch, name=f"vm-{disk.root.name}", daemon=True).start()
+
+    @property
+    def _label(self) -> str:
+        return f"{MARKER}={self._marker}"
+
+    def _environment(self, disk: Disk, given: Mapping[str, str]) -> dict[str, str]:
+        environment = {**given, "HOME": str(disk.home)}
+        stack = [f"{processes.STACK_ID}={given[processes.STACK_ID]}"] if processes.STACK_ID in given else []
+        if client := containers.install(disk.root, given, self._label, *stack):
+            environment["PATH"] = f"{client.parent}{os.pathsep}{environment['PATH']}"
+        return {**environment, MARKER: self._marker}
 
     def _watch(self) -> None:
         if self._init.wait() != 0:
@@ -116,14 +131,23 @@ class PoweredVm:
         self._init.wait()
 
     def _kill_strays(self) -> None:
-        wanted = f"{MARKER}={self._marker}".encode()
+        wanted = self._label.encode()
         for environ in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):  # ended meanwhile, or another user's
                 if wanted in environ.read_bytes().split(b"\0"):
                     os.kill(int(environ.parent.name), signal.SIGKILL)
+        if self._has_containers.exists():
+            containers.remove(self._label)
 
     def processes(self) -> list[int]:
         return vm_init.descendants(self._init.pid)
+
+    def signal_program(self, signum: int) -> int | None:
+        """Its process id, be it the VM's own or a container's; None where no program runs."""
+        pid = containers.signal_running(self._label, signum) if self._has_containers.exists() else None
+        if pid is None and (pid := self.program()) is not None:
+            os.kill(pid, signum)
+        return pid
 
     def program(self) -> int | None:
         """The training program: the agent's child that leads a session or process group of its own, pip apart."""

@@ -11,6 +11,8 @@ Started by `emulators.compute.vm` as a file of its own, without site packages, b
   script's own process group, then, when that has ended, everything still there. It exits when nothing is left.
   Source: guest-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
 - A startup script that ends leaves the VM running, as a real one.
+- When nothing is left it becomes the program it was given for the end, if the file is there that tells of the need:
+  containers are somebody else's processes.
 
 Linux only: subreapers and /proc.
 """
@@ -143,4 +145,7 @@ class Init:
 
 
 if __name__ == "__main__":
-    Init(sys.argv[1]).run()
+    script, need, *last = sys.argv[1:]
+    Init(script).run()
+    if Path(need).exists():
+        os.execv(last[0], last)  # noqa: S606 - an argv list of ours, no shell

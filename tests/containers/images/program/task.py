@@ -42,7 +42,7 @@ def main() -> int:
         while True:
             time.sleep(1)
     if options.exit:
-        return options.exit
+        sys.exit(options.exit)
     meet(task, cluster)
     return 0
 
