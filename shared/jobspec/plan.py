@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shared.core.jobs import Container, Plan, Program
+from shared.core.jobs import Container, Plan, Program, TaskGroup
 from shared.jobspec import custom_job, training
 from shared.jobspec.crew import crew_of
 from shared.jobspec.documents import TRAINING_INPUT
@@ -91,23 +91,11 @@ def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Finding
     is_bare = extras.image is not None and not meaning.is_runtime_named
     if extras.image is not None:
         check_image_of(extras.image, found, has_tpu=any(role.is_tpu for role in meaning.roles))
-        tpus_image = extras.image if tpus else None
-        groups = tuple(
-            replace(group, tpu=replace(group.tpu, runtime=tpus_image)) if group.tpu and tpus_image else group
-            for group in groups
-        )
     region, zones = check_place(meaning.region, meaning.region_at, extension.zones or (), tpus, found)
     disable_retries = meaning.disable_retries or extension.disable_retries
     restarts_job = meaning.restart_job_on_worker_restart or extension.restart_job_on_worker_restart
     return Plan(
-        groups=tuple(
-            replace(
-                group,
-                program=_own(meaning.programs.get(group.task_type, program), program),
-                spot=is_spot(extras.spot or meaning.spot, group.task_type),
-            )
-            for group in groups
-        ),
+        groups=tuple(_outfit(group, program, meaning, extras) for group in groups),
         program=program,
         region=region,
         zones=zones,
@@ -133,5 +121,9 @@ def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Finding
     )
 
 
-def _own(program: Program, common: Program) -> Program | None:
-    return None if program == common else program
+def _outfit(group: TaskGroup, common: Program, meaning: Meaning, extras: Extras) -> TaskGroup:
+    """With what the job says of its role besides the machine."""
+    own = meaning.programs.get(group.task_type, common)
+    tpu = replace(group.tpu, runtime=extras.image) if group.tpu and extras.image else group.tpu
+    spot = is_spot(extras.spot or meaning.spot, group.task_type)
+    return replace(group, tpu=tpu, program=None if own == common else own, spot=spot)
