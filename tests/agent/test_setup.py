@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from shared.agent.setup import Setup
 
 from .support.cloud import Cloud
 from .support.packages import PYPROJECT, sdist, tarball, wheel
-from .support.vm import Vm, seat
+from .support.vm import CLUSTER, Vm, seat
 
 TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
 WAITS = """
@@ -26,10 +27,16 @@ while not os.path.exists(os.path.expanduser("~/go")):
     time.sleep(0.02)
 raise SystemExit(1)
 """
+STARTED_WITH = (
+    f"Running task with arguments: --cluster={json.dumps(CLUSTER)} "
+    '--task={"type": "worker", "index": 1} --job={"args": ["ü"]}'
+)
 TASK = "import helper; print('TRAINED WITH', helper.NAME)"
 
 
-def test_packages_are_installed_in_order_with_the_documented_calls_and_run(cloud: Cloud, offline: Vm) -> None:
+def test_packages_are_installed_in_order_with_the_documented_calls_and_run_with_the_documented_words(
+    cloud: Cloud, offline: Vm
+) -> None:
     cloud.objects["gs://b/jobs/helper-0.1-py3-none-any.whl"] = wheel("helper", "NAME = 'a wheel'")
     cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper",))
     offline.gang(package_uris=["gs://b/jobs/helper-0.1-py3-none-any.whl", TRAINER])
@@ -37,14 +44,23 @@ def test_packages_are_installed_in_order_with_the_documented_calls_and_run(cloud
     offline.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     assert offline.wait_for_line("TRAINED") == "TRAINED WITH a wheel"
+    offline.wait_for_line("[trainmaster] The exit is reported.")
     said = [line.decode().removeprefix("[trainmaster] ") for line in offline.lines("[trainmaster] ")]
-    assert [line for line in said if line.startswith(("Downloading", "Running command: pip3"))] == [
+    assert said[said.index("Directive: run attempt 1, incarnation 1.") + 1 : said.index("The exit is reported.")] == [
+        # As replicas of the old service said it, from real logs. Two are left out: `Running run_module.py`, which is no
+        # file of ours, and `Running command: gsutil -q cp …`, since the agent downloads without it.
+        STARTED_WITH,
+        "Running module trainer.task.",
         "Downloading the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
         "Running command: pip3 install --user --upgrade --force-reinstall --no-deps helper-0.1-py3-none-any.whl",
         "Running command: pip3 install --user helper-0.1-py3-none-any.whl",
         f"Downloading the package: {TRAINER}",
         "Running command: pip3 install --user --upgrade --force-reinstall --no-deps trainer-0.1.tar.gz",
         "Running command: pip3 install --user trainer-0.1.tar.gz",
+        "Running command: python3 -m trainer.task",
+        "Module completed; cleaning up.",
+        "Clean up finished.",
+        "Task completed successfully.",
     ]
     downloads = len([path for path, _ in cloud.requests if path.startswith("/storage/")])
 
