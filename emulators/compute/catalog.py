@@ -7,6 +7,7 @@ and prices are not modelled. Source of shapes: https://cloud.google.com/compute/
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -35,6 +36,7 @@ _FAMILIES: Final[Mapping[str, tuple[float, tuple[int, ...]]]] = {
     "e2-highmem": (8192, (2, 4, 8, 16)),
     "e2-highcpu": (1024, (2, 4, 8, 16, 32)),
     "n2d-standard": (4096, (2, 4, 8, 16, 32, 48, 64, 80, 96, 128, 224)),
+    "n2d-highmem": (8192, (2, 4, 8, 16, 32, 48, 64, 80, 96)),
     "n4-standard": (4096, (2, 4, 8, 16, 32, 48, 64, 80)),
     "n4-highmem": (8192, (2, 4, 8, 16, 32, 48, 64, 80)),
     "n4-highcpu": (2048, (2, 4, 8, 16, 32, 48, 64, 80)),
@@ -48,6 +50,8 @@ _FAMILIES: Final[Mapping[str, tuple[float, tuple[int, ...]]]] = {
     "c4-highmem": (7936, (2, 4, 8, 16, 24, 32, 48, 96, 144, 192, 288)),
     "c4-highcpu": (2048, (2, 4, 8, 16, 24, 32, 48, 96, 144, 192, 288)),
     "c4d-standard": (3968, (2, 4, 8, 16, 32, 48, 64, 96, 192, 384)),
+    "c4d-highcpu": (1920, (2, 4, 8, 16, 32, 48, 64, 96, 192, 384)),
+    "m3-ultramem": (31232, (32, 64, 128)),
     "t2d-standard": (4096, (1, 2, 4, 8, 16, 32, 48, 60)),
 }
 
@@ -66,9 +70,14 @@ _ACCELERATED: Final[Mapping[str, tuple[int, int, str, int]]] = {
     "a3-highgpu-2g": (52, 479232, "nvidia-h100-80gb", 2),
     "a3-highgpu-4g": (104, 958464, "nvidia-h100-80gb", 4),
     "a3-highgpu-8g": (208, 1916928, "nvidia-h100-80gb", 8),
+    "a3-edgegpu-8g": (208, 1916928, "nvidia-h100-80gb", 8),
     "a3-megagpu-8g": (208, 1916928, "nvidia-h100-mega-80gb", 8),
     "a3-ultragpu-8g": (224, 3022848, "nvidia-h200-141gb", 8),
     "a4-highgpu-8g": (224, 4063232, "nvidia-b200", 8),
+    "g4-standard-48": (48, 184320, "nvidia-rtx-pro-6000", 1),
+    "g4-standard-96": (96, 368640, "nvidia-rtx-pro-6000", 2),
+    "g4-standard-192": (192, 737280, "nvidia-rtx-pro-6000", 4),
+    "g4-standard-384": (384, 1474560, "nvidia-rtx-pro-6000", 8),
     "g2-standard-4": (4, 16384, "nvidia-l4", 1),
     "g2-standard-8": (8, 32768, "nvidia-l4", 1),
     "g2-standard-12": (12, 49152, "nvidia-l4", 1),
@@ -87,6 +96,7 @@ _DISKS: Final[Mapping[str, tuple[str, ...]]] = {
     "c4": ("hyperdisk-balanced",),
     "c4d": ("hyperdisk-balanced",),
     "a4": ("hyperdisk-balanced",),
+    "g4": ("hyperdisk-balanced",),
     "a3-ultragpu": ("hyperdisk-balanced",),
     "a3": ("pd-balanced", "pd-ssd", "hyperdisk-balanced"),
     "c3": ("pd-balanced", "pd-ssd", "hyperdisk-balanced"),
@@ -108,7 +118,10 @@ ACCELERATOR_TYPES: Final = (
     "nvidia-h100-mega-80gb",
     "nvidia-h200-141gb",
     "nvidia-b200",
+    "nvidia-rtx-pro-6000",
 )
+_WITH_LOCAL_SSD: Final = "-lssd"
+_CUSTOM: Final = re.compile(r"(?:e2|n1|n2|n2d|n4)-custom-([1-9][0-9]*)-([1-9][0-9]*)(?:-ext)?")
 
 
 def stable_id(text: str) -> int:
@@ -173,13 +186,15 @@ class Catalog:
         return [self.machine_type(zone, name) for name in (*sized, *_ACCELERATED)]
 
     def machine_type(self, zone: str, name: str) -> Json:
-        family, _, size = name.rpartition("-")
+        family, _, size = name.removesuffix(_WITH_LOCAL_SSD).rpartition("-")
         accelerators: list[Json] = []
         if name in _ACCELERATED:
             cpus, memory_mb, accelerator, count = _ACCELERATED[name]
             accelerators = [{"guestAcceleratorType": accelerator, "guestAcceleratorCount": count}]
         elif family in _FAMILIES and size.isdigit() and int(size) in _FAMILIES[family][1]:
             cpus, memory_mb = int(size), int(_FAMILIES[family][0] * int(size))
+        elif custom := _CUSTOM.fullmatch(name):
+            cpus, memory_mb = int(custom[1]), int(custom[2])
         else:
             raise not_found(self.links.path("zones", zone, "machineTypes", name))
         return self._constant("compute#machineType", name, "zones", zone, "machineTypes") | {
