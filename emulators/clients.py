@@ -88,6 +88,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         variables["TRAINMASTER_COMPUTE_ENDPOINT"] = f"http://{endpoints.compute}"
         variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"
         variables["TRAINMASTER_TPU"] = "true"
+        variables["TRAINMASTER_IDENTITY_KEYS"] = f"http://{endpoints.compute}/emulator/v1/certs"
     if endpoints.iam:
         variables["TRAINMASTER_IAM_ENDPOINT"] = f"http://{endpoints.iam}"
     return variables

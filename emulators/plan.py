@@ -104,7 +104,7 @@ def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_
     for name, value in variables.items():
         compute += ["--vm-env", f"{name}={value}"]
     if MAINTENANCE in config.functions:
-        compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.topic_of(MAINTENANCE)}"]
+        compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
     proxy = [
         sys.executable, "-m", "emulators.googleapis_proxy", "--port", str(_port(endpoints.proxy)),
         "--storage", f"http://{endpoints.storage}", "--state-dir", str(proxy_dir),

@@ -19,6 +19,9 @@ from emulators.service import Service
 NAME: Final = "pubsub"
 PREFIX: Final = "trainmaster-"
 DEAD_LETTER: Final = "trainmaster-dead-letter"
+SYSTEM_EVENTS: Final = "trainmaster-system-events"
+OF_SYSTEM_EVENTS: Final = "maintenance"
+"""The function that reads Compute's log, besides its own topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +125,6 @@ def create_all(pubsub: PubSub, functions: dict[str, int]) -> None:
         topic = topic_of(function)
         pubsub.create_topic(topic)
         pubsub.create_push(topic, port, DELIVERY_OF.get(function, DELIVERY))
+        if function == OF_SYSTEM_EVENTS:
+            pubsub.create_topic(SYSTEM_EVENTS)
+            pubsub.create_push(SYSTEM_EVENTS, port, DELIVERY)

@@ -7,11 +7,15 @@ from flask import Request
 
 from shared import push, wire
 from shared.flows import replica_exit as flow
+from shared.wiring.identity import proven
 from shared.wiring.light import bus, deps
 
 
 @functions_framework.http
 def replica_exit(request: Request) -> push.Answer:
     return push.serve(
-        request, "replica_exit", lambda message: flow.handle(wire.replica_exit(message.data), deps()), bus
+        request,
+        "replica_exit",
+        lambda message: flow.handle(proven(wire.replica_exit(message.data), message), deps()),
+        bus,
     )

@@ -7,9 +7,12 @@ from flask import Request
 
 from shared import push, wire
 from shared.flows import vm_ready as flow
+from shared.wiring.identity import proven
 from shared.wiring.light import bus, deps
 
 
 @functions_framework.http
 def vm_ready(request: Request) -> push.Answer:
-    return push.serve(request, "vm_ready", lambda message: flow.handle(wire.vm_ready(message.data), deps()), bus)
+    return push.serve(
+        request, "vm_ready", lambda message: flow.handle(proven(wire.vm_ready(message.data), message), deps()), bus
+    )

@@ -44,6 +44,43 @@ module "function" {
   depends_on = [google_project_iam_member.builder, google_firestore_database.this]
 }
 
+# Compute's log has a topic of its own, which no VM may publish to: any could say of any other that it is gone.
+resource "google_pubsub_subscription" "system_events" {
+  name                       = "trainmaster-system-events"
+  topic                      = google_pubsub_topic.this["system-events"].id
+  ack_deadline_seconds       = local.functions["maintenance"].timeout_s
+  message_retention_duration = "604800s"
+
+  push_config {
+    push_endpoint = module.function["maintenance"].uri
+
+    oidc_token {
+      service_account_email = google_service_account.pusher.email
+      audience              = module.function["maintenance"].uri
+    }
+  }
+
+  retry_policy {
+    minimum_backoff = "1s"
+    maximum_backoff = "60s"
+  }
+
+  dead_letter_policy {
+    dead_letter_topic     = google_pubsub_topic.dead_letter.id
+    max_delivery_attempts = 100
+  }
+
+  expiration_policy {
+    ttl = "" # never
+  }
+}
+
+resource "google_pubsub_subscription_iam_member" "system_events_moved_by_pubsub" {
+  subscription = google_pubsub_subscription.system_events.name
+  role         = "roles/pubsub.subscriber"
+  member       = local.pubsub_agent
+}
+
 # Clients of the API call it with their own token; what each may do is the project's own IAM, which the function asks.
 resource "google_cloud_run_service_iam_member" "api_clients" {
   location = var.region

@@ -1,13 +1,13 @@
 # Compute's own word that a VM was preempted or lost, usually seconds after it happened.
 resource "google_logging_project_sink" "system_events" {
   name                   = "trainmaster-system-events"
-  destination            = "pubsub.googleapis.com/${google_pubsub_topic.this["maintenance"].id}"
+  destination            = "pubsub.googleapis.com/${google_pubsub_topic.this["system-events"].id}"
   unique_writer_identity = true
   filter                 = "logName:\"cloudaudit.googleapis.com%2Fsystem_event\" resource.type=\"gce_instance\" protoPayload.resourceName:\"/instances/tm-\""
 }
 
 resource "google_pubsub_topic_iam_member" "system_events_by_sink" {
-  topic  = google_pubsub_topic.this["maintenance"].id
+  topic  = google_pubsub_topic.this["system-events"].id
   role   = "roles/pubsub.publisher"
   member = google_logging_project_sink.system_events.writer_identity
 }

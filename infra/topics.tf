@@ -1,6 +1,6 @@
 locals {
   # Published to by whom, and read by which function: docs/interfaces.md section 1.
-  topics = toset(["upload", "submit", "vm-ready", "replica-exit", "maintenance", "provision", "sweep"])
+  topics = toset(["upload", "submit", "vm-ready", "replica-exit", "maintenance", "system-events", "provision", "sweep"])
 }
 
 resource "google_pubsub_topic" "this" {

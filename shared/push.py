@@ -15,6 +15,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from shared import logs, topics
@@ -35,9 +36,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """`told_at`: when Pub/Sub took it. `subscription` is its full name."""
+
     data: bytes
     attributes: Mapping[str, str]
     message_id: str
+    told_at: datetime
+    subscription: str = ""
 
 
 def serve(request: Request, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]) -> Answer:
@@ -46,7 +51,7 @@ def serve(request: Request, function: str, handle: Callable[[Message], object], 
     try:
         message = decode(request.get_data())
     except PermanentError as error:
-        message = Message(request.get_data()[: 1 << 20], {}, "")
+        message = Message(request.get_data()[: 1 << 20], {}, "", datetime.now(UTC))
         return _bury(message, function, str(error), bus)
     with logs.context(function=function, message_id=message.message_id):
         try:
@@ -70,11 +75,13 @@ def decode(body: bytes) -> Message:
         attributes = message.get("attributes") or {}
         data = base64.b64decode(message.get("data") or "", validate=True)
         message_id = message.get("messageId") or message.get("message_id") or ""
+        said = message.get("publishTime") or message.get("publish_time")
+        told_at = datetime.fromisoformat(said) if said else datetime.now(UTC)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
         raise PermanentError("not a Pub/Sub push request") from None
     if not isinstance(attributes, dict) or not all(isinstance(value, str) for value in attributes.values()):
         raise PermanentError("attributes of a Pub/Sub message are strings")
-    return Message(data, attributes, str(message_id))
+    return Message(data, attributes, str(message_id), told_at, str(envelope.get("subscription") or ""))
 
 
 def _bury(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Answer:

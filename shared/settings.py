@@ -34,7 +34,12 @@ class Settings(BaseSettings):
     logging_endpoint: str = Field(default="", description="Cloud Logging endpoint; empty means Google's own.")
     addressing: Addressing = Addressing.DNS
     worker_service_account: str = Field(
-        default="", description="E-mail of the VMs' account. Empty: no account, for the emulator, which needs none."
+        default="", description="E-mail of the VMs' account, whose identity tokens their events must carry. Empty: none, and "
+        "then nobody asks who sends an event: for tests only."
+    )
+    identity_keys: str = Field(
+        default="https://www.googleapis.com/oauth2/v1/certs",
+        description="Where the keys are published with which VMs' identity tokens are signed.",
     )
     network: str = Field(default="global/networks/default", description="The VMs' network.")
     subnetwork: str = Field(default="", description="The VMs' subnetwork; empty: the network's own of the region.")

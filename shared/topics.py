@@ -1,4 +1,7 @@
-"""Names of the topics; each has one push subscription of the same name (docs/interfaces.md section 1)."""
+"""Names of the topics; each has one push subscription of the same name (docs/interfaces.md section 1).
+
+Two of them lead to the function `maintenance`: VMs may publish to the one, Compute's log alone to the other.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ SUBMIT: Final = "trainmaster-submit"
 VM_READY: Final = "trainmaster-vm-ready"
 REPLICA_EXIT: Final = "trainmaster-replica-exit"
 MAINTENANCE: Final = "trainmaster-maintenance"
+SYSTEM_EVENTS: Final = "trainmaster-system-events"
 PROVISION: Final = "trainmaster-provision"
 SWEEP: Final = "trainmaster-sweep"
 DEAD_LETTER: Final = "trainmaster-dead-letter"

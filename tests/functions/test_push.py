@@ -14,6 +14,7 @@ from flask.testing import FlaskClient
 from shared import topics
 from shared.errors import TemporaryError
 from shared.memory.bus import Message
+from shared.settings import settings
 from shared.wiring import light
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
@@ -30,7 +31,11 @@ def envelope(data: object, **attributes: str) -> dict[str, object]:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Whose VMs have no account: who may tell of a replica is another page (test_identity)."""
     world = World()
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+    monkeypatch.delenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", raising=False)
+    settings.cache_clear()
     monkeypatch.setattr(light, "deps", lambda: world.deps)
     monkeypatch.setattr(light, "bus", lambda: world.bus)
     return world

@@ -1,0 +1,55 @@
+"""Who sent an agent's event: asked before it is judged."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TypeVar
+
+from shared import identity, topics
+from shared.core.events import ReplicaExited, VmLost, VmReady
+from shared.core.system_events import SystemEvent
+from shared.gcp.identity_tokens import IdentityTokens
+from shared.identity import IdentityError, Site, Tokens
+from shared.ports import Store
+from shared.push import Message
+from shared.settings import settings
+from shared.wiring import light
+
+Event = TypeVar("Event", VmReady, ReplicaExited, VmLost)
+
+
+@cache
+def tokens() -> Tokens:
+    return IdentityTokens(settings().identity_keys)
+
+
+def proven(event: Event, message: Message) -> Event:
+    """The event, if the replica that it speaks of sent it. Raises IdentityError, or TemporaryError."""
+    site = Site(settings().project, settings().worker_service_account)
+    if not site.account:
+        return event
+    token = message.attributes.get("identity")
+    if not token:
+        raise IdentityError("identity: the event carries no token")
+    life = event.life
+    is_slice = life.host is not None and _is_slice(event, light.deps().store)
+    identity.check(tokens().claims(token), life, message.told_at, site, is_slice=is_slice)
+    return event
+
+
+def proven_loss(event: VmLost | SystemEvent, message: Message) -> VmLost | SystemEvent:
+    """Compute's log has a topic of its own, to which no VM may publish: any VM could say that of any other."""
+    if isinstance(event, VmLost):
+        return proven(event, message)
+    if settings().worker_service_account and not message.subscription.endswith(f"/{topics.SYSTEM_EVENTS}"):
+        raise IdentityError(f"identity: an entry of Compute's log that did not come through {topics.SYSTEM_EVENTS}")
+    return event
+
+
+def _is_slice(event: VmReady | ReplicaExited | VmLost, store: Store) -> bool:
+    loaded = store.load(event.life.job_id)
+    if loaded is None:
+        return False
+    groups = {group.task_type: group for group in loaded.state.job.plan.groups}
+    group = groups.get(event.life.seat.task_type)
+    return group is not None and group.tpu is not None
