@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import getpass
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from cli.output import Format, print_json, print_table, say
 from cli.target import choose
+from shared.core.events import CancelRequested
 from shared.core.jobs import State
 from shared.core.ledger import LedgerEntry
 from shared.errors import PermanentError
 from shared.jobview import EXTENSION, job_view, timestamp
 from shared.ports import Store
+from shared.settings import settings
 
-app = typer.Typer(help="Jobs: list, describe, and why each decision was taken.", no_args_is_help=True)
+app = typer.Typer(help="Jobs: list, describe, wait, cancel, and why each decision was taken.", no_args_is_help=True)
 
-JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB")]
+
+def known_ids(incomplete: str) -> list[str]:
+    """For the shell, which completes what is typed: it must never see an error."""
+    with contextlib.suppress(Exception):
+        return [job.job_id for job in open_store().recent_jobs(100) if job.job_id.startswith(incomplete)]
+    return []
+
+
+JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=known_ids)]
 Form = Annotated[Format, typer.Option("--format", help="How to print it.")]
 
 
@@ -36,7 +49,7 @@ def list_jobs(
     """List jobs, the youngest first."""
     jobs = open_store().recent_jobs(limit)
     if form is Format.JSON:
-        print_json([job_view(job) for job in jobs])
+        print_json([job_view(job, project=settings().project) for job in jobs])
     else:
         print_table(
             ["job_id", "status", "created"], [[job.job_id, job.state, timestamp(job.created_at)] for job in jobs]
@@ -77,6 +90,31 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
     )
 
 
+@app.command("wait")
+def wait_for(job_id: JobId, form: Form = Format.TABLE) -> None:
+    """Wait until a job has ended. Exit status 0 only if it SUCCEEDED."""
+    from cli.wait import exit_status, wait
+
+    ended = wait(job_id, open_store())
+    if form is Format.JSON:
+        print_json(_view(ended))
+    else:
+        say(f"{job_id}: {ended.job.state}" + (f": {ended.job.error_message}" if ended.job.error_message else ""))
+    raise typer.Exit(exit_status(ended))
+
+
+@app.command()
+def cancel(job_id: JobId) -> None:
+    """Cancel a job: its machines are given back. One that has ended stays as it is, which is no error."""
+    store = open_store()
+    find(store, job_id)
+    from shared.flows.record import record
+    from shared.wiring.light import deps
+
+    record(job_id, CancelRequested(job_id, getpass.getuser(), datetime.now(UTC)), deps())
+    say(f"{job_id}: {find(store, job_id).job.state}")
+
+
 @app.command()
 def ledger(job_id: JobId, form: Form = Format.TABLE) -> None:
     """Show every event of a job in the order of its commits: the rule, the verdict, and why."""
@@ -106,7 +144,7 @@ def find(store: Store, job_id: str) -> State:
 
 
 def _view(state: State) -> dict[str, Any]:
-    return job_view(state.job, state.replicas)
+    return job_view(state.job, state.replicas, settings().project)
 
 
 def _entry(entry: LedgerEntry) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from cli import jobs, local, logs, simulate, why
+from cli import jobs, local, logs, schedule, simulate, submit, why
 from cli import run as run_command
 from emulators.state import StackError
 from shared.errors import PermanentError, TemporaryError
@@ -21,14 +21,16 @@ app = typer.Typer(
     name="trainmaster",
     help="Distributed training on Compute Engine and Cloud TPU, driven by functions.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 local.app.command("run")(run_command.run)
 app.add_typer(local.app, name="local")
 app.add_typer(jobs.app, name="jobs")
+app.command(context_settings={"allow_extra_args": True})(submit.submit)
+app.command()(schedule.schedule)
 jobs.app.command()(logs.logs)
+jobs.app.command()(why.why)
 app.command()(logs.logs)
 app.command()(why.why)
 app.command()(why.replay)

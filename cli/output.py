@@ -20,6 +20,11 @@ def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - this is where a command line prints
 
 
+def complain(line: str) -> None:
+    """One line of progress or trouble, beside the result."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - as above
+
+
 def print_json(value: object) -> None:
     say(json.dumps(value, indent=2, default=str))
 

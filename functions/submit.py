@@ -13,5 +13,8 @@ from shared.wiring.light import bus, deps
 @functions_framework.http
 def submit(request: Request) -> push.Answer:
     return push.serve(
-        request, "submit", lambda message: flow.handle(message.data, message.attributes.get("source"), deps()), bus
+        request,
+        "submit",
+        lambda message: flow.handle(message.data, message.attributes.get("source"), deps(), message.told_at),
+        bus,
     )

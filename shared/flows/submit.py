@@ -1,6 +1,7 @@
 """A job was submitted: accepted whole, or rejected with every problem; nothing in between.
 
-The same submission delivered twice is one job; another one under a job id that was ever used is rejected.
+The same submission delivered twice is one job; another one under a job id that was ever used is rejected. A job id may
+hold the time of its message (`shared.core.templates`): the same message is then the same job, the next one another.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from shared.core.events import JobSubmitted
 from shared.core.jobs import Job, JobState, Label
 from shared.core.messages import JOB_EXISTS
 from shared.core.queue import exceeded
+from shared.core.templates import at_time, is_template
 from shared.core.zones import STOCKOUT_REMEMBERED, exhausted, with_last
 from shared.errors import PermanentError
 from shared.flows.record import Deps, record
-from shared.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
+from shared.jobspec import AcceptedSpec, InvalidJob, Problem, accept, parse_document
 from shared.ports import Rejection, Store
 
 DIRECT = "message"
@@ -32,8 +34,9 @@ class OverLimitError(Exception):
     """The job could never start: alone it needs more than all jobs together may use."""
 
 
-def handle(data: bytes, source: str | None, deps: Deps) -> None:
-    """`source` identifies the submission (an object and its generation); a direct message is identified by its content.
+def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime | None = None) -> None:
+    """`source` identifies the submission (an object and its generation); a direct message is identified by its content;
+    either one with the job id, where that holds the time of its message.
 
     Raises PermanentError, after recording the rejection, for what is not a job or is a second one of the same id.
     """
@@ -43,6 +46,10 @@ def handle(data: bytes, source: str | None, deps: Deps) -> None:
     try:
         document = parse_document(data, "message.json")
         job_id = _named(document)
+        if job_id and is_template(job_id):
+            job_id = _at_its_time(job_id, published_at)
+            submission = f"{submission}@{job_id}"
+            document = {**{key: value for key, value in document.items() if key != "job_id"}, "jobId": job_id}
         create(document, submission, now, deps)
     except InvalidJob as invalid:
         raise _rejected(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
@@ -88,6 +95,13 @@ def _placed(job: Job, now: datetime, store: Store) -> JobSubmitted:
     last = exhausted(job.plan, store.stockouts(now - STOCKOUT_REMEMBERED), now)
     plan = replace(job.plan, zones=with_last(job.plan.zones, last))
     return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
+
+
+def _at_its_time(job_id: str, published_at: datetime | None) -> str:
+    """The time of the message, not of its delivery, which may be a second one."""
+    if published_at is None:
+        raise InvalidJob((Problem("jobId", "holds a time, and its message has none", "digits_1"),))
+    return at_time(job_id, published_at)
 
 
 def _named(document: Mapping[str, object]) -> str | None:

@@ -1,0 +1,173 @@
+"""`trainmaster submit`: a job file, or a job made of gcloud's flags, becomes a job.
+
+read, overlay ──► checked here, every problem at once ──► packages staged ──► topic submit ──► stored, or refused
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli import staging
+from cli.flags import Flags, overlaid
+from cli.jobs import Form, open_store
+from cli.output import Format, complain, print_json, say
+from cli.wait import exit_status, wait
+from shared import topics
+from shared.core.jobs import Job
+from shared.errors import PermanentError
+from shared.jobspec import InvalidJob, accept, job_id_from, parse_document
+from shared.jobview import job_view
+from shared.ports import Store
+from shared.settings import settings
+
+STORED_S: Final = 60.0
+POLL_S: Final = 0.5
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+Text = str | None
+
+
+def submit(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="A job file, or an id for a job made of the flags.", metavar="FILE|JOB")],
+    config: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A job file below the flags.")
+    ] = None,
+    package_path: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the trainer.")
+    ] = None,
+    packages: Annotated[Text, typer.Option(help="More packages: files and gs://, with commas between.")] = None,
+    staging_bucket: Annotated[Text, typer.Option(help="Where packages go.")] = None,
+    module_name: Annotated[Text, typer.Option(help="What runs: python -m MODULE.")] = None,
+    region: Annotated[Text, typer.Option()] = None,
+    job_dir: Annotated[Text, typer.Option(help="gs:// folder of the job's output.")] = None,
+    scale_tier: Annotated[
+        Text, typer.Option(help="basic, standard-1, premium-1, basic-gpu, basic-tpu, custom.")
+    ] = None,
+    runtime_version: Annotated[Text, typer.Option()] = None,
+    python_version: Annotated[Text, typer.Option()] = None,
+    service_account: Annotated[Text, typer.Option()] = None,
+    network: Annotated[Text, typer.Option()] = None,
+    labels: Annotated[Text, typer.Option(help="KEY=VALUE,…")] = None,
+    use_chief_in_tf_config: Annotated[bool | None, typer.Option()] = None,
+    max_running_time: Annotated[Text, typer.Option(help="Such as 7200s.")] = None,
+    master_machine_type: Annotated[Text, typer.Option()] = None,
+    master_accelerator: Annotated[Text, typer.Option(help="type=nvidia-tesla-t4,count=1")] = None,
+    master_image_uri: Annotated[Text, typer.Option()] = None,
+    worker_machine_type: Annotated[Text, typer.Option()] = None,
+    worker_count: Annotated[int | None, typer.Option(min=0)] = None,
+    worker_accelerator: Annotated[Text, typer.Option()] = None,
+    worker_image_uri: Annotated[Text, typer.Option()] = None,
+    parameter_server_machine_type: Annotated[Text, typer.Option()] = None,
+    parameter_server_count: Annotated[int | None, typer.Option(min=0)] = None,
+    parameter_server_accelerator: Annotated[Text, typer.Option()] = None,
+    parameter_server_image_uri: Annotated[Text, typer.Option()] = None,
+    follow: Annotated[bool, typer.Option("--wait", help="Until it has ended; exit status 1 unless SUCCEEDED.")] = False,
+    stream_logs: Annotated[bool, typer.Option("--stream-logs", help="As --wait, with its log.")] = False,
+    form: Form = Format.TABLE,
+) -> None:
+    """Submit a training job. What stands after -- are the program's arguments."""
+    options = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}  # by their names
+    name, document = read(job, config)
+    document = overlaid(document, Flags(**options), context.args)
+    store = open_store()
+    document["jobId"] = name or document.pop("job_id", None) or document.get("jobId") or _id_of(job)
+    if package_path or packages:
+        _stage(document, package_path, packages, staging_bucket)
+    job_id = checked(document)
+    stored = send(document, job_id, store)
+    complain(f"Job [{job_id}] submitted successfully.")
+    if stream_logs:
+        from cli.logs import logs
+
+        logs(job_id, follow=True, form=form)
+    if follow or stream_logs:
+        ended = wait(job_id, store)
+        _show(ended.job, form)
+        raise typer.Exit(exit_status(ended))
+    complain("Your job is still active. You may view the status of your job with the command")
+    complain(f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the command")
+    complain(f"\n  $ trainmaster logs {job_id} --follow\n")
+    _show(stored, form)
+
+
+def read(job: str, config: Path | None) -> tuple[str | None, dict[str, Any]]:
+    """The id the command names, if it does, and the job file's content."""
+    given = Path(job)
+    is_file = given.is_file() or job.endswith(SUFFIXES)
+    if is_file and config:
+        raise PermanentError(f"two job files: {job} and --config {config}")
+    source = given if is_file else config
+    if source is None:
+        return job, {}
+    try:
+        document = dict(parse_document(source.read_bytes(), source.name))
+    except FileNotFoundError:
+        raise PermanentError(f"there is no file {source}") from None
+    except InvalidJob as invalid:
+        raise PermanentError(f"{source}: {invalid}") from None
+    return (None if is_file else job), document
+
+
+def checked(document: dict[str, Any]) -> str:
+    """The job's id. Raises PermanentError with every problem: nothing is submitted then."""
+    try:
+        spec = accept(document, default_job_id=None)
+    except InvalidJob as invalid:
+        said = "".join(f"\n  {each.field}: {each.problem}. Right would be: {each.example}" for each in invalid.problems)
+        raise PermanentError(f"nothing was submitted:{said}") from None
+    if spec.job_id is None:
+        raise ValueError("an accepted spec without a default has a job id")
+    return spec.job_id
+
+
+def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> Job:
+    """The stored job. Raises PermanentError where it was refused, with the reasons."""
+    from shared.wiring.light import bus
+
+    source = f"cli:{uuid.uuid4().hex}"
+    bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
+    deadline = time.monotonic() + STORED_S
+    while time.monotonic() < deadline:
+        loaded = store.load(job_id)
+        if loaded and loaded.state.job.submission == source:
+            return loaded.state.job
+        if problems := [each.problems for each in store.rejections() if each.source == source]:
+            raise PermanentError("refused: " + " ".join(problems[0]))
+        sleep(POLL_S)
+    raise PermanentError(f"submitted as {source}, and nobody took it within {STORED_S:.0f} s: is function submit up?")
+
+
+def _stage(document: dict[str, Any], package_path: Path | None, packages: Text, staging_bucket: Text) -> None:
+    from shared.wiring.objects import objects
+
+    training = document.get("training_input", document.get("trainingInput"))
+    if training is None:
+        raise PermanentError(
+            "--package-path and --packages are of AI Platform's format, the job file is of Vertex AI's"
+        )
+    asked = [each for each in (packages or "").split(",") if each]
+    folder = staging.folder_for(document["jobId"], staging_bucket, training.get("jobDir"), settings().bucket)
+    training["packageUris"] = staging.stage(asked, package_path, folder, objects())
+
+
+def _id_of(job: str) -> str:
+    return job_id_from(job, datetime.now(UTC).strftime("%Y%m%d_%H%M%S"))
+
+
+def _show(job: Job, form: Format) -> None:
+    if form is Format.JSON:
+        print_json(job_view(job, project=settings().project))
+        return
+    view = job_view(job, project=settings().project)
+    for name in ("jobId", "state", "startTime", "endTime", "errorMessage"):
+        if name in view:
+            say(f"{name}: {view[name]}")

@@ -1,0 +1,87 @@
+"""Waiting for a job: at a terminal a table that stays up to date, elsewhere a line for each change."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from cli.output import complain
+from shared.core.jobs import JobState, State
+from shared.errors import PermanentError
+from shared.ports import Store
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+POLL_S: Final = 1.0
+FAILED: Final = 1
+
+
+def wait(job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> State:
+    """The job when it has ended. Shows its progress on standard error, so that standard output is the result's."""
+    with _shown() as show:
+        while True:
+            loaded = store.load_attempt(job_id)
+            if loaded is None:
+                raise PermanentError(f"there is no job {job_id}; `trainmaster jobs list` shows those there are")
+            show(loaded.state)
+            if loaded.state.job.state.is_terminal:
+                return loaded.state
+            sleep(POLL_S)
+
+
+def exit_status(state: State) -> int:
+    """As gcloud's: 1 for every end but SUCCEEDED."""
+    return 0 if state.job.state is JobState.SUCCEEDED else FAILED
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[State], None]]:
+    if not sys.stderr.isatty():
+        yield _Lines().show
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        yield lambda state: live.update(table(state, datetime.now(UTC)), refresh=True)
+
+
+class _Lines:
+    """A line when the job's state changes, and one when a replica's does."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._replicas: dict[str, str] = {}
+
+    def show(self, state: State) -> None:
+        if state.job.state != self._last:
+            self._last = state.job.state
+            complain(f"{state.job.job_id}: {state.job.state}")
+        for replica in state.replicas:
+            now = f"{replica.state}" + (f" (life {replica.incarnation})" if replica.incarnation > 1 else "")
+            if self._replicas.get(replica.key) != now and not state.job.state.is_terminal:
+                self._replicas[replica.key] = now
+                complain(f"  {replica.seat.words}: {now}")
+
+
+def table(state: State, now: datetime) -> Table:
+    """The job's replicas under its state."""
+    from rich.table import Table
+
+    job = state.job
+    spent = (job.ended_at or now) - job.created_at
+    hours, seconds = divmod(int(spent.total_seconds()), 3600)
+    title = f"{job.job_id}  {job.state}  {hours}:{seconds // 60:02d}:{seconds % 60:02d}"
+    title += f"  attempt {job.attempt}" if job.attempt > 1 else ""
+    found = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in ("REPLICA", "STATE", "LIFE", "RESTARTS", "REPLACED", "WAITED FOR PEERS"):
+        found.add_column(column)
+    for each in state.replicas:
+        counts = (each.incarnation, each.restarts_used, each.replaced, each.collateral)
+        found.add_row(each.seat.words, each.state.value, *map(str, counts))
+    return found

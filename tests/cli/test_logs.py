@@ -1,0 +1,85 @@
+"""`trainmaster logs`: a job's lines as a person and as a program reads them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.logs import follow_log
+from shared.logreader import LogLine, LogReader
+from tests.cli.conftest import Installation
+from tests.logging.cloud import an_entry
+from tests.support.jobs import a_spec
+
+
+@pytest.fixture
+def logged(installation: Installation, tmp_path: Path) -> Installation:
+    """A job, and three lines of it."""
+    file = tmp_path / "digits.yaml"
+    file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
+    assert installation.run("submit", str(file)).exit_code == 0
+    say(installation, "hello", "worker-replica-0", "1", severity="INFO")
+    say(installation, "bad", "worker-replica-1", "2", severity="ERROR")
+    say(installation, "epoch 1", "master-replica-0", "3", severity="INFO", more={"loss": 0.5})
+    return installation
+
+
+def say(
+    installation: Installation,
+    text: str,
+    task: str,
+    vm: str,
+    severity: str = "INFO",
+    more: dict[str, float] | None = None,
+) -> None:
+    labels = {"ml.googleapis.com/job_id": "digits_1", "ml.googleapis.com/task_name": task, "trainmaster/vm": vm}
+    entry = an_entry("", labels=labels, severity=severity, timestamp=now())
+    del entry["textPayload"]
+    installation.cloud.write({**entry, "jsonPayload": {"message": text, **(more or {})}})
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z"
+
+
+def test_lines_are_plain_and_whole_where_they_are_piped(logged: Installation) -> None:
+    done = logged.run("logs", "digits_1")
+    assert done.exit_code == 0, done.output
+    assert [line.split(None, 1)[1] for line in done.stdout.splitlines()] == [
+        "INFO     worker-replica-0   hello",
+        "ERROR    worker-replica-1   bad",
+        "INFO     master-replica-0   epoch 1",
+    ]
+
+
+def test_as_json_a_line_is_an_object(logged: Installation) -> None:
+    done = logged.run("jobs", "logs", "digits_1", "--format", "json", "--task-name", "master-replica-0")
+    (line,) = [json.loads(text) for text in done.stdout.splitlines()]
+    assert (line["message"], line["task"], line["payload"]) == ("epoch 1", "master-replica-0", {"loss": 0.5})
+
+
+def test_only_what_is_asked_for_is_shown(logged: Installation) -> None:
+    severe = logged.run("logs", "digits_1", "--severity", "warning").stdout
+    assert ("bad" in severe, "hello" in severe) == (True, False)
+    assert len(logged.run("logs", "digits_1", "--since", "1h").stdout.splitlines()) == 3
+
+
+def test_following_goes_on_until_the_job_has_ended_and_said_its_last(logged: Installation) -> None:
+    from shared.wiring.logs import logging
+
+    seen: list[LogLine] = []
+    looks: list[float] = []
+
+    def pass_time(_: float) -> None:
+        looks.append(0)
+        if len(looks) == 2:
+            say(logged, "last words", "worker-replica-0", "1")
+
+    ended = datetime.now(UTC) + timedelta(seconds=0.5)
+    reader = LogReader(logging().page, "digits_1")
+    follow_log(reader, lambda: datetime.now(UTC) > ended and len(looks) > 1, seen.extend, sleep=pass_time)
+    assert [line.message for line in seen] == ["hello", "bad", "epoch 1", "last words"]
