@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+import yaml
 
 from cli.watch import Report, Watch
 from emulators import clients, stack
@@ -166,13 +167,13 @@ def _run_job(example: str, on: StackUp, report: Report, phases: Phases, *, with_
 
 def upload(example: str, on: StackUp, report: Report) -> None:
     """As a user would: the package first, then the job file, with the real gsutil where there is one."""
-    folder, bucket = EXAMPLES / example, on.state.config.bucket
+    job_file = EXAMPLES / example / "job.yaml"
     with tempfile.TemporaryDirectory() as scratch:
-        if (folder / "setup.py").is_file():
+        for uri in yaml.safe_load(job_file.read_text(encoding="utf-8"))["trainingInput"].get("packageUris", ()):
             command = [sys.executable, str(EXAMPLES / "package.py"), example, scratch]
             built = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-            _copy(Path(built), f"gs://{bucket}/packages/{example}/{Path(built).name}", on.objects, report)
-        _copy(folder / "job.yaml", f"gs://{bucket}/jobs/{example}.yaml", on.objects, report)
+            _copy(Path(built), uri, on.objects, report)
+        _copy(job_file, f"gs://{on.state.config.bucket}/jobs/{example}.yaml", on.objects, report)
 
 
 def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:

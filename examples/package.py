@@ -2,12 +2,14 @@
 
     python examples/package.py digits OUT_DIR
 
-Prints where the archive is. Needs setuptools, no network, and leaves nothing in the tree. The same sources make the
-same bytes: all times in the archive are fixed, and no user or machine is named in it.
+Takes any example: some job files run the trainer of another one. Prints where the archive is. Needs setuptools, no
+network, and leaves nothing in the tree. The same sources make the same bytes: all times in the archive are fixed, and
+no user or machine is named in it.
 """
 
 import argparse
 import gzip
+import re
 import shutil
 import subprocess
 import sys
@@ -20,19 +22,31 @@ EXAMPLES: Final = Path(__file__).resolve().parent
 IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.yaml")
 # 2020-01-01T00:00:00Z: any fixed time after 1980, which is where zip files (wheels built from this) begin.
 FIXED_TIME_S: Final = 1577836800
+PACKAGE: Final = re.compile(r"^ *- gs://[^/]+/packages/(\w+)/", re.MULTILINE)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build one trainer's package."""
-    trainers = sorted(path.parent.name for path in EXAMPLES.glob("*/setup.py"))
+    """Build the package of one example."""
+    names = sorted({path.parent.name for name in ("setup.py", "job.yaml") for path in EXAMPLES.glob(f"*/{name}")})
     parser = argparse.ArgumentParser(
         prog="python examples/package.py", description="Build an example trainer's package."
     )
-    parser.add_argument("trainer", choices=trainers)
+    parser.add_argument("example", choices=names)
     parser.add_argument("out_dir", type=Path)
     options = parser.parse_args(argv)
-    print(build(options.trainer, options.out_dir))
+    print(build(trainer_of(options.example), options.out_dir))
     return 0
+
+
+def trainer_of(example: str) -> str:
+    """Return whose trainer the example runs: its own, or the one its job file names (`…/packages/TRAINER/…`)."""
+    folder = EXAMPLES / example
+    if (folder / "setup.py").is_file():
+        return example
+    found = PACKAGE.search((folder / "job.yaml").read_text(encoding="utf-8"))
+    if found is None:
+        raise RuntimeError(f"{folder / 'job.yaml'} names no package")
+    return found.group(1)
 
 
 def build(trainer: str, out_dir: Path) -> Path:

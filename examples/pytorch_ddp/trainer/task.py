@@ -84,7 +84,8 @@ def train(options: argparse.Namespace, job_id: str) -> None:
         sampler.set_epoch(epoch)  # another order each epoch, the same one when the epoch is repeated
         loss, accuracy = train_epoch(parallel, optimizer, loader)
         time.sleep(max(0.0, started_s + options.epoch_seconds - time.monotonic()))
-        print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
+        if speaks():
+            print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
         if is_chief:
             state = {
                 "epochs_done": epoch + 1,
@@ -98,6 +99,11 @@ def train(options: argparse.Namespace, job_id: str) -> None:
     distributed.barrier()  # nobody ends before the results are stored: see the top
     if is_chief:
         delete_file(options.job_dir, checkpoint_name)
+
+
+def speaks() -> bool:
+    """Say whether this process is the one of its VM that prints, where `trainer.launch` started several."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def load_data() -> Digits:
@@ -138,7 +144,8 @@ def restore(job_dir: str, name: str, model: torch.nn.Module, optimizer: torch.op
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     epochs_done: int = state["epochs_done"]
-    print(f"resuming from epoch {epochs_done + 1}", flush=True)
+    if speaks():
+        print(f"resuming from epoch {epochs_done + 1}", flush=True)
     return epochs_done, [*state["resumed_from"], epochs_done + 1]
 
 

@@ -1,0 +1,104 @@
+"""Train on the chief while an evaluator, outside the cluster, judges each checkpoint as it appears.
+
+    python -m trainer.evaluated --job-dir gs://BUCKET/tf_evaluator
+
+Both roles run this module. TF_CONFIG names the evaluator as a task, but no cluster has it: no collective counts it, so
+its loss costs the training nothing. It finds its work where the chief leaves it, in the checkpoints, and may skip some.
+
+The job is over when the chief exits 0, and the evaluator is shut down with it: so the chief waits for the last word.
+Written to the job directory: `model/`, `metrics.json` by the chief, `evaluations.json` by the evaluator.
+"""
+
+import argparse
+import json
+import os
+import time
+
+import tensorflow as tf
+
+from trainer import digits
+
+POLL_S = 0.5
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train or evaluate, as TF_CONFIG says."""
+    parser = digits.flags("Train on the chief, judge on an evaluator.")
+    parser.add_argument("--evaluator-minutes", type=float, default=15.0, help="how long the chief waits at the end")
+    options = parser.parse_args(argv)
+    task_type = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("type")
+    if digits.is_finished(options.job_dir):
+        return
+    if task_type == "evaluator":
+        evaluate(options)
+    else:
+        train(options)
+
+
+def train(options: argparse.Namespace) -> None:
+    """Train, wait for the evaluator, store."""
+    tf.keras.utils.set_random_seed(digits.SEED)
+    (images, labels), _ = digits.load()
+    model = digits.compiled_model()
+    checkpoints = digits.Checkpoints(model, options.job_dir)
+    model.fit(
+        digits.endless(images, labels, options.batch_size),
+        initial_epoch=checkpoints.restore(),
+        epochs=options.epochs,
+        steps_per_epoch=len(labels) // options.batch_size,
+        verbose=0,
+        callbacks=[digits.Epochs(options, checkpoints)],
+    )
+    evaluations = wait_for_evaluation(options)
+    digits.store_results(model, options.job_dir, strategy="evaluator", evaluated_epochs=sorted(map(int, evaluations)))
+
+
+def wait_for_evaluation(options: argparse.Namespace) -> dict[str, float]:
+    """Return the evaluations by epoch, when the last epoch's is there or the patience is over."""
+    deadline = time.monotonic() + options.evaluator_minutes * 60
+    while True:
+        found: dict[str, float] = read_evaluations(options.job_dir)
+        if str(options.epochs) in found or time.monotonic() > deadline:
+            return found
+        time.sleep(POLL_S)
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    """Judge checkpoint after checkpoint until that of the last epoch; each time the latest, so some may be skipped."""
+    images, labels = digits.load()[1]
+    tf.keras.utils.SidecarEvaluator(
+        model=digits.compiled_model(),
+        data=tf.data.Dataset.from_tensor_slices((images, labels)).batch(len(labels)),
+        checkpoint_dir=digits.checkpoint_dir(options.job_dir),
+        max_evaluations=options.epochs,
+        callbacks=[Record(options)],
+    ).start()
+
+
+class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types
+    """Adds each evaluation to evaluations.json, which says of what job they are."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__()
+        self.options = options
+
+    def on_test_end(self, logs: dict[str, float] | None = None) -> None:
+        """Print and store; the optimizer, restored with the model, knows after how many steps this was."""
+        steps_per_epoch = len(digits.load()[0][1]) // self.options.batch_size
+        epoch = int(self.model.optimizer.iterations.numpy()) // steps_per_epoch
+        accuracy = float((logs or {})["accuracy"])
+        print(f"evaluated epoch {epoch} accuracy {accuracy:.4f}", flush=True)
+        evaluations = {**read_evaluations(self.options.job_dir), str(epoch): accuracy}
+        stored = {"job_id": digits.job_id(), "accuracy_by_epoch": evaluations}
+        digits.write_json(digits.join(self.options.job_dir, "evaluations.json"), stored)
+
+
+def read_evaluations(job_dir: str) -> dict[str, float]:
+    """Return what this job's evaluator has written so far: accuracy by epoch."""
+    stored = digits.read_json(digits.join(job_dir, "evaluations.json")) or {}
+    found: dict[str, float] = stored.get("accuracy_by_epoch", {}) if stored.get("job_id") == digits.job_id() else {}
+    return found
+
+
+if __name__ == "__main__":
+    main()

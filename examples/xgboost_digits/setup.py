@@ -1,0 +1,13 @@
+"""Packages the trainer; `python examples/package.py xgboost_digits OUT_DIR` builds the archive that job.yaml names."""
+
+from setuptools import setup
+
+# xgboost comes with the runtime version.
+setup(
+    name="xgboost-digits-trainer",
+    version="0.1",
+    description="Handwritten digits, told apart by boosted trees, on one machine or several",
+    packages=["trainer"],
+    python_requires=">=3.11",
+    install_requires=["google-cloud-storage", "scikit-learn"],
+)
