@@ -1,0 +1,84 @@
+"""`make stage`: one source archive per function, with only what it imports and its own locked requirements.
+
+    build/stage/submit.zip
+    ├── main.py             where Cloud Functions looks for the entry point
+    ├── requirements.txt    locked, with hashes
+    ├── functions/submit.py
+    └── shared/…            what it imports, found by following imports
+
+The same sources give the same bytes, so that Terraform redeploys a function only where something of it has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import grimp
+
+ROOT: Final = Path(__file__).parents[1]
+FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
+REQUIREMENTS: Final = {"upload": "upload", "provision": "provision"}
+"""Of those that need more than Firestore and Pub/Sub; the others have `functions.txt`."""
+DATA: Final = {"provision": ("shared/agent",)}
+"""Folders that a function reads as files: `provision` brings the agent onto VMs."""
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip can hold."""
+
+
+def stage(folder: Path) -> dict[str, Path]:
+    """Archive by function. What was in the folder under these names is replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    graph = grimp.build_graph("functions", "shared", cache_dir=None, exclude_type_checking_imports=True)
+    archives = {}
+    for function in FUNCTIONS:
+        archives[function] = folder / f"{function}.zip"
+        _write(archives[function], sources(function, graph))
+    return archives
+
+
+def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
+    """Name in the archive → content."""
+    entry = f"functions.{function}"
+    modules = {entry, *graph.find_upstream_modules(entry)}
+    files = {path for module in modules for path in _files(module)}
+    for folder in DATA.get(function, ()):
+        files |= {path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")}
+    found = {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
+    requirements = ROOT / "requirements" / f"{REQUIREMENTS.get(function, 'functions')}.txt"
+    main = f"from {entry} import {function}\n\n__all__ = [{function!r}]\n"
+    return {"main.py": main.encode(), "requirements.txt": requirements.read_bytes(), **found}
+
+
+def _files(module: str) -> set[Path]:
+    """The module's own file and those of the packages that it is in."""
+    path = ROOT.joinpath(*module.split("."))
+    own = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    packages = {parent / "__init__.py" for parent in path.parents if parent != ROOT and ROOT in parent.parents}
+    return {own, *(each for each in packages if each.exists())}
+
+
+def _write(archive: Path, content: dict[str, bytes]) -> None:
+    new = archive.with_suffix(".new")
+    with zipfile.ZipFile(new, "w") as file:
+        for name, data in sorted(content.items()):
+            file.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED, compresslevel=9)
+    new.replace(archive)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python infra/stage.py", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "build" / "stage")
+    for function, archive in stage(parser.parse_args().folder).items():
+        with zipfile.ZipFile(archive) as file:
+            size_kib = archive.stat().st_size / 1024
+            sys.stdout.write(f"{function:14s} {size_kib:6.0f} KiB  {len(file.namelist()):3d} files\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())
