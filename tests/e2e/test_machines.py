@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.core.fleet import VmStatus, vm_name
+from emulators.loopback import call
+from shared.core.fleet import Vm, VmStatus, vm_name
 from shared.core.jobs import ReplicaState
 from shared.core.seats import Seat, TaskType
 from shared.core.verdicts import Reason
@@ -26,6 +27,7 @@ def replaced(lab: Lab, job_id: str, old_id: str) -> None:
     new = lab.vm(job_id, WORKER_0)
     assert new.name == vm_name(job_id, WORKER_0)
     assert new.instance_id != old_id
+    assert bought(lab, new) == "STANDARD", "also where it lost the one Spot VM that it may lose"
     assert lab.replica(job_id, WORKER_0).instance_id == new.instance_id
     lab.until(lambda: "begins after step" in lab.console(job_id, WORKER_0), 20)
     assert "begins after step 0," in lab.console(job_id, WORKER_0), "another VM has another disk"
@@ -35,15 +37,26 @@ def replaced(lab: Lab, job_id: str, old_id: str) -> None:
     lab.cancel(job_id)
 
 
-GPU = {"workerConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}}
+GPU: dict[str, object] = {"workerConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}}
 """A VM that host maintenance cannot move."""
+SPOT: dict[str, object] = {"trainmaster": {"spot": {"use": "workers", "onDemandAfter": 1}}}
 
 
-@pytest.mark.parametrize(("fault", "changes"), [("maintenance", GPU), ("preempt", {})])
+def bought(lab: Lab, vm: Vm) -> str:
+    """As Compute says it."""
+    state = lab.stack.state
+    path = f"/compute/v1/projects/{state.config.project}/zones/{vm.zone}/instances/{vm.instance_id}"
+    assert state.endpoints.compute is not None
+    found = call(state.endpoints.compute, "GET", path, None)
+    return str(found["scheduling"]["provisioningModel"])
+
+
+@pytest.mark.parametrize(("fault", "changes"), [("maintenance", GPU), ("preempt", SPOT)])
 def test_a_vm_that_is_taken_away_with_notice_is_replaced(lab: Lab, fault: str, changes: dict[str, object]) -> None:
     job_id = lab.scripted(1, LONG, 0.1, **changes)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
+    assert bought(lab, vm) == ("SPOT" if changes is SPOT else "STANDARD")
     getattr(lab.faults, fault)(vm.name, notice_s=1)
     replaced(lab, job_id, vm.instance_id)
     reasons = [entry.verdict.reason for entry in lab.verdicts(job_id)]
