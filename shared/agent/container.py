@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
 LAUNCH_FAILED = (126, 127)  # the engine's words for a command that cannot be invoked, or is not there
 KILLED = 137
+INIT_FAILED = "[FATAL tini "  # what docker's init begins its last words with, where it finds no command to run
 
 # What the engine's command line reads itself, and so must not get as its own.
 _STEERS_THE_ENGINE = re.compile(
@@ -81,7 +82,7 @@ class ContainerProgram:
         state = self._engine.inspect(self._name)
         self._engine.remove(self._name)
         self._file.unlink()
-        if state is None or not state.was_started:
+        if state is None or not state.was_started or (ended.exit_status in LAUNCH_FAILED and INIT_FAILED in ended.tail):
             return _not_started(ended)
         if state.is_running:  # the command line was killed, and the container just now
             return ended

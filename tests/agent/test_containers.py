@@ -225,14 +225,20 @@ def test_out_of_memory_is_what_the_engine_says_of_a_container_that_was_killed(
     assert cloud.wait_for_message("replica-exit").body["out_of_memory"] is expected
 
 
-def test_a_command_that_is_not_in_the_image_is_the_users_failure(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("nothing", '"nothing": executable file not found'), ("what-its-init-cannot-find", "exec failed")],
+)
+def test_a_command_that_is_not_in_the_image_is_the_users_failure(
+    cloud: Cloud, vm: Vm, docker: Docker, command: str, words: str
+) -> None:
     docker.push("")
-    vm.gang(container={"image": IMAGE, "command": ["nothing"]}, python_module="")
+    vm.gang(container={"image": IMAGE, "command": [command]}, python_module="")
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["error"]["type"]) == ("process", 127, "ContainerError")
-    assert '"nothing": executable file not found' in body["error"]["message"]
+    assert words in body["error"]["message"]
 
 
 def test_an_engine_that_cannot_start_the_container_is_an_internal_failure(cloud: Cloud, vm: Vm, docker: Docker) -> None:

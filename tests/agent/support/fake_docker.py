@@ -86,6 +86,12 @@ def run(words: list[str]) -> None:
     command = [sys.executable, str(ENGINE / "images" / quote(image, "")), *options.get("--entrypoint", []), *arguments]
     if options.get("--entrypoint") == ["nothing"]:
         fail(127, 'docker: Error response from daemon: exec: "nothing": executable file not found in $PATH')
+    if options.get("--entrypoint") == ["what-its-init-cannot-find"]:
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; print('[FATAL tini (7)] exec failed', file=sys.stderr); exit(127)",
+        ]
     child = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     pumps = [
         threading.Thread(target=forward, args=pair, daemon=True) for pair in ((child.stdout, 1), (child.stderr, 2))
