@@ -43,9 +43,15 @@ run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),imag
 stack: $(INSTALLED) ## start the local stack and keep it until Ctrl-C
 	@$(BIN)/trainmaster local up
 
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+
 .PHONY: test
-test: images ## the whole test suite with everything it needs
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+test: images ## the test suite with everything it needs, but for what trains for a minute or so
+	@$(PYTEST) -m "not heavy"
+
+.PHONY: test-all
+test-all: images ## the whole test suite
+	@$(PYTEST)
 
 .PHONY: test-quick
 test-quick: $(INSTALLED) ## the tests that need neither emulators nor images
