@@ -50,18 +50,18 @@ RUNTIMES: Final = {
         ("torch==2.13.*",),
         ("torch==2.9.*", "torch_xla[tpu]==2.9.*"),
     ),
-    "scikit-learn-1.9": Runtime(
-        "scikit-learn",
-        f"{_DEBIAN}/debian-12",
-        "3.11",
-        ("scikit-learn==1.9.*",),
-    ),
-    # As its prebuilt images were: for CPUs.
+    # For CPUs, as its prebuilt images were. On the local stack the next row's environment is that of their common image.
     "xgboost-3.2": Runtime(
         "xgboost",
         f"{_DEBIAN}/debian-12",
         "3.11",
         ("xgboost-cpu==3.2.*", "scikit-learn==1.9.*"),
+    ),
+    "scikit-learn-1.9": Runtime(
+        "scikit-learn",
+        f"{_DEBIAN}/debian-12",
+        "3.11",
+        ("scikit-learn==1.9.*",),
     ),
 }
 RUNTIME_DEFAULT: Final = "2.21"
