@@ -1,7 +1,8 @@
 """Which Python environment stands in for which VM image.
 
 A runtime image is a virtual environment, `.images/RUNTIME`, built by `make`; its stamp file says that it is complete.
-The Compute emulator is told which image families those stand for, and what a VM of any other image gets.
+The Compute emulator is told which image families those stand for, and what a VM of any other image gets. Cloud TPU's
+software versions are bare; here they have JAX on board, which its users' packages bring.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from emulators.tpu.catalog import RUNTIME_VERSIONS
 from shared.jobspec.runtimes import RUNTIMES
 
 STAMP: Final = ".complete"
 ANY_OTHER: Final = "default"
+TPU: Final = "jax"
 
 
 def table(images_dir: Path) -> dict[str, str]:
@@ -22,10 +25,12 @@ def table(images_dir: Path) -> dict[str, str]:
 
     Without any, VMs run on the stack's own Python.
     """
+    names = {runtime.image.rpartition("/")[2]: runtime.name for runtime in RUNTIMES.values()}
+    names |= dict.fromkeys(RUNTIME_VERSIONS, TPU)
     built = {
-        runtime.image.rpartition("/")[2]: str(folder)
-        for runtime in RUNTIMES.values()
-        if ((folder := (images_dir / runtime.name).absolute()) / STAMP).is_file()
+        image: str(folder)
+        for image, name in names.items()
+        if ((folder := (images_dir / name).absolute()) / STAMP).is_file()
     }
     return built | {ANY_OTHER: next(iter(built.values()), sys.prefix)}
 
