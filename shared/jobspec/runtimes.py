@@ -50,7 +50,7 @@ RUNTIMES: Final = {
         ("torch==2.13.*",),
         ("torch==2.9.*", "torch_xla[tpu]==2.9.*"),
     ),
-    # For CPUs, as its prebuilt images were. On the local stack the next row's environment is that of their common image.
+    # For CPUs, as its prebuilt images were. On the local stack the next row's environment is that of their image.
     "xgboost-3.2": Runtime(
         "xgboost",
         f"{_DEBIAN}/debian-12",
