@@ -45,3 +45,11 @@ def test_it_imports_from_the_zip_alone(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-I", tmp_path / "agent.pyz"], capture_output=True, text=True, check=False)
     assert "agent.pyz/shared/agent/main.py" in done.stderr
     assert "IndexError" in done.stderr  # it got as far as its missing argument
+
+
+def test_the_startup_script_is_clean(tmp_path: Path) -> None:
+    script = tmp_path / "startup.sh"
+    script.write_text(agent_files()["startup-script"])
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+    done = subprocess.run([shellcheck, script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
