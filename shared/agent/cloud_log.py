@@ -34,7 +34,7 @@ MAY_CHANGE = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUN
 
 @dataclass(frozen=True)
 class Origin:
-    """Whose lines these are."""
+    """Whose lines these are. ``instance_id`` is the machine's: each host of a slice writes for itself."""
 
     log_name: str
     project: str
@@ -57,7 +57,7 @@ class Origin:
             job_id=gang.environment.get("CLOUD_ML_JOB_ID", gang.job_id),
             task_name=f"{gang.log['task']}-{seat.index}",
             trial_id=gang.environment.get("CLOUD_ML_TRIAL_ID", ""),
-            instance_id=seat.vm.instance_id,
+            instance_id=seat.instance.instance_id,
         )
 
     @property
