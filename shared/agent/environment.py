@@ -25,6 +25,9 @@ def environment_of(seat: Seat, secrets: Mapping[str, str]) -> dict[str, str]:
     if host is not None:
         environment["TPU_WORKER_ID"] = environment["CLOUD_TPU_TASK_ID"] = str(host.number)
         environment["TPU_WORKER_HOSTNAMES"] = ",".join(host.addresses)
+        if gang.rank_base == 0 and seat.index == 0 and host.addresses:
+            # Rank 0 is this slice's first host, and no name of a TPU node leads there.
+            environment["MASTER_ADDR"] = host.addresses[0]
     return environment
 
 

@@ -55,6 +55,15 @@ def test_ranks_are_without_gaps_over_replicas_and_hosts() -> None:
     assert environment_of(seat(), {})["RANK"] == "2"
 
 
+def test_the_hosts_of_the_first_slice_find_rank_0_by_its_address_and_others_by_what_the_gang_says() -> None:
+    host = Host(1, ("10.130.0.5", "10.130.0.4"))
+    first = environment_of(seat(host, hosts=2, rank_base=0, vm_names=[NAME]), {})
+    assert (first["MASTER_ADDR"], first["RANK"]) == ("10.130.0.5", "1")
+    by_name = environment_of(seat(), {})["MASTER_ADDR"]
+    assert environment_of(seat(host, hosts=2, rank_base=0), {})["MASTER_ADDR"] == by_name, "the second slice"
+    assert environment_of(seat(host, hosts=2, rank_base=4, vm_names=[NAME]), {})["MASTER_ADDR"] == by_name
+
+
 def test_a_slice_of_one_host_is_found_by_its_nodes_name_and_leaves_the_host_out(cloud: Cloud, host: Vm) -> None:
     host.gang(hosts=1)
     cloud.direct(1, 1)
