@@ -6,8 +6,9 @@
     read_exit_policy a mapping → an exit policy by itself
     read_labels      a mapping → its labels by themselves
 
-The tables a user may want to look at: `tiers`, `machines`, `runtimes`, `regions`, and `unsupported` for what is not
-there yet. `model` is the format itself, field for field.
+The tables a user may want to look at: `tiers`, `machines`, `tpus`, `runtimes`, `regions`, and `unsupported` for what is
+not there. `model`, `vertex_model` and `extension_model` are the format itself, field for field; docs/job-format.md is
+its page.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.jobspec.model import Job, TrainingInput
-from shared.jobspec.problems import Loc
+from shared.jobspec.problems import Loc, snake_case
 from shared.jobspec.schema import Wire, example_in, fields_of, spellings_of
 from shared.jobspec.vertex_model import CustomJob, CustomJobSpec
 
@@ -60,6 +60,8 @@ VERTEX: Final = Kind(
 )
 
 _VERTEX_SIGNS: Final = (JOB_SPEC, "workerPoolSpecs")
+BODIES: Final = frozenset(spelled for name in (TRAINING_INPUT, *_VERTEX_SIGNS) for spelled in (name, snake_case(name)))
+"""Names that hold what is run, of either kind."""
 
 
 def kind_of(document: Mapping[str, object]) -> Kind:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from shared.jobspec.documents import TRAINING_INPUT, Kind, example_of, kind_of
+from shared.jobspec.documents import BODIES, TRAINING_INPUT, Kind, example_of, kind_of
 from shared.jobspec.model import Job
 from shared.jobspec.problems import Findings, Loc, Problem, Spelling, given, lines, snake_case
 from shared.jobspec.schema import Wire, fields_of, spellings_of
@@ -111,6 +111,9 @@ class _Names:
             what, example = NOT_YET_DOCUMENTS[name]
             self._found.add_text(at, f"asks for {what}, which is not supported: submit a training job", example)
             self._found.suspect((body,))
+        elif is_root and name in BODIES:
+            problem = f"does not go with {self._spelling.path((body,))}: a document has one of them"
+            self._found.add_text(at, problem, "leave one of them out")
         elif is_root and name in self._kind.answers:
             self._found.add_text(at, "is set by the service and cannot be submitted", "leave it out")
         elif elsewhere is not None:

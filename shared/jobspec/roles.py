@@ -140,7 +140,8 @@ def _on_tpu_hosts(roles: tuple[Role, ...], found: Findings, substitutions: list[
     if master.tier is not None and master.is_tpu:
         asked = f"BASIC_TPU ({_named(None)}, driven by n1-standard-4)"
         substitutions.append(Substitution(found.path(_TIER_AT), asked, _TPU_HOST, _NODE_IS_GONE))
-    if worker.machine not in TPU_MACHINES or worker.count == 0 or found.doubtful(worker.at.count):
+    is_driven = worker.machine in TPU_MACHINES and worker.count != 0 and not master.is_tpu
+    if not is_driven or found.doubtful(worker.at.count):
         return roles
     if worker.count != 1:
         found.add(worker.at.count, f"must be 1 with {worker.machine}, not {worker.count}: a job has one Cloud TPU", 1)

@@ -51,6 +51,8 @@ def _old_tpus() -> Iterator[Ask]:
         "a legacy machine that drives cloud_tpu",
         custom(masterType="standard", workerType="cloud_tpu", workerCount=1),
     )
+    gang = custom(masterType="cloud_tpu", workerType="cloud_tpu", workerCount=3)
+    yield "cloud_tpu in every role", gang
     for kind, tpu in TPU_TYPES.items():
         region = ELSEWHERE.get(tpu.generation, "europe-west4")
         for count in tpu.counts:
