@@ -9,7 +9,7 @@ import typer
 
 from cli.jobs import JobId, find, open_store
 from cli.output import say
-from shared.core.explain import concerns, differences, passed_over, what_comes_next
+from shared.core.explain import concerns, condensed, differences, passed_over, what_comes_next
 from shared.core.jobs import State
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.seats import Seat
@@ -21,17 +21,23 @@ from shared.jobspec import InvalidJob, parse_document, read_exit_policy
 def why(
     job_id: JobId,
     replica: Annotated[str | None, typer.Argument(help="Only this one, such as worker-1.", metavar="REPLICA")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also what was ignored.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what was ignored, and every refusal of a long search.")
+    ] = False,
 ) -> None:
     """Tell a job's story: what happened, which rule decided, why not another, and what comes next."""
     store = open_store()
     state = find(store, job_id)
     seat = _seat(replica, state) if replica else None
-    for entry in store.ledger(job_id):
-        if seat and not concerns(entry, seat):
-            continue
-        if everything or entry.verdict.kind != "ignore":
-            _tell(entry)
+    about = [entry for entry in store.ledger(job_id) if seat is None or concerns(entry, seat)]
+    if everything:
+        told = tuple((entry, 0) for entry in about)
+    else:
+        told = condensed(entry for entry in about if entry.verdict.kind != "ignore")
+    for entry, left_out in told:
+        if left_out:
+            say(f"            {left_out} more refusals like these (--all tells them), and then")
+        _tell(entry)
     say("")
     say(f"Now: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else "") + ".")
     shown = [each for each in state.replicas if seat is None or each.seat == seat]

@@ -30,7 +30,8 @@ class Mutant:
 
 
 JUDGE, EXITS, BLAME = "shared/core/judge.py", "shared/core/exits.py", "shared/core/attribution.py"
-EVOLVE, FLEET = "shared/core/evolve.py", "shared/core/fleet.py"
+EVOLVE, FLEET, ZONES = "shared/core/evolve.py", "shared/core/fleet.py", "shared/core/zones.py"
+CAPACITY = "shared/core/capacity.py"
 RECORD, PROVISION = "shared/flows/record.py", "shared/flows/provision.py"
 
 MUTANTS: Final = (
@@ -41,7 +42,7 @@ MUTANTS: Final = (
     Mutant("old incarnations count", JUDGE, "if life.incarnation != replica.incarnation:", "if False:"),
     Mutant("a done replica exits again", JUDGE, 'if replica.state is ReplicaState.COMPLETED:\n        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already', 'if False:\n        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already'),
     Mutant("a second submission is the first", JUDGE, "if state.job.submission == event.job.submission:", "if True:"),
-    Mutant("an old refusal moves the gang", JUDGE, "if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):", "if False:"),
+    Mutant("an old refusal moves the gang", CAPACITY, "if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):", "if False:"),
     # Rules 2 to 6
     Mutant("any replica is the primary", EXITS, "if not case.event.succeeded or case.replica.seat != case.job.plan.primary or case.hosts_left:", "if not case.event.succeeded or case.hosts_left:"),
     Mutant("a worker's exit 0 restarts it", EXITS, "if not case.event.succeeded:\n        return None\n    host", "if True:\n        return None\n    host"),
@@ -77,8 +78,17 @@ MUTANTS: Final = (
     Mutant("reruns never end", EXITS, "if used >= RERUNS_MAX:", "if False:"),
     Mutant("the user's rules are forgotten", "shared/core/policy.py", "if rule.matches(code, task_type)), None)", "if False), None)"),
     # Rules 11 and 12
-    Mutant("a stockout stays in its zone", JUDGE, "return named[0] if named else (job.placement.zone_index + 1) % len(zones)", "return job.placement.zone_index"),
-    Mutant("a running gang moves at once", JUDGE, "if sought_s < REST_SOUGHT_S:", "if False:"),
+    Mutant("a stockout stays in its zone", CAPACITY, "return named[0] if named else (job.placement.zone_index + 1) % len(zones)", "return job.placement.zone_index"),
+    Mutant("machines are sought for ever", CAPACITY, "and _age_s(job, now) >= SOUGHT_MAX_S:", "and False:"),
+    Mutant("a job that waited for others is given up", CAPACITY, "and rounds >= REFUSALS_MIN and", "and"),
+    Mutant("a stockout is forgotten", PROVISION, "if outcome.kind is RefusalKind.STOCKOUT:", "if False:"),
+    Mutant("a stockout is remembered for ever", ZONES, "and each.at >= since", ""),
+    Mutant("other machines' stockouts count", ZONES, "if each.kind in kinds and", "if"),
+    Mutant("a job stays on Spot VMs", FLEET, "(limit is None or replica.machine <= limit)", "True"),
+    Mutant("a job leaves Spot VMs one early", FLEET, "replica.machine <= limit", "replica.machine < limit"),
+    Mutant("how a VM is bought is no part of the request", FLEET, 'bought = "spot/" if self.spot else ""', 'bought = ""'),
+    Mutant("what was made beside the VMs is left", PROVISION, "if state.job.state.is_terminal and not machines.fleet.release(state.job):", "if False:"),
+    Mutant("a running gang moves at once", CAPACITY, "if sought_s < REST_SOUGHT_S:", "if False:"),
     Mutant("a deadline is taken at its word", JUDGE, "if event.deadline is not passed_deadline(job, now):", "if False:"),
     Mutant("waiting counts while it runs", JUDGE, "if job.started_at is not None:\n        return Deadline.RUNNING if", "if True:\n        return Deadline.RUNNING if job.started_at is not None and"),
     # State

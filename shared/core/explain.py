@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import groupby
+from typing import Final
 
+from shared.core.capacity import SOUGHT_MAX_S
 from shared.core.events import ReplicaExited, VmLost, VmReady
 from shared.core.evolve import apply, evolve
 from shared.core.exits import ROWS
@@ -13,7 +17,10 @@ from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry
 from shared.core.policy import ExitPolicy
 from shared.core.seats import Seat
-from shared.core.verdicts import AcceptJob, Rule, Verdict
+from shared.core.verdicts import AcceptJob, Rule, TryElsewhere, Verdict
+
+REFUSALS_TOLD: Final = 8
+"""In a row: twice round the zones of a region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,19 @@ def concerns(entry: LedgerEntry, seat: Seat) -> bool:
     """Whether the entry is about this replica, or about the job as a whole."""
     event = entry.event
     return not isinstance(event, VmReady | ReplicaExited | VmLost) or event.life.seat == seat
+
+
+def condensed(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:
+    """Each with how many were left out before it: of a long search for machines its beginning and its last refusal are
+    told."""
+    found: list[tuple[LedgerEntry, int]] = []
+    for is_search, group in groupby(entries, lambda entry: isinstance(entry.verdict, TryElsewhere)):
+        run = list(group)
+        told = len(run) if not is_search or len(run) <= REFUSALS_TOLD + 1 else REFUSALS_TOLD
+        found += [(entry, 0) for entry in run[:told]]
+        if told < len(run):
+            found.append((run[-1], len(run) - told - 1))
+    return tuple(found)
 
 
 def passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:
@@ -52,13 +72,29 @@ def what_comes_next(job: Job, replicas: Iterable[Replica]) -> tuple[str, ...]:
         ReplicaState.REPLACING: "waits for another VM of the same name",
     }
     replicas = tuple(replicas)
+    sought = any(each.state in (ReplicaState.WAITING, ReplicaState.REPLACING) for each in replicas)
     down = [replica.seat.words for replica in replicas if replica.state.is_down]
     found = [f"{each.seat.words} {waits[each.state]}." for each in replicas if each.state in waits]
+    if sought and job.placement.round:
+        found.append(_search(job))
     for replica in replicas:
         if replica.state is ReplicaState.HELD:
             until = f"until {' and '.join(down)} is back" if down else "no longer: it is being started"
             found.append(f"{replica.seat.words} waits {until}.")
     return tuple(found) or ("Nothing is on its way: every replica runs.",)
+
+
+def _search(job: Job) -> str:
+    """Where machines are sought after refusals, and until when."""
+    times = f"{job.placement.round} time{'s' if job.placement.round > 1 else ''}"
+    text = f"VMs are sought in {job.zone}; they were refused {times} so far"
+    if job.started_at is not None:
+        return f"{text}."
+    plan = job.plan
+    limit_s, whose = (
+        (SOUGHT_MAX_S, "without a maxWaitTime") if plan.max_wait_s is None else (plan.max_wait_s, "maxWaitTime")
+    )
+    return f"{text}, and are sought until {job.created_at + timedelta(seconds=limit_s):%Y-%m-%d %H:%M:%S} ({whose})."
 
 
 def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Difference, ...]:

@@ -3,16 +3,17 @@
     event ──► stale? (rule 1) ──► the event's own rules, first match wins ──► verdict
 
 The rule table is in docs/rules.md. What an exit means is in `shared.core.exits`, whose fault it was in
-`shared.core.attribution`.
+`shared.core.attribution`, what follows when Compute Engine has no machines in `shared.core.capacity`.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final, assert_never
+from typing import assert_never
 
 from shared.core import messages
 from shared.core.attribution import explained_charges, told
+from shared.core.capacity import judge_refusal
 from shared.core.events import (
     AllReady,
     CancelRequested,
@@ -42,25 +43,17 @@ from shared.core.verdicts import (
     AcceptJob,
     BeginPreparing,
     BeginRunning,
-    Budget,
     CancelJob,
     DeleteJob,
-    FailJob,
     Ignore,
     MarkHostReady,
     MarkReady,
     Reason,
     ReplaceVm,
-    RerunJob,
     Rule,
     SetLabels,
-    TryElsewhere,
     Verdict,
 )
-
-REST_SOUGHT_S: Final = 900
-"""How long the healthy part of a gang is paid for while a VM for the rest is sought beside it: about what a rerun from
-the last checkpoint in another zone costs a job that checkpoints every quarter of an hour."""
 
 
 def judge(state: State | None, event: Event, now: datetime) -> Verdict:
@@ -87,7 +80,7 @@ def judge(state: State | None, event: Event, now: datetime) -> Verdict:
                 return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The job is running already.")
             return BeginRunning(Rule.COURSE, Reason.ALL_READY, "Every replica is up: the job is running.")
         case CapacityRefused():
-            return _judge_refusal(state, event, now)
+            return judge_refusal(state, event, now)
         case CancelRequested():
             return CancelJob(
                 messages.CANCELLED_BY_USER, Rule.ENDED, Reason.CANCELLED_BY_USER, f"Cancelled by {event.by}."
@@ -125,51 +118,6 @@ def _judge_deletion(job: Job) -> Verdict:
     if not job.state.is_terminal:
         return Ignore(Rule.STALE, Reason.NOT_ENDED, f"The job has not ended: {job.state}. Cancel it first.")
     return DeleteJob(Rule.COURSE, Reason.DELETED_BY_USER, "Deleted by its user; its history is kept.")
-
-
-def _judge_refusal(state: State, event: CapacityRefused, now: datetime) -> Verdict:
-    """Rule 11. Before RUNNING the gang moves from zone to zone. Later the healthy part of it is kept, and the rest is
-    sought beside it for a bounded time; then the whole gang moves, at no charge."""
-    job = state.job
-    if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, f"VMs are no longer sought in {event.zone}.")
-    said = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
-    if event.refusal == "denied":
-        message = messages.internal_error(f"Compute Engine refused to create {event.asked}: {said}")
-        return FailJob(message, Rule.INTERNAL, Reason.DENIED, f"Google says {said}; trying again cannot help.")
-    if event.refusal == "internal":
-        return internal_error(job, f"Compute Engine could not create {event.asked}: {said}", Reason.CREATE_FAILED)
-    rounds = job.placement.round + 1
-    if event.refusal == "quota":
-        text = (
-            f"No quota for {event.asked} in {event.zone} ({said}): it is the region's, so another zone has none either."
-        )
-        return TryElsewhere(job.placement.zone_index, rounds, Rule.CAPACITY, Reason.QUOTA, text)
-    no_room = f"No room for {event.asked} in {event.zone}"
-    zone_index = _next_zone(job, event)
-    where = job.plan.zones[zone_index]
-    if job.started_at is None:
-        text = f"{no_room} ({said}); trying {where} next."
-        return TryElsewhere(zone_index, rounds, Rule.CAPACITY, Reason.STOCKOUT, text)
-    sought_s = max(((now - at).total_seconds() for at in _sought_since(state)), default=0.0)
-    if sought_s < REST_SOUGHT_S:
-        text = f"{no_room} ({said}); the rest of the gang is kept, and {event.zone} is asked again."
-        return TryElsewhere(job.placement.zone_index, rounds, Rule.CAPACITY, Reason.STOCKOUT, text)
-    text = f"{no_room} for {sought_s:.0f} s ({said}): the whole job moves to {where}, at no charge."
-    return RerunJob(Budget.FREE, Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, zone_index)
-
-
-def _next_zone(job: Job, event: CapacityRefused) -> int:
-    """One that Google named as available, else the next in order."""
-    zones = job.plan.zones
-    named = [zones.index(zone) for zone in event.zones_available if zone in zones and zone != event.zone]
-    return named[0] if named else (job.placement.zone_index + 1) % len(zones)
-
-
-def _sought_since(state: State) -> tuple[datetime, ...]:
-    """Since when a VM is wanted for each replica on whose machine no agent has spoken yet."""
-    waiting = (ReplicaState.WAITING, ReplicaState.REPLACING)
-    return tuple(each.ordered_at for each in state.replicas if each.state in waiting and each.ordered_at)
 
 
 def _judge_deadline(job: Job, event: DeadlinePassed, now: datetime) -> Verdict:

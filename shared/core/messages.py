@@ -57,6 +57,10 @@ def with_log_link(message: str, project: str, job_id: str) -> str:
     return f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"
 
 
+def exhausted(asked: str, said: str) -> str:
+    return f"The job was stopped after too many retries: no resources for {asked} in its region. {said}."
+
+
 def internal_error(cause: str) -> str:
     return f"{INTERNAL_ERROR}: {cause}"
 

@@ -74,6 +74,7 @@ class Reason(StrEnum):
     STOCKOUT = "stockout"
     STOCKOUT_LASTS = "stockout_lasts"
     QUOTA = "quota"
+    NEVER_ANY_ROOM = "never_any_room"
     DENIED = "denied"
     MAX_RUNNING_TIME = "max_running_time"
     MAX_WAIT_TIME = "max_wait_time"

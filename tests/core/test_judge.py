@@ -79,6 +79,7 @@ def refused(zone: str = "us-central1-a", rounds: int = 0, kind: str = "stockout"
 
 
 PREPARING = a_state(job=a_job(JobState.PREPARING))
+LONG_SOUGHT = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(100 - 7 * 86400))
 DONE = a_state(job=a_job(JobState.SUCCEEDED))
 WORKER_0_DOWN = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
 WORKER_0_BACK = a_state(a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51)))
@@ -182,6 +183,9 @@ CASES = [
     Case("quota is waited for", PREPARING, refused(kind="quota"), "try_elsewhere", Rule.CAPACITY, Reason.QUOTA),
     Case("a refusal that Google cannot explain restarts the attempt", PREPARING, refused(kind="internal"), "rerun_job", Rule.INTERNAL, Reason.CREATE_FAILED),
     Case("a refusal for good ends the job", PREPARING, refused(kind="denied"), "fail_job", Rule.INTERNAL, Reason.DENIED),
+    Case("machines that were never to be had end the job after a week", a_state(job=LONG_SOUGHT), refused(rounds=99), "fail_job", Rule.CAPACITY, Reason.NEVER_ANY_ROOM),
+    Case("a week of waiting for others is no week of refusals", a_state(job=replace(LONG_SOUGHT, placement=Placement(0, 98))), refused(rounds=98), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
+    Case("a young job is sought for however often it was refused", a_state(job=replace(LONG_SOUGHT, created_at=at(101 - 7 * 86400))), refused(rounds=99), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
     Case("a refusal of an old search says nothing", a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1))), refused(), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("a stockout beside a running gang keeps what runs", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(50))), refused(), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
     Case("a stockout that lasts moves the whole gang", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(100 - 900))), refused(), "rerun_job", Rule.CAPACITY, Reason.STOCKOUT_LASTS),

@@ -1,0 +1,79 @@
+"""Rule 11: Compute Engine has no machines, or no quota, or refuses.
+
+before RUNNING     the gang moves from zone to zone, for a week at most where the job sets no maxWaitTime
+later              what runs is kept, and the rest is sought beside it; then the whole gang moves, at no charge
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from shared.core import messages
+from shared.core.events import CapacityRefused
+from shared.core.exits import internal_error
+from shared.core.jobs import Job, ReplicaState, State
+from shared.core.verdicts import Budget, FailJob, Ignore, Reason, RerunJob, Rule, TryElsewhere, Verdict
+
+REST_SOUGHT_S: Final = 900
+"""How long the healthy part of a gang is paid for while a VM for the rest is sought beside it: about what a rerun from
+the last checkpoint in another zone costs a job that checkpoints every quarter of an hour."""
+
+SOUGHT_MAX_S: Final = 7 * 24 * 3600
+"""How long machines are sought for a job that never ran and sets no maxWaitTime: as long as it might run by default.
+Source: the service, too, stopped jobs after too many retries for want of a region's resources; it named no number."""
+REFUSALS_MIN: Final = 100
+"""Before that is said: a job may have waited most of the time for other jobs."""
+
+
+def judge_refusal(state: State, event: CapacityRefused, now: datetime) -> Verdict:
+    job = state.job
+    if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):
+        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, f"VMs are no longer sought in {event.zone}.")
+    said = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
+    if event.refusal == "denied":
+        message = messages.internal_error(f"Compute Engine refused to create {event.asked}: {said}")
+        return FailJob(message, Rule.INTERNAL, Reason.DENIED, f"Google says {said}; trying again cannot help.")
+    if event.refusal == "internal":
+        return internal_error(job, f"Compute Engine could not create {event.asked}: {said}", Reason.CREATE_FAILED)
+    rounds = job.placement.round + 1
+    if job.started_at is None and rounds >= REFUSALS_MIN and _age_s(job, now) >= SOUGHT_MAX_S:
+        text = f"No machines for it within {SOUGHT_MAX_S // 86400} days, in {rounds} tries; the last answer: {said}."
+        return FailJob(messages.exhausted(event.asked, said), Rule.CAPACITY, Reason.NEVER_ANY_ROOM, text)
+    if event.refusal == "quota":
+        text = f"No quota for {event.asked} in {event.zone} ({said}): other zones of the region have none either."
+        return TryElsewhere(job.placement.zone_index, rounds, Rule.CAPACITY, Reason.QUOTA, text)
+    return _no_room(state, event, said, now)
+
+
+def _no_room(state: State, event: CapacityRefused, said: str, now: datetime) -> Verdict:
+    job, rounds = state.job, state.job.placement.round + 1
+    what = f"No room for {event.asked} in {event.zone}"
+    zone_index = _next_zone(job, event)
+    where = job.plan.zones[zone_index]
+    if job.started_at is None:
+        text = f"{what} ({said}); trying {where} next."
+        return TryElsewhere(zone_index, rounds, Rule.CAPACITY, Reason.STOCKOUT, text)
+    sought_s = max(((now - at).total_seconds() for at in _sought_since(state)), default=0.0)
+    if sought_s < REST_SOUGHT_S:
+        text = f"{what} ({said}); the rest of the gang is kept, and {event.zone} is asked again."
+        return TryElsewhere(job.placement.zone_index, rounds, Rule.CAPACITY, Reason.STOCKOUT, text)
+    text = f"{what} for {sought_s:.0f} s ({said}): the whole job moves to {where}, at no charge."
+    return RerunJob(Budget.FREE, Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, zone_index)
+
+
+def _age_s(job: Job, now: datetime) -> float:
+    return (now - job.created_at).total_seconds()
+
+
+def _next_zone(job: Job, event: CapacityRefused) -> int:
+    """One that Google named as available, else the next in order."""
+    zones = job.plan.zones
+    named = [zones.index(zone) for zone in event.zones_available if zone in zones and zone != event.zone]
+    return named[0] if named else (job.placement.zone_index + 1) % len(zones)
+
+
+def _sought_since(state: State) -> tuple[datetime, ...]:
+    """Since when a VM is wanted for each replica on whose machine no agent has spoken yet."""
+    waiting = (ReplicaState.WAITING, ReplicaState.REPLACING)
+    return tuple(each.ordered_at for each in state.replicas if each.state in waiting and each.ordered_at)
