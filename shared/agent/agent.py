@@ -13,7 +13,7 @@ from shared.agent.failure import Failure
 from shared.agent.gang import parse_directive, supersedes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from shared.agent.console import Console
     from shared.agent.gang import Gang, Key
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shared.agent.setup import Prepared, Setup
 
 SHUTDOWN_NOTICE_S = 0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
+LAST_WORD_S = 5.0  # how long an announcement that explains an exit goes before it: it says more
 FLUSH_S = 5.0  # left for the last words when the VM shuts down
 
 
@@ -61,6 +62,7 @@ class Agent:
         self._running: Key | None = None
         self._asked_to_save: Key | None = None  # the life that was told that its VM goes
         self._unwanted = False  # what runs is being ended on purpose: its exit is nobody's news
+        self._last_word: tuple[Key, Callable[[], None]] | None = None
         self._setting_up = False
         self._waiting_faults: list[str] = []  # seen before the first directive said whom to speak for
         self._stopping = False
@@ -140,16 +142,31 @@ class Agent:
                 self._console.say("Task completed successfully.")
             else:
                 self._console.say(f"Module ended with {how}{', out of memory' if ended.out_of_memory else ''}.")
-            self._lives.tell_exit(
+            is_going = self._is_going(key)
+            tell = functools.partial(
+                self._lives.tell_exit,
                 key,
-                cause="vm_stopping" if self._is_going(key) else ended.cause,
+                cause="vm_stopping" if is_going else ended.cause,
                 exit_status=ended.exit_status,
                 signal=ended.signal,
                 out_of_memory=ended.out_of_memory,
                 error=ended.error,
                 tail=ended.tail,
             )
+            if is_going and not self._stopping:
+                self._last_word = (key, tell)
+                self._inbox.later(LAST_WORD_S, self._say_last_word)
+            else:
+                tell()
         self._reconcile()
+
+    def _say_last_word(self) -> None:
+        """Tells the exit of a program that was asked to save, unless another life has begun since."""
+        if self._last_word is not None:
+            key, tell = self._last_word
+            self._last_word = None
+            if self._lives.begun == key:
+                tell()
 
     def _on_shutdown(self) -> None:
         if not self._stopping:
@@ -169,6 +186,7 @@ class Agent:
             if self._unwanted or self._stopping:
                 self._program.end(self._gang.grace_s)
         elif self._stopping:
+            self._say_last_word()
             self._report.flush(FLUSH_S)
             self._over = True
         elif to_begin is None:

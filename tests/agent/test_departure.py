@@ -218,8 +218,11 @@ def test_a_program_that_saves_and_ends_has_neither_failed_nor_completed(cloud: C
     cloud.set("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
     vm.wait_for_line("SAVED")
     assert cloud.wait_for_message("maintenance").body["cause"] == "maintenance"
+    vm.wait_for_line("[trainmaster] The maintenance is reported.")
+    vm.terminate()
     told = cloud.wait_for_message("replica-exit").body
     assert (told["cause"], told["exit_status"]) == ("vm_stopping", status)
+    assert [topic for topic, _ in cloud.said()] == ["vm-ready", "maintenance", "replica-exit"]
 
 
 def test_the_signal_is_for_the_program_alone(cloud: Cloud, vm: Vm) -> None:
