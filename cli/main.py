@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from cli import jobs, local, logs, schedule, simulate, submit, why
+from cli import dead_letters, jobs, local, logs, schedule, simulate, submit, why
 from cli import run as run_command
 from emulators.state import StackError
 from shared.errors import PermanentError, TemporaryError
@@ -27,6 +27,7 @@ app = typer.Typer(
 local.app.command("run")(run_command.run)
 app.add_typer(local.app, name="local")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(dead_letters.app, name="dead-letters")
 app.command(context_settings={"allow_extra_args": True})(submit.submit)
 app.command()(schedule.schedule)
 jobs.app.command()(logs.logs)
