@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from cli import dead_letters, jobs, local, logs, schedule, simulate, submit, why
+from cli import dead_letters, jobs, local, logs, orphans, schedule, simulate, submit, why
 from cli import run as run_command
 from emulators.state import StackError
 from shared.errors import PermanentError, TemporaryError
@@ -35,6 +35,7 @@ jobs.app.command()(why.why)
 app.command()(logs.logs)
 app.command()(why.why)
 app.command()(why.replay)
+app.command()(orphans.orphans)
 app.command()(simulate.simulate)
 
 
