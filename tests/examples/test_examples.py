@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from examples import package as packages
+from shared.jobspec import accept, parse_document
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 JOB_FILES = sorted(EXAMPLES.glob("*/job.yaml"))
@@ -49,19 +52,44 @@ def test_a_job_file_names_a_trainer_that_exists(path: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
+def test_a_job_file_is_accepted_as_it_is(path: Path) -> None:
+    plan = accept(parse_document(path.read_bytes(), path.name), default_job_id="example_1").plan
+    on_tpu = any(group.tpu for group in plan.groups)
+    if path.parent.name != "legacy" and not on_tpu:  # a TPU's TensorFlow is another build, which is told
+        assert plan.substitutions == (), "today's names for everything"
+
+
+@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
 def test_a_job_file_gives_only_flags_that_its_trainer_knows(path: Path) -> None:
     training = yaml.safe_load(path.read_text())["trainingInput"]
     trainer = training["packageUris"][0].split("/")[4]
-    module = ast.parse((EXAMPLES / trainer / "trainer" / "task.py").read_text())
     known = {
         str(argument.value)
-        for call in ast.walk(module)
+        for module in (EXAMPLES / trainer / "trainer").glob("*.py")
+        for call in ast.walk(ast.parse(module.read_text()))
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
         for argument in call.args
         if isinstance(argument, ast.Constant)
     }
     assert {argument for argument in training["args"] if argument.startswith("--")} <= known
     assert "--job-dir" in known
+
+
+@pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
+def test_an_example_is_packaged_by_its_own_name_whoever_has_its_trainer(path: Path) -> None:
+    (uri,) = yaml.safe_load(path.read_text())["trainingInput"]["packageUris"]
+    assert packages.trainer_of(path.parent.name) == uri.split("/")[4]
+
+
+def test_every_example_has_its_row_in_the_table() -> None:
+    text = (EXAMPLES / "README.md").read_text()
+    rows = set(re.findall(r"^\| \[(\w+)\]\((\w+)\) \|", text, re.MULTILINE))
+    assert rows == {(path.parent.name, path.parent.name) for path in JOB_FILES}
+
+
+def test_what_trainers_share_by_copy_is_the_same_in_all() -> None:
+    copies = {path.read_bytes() for path in EXAMPLES.glob("*/trainer/job_dir.py")}
+    assert len(copies) == 1
 
 
 def test_a_job_file_leaves_the_job_id_to_its_upload() -> None:
