@@ -1,0 +1,80 @@
+"""A user of the old service who changed the endpoint and nothing else: gcloud stages, submits, watches and cancels."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import SCRIPTED, Lab
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+SUBMIT = ("gcloud", "ai-platform", "jobs", "submit", "training")
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Path:
+    """The scripted trainer's sources where gcloud may build them."""
+    copied = tmp_path / "source"
+    shutil.copytree(SCRIPTED, copied, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    return copied / "trainer"
+
+
+def flags(lab: Lab, trainer: Path, *arguments: str) -> tuple[str, ...]:
+    return (
+        f"--package-path={trainer}", "--module-name=trainer.task", f"--staging-bucket=gs://{lab.bucket}",
+        f"--job-dir=gs://{lab.bucket}/gcloud", "--region=us-central1", "--runtime-version=scikit-learn-1.9",
+        "--scale-tier=custom", "--master-machine-type=n1-standard-4", "--worker-machine-type=n1-standard-4",
+        "--worker-count=1", "--", "--step-seconds=0.1", *arguments,
+    )  # fmt: skip
+
+
+def a_name() -> str:
+    return f"gcloud_{uuid.uuid4().hex[:8]}"
+
+
+def test_from_the_sources_to_the_end_of_the_job(lab: Lab, trainer: Path, tmp_path: Path) -> None:
+    job_id = a_name()
+    submitted = lab.stack.run(*SUBMIT, job_id, *flags(lab, trainer, "--steps=5"), home=tmp_path, timeout_s=120)
+    assert submitted.returncode == 0, submitted.stderr
+    assert f"Job [{job_id}] submitted successfully." in submitted.stderr
+    lab.ended_well(job_id, within_s=120)
+    described = lab.stack.run("gcloud", "ai-platform", "jobs", "describe", job_id, home=tmp_path)
+    shown = yaml.safe_load(described.stdout)
+    assert (shown["state"], shown["trainingInput"]["workerCount"]) == ("SUCCEEDED", "1")
+    assert shown["createTime"] <= shown["startTime"] <= shown["endTime"]
+    assert "consumedMLUnits" in shown["trainingOutput"]
+    (package,) = shown["trainingInput"]["packageUris"]
+    assert package.startswith(f"gs://{lab.bucket}/{job_id}/"), "staged by gcloud as it always did"
+    again = lab.stack.run(*SUBMIT, job_id, *flags(lab, trainer, "--steps=5"), home=tmp_path, timeout_s=120)
+    assert (again.returncode, "A job with this id already exists." in again.stderr) == (1, True)
+
+
+def test_a_running_job_is_labelled_and_cancelled_and_its_machines_go(lab: Lab, trainer: Path, tmp_path: Path) -> None:
+    job_id = a_name()
+    submitted = lab.stack.run(*SUBMIT, job_id, *flags(lab, trainer, "--steps=100000"), home=tmp_path, timeout_s=120)
+    assert submitted.returncode == 0, submitted.stderr
+    lab.wait(job_id, "RUNNING", within_s=120)
+    jobs = ("gcloud", "ai-platform", "jobs")
+    assert lab.stack.run(*jobs, "update", job_id, "--update-labels=a=b", home=tmp_path).returncode == 0
+    listed = lab.stack.run(*jobs, "list", f"--filter=labels.a=b AND jobId={job_id}", home=tmp_path).stdout
+    assert [line.split()[:2] for line in listed.splitlines()[1:]] == [[job_id, "RUNNING"]]
+    cancelled = lab.stack.run(*jobs, "cancel", job_id, home=tmp_path)
+    assert (cancelled.returncode, cancelled.stdout, cancelled.stderr) == (0, "", "")
+    assert lab.state(job_id).job.state == "CANCELLED"
+    lab.until(lambda: not lab.fleet.list_vms(job_id), 60)
+
+
+def test_nobody_comes_in_with_a_token_that_google_does_not_know(lab: Lab, tmp_path: Path) -> None:
+    """Through the same question that is asked of Cloud Resource Manager."""
+    jobs = ("gcloud", "ai-platform", "jobs", "list")
+    (tmp_path / "token").write_text("ya29.expired\n")
+    refused = lab.stack.run(*jobs, f"--access-token-file={tmp_path / 'token'}", home=tmp_path)
+    assert refused.returncode == 1
+    assert "UNAUTHENTICATED" in refused.stderr
+    (tmp_path / "token").write_text("local-viewer\n")
+    assert lab.stack.run(*jobs, f"--access-token-file={tmp_path / 'token'}", home=tmp_path).returncode == 0
