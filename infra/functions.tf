@@ -17,6 +17,8 @@ locals {
     TRAINMASTER_BUCKET                 = google_storage_bucket.this.name
     TRAINMASTER_WORKER_SERVICE_ACCOUNT = google_service_account.worker.email
     TRAINMASTER_NETWORK                = google_compute_network.this.id
+    TRAINMASTER_SUBNETWORK             = "projects/${var.project}/regions/{region}/subnetworks/trainmaster-{region}"
+    TRAINMASTER_TPU                    = "true"
     TRAINMASTER_LIMITS                 = join(",", [for name, limit in var.limits : "${name}=${limit}"])
   }
 }

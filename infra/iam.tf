@@ -96,7 +96,9 @@ resource "google_project_iam_custom_role" "provisioner" {
     "tpu.nodes.get",
     "tpu.nodes.list",
     "tpu.nodes.update",
+    "tpu.operations.delete",
     "tpu.operations.get",
+    "tpu.operations.list",
   ]
 }
 

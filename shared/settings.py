@@ -42,7 +42,10 @@ class Settings(BaseSettings):
         description="Where the keys are published with which VMs' identity tokens are signed.",
     )
     network: str = Field(default="global/networks/default", description="The VMs' network.")
-    subnetwork: str = Field(default="", description="The VMs' subnetwork; empty: the network's own of the region.")
+    subnetwork: str = Field(
+        default="",
+        description="The VMs' subnetwork, in which {region} stands for the job's; empty: the network's own of the region.",
+    )
     limits: Annotated[dict[str, int], NoDecode] = Field(
         default_factory=dict,
         description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8; those that do not "

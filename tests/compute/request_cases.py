@@ -166,7 +166,7 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
         "account": Case(plain(serviceAccount="me@p.iam.gserviceaccount.com")),
         "network": Case(plain(network="projects/123456789012/global/networks/vpc")),
         "subnetwork of the installation": Case(
-            plain(), site=replace(SITE, network="global/networks/vpc", subnetwork="regions/us-central1/subnetworks/s")
+            plain(), site=replace(SITE, network="global/networks/vpc", subnetwork="regions/{region}/subnetworks/s")
         ),
         "no account at all": Case(plain(), site=replace(SITE, service_account="")),
         "labels": Case({**plain(), "labels": {"team": "vision", "cost_center": "4711"}}),

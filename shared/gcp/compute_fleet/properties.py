@@ -35,7 +35,7 @@ RESERVATION_KEY: Final = "compute.googleapis.com/reservation-name"
 @dataclass(frozen=True, slots=True)
 class Site:
     """What is the same for all VMs of an installation. An empty `service_account` gives them none; `network` and
-    `subnetwork` are partial or full URLs."""
+    `subnetwork` are partial or full URLs; `{region}` in the latter is the job's."""
 
     service_account: str
     network: str
@@ -93,7 +93,8 @@ def _network_interface(plan: Plan, site: Site) -> compute_v1.NetworkInterface:
     if plan.network:
         return compute_v1.NetworkInterface(network=plan.network)
     if site.subnetwork:
-        return compute_v1.NetworkInterface(network=site.network, subnetwork=site.subnetwork)
+        subnetwork = site.subnetwork.replace("{region}", plan.region)
+        return compute_v1.NetworkInterface(network=site.network, subnetwork=subnetwork)
     return compute_v1.NetworkInterface(network=site.network)
 
 

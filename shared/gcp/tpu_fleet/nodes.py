@@ -94,7 +94,7 @@ def _accelerator(tpu: Tpu, topology: str) -> tpu_v2.AcceleratorConfig:
 def _network(plan: Plan, site: Site) -> tpu_v2.NetworkConfig:
     """No external addresses. A job's own network brings its own subnetworks."""
     network = plan.network or site.network
-    subnetwork = "" if plan.network else site.subnetwork
+    subnetwork = "" if plan.network else site.subnetwork.replace("{region}", plan.region)
     return tpu_v2.NetworkConfig(
         network=_absolute(network, site.project),
         subnetwork=_absolute(subnetwork, site.project),
