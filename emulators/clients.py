@@ -106,6 +106,8 @@ def vm_environment(endpoints: Endpoints, proxy_dir: Path) -> dict[str, str]:
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "no_proxy": f"{LOOPBACK},localhost",
     }
+    if endpoints.compute:
+        variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"
     if endpoints.proxy:
         variables |= {
             "https_proxy": f"http://{endpoints.proxy}",

@@ -2,7 +2,7 @@
 
 Google has none. The Compute emulator's process serves it, so that hosts share its images, identity keys, addresses and
 faults; `docs/interfaces.md` section 6 is the contract. Queued resources are not emulated: nothing here asks for any
-(docs/decisions/0010-tpu-nodes.md).
+(docs/decisions/0012-tpu-nodes.md).
 
     server   HTTP: routes, errors              api         a call's arguments and the shape of its answer
     cloud    the API's verbs: check, then act  lifecycle   a node's states over time, and its faults

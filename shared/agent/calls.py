@@ -43,9 +43,10 @@ def call(
     body: bytes | None = None,
     proxies: bool = False,
     into: Path | None = None,
+    method: str | None = None,
 ) -> Answer:
     """One HTTP call; ``into`` streams the answer to a file. Raises HttpError only."""
-    request = urllib.request.Request(url, data=body, headers=dict(headers))  # noqa: S310 - the base is ours
+    request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 - the base is ours
     handlers = [] if proxies else [urllib.request.ProxyHandler({})]
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as answer:

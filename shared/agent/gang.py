@@ -68,6 +68,7 @@ class Gang:
     grace_s: float
     topics: Mapping[str, str]
     log: Mapping[str, str] | None  # where its output is copied to; None: nowhere
+    fuse_s: float | None  # after which a TPU node deletes itself; None: what it runs on has a fuse of its own
 
     @staticmethod
     def parse(text: str) -> Gang:
@@ -97,6 +98,7 @@ class Gang:
             grace_s=float(stored["grace_s"]),
             topics=stored["topics"],
             log=stored.get("log"),
+            fuse_s=stored.get("fuse_s"),
         )
 
 

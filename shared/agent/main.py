@@ -41,6 +41,7 @@ from shared.agent.calls import HttpError, backoffs
 from shared.agent.cloud_log import CloudLog, Origin
 from shared.agent.console import Console
 from shared.agent.engine import Engine
+from shared.agent.fuse import Fuse
 from shared.agent.gang import Gang, Seat, Vm
 from shared.agent.inbox import Inbox
 from shared.agent.launch import Launcher
@@ -82,6 +83,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if log is not None:
         console.copy_to(log)
         inbox.thread(log.carry)
+    if seat.gang.fuse_s is not None:
+        tpu = Google(environ.get("TRAINMASTER_TPU_ENDPOINT"), "https://tpu.googleapis.com", metadata)
+        node = f"projects/{seat.gang.project}/locations/{seat.vm.zone}/nodes/{seat.vm.name}"
+        inbox.thread(Fuse(node, seat.gang.fuse_s, tpu, place).burn)
     Agent(
         gang=seat.gang,
         inbox=inbox,

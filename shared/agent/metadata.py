@@ -82,14 +82,28 @@ class Google:
         base = emulator or real
         self._base = (base if "://" in base else f"http://{base}").rstrip("/")
 
-    def call(self, path: str, *, timeout: float, body: bytes | None = None, into: Path | None = None) -> Answer:
+    def call(
+        self,
+        path: str,
+        *,
+        timeout: float,
+        body: bytes | None = None,
+        into: Path | None = None,
+        method: str | None = None,
+    ) -> Answer:
         token = None if self._emulated else self._metadata.access_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
             return call(
-                self._base + path, headers=headers, timeout=timeout, body=body, proxies=not self._emulated, into=into
+                self._base + path,
+                headers=headers,
+                timeout=timeout,
+                body=body,
+                proxies=not self._emulated,
+                into=into,
+                method=method,
             )
         except HttpError as error:
             if error.status == HTTPStatus.UNAUTHORIZED:

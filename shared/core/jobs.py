@@ -20,6 +20,8 @@ RESTARTS_MAX: Final = 5
 """Restarts of one replica in one attempt. Source: the service's fault tolerance rules (at most 5 per worker)."""
 RERUNS_MAX: Final = 3
 """Reruns of the whole job. Source: the same rules (whole-job retry at most 3 times)."""
+FUSE_SLACK_S: Final = 3600
+"""Between the latest moment a job may still run and the fuse of its machines: no healthy one is ever near it."""
 INTERNAL_RETRIES_MAX: Final = 2
 """Attempts restarted after internal errors. Source: the same rules (3 attempts in all)."""
 
@@ -196,6 +198,11 @@ class Plan:
             if group.task_type in PRIMARY_TYPES:
                 return Seat(group.task_type, 0)
         return Seat(TaskType.WORKER, 0)
+
+    @property
+    def fuse_s(self) -> int:
+        """How long a machine of the job lasts that nobody deletes."""
+        return self.max_running_s + (self.max_wait_s or 0) + FUSE_SLACK_S
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:

@@ -203,6 +203,7 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
         "variables": {each.name: each.value for each in program.environment if each.secret is None},
         "secrets": {each.name: each.secret for each in program.environment if each.secret is not None},
         "hosts": create.group.hosts,
+        "fuse_s": job.plan.fuse_s if create.group.tpu else None,
         "checkpoint_signal": job.plan.checkpoint_signal,
         "grace_s": GRACE_S,
         "topics": {

@@ -10,8 +10,6 @@ from shared.core.fleet import Create
 from shared.core.jobs import Plan, TaskGroup
 from shared.core.machine_families import boot_disk_type, brings_gpus, has_gpus, migrates
 
-FUSE_SLACK_S: Final = 3600
-"""Between the latest moment a job may still run and the fuse of its VMs: no healthy VM is ever near it."""
 FUSE_S_MIN: Final = 30
 FUSE_S_MAX: Final = 120 * 24 * 3600
 """Limits of maxRunDuration. Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
@@ -52,12 +50,11 @@ def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
 
 def scheduling(plan: Plan, create: Create) -> compute_v1.Scheduling:
     """Maintenance moves a VM that can be moved and ends any other; nothing but this control plane starts one again."""
-    fuse_s = plan.max_running_s + (plan.max_wait_s or 0) + FUSE_SLACK_S
     asked = compute_v1.Scheduling(
         on_host_maintenance="MIGRATE" if migrates(create.group, spot=create.spot) else "TERMINATE",
         automatic_restart=False,
         provisioning_model="SPOT" if create.spot else "STANDARD",
-        max_run_duration=compute_v1.Duration(seconds=min(max(fuse_s, FUSE_S_MIN), FUSE_S_MAX)),
+        max_run_duration=compute_v1.Duration(seconds=min(max(plan.fuse_s, FUSE_S_MIN), FUSE_S_MAX)),
         instance_termination_action="DELETE",
     )
     if create.spot:

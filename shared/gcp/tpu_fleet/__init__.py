@@ -3,7 +3,7 @@
 fleet: the calls · nodes: what a node asks for and says of itself · operations: what became of a create
 refusals: what Google's errors mean
 
-docs/decisions/0010-tpu-nodes.md says why nodes and not queued resources, and what stands in for the fuse.
+docs/decisions/0012-tpu-nodes.md says why nodes and not queued resources, and what stands in for the fuse.
 """
 
 from shared.gcp.tpu_fleet.fleet import TpuFleet
