@@ -16,6 +16,7 @@ from shared.core.fleet import Directive, DirectiveAction, LabelledVm, Vm, VmStat
 from shared.core.jobs import Job
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.tpu_fleet import fleet as adapter
+from shared.gcp.tpu_fleet.nodes import tell_of_trouble
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Created, Fleet, Pending, RefusalKind, Refused
 from tests.compute.emulator import eventually
@@ -295,6 +296,6 @@ def test_a_node_with_our_label_and_a_name_that_no_seat_has_is_not_ours(
 def test_an_unhealthy_node_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     symptom = tpu_v2.Symptom(symptom_type="HBM_OUT_OF_MEMORY", worker_id="2", details="15.9 of 16 GiB")
     node = tpu_v2.Node(name="n", health="UNHEALTHY_MAINTENANCE", health_description="moving", symptoms=[symptom])
-    adapter.tell_of_trouble(node)
+    tell_of_trouble(node)
     assert "TPU node n is UNHEALTHY_MAINTENANCE: moving" in caplog.text
     assert "TPU node n, worker 2: HBM_OUT_OF_MEMORY: 15.9 of 16 GiB" in caplog.text

@@ -49,7 +49,8 @@ def an_answer(http: int, code: str, message: str) -> exceptions.GoogleAPICallErr
     response.status_code = http
     response._content = json.dumps({"error": {"code": http, "status": code, "message": message}}).encode()
     response.request = requests.Request("POST", "https://tpu.googleapis.com/v2/nodes").prepare()
-    return exceptions.from_http_response(response)
+    error: exceptions.GoogleAPICallError = exceptions.from_http_response(response)
+    return error
 
 
 PASSING = [

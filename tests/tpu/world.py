@@ -54,7 +54,7 @@ class Slices:
 
     def state(self, name: str) -> str:
         try:
-            return self.get(name).state.name
+            return str(self.get(name).state.name)
         except exceptions.NotFound:
             return "GONE"
 
