@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 DIRECTIVE: Final = "instance/attributes/trainmaster-directive"
 
 
