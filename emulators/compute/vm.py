@@ -62,6 +62,8 @@ class Disk:
 
     def serial_output(self, start: int) -> tuple[int, str, int]:
         """Output from byte `start` on, or from the oldest byte kept: where it begins, the text, where to go on."""
+        if not self.serial_log.exists():  # nothing was said yet
+            return 0, "", 0
         with self.serial_log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             start = min(max(start, size - SERIAL_KEPT_BYTES, 0), size)

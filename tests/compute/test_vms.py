@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from google.cloud import compute_v1
 
+from emulators.compute.vm import Disk
 from tests.compute.emulator import PROJECT, ZONE, Emulator, eventually, lives, running_emulator
 
 TENACIOUS = """
@@ -58,6 +59,10 @@ def test_serial_output_goes_on_where_the_last_read_stopped(emulator: Emulator) -
     request = compute_v1.GetSerialPortOutputInstanceRequest(project=PROJECT, zone=ZONE, instance="vm")
     request.start = emulator.instances.get_serial_port_output(request).next_
     eventually(lambda: emulator.instances.get_serial_port_output(request).contents == "two\n")
+
+
+def test_a_vm_that_is_still_being_made_has_said_nothing(tmp_path: Path) -> None:
+    assert Disk(tmp_path / "vm", tmp_path / "serial" / "vm").serial_output(0) == (0, "", 0)
 
 
 def test_a_stopped_vm_has_no_process_and_starts_again_on_the_same_disk(emulator: Emulator) -> None:
