@@ -62,6 +62,12 @@ GLOO = ProgramError(
     "RuntimeError", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer", "c10d.py:9 in all_reduce"
 )
 
+TORCHRUN = ProgramError(
+    "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError",
+    "The connection to the C10d store has failed. See inner exception for details.",
+    "c10d_rendezvous_backend.py:118 in _call_store",
+)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -156,6 +162,7 @@ CASES = [
     Case("without a traceback nothing is the same", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, None))), exited(WORKER_0, 1, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("a lost peer reported twice is no bug of this replica", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, PEER_GONE.signature))), exited(WORKER_0, 1, error=PEER_GONE, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("a connection lost twice is no bug of this replica", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, GLOO.signature))), exited(WORKER_0, 1, error=GLOO, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
+    Case("a launcher's rendezvous lost twice is none either", a_state(a_replica(WORKER_0, incarnation=2, last_exit=LastExit(1, 1, None, TORCHRUN.signature))), exited(WORKER_0, 1, error=TORCHRUN, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("the service's preset makes every exit permanent", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(Preset.SERVICE)))), exited(WORKER_0, 1), "fail_job", Rule.PERMANENT, Reason.COMMON_ERROR),
     Case("the service's preset reruns a crash", a_state(job=a_job(plan=a_plan(exit_policy=ExitPolicy(Preset.SERVICE)))), exited(WORKER_0, 134), "rerun_job", Rule.CRASH, Reason.CRASH_SIGNAL),
     Case("the service's preset spares who died of a peer", replace(WORKER_0_DOWN, job=a_job(plan=a_plan(exit_policy=ExitPolicy(Preset.SERVICE)))), exited(CHIEF, 1), "hold_replica", Rule.COLLATERAL, Reason.PEER_DOWN),
