@@ -14,7 +14,7 @@ from emulators.compute.operations import OperationStore
 from emulators.compute.policies import PolicyBook
 from emulators.compute.properties import Properties, parse_properties
 from shared.core.jobs import Label
-from shared.gcp.compute_fleet.properties import LABELS_MAX
+from shared.gcp.marks import LABELS_MAX
 from shared.jobspec import InvalidJob
 from shared.jobspec.regions import REGION_ZONES
 from tests.compute.request_cases import GOLDEN, PLAINEST, THEMES, Case, differences, plainest

@@ -108,9 +108,9 @@ def test_spot_and_reserved_slices(reservation: str | None, spot: bool, asked: tp
     [
         (
             {},
-            Site("p", "", "global/networks/n", "regions/r/subnetworks/s"),
+            Site("p", "", "global/networks/n", "regions/{region}/subnetworks/s"),
             tpu_v2.NetworkConfig(
-                network="projects/p/global/networks/n", subnetwork="projects/p/regions/r/subnetworks/s"
+                network="projects/p/global/networks/n", subnetwork="projects/p/regions/us-central1/subnetworks/s"
             ),
         ),
         (

@@ -11,7 +11,6 @@ VMs are changed and deleted by their numeric id, never by name: a younger VM of 
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,12 +23,13 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
 
-from shared.core.fleet import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
+from shared.core.fleet import Create, Directive, LabelledVm, Vm, VmStatus, job_label, seat_of
 from shared.core.jobs import Job
 from shared.gcp.compute_fleet.operations import CALL_TIMEOUT_S, Operations
 from shared.gcp.compute_fleet.placement import Placements
-from shared.gcp.compute_fleet.properties import LABEL_JOB, LABEL_MACHINE, Site, items, resource
+from shared.gcp.compute_fleet.properties import Site, items, resource
 from shared.gcp.compute_fleet.refusals import is_passing, is_taken, problem, refused, trouble
+from shared.gcp.marks import DIRECTIVE_KEY, LABEL_JOB, LABEL_MACHINE, directive_json, parse_directive
 from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,6 @@ SETTLE_S: Final = 3.0
 takes half a minute, which nobody should wait for in a function."""
 REQUEST_NAMESPACE: Final = uuid.UUID("6c1f3c0e-2b0d-5d6b-9a57-7d1f5a1f9f10")
 """Of the UUIDs made from request keys. Never change it: a repeated insert would become a second one."""
-
-DIRECTIVE_KEY: Final = "trainmaster-directive"
 
 _STATUSES: Final = {
     VmStatus.RUNNING: {"RUNNING"},
@@ -139,7 +137,7 @@ class ComputeFleet:
                 if instance.metadata.fingerprint != vm.fingerprint:
                     return False
                 said = {item.key: item.value for item in instance.metadata.items}
-                said[DIRECTIVE_KEY] = _directive_json(directive)
+                said[DIRECTIVE_KEY] = directive_json(directive)
                 operation = self._instances.set_metadata_unary(
                     project=self._project,
                     zone=vm.zone,
@@ -219,7 +217,7 @@ def _vm(instance: compute_v1.Instance) -> Vm:
         status=next((each for each, words in _STATUSES.items() if instance.status in words), VmStatus.CREATING),
         seat=seat_of(instance.name),
         machine=int(instance.labels.get(LABEL_MACHINE, "0")),
-        directive=_directive(metadata.get(DIRECTIVE_KEY)),
+        directive=parse_directive(metadata.get(DIRECTIVE_KEY)),
         fingerprint=instance.metadata.fingerprint,
         created_at=_moment(instance.creation_timestamp),
         started_at=_moment(instance.last_start_timestamp),
@@ -229,17 +227,3 @@ def _vm(instance: compute_v1.Instance) -> Vm:
 def _moment(text: str) -> datetime | None:
     """RFC 3339, as Compute writes it; empty for what has not happened."""
     return datetime.fromisoformat(text).astimezone(UTC) if text else None
-
-
-def _directive(text: str | None) -> Directive | None:
-    """None: there is none, or nobody of ours wrote it; it will be written anew."""
-    try:
-        said = json.loads(text or "")
-        return Directive(int(said["attempt"]), int(said["incarnation"]), DirectiveAction(said["action"]))
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
-def _directive_json(directive: Directive) -> str:
-    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action.value}
-    return json.dumps(said)

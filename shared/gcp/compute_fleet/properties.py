@@ -5,27 +5,18 @@ docs/interfaces.md sections 3 and 4 say what the labels and metadata mean.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from google.cloud import compute_v1
 
-from shared.core.fleet import Create, job_label
+from shared.core.fleet import Create
 from shared.core.jobs import Job, Plan
 from shared.core.machine_families import has_gpus
 from shared.gcp.compute_fleet import machine
 from shared.gcp.compute_fleet.placement import policy_of
-
-LABEL_JOB: Final = "trainmaster-job"
-LABEL_TASK: Final = "trainmaster-task"
-LABEL_ATTEMPT: Final = "trainmaster-attempt"
-LABEL_MACHINE: Final = "trainmaster-machine"
-OWN_LABELS: Final = "trainmaster-"
-LABELS_MAX: Final = 64
-"""Of one resource. Source: Compute Engine "Labels overview"."""
-_LABEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}")
+from shared.gcp.marks import labels
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 RESERVATION_KEY: Final = "compute.googleapis.com/reservation-name"
@@ -64,7 +55,7 @@ def _properties(job: Job, create: Create, site: Site, metadata: Mapping[str, str
     plan, group = job.plan, create.group
     properties = compute_v1.InstanceProperties(
         machine_type=group.machine_type,
-        labels=_labels(job, create),
+        labels=labels(job, create),
         metadata=compute_v1.Metadata(items=items({**metadata, **machine.driver_metadata(plan, group)})),
         disks=[machine.boot_disk(plan, group)],
         network_interfaces=[_network_interface(plan, site)],
@@ -96,19 +87,3 @@ def _network_interface(plan: Plan, site: Site) -> compute_v1.NetworkInterface:
         subnetwork = site.subnetwork.replace("{region}", plan.region)
         return compute_v1.NetworkInterface(network=site.network, subnetwork=subnetwork)
     return compute_v1.NetworkInterface(network=site.network)
-
-
-def _labels(job: Job, create: Create) -> dict[str, str]:
-    """The job's own, for the bill, and ours: docs/interfaces.md section 4. Attempt and machine are those of now."""
-    ours = {
-        LABEL_JOB: job_label(job.job_id),
-        LABEL_TASK: create.group.task_type.value,
-        LABEL_ATTEMPT: str(create.directive.attempt),
-        LABEL_MACHINE: str(create.machine),
-    }
-    legal = [
-        (label.key, label.value)
-        for label in job.labels
-        if _LABEL.fullmatch(f"{label.key}={label.value}") and not label.key.startswith(OWN_LABELS)
-    ]
-    return {**dict(legal[: LABELS_MAX - len(ours)]), **ours}
