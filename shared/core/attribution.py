@@ -25,7 +25,8 @@ PEER_LOSS_TYPES: Final = (
 )
 PEER_LOSS_WORDS: Final = ("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe")
 """Errors in which a framework tells that a peer is gone: TensorFlow's collectives and coordination service, torch's
-process groups and launcher, plain sockets. Measured: UnavailableError, AbortedError; gloo's RuntimeError says it in words."""
+process groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError; gloo's
+RuntimeError says it in words."""
 
 SIGABRT: Final = 6
 """A runtime that gives up on its peers aborts itself: the signal alone tells of nobody."""
