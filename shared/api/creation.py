@@ -31,6 +31,8 @@ def create(document: Mapping[str, object], job_id: str, call: Call, service: Ser
         return submit.create(document, submission, now, deps, default_job_id=job_id if default else None)
     except submit.JobExistsError:
         raise errors.job_exists() from None
+    except submit.OverLimitError as over:
+        raise errors.quota(call.project, str(over)) from None
     except TemporaryError:
         # Stored, and only the word to provision did not get out: the sweep says it again.
         stored = deps.store.load(job_id)

@@ -9,7 +9,8 @@ from shared.api import errors, filters, pages
 from shared.api.call import Call, Service
 from shared.api.creation import create as create_job
 from shared.api.errors import Json
-from shared.core.jobs import Dialect, Job
+from shared.core.jobs import Dialect, Job, JobState
+from shared.core.queue import waits
 from shared.flows import cancel as cancelling
 from shared.flows import labels as labelling
 from shared.jobspec import JOB_ID, parse_document, read_labels
@@ -51,8 +52,9 @@ def get(call: Call, service: Service) -> Json:
 def list_(call: Call, service: Service) -> Json:
     """Nothing found is `{}`, as the service answered."""
     wanted = filters.read(call.param("filter"), FIELDS)
-    found, token = pages.page(call, service.deps.store, lambda job: _is_ours(job) and wanted(_view(job, service)))
-    answer: Json = {"jobs": [_view(job, service) for job in found]} if found else {}
+    line = _line(service)
+    found, token = pages.page(call, service.deps.store, lambda job: _is_ours(job) and wanted(_view(job, service, line)))
+    answer: Json = {"jobs": [_view(job, service, line) for job in found]} if found else {}
     return {**answer, "nextPageToken": token} if token else answer
 
 
@@ -87,8 +89,16 @@ def find(call: Call, service: Service) -> Job:
     return loaded.state.job
 
 
-def _view(job: Job, service: Service) -> Json:
-    return service_view(job, project=service.project)
+def _view(job: Job, service: Service, line: Mapping[str, int] | None = None) -> Json:
+    if line is None:
+        line = _line(service) if job.state is JobState.QUEUED else {}
+    return service_view(job, line.get(job.job_id, 0), service.project)
+
+
+def _line(service: Service) -> Mapping[str, int]:
+    """Of each job that waits for room its position; nobody waits where the project has no limits."""
+    deps = service.deps
+    return {wait.job_id: wait.position for wait in waits(deps.store.live_jobs(), deps.limits)} if deps.limits else {}
 
 
 def _is_ours(job: Job) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -11,20 +10,12 @@ from shared.core.jobs import JobState
 from shared.core.seats import Seat, TaskType
 from shared.errors import ConflictError, PermanentError
 from shared.flows import admission, provision, submit, sweep
-from shared.flows.record import Deps
 from shared.ports import Turn
 from tests.support.jobs import a_spec
 from tests.support.world import World
 
 
-@dataclass
 class LimitedWorld(World):
-    limits: dict[str, int] = field(default_factory=lambda: {"vcpus": 12})
-
-    @property
-    def deps(self) -> Deps:
-        return replace(super().deps, limits=self.limits)
-
     def add(self, job_id: str, priority: int = 0) -> None:
         """12 vCPUs."""
         spec = a_spec()
@@ -39,7 +30,7 @@ class LimitedWorld(World):
 
 @pytest.fixture
 def world() -> LimitedWorld:
-    world = LimitedWorld()
+    world = LimitedWorld(limits={"vcpus": 12})
     world.add("first")
     world.deliver()
     world.add("second")

@@ -41,13 +41,14 @@ class World:
     store: MemoryStore = field(default_factory=MemoryStore)
     bus: MemoryBus = field(default_factory=MemoryBus)
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
+    limits: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.fleet.clock = lambda: self.now
 
     @property
     def deps(self) -> Deps:
-        return Deps(self.store, self.bus, clock=lambda: self.now, sleep=self.wait)
+        return Deps(self.store, self.bus, clock=lambda: self.now, sleep=self.wait, limits=self.limits)
 
     @property
     def machines(self) -> provision.Machines:
