@@ -19,11 +19,10 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-import xgboost
 from xgboost import collective
 from xgboost.tracker import RabitTracker
 
-GOODBYE = b"."
+HELLO, GOODBYE = b"!", b"."
 CALL_S = 1.0
 HEARING_S = 5.0
 # A VM that vanishes closes nothing: silence for KEEPALIVE_S * (1 + KEEPALIVE_PROBES) seconds counts as its end.
@@ -43,14 +42,15 @@ def together(wait_s: float) -> Iterator[None]:
         tracker = RabitTracker(world_size, socket.gethostbyname(host), sortby="task", timeout=int(wait_s))
         tracker.start()
         where = tracker.worker_args()
-        threading.Thread(target=answer, args=(port, where["dmlc_tracker_port"], lines), daemon=True).start()
+        server = socket.create_server(("", port))
+        threading.Thread(target=answer, args=(server, where["dmlc_tracker_port"], lines), daemon=True).start()
     else:
         where = {"dmlc_tracker_uri": host, "dmlc_tracker_port": call(host, port, lines, wait_s)}
     try:
         collective.init(**where, dmlc_task_id=f"{rank:06}", dmlc_timeout=int(wait_s))
         yield
-    except xgboost.core.XGBoostError as error:
-        time.sleep(HEARING_S)  # for the line to say that it was a peer
+    except Exception as error:  # noqa: BLE001 - told, and then left with: see the top
+        time.sleep(HEARING_S)  # were it for a peer's loss, a line would say so first
         leave(error)
     for line in lines:
         with contextlib.suppress(OSError):  # it has said goodbye, and is gone
@@ -60,14 +60,24 @@ def together(wait_s: float) -> Iterator[None]:
         tracker.wait_for()
 
 
-def answer(port: int, tracker_port: int, lines: list[socket.socket]) -> None:
-    """In a thread of rank 0: tell every caller the tracker's port, and hold its line."""
-    with socket.create_server(("", port)) as server:
-        while True:
-            line, _ = server.accept()
-            lines.append(line)
-            line.sendall(f"{tracker_port}\n".encode())
-            threading.Thread(target=listen, args=(line, line.makefile("rb")), daemon=True).start()
+def answer(server: socket.socket, tracker_port: int, lines: list[socket.socket]) -> None:
+    """In a thread of rank 0: greet every caller."""
+    while True:
+        line, _ = server.accept()
+        threading.Thread(target=greet, args=(line, tracker_port, lines), daemon=True).start()
+
+
+def greet(line: socket.socket, tracker_port: int, lines: list[socket.socket]) -> None:
+    """In a thread of its own: tell the tracker's port. A caller that has understood it is a peer from now on."""
+    reader = line.makefile("rb")
+    try:
+        line.sendall(f"{tracker_port}\n".encode())
+        is_peer = reader.read(1) == HELLO
+    except OSError:
+        is_peer = False
+    if is_peer:
+        lines.append(line)
+        listen(line, reader)
 
 
 def call(host: str, port: int, lines: list[socket.socket], wait_s: float) -> int:
@@ -78,6 +88,7 @@ def call(host: str, port: int, lines: list[socket.socket], wait_s: float) -> int
             line = socket.create_connection((host, port), timeout=CALL_S)
             reader = line.makefile("rb")
             tracker_port = int(reader.readline())
+            line.sendall(HELLO)
         except (OSError, ValueError):
             if time.monotonic() > deadline:
                 raise
@@ -90,7 +101,7 @@ def call(host: str, port: int, lines: list[socket.socket], wait_s: float) -> int
 
 
 def listen(line: socket.socket, reader: Any) -> None:
-    """In a thread: end this replica when the other end closes without a goodbye."""
+    """In a thread of its own: end this replica when the other end closes without a goodbye."""
     line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
