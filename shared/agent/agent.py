@@ -132,33 +132,37 @@ class Agent:
         self._program = None
         self._running = None
         self._departure.on_idle()
-        how = f"exit status {ended.exit_status}" if ended.signal is None else f"signal {ended.signal}"
         if self._unwanted:
-            self._console.say(f"Module ended on purpose with {how}.")
+            self._console.say(f"Module ended on purpose with {ended.how}.")
         else:
-            if ended.exit_status == 0:
-                self._console.say("Module completed; cleaning up.")
-                self._console.say("Clean up finished.")
-                self._console.say("Task completed successfully.")
-            else:
-                self._console.say(f"Module ended with {how}{', out of memory' if ended.out_of_memory else ''}.")
-            is_going = self._is_going(key)
-            tell = functools.partial(
-                self._lives.tell_exit,
-                key,
-                cause="vm_stopping" if is_going else ended.cause,
-                exit_status=ended.exit_status,
-                signal=ended.signal,
-                out_of_memory=ended.out_of_memory,
-                error=ended.error,
-                tail=ended.tail,
-            )
-            if is_going and not self._stopping:
-                self._last_word = (key, tell)
-                self._inbox.later(LAST_WORD_S, self._say_last_word)
-            else:
-                tell()
+            self._tell_end(key, ended)
         self._reconcile()
+
+    def _tell_end(self, key: Key, ended: Ended) -> None:
+        is_going = self._is_going(key)
+        if is_going:
+            self._console.say(f"Module ended with {ended.how}, because its VM goes.")
+        elif ended.exit_status == 0:
+            self._console.say("Module completed; cleaning up.")
+            self._console.say("Clean up finished.")
+            self._console.say("Task completed successfully.")
+        else:
+            self._console.say(f"Module ended with {ended.how}{', out of memory' if ended.out_of_memory else ''}.")
+        tell = functools.partial(
+            self._lives.tell_exit,
+            key,
+            cause="vm_stopping" if is_going else ended.cause,
+            exit_status=ended.exit_status,
+            signal=ended.signal,
+            out_of_memory=ended.out_of_memory,
+            error=ended.error,
+            tail=ended.tail,
+        )
+        if is_going and not self._stopping:
+            self._last_word = (key, tell)
+            self._inbox.later(LAST_WORD_S, self._say_last_word)
+        else:
+            tell()
 
     def _say_last_word(self) -> None:
         """Tells the exit of a program that was asked to save, unless another life has begun since."""

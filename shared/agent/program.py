@@ -38,6 +38,10 @@ class Ended:
     tail: str
     cause: str = "process"  # or setup: the program never ran, and not by its own fault
 
+    @property
+    def how(self) -> str:
+        return f"exit status {self.exit_status}" if self.signal is None else f"signal {self.signal}"
+
 
 class Program:
     """A child process in a session of its own, its output forwarded line by line. Starts when constructed (OSError)."""

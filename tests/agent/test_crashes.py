@@ -155,7 +155,7 @@ def test_a_shutdown_does_not_wait_for_a_program_or_a_pubsub_that_never_answers(c
     with cloud.publishing_fails():
         vm.terminate()
         assert vm.wait() == 0
-    vm.wait_for_line("[trainmaster] Module ended with signal 9.")
+    vm.wait_for_line("[trainmaster] Module ended with signal 9, because its VM goes.")
 
 
 def test_an_idle_vm_shuts_down_at_once(vm: Vm) -> None:
