@@ -139,10 +139,11 @@ def _in_memory(state_dir: Path) -> Iterator[StackUp]:
     try:
         with stack.running_stack(state_dir, StackConfig(control_plane=control.address)) as ready:
             os.environ.update(clients.environment(state_dir, ready))
+            from shared.wiring.light import job_log
             from shared.wiring.machines import machines
             from shared.wiring.objects import objects
 
-            control.connect(objects(), machines(), ready.endpoints.storage, ready.config.bucket)
+            control.connect(objects(), machines(), job_log(), ready.endpoints.storage, ready.config.bucket)
             yield StackUp(ready, control.store, machines().fleet, objects())
     finally:
         control.close()

@@ -29,7 +29,7 @@ from shared.flows import maintenance, provision, replica_exit, submit, sweep, up
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.store import MemoryStore
-from shared.ports import Objects
+from shared.ports import JobLog, Objects
 
 PUBLISH: Final = re.compile(r"^/v1/projects/[^/]+/topics/([^/:]+):publish$")
 REDELIVERY_S: Final = 1.0
@@ -57,9 +57,11 @@ class ControlPlane:
     def address(self) -> str:
         return f"{LOOPBACK}:{self._server.server_port}"
 
-    def connect(self, objects: Objects, machines: provision.Machines, storage: str, bucket: str) -> None:
+    def connect(
+        self, objects: Objects, machines: provision.Machines, job_log: JobLog, storage: str, bucket: str
+    ) -> None:
         """`storage`: `host:port` of Cloud Storage, which is looked at for new job files."""
-        deps = Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=time.sleep)
+        deps = Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=time.sleep, job_log=job_log)
         handlers: dict[str, Callable[[Message], object]] = {
             topics.SUBMIT: lambda it: submit.handle(it.data, it.attributes.get("source"), deps),
             topics.VM_READY: lambda it: vm_ready.handle(wire.vm_ready(it.data), deps),

@@ -35,8 +35,8 @@ class OverLimitError(Exception):
 
 
 def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime | None = None) -> None:
-    """`source` identifies the submission (an object and its generation); a direct message is identified by its content;
-    either one with the job id, where that holds the time of its message.
+    """`source` identifies the submission (an object and its generation); a direct message is identified by its content.
+    `published_at` is the message's own time.
 
     Raises PermanentError, after recording the rejection, for what is not a job or is a second one of the same id.
     """
@@ -48,7 +48,6 @@ def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime |
         job_id = _named(document)
         if job_id and is_template(job_id):
             job_id = _at_its_time(job_id, published_at)
-            submission = f"{submission}@{job_id}"
             document = {**{key: value for key, value in document.items() if key != "job_id"}, "jobId": job_id}
         create(document, submission, now, deps)
     except InvalidJob as invalid:

@@ -20,9 +20,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 PROGRAM = """
     import json, os, sys, time
     task = json.loads(os.environ["TF_CONFIG"])["task"]
-    for step in range(200):
+    began, rate, count = time.monotonic(), *map(int, sys.argv[1].split("x"))
+    for step in range(count):
         print("step", step)
-        time.sleep(0.005)
+        time.sleep(max(0, began + step / rate - time.monotonic()))
     print('{"severity": "NOTICE", "message": "as json", "loss": 0.5}')
     if "--fail" in sys.argv and task["type"] == "worker":
         raise ValueError("bad shape")
@@ -43,11 +44,14 @@ def trainmaster(stack: LocalStack, *arguments: str) -> subprocess.CompletedProce
     return stack.run(sys.executable, "-m", "cli.main", *arguments, timeout_s=240)
 
 
-def submit(stack: LocalStack, job_id: str, package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def submit(
+    stack: LocalStack, job_id: str, package: Path, *arguments: str, workers: int = 2
+) -> subprocess.CompletedProcess[str]:
+    """`arguments`: of the program; the first is RATExCOUNT, of lines."""
     flags = ["--region=us-central1", "--runtime-version=scikit-learn-1.9", "--module-name=trainer.task"]
     flags += [f"--package-path={package}", "--scale-tier=custom", "--master-machine-type=n1-standard-4"]
-    flags += ["--worker-machine-type=n1-standard-4", "--worker-count=2"]
-    return trainmaster(stack, "submit", job_id, *flags, "--stream-logs", "--format=json", *arguments)
+    flags += ["--worker-machine-type=n1-standard-4", f"--worker-count={workers}", "--stream-logs", "--format=json"]
+    return trainmaster(stack, "submit", job_id, *flags, "--", *arguments)
 
 
 def steps(lines: list[tuple[str, str]]) -> dict[str, list[str]]:
@@ -61,7 +65,7 @@ def steps(lines: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 def test_a_job_is_submitted_followed_and_shown_by_us_and_by_gcloud(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
-    done = submit(stack, job_id, package)
+    done = submit(stack, job_id, package, "200x200")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     streamed, _, shown = done.stdout.partition("\n{\n")
     lines = [json.loads(line) for line in streamed.splitlines()]
@@ -95,7 +99,7 @@ def test_a_job_that_fails_ends_the_command_with_1_and_its_traceback_is_in_the_lo
     stack: LocalStack, package: Path
 ) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
-    done = submit(stack, job_id, package, "--", "--fail")
+    done = submit(stack, job_id, package, "200x20", "--fail")
     assert done.returncode == 1, done.stdout[-4000:] + done.stderr[-2000:]
     streamed, _, shown = done.stdout.partition("\n{\n")
     job = json.loads("{" + shown)
@@ -106,3 +110,17 @@ def test_a_job_that_fails_ends_the_command_with_1_and_its_traceback_is_in_the_lo
     assert "Traceback (most recent call last):" in errors
     assert "ValueError: bad shape" in errors
     assert "Job failed." in errors
+
+
+def test_four_replicas_of_a_thousand_lines_a_second_each_are_followed_line_by_line(
+    stack: LocalStack, package: Path
+) -> None:
+    job_id = f"cli_{uuid.uuid4().hex[:8]}"
+    done = submit(stack, job_id, package, "1000x8000", workers=3)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.partition("\n{\n")[0].splitlines()]
+    found = steps([(line["task"], line["message"]) for line in lines])
+    assert {task: len(each) for task, each in found.items()} == dict.fromkeys(
+        ("master-replica-0", "worker-replica-0", "worker-replica-1", "worker-replica-2"), 8000
+    )
+    assert all(each == [f"step {step}" for step in range(8000)] for each in found.values())
