@@ -11,13 +11,19 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
+from rich.console import Console
 
+from cli.run import StackUp, upload
+from cli.watch import Report
+from emulators.state import StackConfig
 from examples import package as packages
 from shared.jobspec import accept, parse_document
+from shared.memory.objects import MemoryObjects
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -79,6 +85,15 @@ def test_a_job_file_gives_only_flags_that_its_trainer_knows(path: Path) -> None:
 def test_an_example_is_packaged_by_its_own_name_whoever_has_its_trainer(path: Path) -> None:
     (uri,) = yaml.safe_load(path.read_text())["trainingInput"]["packageUris"]
     assert packages.trainer_of(path.parent.name) == uri.split("/")[4]
+
+
+def test_local_run_uploads_the_package_to_where_the_job_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # without gsutil, it uses the port
+    objects = MemoryObjects()
+    on = SimpleNamespace(objects=objects, state=SimpleNamespace(config=StackConfig()))
+    upload("legacy", cast("StackUp", on), Report(Console(quiet=True)))
+    for uri in ("packages/digits/digits_trainer-0.1.tar.gz", "jobs/legacy.yaml"):
+        assert objects.read(f"gs://trainmaster-local/{uri}", max_bytes=1 << 20)
 
 
 def test_every_example_has_its_row_in_the_table() -> None:
