@@ -12,9 +12,12 @@ from typing import Annotated, Final
 import typer
 
 from cli.jobs import Form, JobId, find, open_store
-from cli.output import Format
+from cli.output import Format, complain
 from cli.simulate import span
+from shared.errors import TemporaryError
+from shared.gcp.cloud_logging import RefusedError
 from shared.logreader import TASK, LogLine, LogReader
+from shared.ports import Store
 from shared.settings import settings
 
 POLL_S: Final = 1.0
@@ -57,34 +60,43 @@ def logs(
     reader = LogReader(logging().page, job_id, more)
     show = _json if form is Format.JSON else _coloured if sys.stdout.isatty() else _plain
     if follow:
-        follow_log(reader, lambda: find(store, job_id).job.state.is_terminal, show)
+        follow_log(reader, lambda: has_ended(store, job_id), show)
     else:
         for lines in reader.new():
             show(lines)
 
 
+def has_ended(store: Store, job_id: str) -> bool:
+    loaded = store.load(job_id)
+    return loaded is None or loaded.state.job.state.is_terminal
+
+
 def follow_log(
     reader: LogReader,
-    has_ended: Callable[[], bool],
+    is_over: Callable[[], bool],
     show: Callable[[Iterable[LogLine]], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Until the job has ended and has nothing more to say."""
+    """Until the job has ended and has nothing more to say. Trouble that passes is told, and waited for."""
     is_google = not settings().logging_endpoint
     settle = timedelta(seconds=SETTLE_GOOGLE_S if is_google else 0)
     poll_s = POLL_GOOGLE_S if is_google else POLL_S
     ended_at: datetime | None = None
     while True:
         now = datetime.now(UTC)
-        if ended_at is None and has_ended():
-            ended_at = now
-        until = now - settle if is_google else None
         something = False
-        for lines in reader.new(until):
-            show(lines)
+        try:
+            if ended_at is None and is_over():
+                ended_at = now
+            for lines in reader.new(now - settle if is_google else None):
+                show(lines)
+                something = True
+        except TemporaryError as error:
+            if isinstance(error, RefusedError) and error.is_final:
+                raise
+            complain(f"trying again: {error}")
             something = True
-        is_over = ended_at is not None and now - ended_at > settle + timedelta(seconds=LAST_WORDS_S)
-        if is_over and not something:
+        if ended_at and not something and now - ended_at > settle + timedelta(seconds=LAST_WORDS_S):
             return
         sleep(poll_s)
 

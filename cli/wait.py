@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cli.output import complain
 from shared.core.jobs import JobState, State
-from shared.errors import PermanentError
+from shared.errors import PermanentError, TemporaryError
 from shared.ports import Store
 
 if TYPE_CHECKING:
@@ -22,10 +22,18 @@ FAILED: Final = 1
 
 
 def wait(job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> State:
-    """The job when it has ended. Shows its progress on standard error, so that standard output is the result's."""
+    """The job when it has ended. Shows its progress on standard error, so that standard output is the result's.
+
+    Trouble that passes is told, and waited for.
+    """
     with _shown() as show:
         while True:
-            loaded = store.load_attempt(job_id)
+            try:
+                loaded = store.load_attempt(job_id)
+            except TemporaryError as error:
+                complain(f"trying again: {error}")
+                sleep(POLL_S)
+                continue
             if loaded is None:
                 raise PermanentError(f"there is no job {job_id}; `trainmaster jobs list` shows those there are")
             show(loaded.state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any, Final
 
 import google.auth
@@ -26,6 +27,11 @@ class RefusedError(TemporaryError):
     def __init__(self, status: int, said: str) -> None:
         super().__init__(f"Cloud Logging: HTTP {status}: {said}")
         self.status = status
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same call would be answered the same again."""
+        return self.status < HTTPStatus.INTERNAL_SERVER_ERROR and self.status != HTTPStatus.TOO_MANY_REQUESTS
 
 
 class CloudLogging:

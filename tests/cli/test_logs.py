@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from cli.logs import follow_log
+from shared.errors import TemporaryError
+from shared.gcp.cloud_logging import RefusedError
 from shared.logreader import LogLine, LogReader
 from tests.cli.conftest import Installation
 from tests.logging.cloud import an_entry
 from tests.support.jobs import a_spec
+
+
+def show_nothing(_: object) -> None:
+    """For a test of what goes wrong."""
 
 
 @pytest.fixture
@@ -83,3 +91,24 @@ def test_following_goes_on_until_the_job_has_ended_and_said_its_last(logged: Ins
     reader = LogReader(logging().page, "digits_1")
     follow_log(reader, lambda: datetime.now(UTC) > ended and len(looks) > 1, seen.extend, sleep=pass_time)
     assert [line.message for line in seen] == ["hello", "bad", "epoch 1", "last words"]
+
+
+def test_trouble_that_passes_does_not_end_the_following_and_a_refusal_does(
+    logged: Installation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from shared.wiring.logs import logging
+
+    answers: list[Exception] = [TemporaryError("reset"), RefusedError(429, "slow down"), RefusedError(503, "down")]
+    seen: list[LogLine] = []
+
+    def page(text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
+        if answers:
+            raise answers.pop(0)
+        return logging().page(text, token)
+
+    follow_log(LogReader(page, "digits_1"), lambda: True, seen.extend, sleep=lambda _: None)
+    assert [line.message for line in seen] == ["hello", "bad", "epoch 1"]
+    assert capsys.readouterr().err.count("trying again") == 3
+    answers.append(RefusedError(403, "Permission denied"))
+    with pytest.raises(RefusedError, match="Permission denied"):
+        follow_log(LogReader(page, "digits_1"), lambda: True, show_nothing, sleep=lambda _: None)
