@@ -71,6 +71,7 @@ def test_a_live_migration_is_no_news(cloud: Cloud, vm: Vm) -> None:
     cloud.wait_for_message("vm-ready")
     cloud.set("instance/maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE")
     vm.wait_for_line("[trainmaster] Maintenance event: MIGRATE_ON_HOST_MAINTENANCE.")
+    assert not vm.lines("[trainmaster] The maintenance")
     assert [topic for topic, _ in cloud.said()] == ["vm-ready"]
 
 

@@ -39,6 +39,7 @@ def test_an_installed_version_satisfies(requirement: str, expected: bool) -> Non
 def test_a_build_of_a_version_is_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared.agent.runtime.metadata.version", lambda _: "2.13.0+cpu")
     assert is_satisfied("torch==2.13.*")
+    assert not is_satisfied("torch==2.1.*")
 
 
 def test_nothing_is_run_for_what_is_there(cloud: Cloud, vm: Vm) -> None:
