@@ -14,6 +14,7 @@ import typer
 from cli.jobs import Form, JobId, find, open_store
 from cli.output import Format, complain
 from cli.simulate import span
+from shared.core.jobs import public_id
 from shared.errors import TemporaryError
 from shared.gcp.cloud_logging import RefusedError
 from shared.logreader import TASK, LogLine, LogReader
@@ -57,7 +58,7 @@ def logs(
     more = [f'timestamp>="{begin.isoformat()}"']
     more += [f'{TASK}="{task}"'] if task else []
     more += [f"severity>={severity.upper()}"] if severity else []
-    reader = LogReader(logging().page, job_id, more)
+    reader = LogReader(logging().page, public_id(job_id), more)
     show = _json if form is Format.JSON else _coloured if sys.stdout.isatty() else _plain
     if follow:
         follow_log(reader, lambda: has_ended(store, job_id), show)

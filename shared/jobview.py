@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from shared.core.fleet import vm_name
-from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica
+from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, public_id
 from shared.core.messages import with_log_link
 from shared.mlunits import consumed
 
@@ -57,7 +57,9 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
         view["endTime"] = timestamp(job.ended_at)
     if job.error_message:
         links = project and job.state is JobState.FAILED
-        view["errorMessage"] = with_log_link(job.error_message, project, job.job_id) if links else job.error_message
+        view["errorMessage"] = (
+            with_log_link(job.error_message, project, public_id(job.job_id)) if links else job.error_message
+        )
     if job.labels:
         view["labels"] = {label.key: label.value for label in job.labels}
     return view

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from cli.logs import follow_log
+from shared.core.jobs import CUSTOM_JOB_PREFIX
 from shared.errors import TemporaryError
 from shared.gcp.cloud_logging import RefusedError
 from shared.logreader import LogLine, LogReader
@@ -43,8 +44,9 @@ def say(
     vm: str,
     severity: str = "INFO",
     more: dict[str, float] | None = None,
+    job: str = "digits_1",
 ) -> None:
-    labels = {"ml.googleapis.com/job_id": "digits_1", "ml.googleapis.com/task_name": task, "trainmaster/vm": vm}
+    labels = {"ml.googleapis.com/job_id": job, "ml.googleapis.com/task_name": task, "trainmaster/vm": vm}
     entry = an_entry("", labels=labels, severity=severity, timestamp=now())
     del entry["textPayload"]
     installation.cloud.write({**entry, "jsonPayload": {"message": text, **(more or {})}})
@@ -91,6 +93,14 @@ def test_following_goes_on_until_the_job_has_ended_and_said_its_last(logged: Ins
     reader = LogReader(logging().page, "digits_1")
     follow_log(reader, lambda: datetime.now(UTC) > ended and len(looks) > 1, seen.extend, sleep=pass_time)
     assert [line.message for line in seen] == ["hello", "bad", "epoch 1", "last words"]
+
+
+def test_a_custom_jobs_log_is_known_by_its_number(installation: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump({"jobId": f"{CUSTOM_JOB_PREFIX}7", **a_spec()}))
+    assert installation.run("submit", str(file)).exit_code == 0
+    say(installation, "hello", "workerpool0-0", "1", job="7")
+    assert "hello" in installation.run("logs", f"{CUSTOM_JOB_PREFIX}7").stdout
 
 
 def test_trouble_that_passes_does_not_end_the_following_and_a_refusal_does(

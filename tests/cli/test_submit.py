@@ -65,6 +65,7 @@ def jobs_api() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.slow  # it needs the Cloud SDK
 def test_flags_lie_over_the_job_file_as_the_real_gcloud_lays_them(jobs_api: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(SPEC)
     (tmp_path / "token").write_text("t")
