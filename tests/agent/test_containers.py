@@ -92,6 +92,7 @@ def test_an_image_is_pulled_and_run_with_the_documented_arguments_and_environmen
     assert (env["RANK"], env["PYTHONUNBUFFERED"], env["GCE_METADATA_HOST"]) == ("2", "1", cloud.host)
     assert not {"HOME", "TRAINMASTER_WORK", "TRAINMASTER_SECRETS_ENDPOINT"} & env.keys()
     vm.wait_for_line("warning")
+    assert docker.calls("run")[0]["host"] is None
     argv = docker.calls("run")[0]["argv"]
     assert argv[:10] == [
         "run", "--name", f"{NAME}-2-3", "--label", f"trainmaster-vm={NAME}",
@@ -121,7 +122,7 @@ def test_googles_registries_are_shown_the_vms_token_and_nobody_else_is(cloud: Cl
     cloud.direct(1, 2)
     vm.boot()
     cloud.wait_for_message("replica-exit", (1, 2))
-    assert docker.calls("pull")[1] == {"argv": ["pull", "python:3.12"], "config": None}
+    assert docker.calls("pull")[1] == {"argv": ["pull", "python:3.12"], "host": None, "config": None}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,11 @@ def main(argv: list[str]) -> None:
     config = None
     if argv[0] == "--config":
         config, argv = argv[1], argv[2:]
-    note = {"argv": argv, "config": config and json.loads((Path(config) / "config.json").read_text())}
+    note = {
+        "argv": argv,
+        "host": os.environ.get("DOCKER_HOST"),
+        "config": config and json.loads((Path(config) / "config.json").read_text()),
+    }
     with (ENGINE / "calls").open("a") as calls:
         calls.write(json.dumps(note) + "\n")
     match argv:
