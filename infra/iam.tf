@@ -146,6 +146,21 @@ resource "google_project_iam_member" "worker_logs" {
   member  = google_service_account.worker.member
 }
 
+# TPU nodes have no fuse of Google's: their own hosts delete them. IAM cannot say "its own".
+# docs/decisions/0012-tpu-nodes.md
+resource "google_project_iam_custom_role" "tpu_fuse" {
+  role_id     = "trainmasterTpuFuse"
+  title       = "Trainmaster TPU fuse"
+  description = "A TPU node is deleted by its own hosts when its job can no longer need it."
+  permissions = ["tpu.nodes.delete"]
+}
+
+resource "google_project_iam_member" "worker_tpu_fuse" {
+  project = var.project
+  role    = google_project_iam_custom_role.tpu_fuse.id
+  member  = google_service_account.worker.member
+}
+
 resource "google_artifact_registry_repository_iam_member" "worker" {
   location   = google_artifact_registry_repository.this.location
   repository = google_artifact_registry_repository.this.name

@@ -107,7 +107,8 @@ def _who(member: str) -> str:
 
 
 def _role(role: str) -> str:
-    return "trainmasterProvisioner (iam.tf)" if "google_project_iam_custom_role" in role else role
+    own = re.search(r"google_project_iam_custom_role\.(\w+)", role)
+    return f"trainmaster{own[1].title().replace('_', '')} (iam.tf)" if own else role
 
 
 def _name(what: str, value: str) -> str:
