@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -17,7 +17,7 @@ from cli.simulate import span
 from shared.core.jobs import public_id
 from shared.errors import TemporaryError
 from shared.gcp.cloud_logging import RefusedError
-from shared.logreader import TASK, LogLine, LogReader
+from shared.logreader import TASK, LogLine, LogReader, Page
 from shared.ports import Store
 from shared.settings import settings
 
@@ -58,7 +58,7 @@ def logs(
     more = [f'timestamp>="{begin.isoformat()}"']
     more += [f'{TASK}="{task}"'] if task else []
     more += [f"severity>={severity.upper()}"] if severity else []
-    reader = LogReader(logging().page, public_id(job_id), more)
+    reader = LogReader(patient(logging().page), public_id(job_id), more)
     show = _json if form is Format.JSON else _coloured if sys.stdout.isatty() else _plain
     if follow:
         follow_log(reader, lambda: has_ended(store, job_id), show)
@@ -67,8 +67,29 @@ def logs(
             show(lines)
 
 
+def patient(page: Page, sleep: Callable[[float], None] = time.sleep) -> Page:
+    """Asks again while the trouble is one that passes, and says so."""
+
+    def asked_again(filter_text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
+        while True:
+            try:
+                return page(filter_text, token)
+            except TemporaryError as error:
+                if isinstance(error, RefusedError) and error.is_final:
+                    raise
+                complain(f"trying again: {error}")
+                sleep(POLL_GOOGLE_S)
+
+    return asked_again
+
+
 def has_ended(store: Store, job_id: str) -> bool:
-    loaded = store.load(job_id)
+    """Trouble that passes is no end."""
+    try:
+        loaded = store.load(job_id)
+    except TemporaryError as error:
+        complain(f"trying again: {error}")
+        return False
     return loaded is None or loaded.state.job.state.is_terminal
 
 
@@ -78,24 +99,18 @@ def follow_log(
     show: Callable[[Iterable[LogLine]], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Until the job has ended and has nothing more to say. Trouble that passes is told, and waited for."""
+    """Until the job has ended and has nothing more to say."""
     is_google = not settings().logging_endpoint
     settle = timedelta(seconds=SETTLE_GOOGLE_S if is_google else 0)
     poll_s = POLL_GOOGLE_S if is_google else POLL_S
     ended_at: datetime | None = None
     while True:
         now = datetime.now(UTC)
+        if ended_at is None and is_over():
+            ended_at = now
         something = False
-        try:
-            if ended_at is None and is_over():
-                ended_at = now
-            for lines in reader.new(now - settle if is_google else None):
-                show(lines)
-                something = True
-        except TemporaryError as error:
-            if isinstance(error, RefusedError) and error.is_final:
-                raise
-            complain(f"trying again: {error}")
+        for lines in reader.new(now - settle if is_google else None):
+            show(lines)
             something = True
         if ended_at and not something and now - ended_at > settle + timedelta(seconds=LAST_WORDS_S):
             return
@@ -103,14 +118,20 @@ def follow_log(
 
 
 def _plain(lines: Iterable[LogLine]) -> None:
-    _write(f"{line.timestamp[:23]}Z  {line.severity:<8} {line.task:<18} {line.message}" for line in lines)
+    """A message of several lines is several, as gcloud has it."""
+    _write(
+        f"{line.timestamp[:23]}Z  {line.severity:<8} {line.task:<18} {text}"
+        for line in lines
+        for text in line.message.splitlines() or [""]
+    )
 
 
 def _coloured(lines: Iterable[LogLine]) -> None:
     _write(
         f"\x1b[2m{line.timestamp[11:23]}\x1b[0m  \x1b[36m{line.task:<18}\x1b[0m "
-        f"\x1b[{COLOURS.get(line.severity, '0')}m{line.message}\x1b[0m"
+        f"\x1b[{COLOURS.get(line.severity, '0')}m{text}\x1b[0m"
         for line in lines
+        for text in line.message.splitlines() or [""]
     )
 
 

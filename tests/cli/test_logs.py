@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.logs import follow_log
+from cli.logs import follow_log, has_ended, patient
 from shared.core.jobs import CUSTOM_JOB_PREFIX
 from shared.errors import TemporaryError
 from shared.gcp.cloud_logging import RefusedError
 from shared.logreader import LogLine, LogReader
+from shared.memory.store import MemoryStore
+from shared.ports import Loaded
 from tests.cli.conftest import Installation
 from tests.logging.cloud import an_entry
 from tests.support.jobs import a_spec
-
-
-def show_nothing(_: object) -> None:
-    """For a test of what goes wrong."""
 
 
 @pytest.fixture
@@ -116,9 +114,26 @@ def test_trouble_that_passes_does_not_end_the_following_and_a_refusal_does(
             raise answers.pop(0)
         return logging().page(text, token)
 
-    follow_log(LogReader(page, "digits_1"), lambda: True, seen.extend, sleep=lambda _: None)
+    reader = LogReader(patient(page, sleep=lambda _: None), "digits_1")
+    follow_log(reader, lambda: True, seen.extend, sleep=lambda _: None)
     assert [line.message for line in seen] == ["hello", "bad", "epoch 1"]
     assert capsys.readouterr().err.count("trying again") == 3
     answers.append(RefusedError(403, "Permission denied"))
     with pytest.raises(RefusedError, match="Permission denied"):
-        follow_log(LogReader(page, "digits_1"), lambda: True, show_nothing, sleep=lambda _: None)
+        patient(page)("", "")
+
+
+def test_a_store_that_cannot_be_read_is_no_end_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    class Troubled(MemoryStore):
+        def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
+            raise TemporaryError("deadline exceeded")
+
+    assert not has_ended(Troubled(), "digits_1")
+    assert has_ended(MemoryStore(), "digits_1"), "deleted meanwhile"
+    assert "deadline exceeded" in capsys.readouterr().err
+
+
+def test_a_message_of_several_lines_is_as_many_rows(logged: Installation) -> None:
+    say(logged, "two\nlines", "service", "", severity="ERROR")
+    rows = logged.run("logs", "digits_1", "--task-name", "service").stdout.splitlines()
+    assert [row.split()[-1] for row in rows] == ["two", "lines"]
