@@ -8,6 +8,7 @@ import functions_framework
 from flask import Request, Response
 
 from shared.api import door
+from shared.api.call import BODY_BYTES_READ
 from shared.api.call import Request as ApiRequest
 from shared.wiring.api import service
 
@@ -19,8 +20,11 @@ def api(request: Request) -> Response:
         request.path,
         dict(request.args),
         {name.lower(): value for name, value in request.headers.items()},
-        request.get_data(),
+        request.stream.read(BODY_BYTES_READ),
     )
     answer = door.serve(asked, service())
     body = json.dumps(answer.body, ensure_ascii=False, indent=2) + "\n"
-    return Response(body, answer.status, dict(answer.headers), content_type="application/json; charset=UTF-8")
+    # functions-framework reads the rest of a request into memory unless its answer is a stream.
+    is_cut = len(asked.body) == BODY_BYTES_READ
+    content = iter([body]) if is_cut else body
+    return Response(content, answer.status, dict(answer.headers), content_type="application/json; charset=UTF-8")

@@ -91,6 +91,11 @@ MUTANTS: Final = (
     Mutant("a running gang moves at once", CAPACITY, "if sought_s < REST_SOUGHT_S:", "if False:"),
     Mutant("a deadline is taken at its word", JUDGE, "if event.deadline is not passed_deadline(job, now):", "if False:"),
     Mutant("waiting counts while it runs", JUDGE, "if job.started_at is not None:\n        return Deadline.RUNNING if", "if True:\n        return Deadline.RUNNING if job.started_at is not None and"),
+    # A user's hand
+    Mutant("labels are changed over somebody else's change", JUDGE, "if event.seen is not None and event.seen != job.labels_version:", "if False:"),
+    Mutant("labels of an ended job stay", JUDGE, "    if isinstance(event, LabelsChanged):\n        return _judge_labels(state.job, event)\n", ""),
+    Mutant("a running job is deleted", JUDGE, "    if not job.state.is_terminal:\n        return Ignore(Rule.STALE, Reason.NOT_ENDED", "    if False:\n        return Ignore(Rule.STALE, Reason.NOT_ENDED"),
+    Mutant("labels have no version", EVOLVE, "labels_version=job.labels_version + 1", "labels_version=job.labels_version"),
     # State
     Mutant("a restart costs nothing", EVOLVE, "restarts_used=replica.restarts_used + (1 if charged else 0),", "restarts_used=replica.restarts_used,"),
     Mutant("a replaced VM is the same machine", EVOLVE, "machine=replica.machine + 1,\n                instance_id=None", "instance_id=None"),

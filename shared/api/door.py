@@ -14,7 +14,7 @@ from typing import Final
 
 from shared import logs
 from shared.api import errors
-from shared.api.call import Answer, Call, Request, Service, key_of
+from shared.api.call import Answer, Call, Request, Service, key_of, meant
 from shared.api.errors import ApiError, Json
 from shared.api.routes import Route, find
 from shared.errors import TemporaryError
@@ -47,6 +47,7 @@ def serve(request: Request, service: Service) -> Answer:
 
 
 def _handle(request: Request, service: Service) -> Json:
+    request = meant(request)
     found = find(request.method, request.path)
     if found is None:
         raise errors.no_method(request.method, request.path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 
 from shared.core.jobs import Label
 from shared.errors import TemporaryError
-from tests.api.client import JOBS, Api
+from tests.api.client import JOBS, OWNER, Api
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 
@@ -140,6 +141,16 @@ def test_every_problem_of_a_job_is_told_at_once_by_field_and_nothing_is_kept(api
 def test_what_is_no_job_at_all_is_an_invalid_argument(api: Api, body: bytes) -> None:
     error = api.refused("POST", JOBS, body)
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
+
+
+def test_a_body_without_end_is_not_read_to_its_end(api: Api) -> None:
+    size = 5 << 20
+    stream = io.BytesIO(b"x" * size)
+    headers = {"Authorization": f"Bearer {OWNER}", "Content-Length": str(size)}
+    answer = api.http.post(JOBS, input_stream=stream, headers=headers)
+    assert answer.status_code == 400
+    assert "more than 1048576" in answer.get_json()["error"]["message"]
+    assert stream.tell() < 2 << 20
 
 
 def test_cancelling_ends_the_job_at_once_and_gives_its_machines_back(api: Api, world: World) -> None:

@@ -82,6 +82,15 @@ def test_the_client_walks_through_the_pages_by_itself(jobs: Any) -> None:
     assert jobs.list(parent=PARENT, filter="jobId:census*").execute() == {}
 
 
+def test_a_filter_too_long_for_an_address_is_understood_as_the_client_sends_it(jobs: Any) -> None:
+    for nth in range(3):
+        jobs.create(parent=PARENT, body={"jobId": f"job_{nth}", **a_spec()}).execute()
+    wanted = " OR ".join(["jobId=job_1", *[f'jobId="no such job {nth}"' for nth in range(65)]])
+    request = jobs.list(parent=PARENT, filter=wanted)
+    assert len(request.uri) > 2048
+    assert [job["jobId"] for job in request.execute()["jobs"]] == ["job_1"]
+
+
 def test_airflow_takes_a_conflict_over_the_same_training_input_for_its_own_job(jobs: Any, world: World) -> None:
     """Source: Airflow's MLEngine hook: on 409 it gets the job and compares, then polls for the end."""
     body = {"jobId": "z_digits", **a_spec(scaleTier="CUSTOM")}
