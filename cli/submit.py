@@ -30,6 +30,8 @@ from shared.settings import settings
 
 STORED_S: Final = 60.0
 POLL_S: Final = 0.5
+LOOKS: Final = 3
+"""For the job, before the refusals are looked through: those are all that there ever were."""
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 Text = str | None
@@ -71,11 +73,14 @@ def submit(
     parameter_server_accelerator: Annotated[Text, typer.Option()] = None,
     parameter_server_image_uri: Annotated[Text, typer.Option()] = None,
     follow: Annotated[bool, typer.Option("--wait", help="Until it has ended; exit status 1 unless SUCCEEDED.")] = False,
+    asynchronous: Annotated[bool, typer.Option("--async", hidden=True, help="As gcloud: what happens anyway.")] = False,
     stream_logs: Annotated[bool, typer.Option("--stream-logs", help="As --wait, with its log.")] = False,
     form: Form = Format.TABLE,
 ) -> None:
     """Submit a training job. What stands after -- are the program's arguments."""
     options = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}  # by their names
+    if asynchronous and (stream_logs or follow):
+        raise PermanentError("--async and --stream-logs or --wait: one of them")
     name, document = read(job, config)
     document = overlaid(document, Flags(**options), context.args)
     store = open_store()
@@ -137,12 +142,13 @@ def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[f
     bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
     deadline = time.monotonic() + STORED_S
     while time.monotonic() < deadline:
-        loaded = store.load(job_id)
-        if loaded and loaded.state.job.submission == source:
-            return loaded.state.job
+        for _ in range(LOOKS):
+            loaded = store.load(job_id)
+            if loaded and loaded.state.job.submission == source:
+                return loaded.state.job
+            sleep(POLL_S)
         if problems := [each.problems for each in store.rejections() if each.source == source]:
             raise PermanentError("refused: " + " ".join(problems[0]))
-        sleep(POLL_S)
     raise PermanentError(f"submitted as {source}, and nobody took it within {STORED_S:.0f} s: is function submit up?")
 
 

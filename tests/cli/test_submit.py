@@ -225,6 +225,15 @@ def test_an_id_that_was_used_is_refused_in_the_services_words(installation: Inst
     assert "A job with this id already exists." in str(again.exception)
 
 
+def test_gclouds_async_is_what_happens_anyway_and_contradicts_waiting(
+    installation: Installation, tmp_path: Path
+) -> None:
+    file = tmp_path / "digits.yaml"
+    file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
+    assert isinstance(installation.run("submit", str(file), "--async", "--stream-logs").exception, PermanentError)
+    assert installation.run("submit", str(file), "--async").exit_code == 0
+
+
 def test_waiting_tells_each_change_and_ends_with_gclouds_status(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
