@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import threading
@@ -18,12 +19,21 @@ from tests.logging.cloud import PROJECT, Cloud, an_entry
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+NUMBER = "123456789012345678"
+CUSTOM_JOB = f"projects/{PROJECT}/locations/us-central1/customJobs/{NUMBER}"
+ENDED = {
+    f"/v1/projects/{PROJECT}/jobs/digits_1": {"jobId": "digits_1", "state": "SUCCEEDED"},
+    f"/v1/{CUSTOM_JOB}": {"name": CUSTOM_JOB, "state": "JOB_STATE_SUCCEEDED"},
+}
+
+
 class JobsApi(BaseHTTPRequestHandler):
-    """The one call of the training API that streaming makes: the job, which has ended."""
+    """The one call of either API that streaming makes: the job, which has ended."""
 
     def do_GET(self) -> None:
-        body = b'{"jobId": "digits_1", "state": "SUCCEEDED", "endTime": "2026-11-21T03:00:00Z"}'
-        self.send_response(200 if self.path.startswith(f"/v1/projects/{PROJECT}/jobs/digits_1") else 404)
+        job = ENDED.get(self.path.partition("?")[0], {})
+        body = json.dumps({**job, "endTime": "2026-11-21T03:00:00Z"}).encode()
+        self.send_response(200 if job else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -51,6 +61,7 @@ def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
         "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder / "token"),
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{logging}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": f"{jobs}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{jobs}/",
         "CLOUDSDK_CORE_PROJECT": PROJECT,
         "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
         "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
@@ -91,4 +102,19 @@ def test_gcloud_reads_and_streams_what_a_job_printed(tmp_path: Path, jobs_api: s
     assert [line[-1] for line in lines] == [f"step {nth}" for nth in range(1500)] + ["two", "lines", "the last"]
     assert {line[2] for line in lines} == {"worker-replica-0"}
     assert read == "ERROR\ttwo\nlines\n"
+    cloud.entries.close()
+
+
+def test_gcloud_streams_what_a_custom_job_printed_by_its_number(tmp_path: Path, jobs_api: str) -> None:
+    cloud = Cloud(tmp_path, clock_ns=time.time_ns)
+    labels = {"project_id": PROJECT, "job_id": NUMBER, "task_name": "workerpool0-0"}
+    entry = an_entry("hello", timestamp=ago(30), resource={"type": "ml_job", "labels": labels})
+    cloud.write(entry, an_entry("of another job", timestamp=ago(30)))
+    with cloud.serving() as address:
+        streamed = gcloud(
+            tmp_path, address, jobs_api, "ai", "custom-jobs", "stream-logs", NUMBER, "--region=us-central1",
+            "--polling-interval=1",
+        )  # fmt: skip
+    rows = [line.split("\t") for line in streamed.splitlines()]
+    assert [(row[2], row[-1]) for row in rows] == [("workerpool0-0", "hello")]
     cloud.entries.close()
