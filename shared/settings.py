@@ -34,8 +34,9 @@ class Settings(BaseSettings):
     logging_endpoint: str = Field(default="", description="Cloud Logging endpoint; empty means Google's own.")
     addressing: Addressing = Addressing.DNS
     worker_service_account: str = Field(
-        default="", description="E-mail of the VMs' account, whose identity tokens their events must carry. Empty: none, and "
-        "then nobody asks who sends an event: for tests only."
+        default="",
+        description="E-mail of the VMs' account, whose identity tokens their events must carry. Empty: none, and then "
+        "nobody asks who sends an event: for tests only.",
     )
     identity_keys: str = Field(
         default="https://www.googleapis.com/oauth2/v1/certs",
@@ -44,7 +45,7 @@ class Settings(BaseSettings):
     network: str = Field(default="global/networks/default", description="The VMs' network.")
     subnetwork: str = Field(
         default="",
-        description="The VMs' subnetwork, in which {region} stands for the job's; empty: the network's own of the region.",
+        description="The VMs' subnetwork, in which {region} stands for the job's; empty: the network's own there.",
     )
     limits: Annotated[dict[str, int], NoDecode] = Field(
         default_factory=dict,

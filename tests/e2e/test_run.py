@@ -18,7 +18,19 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 
 def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "cli.main", "local", "run", "sklearn_digits", "--state-dir", str(state_dir)]
+    # Whoever runs these tests in the background of a shell has SIGINT ignored, and every child inherits that.
+    at_a_terminal = ["env", "--default-signal=INT"]
+    command = [
+        *at_a_terminal,
+        sys.executable,
+        "-m",
+        "cli.main",
+        "local",
+        "run",
+        "sklearn_digits",
+        "--state-dir",
+        str(state_dir),
+    ]
     return subprocess.Popen(
         [*command, *options],
         env={**clean_environment(), **variables},
@@ -26,13 +38,7 @@ def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[st
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        preexec_fn=as_at_a_terminal,
     )
-
-
-def as_at_a_terminal() -> None:
-    """Whoever runs these tests in the background of a shell has SIGINT ignored, and every child inherits that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def nothing_is_left(state_dir: Path) -> bool:
