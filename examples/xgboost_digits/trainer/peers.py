@@ -38,6 +38,7 @@ def together(wait_s: float) -> Iterator[None]:
         return
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     lines: list[socket.socket] = []
+    threading.excepthook = lambda failed: leave(failed.exc_value)
     if rank == 0:
         tracker = RabitTracker(world_size, socket.gethostbyname(host), sortby="task", timeout=int(wait_s))
         tracker.start()
@@ -111,10 +112,10 @@ def listen(line: socket.socket, reader: Any) -> None:
     except OSError:
         is_over = False
     if not is_over:
-        leave(ConnectionResetError("a peer is gone"))
+        raise ConnectionResetError("a peer is gone")
 
 
-def leave(error: Exception) -> NoReturn:
+def leave(error: BaseException | None) -> NoReturn:
     """End now with this error, past XGBoost's own clean-up."""
     traceback.print_exception(error)
     os._exit(1)
