@@ -184,6 +184,15 @@ def test_every_host_of_a_slice_hears_its_directive(tpus: EmulatorWorld) -> None:
     eventually(all_heard, 30)
 
 
+def test_a_directive_leaves_everything_else_as_it_is(tpus: EmulatorWorld, job: Job) -> None:
+    vm = created(tpus.fleet, job)
+    before = dict(tpus.slices.get(vm.name).metadata)
+    assert tpus.fleet.direct(vm, LATER)
+    after = dict(tpus.slices.get(vm.name).metadata)
+    assert after.pop("trainmaster-directive") != before.pop("trainmaster-directive")
+    assert after == before == {"startup-script": "sleep 600"}
+
+
 def test_slow_slices_are_pending_and_asked_for_once(tpus: EmulatorWorld, job: Job) -> None:
     tpus.slices.compute.faults(slow_s=1.0)
     impatient = tpus.slices.fleet(wait_s=0.1)
