@@ -13,7 +13,9 @@ from tests.e2e.conftest import SCRIPTED, Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-SUBMIT = ("gcloud", "ai-platform", "jobs", "submit", "training")
+JOBS = ("gcloud", "ai-platform", "jobs")
+SUBMIT = (*JOBS, "submit", "training")
+CUSTOM_JOBS = ("gcloud", "ai", "custom-jobs")
 
 
 @pytest.fixture
@@ -43,13 +45,17 @@ def test_from_the_sources_to_the_end_of_the_job(lab: Lab, trainer: Path, tmp_pat
     assert submitted.returncode == 0, submitted.stderr
     assert f"Job [{job_id}] submitted successfully." in submitted.stderr
     lab.ended_well(job_id, within_s=120)
-    described = lab.stack.run("gcloud", "ai-platform", "jobs", "describe", job_id, home=tmp_path)
+    described = lab.stack.run(*JOBS, "describe", job_id, home=tmp_path)
     shown = yaml.safe_load(described.stdout)
     assert (shown["state"], shown["trainingInput"]["workerCount"]) == ("SUCCEEDED", "1")
     assert shown["createTime"] <= shown["startTime"] <= shown["endTime"]
     assert "consumedMLUnits" in shown["trainingOutput"]
     (package,) = shown["trainingInput"]["packageUris"]
     assert package.startswith(f"gs://{lab.bucket}/{job_id}/"), "staged by gcloud as it always did"
+    streamed = lab.stack.run(*JOBS, "stream-logs", job_id, "--polling-interval=1", home=tmp_path, timeout_s=120)
+    assert streamed.returncode == 0, streamed.stderr
+    for line in (f"Job {job_id} is queued.", "step 5/5", "Job completed successfully."):
+        assert line in streamed.stdout
     again = lab.stack.run(*SUBMIT, job_id, *flags(lab, trainer, "--steps=5"), home=tmp_path, timeout_s=120)
     assert (again.returncode, "A job with this id already exists." in again.stderr) == (1, True)
 
@@ -59,22 +65,49 @@ def test_a_running_job_is_labelled_and_cancelled_and_its_machines_go(lab: Lab, t
     submitted = lab.stack.run(*SUBMIT, job_id, *flags(lab, trainer, "--steps=100000"), home=tmp_path, timeout_s=120)
     assert submitted.returncode == 0, submitted.stderr
     lab.wait(job_id, "RUNNING", within_s=120)
-    jobs = ("gcloud", "ai-platform", "jobs")
-    assert lab.stack.run(*jobs, "update", job_id, "--update-labels=a=b", home=tmp_path).returncode == 0
-    listed = lab.stack.run(*jobs, "list", f"--filter=labels.a=b AND jobId={job_id}", home=tmp_path).stdout
+    assert lab.stack.run(*JOBS, "update", job_id, "--update-labels=a=b", home=tmp_path).returncode == 0
+    listed = lab.stack.run(*JOBS, "list", f"--filter=labels.a=b AND jobId={job_id}", home=tmp_path).stdout
     assert [line.split()[:2] for line in listed.splitlines()[1:]] == [[job_id, "RUNNING"]]
-    cancelled = lab.stack.run(*jobs, "cancel", job_id, home=tmp_path)
+    cancelled = lab.stack.run(*JOBS, "cancel", job_id, home=tmp_path)
     assert (cancelled.returncode, cancelled.stdout, cancelled.stderr) == (0, "", "")
     assert lab.state(job_id).job.state == "CANCELLED"
     lab.until(lambda: not lab.fleet.list_vms(job_id), 60)
 
 
+def test_a_custom_job_of_vertex_ai_from_its_creation_to_its_log(lab: Lab, tmp_path: Path) -> None:
+    lab.stage(str(SCRIPTED), "scripted")
+    program = {
+        "executorImageUri": "us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-6:latest",
+        "packageUris": [f"gs://{lab.bucket}/packages/scripted/scripted_trainer-0.1.tar.gz"],
+        "pythonModule": "trainer.task",
+        "args": ["--steps=3"],
+    }
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": program}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"workerPoolSpecs": [pool, pool]}))
+    region = "--region=us-central1"
+    name = a_name()
+    config = f"--config={tmp_path / 'config.yaml'}"
+    created = lab.stack.run(*CUSTOM_JOBS, "create", region, f"--display-name={name}", config, home=tmp_path)
+    assert created.returncode == 0, created.stderr
+    found = lab.stack.run(
+        *CUSTOM_JOBS, "list", region, f"--filter=displayName={name}", "--format=value(name)", home=tmp_path
+    )
+    number = found.stdout.strip().rpartition("/")[2]
+    lab.ended_well(f"custom_{number}", within_s=120)
+    shown = yaml.safe_load(lab.stack.run(*CUSTOM_JOBS, "describe", number, region, home=tmp_path).stdout)
+    assert (shown["state"], shown["displayName"]) == ("JOB_STATE_SUCCEEDED", name)
+    streamed = lab.stack.run(
+        *CUSTOM_JOBS, "stream-logs", number, region, "--polling-interval=1", home=tmp_path, timeout_s=120
+    )
+    assert streamed.returncode == 0, streamed.stderr
+    assert "step 3/3" in streamed.stdout, "its log is found under its number"
+
+
 def test_nobody_comes_in_with_a_token_that_google_does_not_know(lab: Lab, tmp_path: Path) -> None:
     """Through the same question that is asked of Cloud Resource Manager."""
-    jobs = ("gcloud", "ai-platform", "jobs", "list")
     (tmp_path / "token").write_text("ya29.expired\n")
-    refused = lab.stack.run(*jobs, f"--access-token-file={tmp_path / 'token'}", home=tmp_path)
+    refused = lab.stack.run(*JOBS, "list", f"--access-token-file={tmp_path / 'token'}", home=tmp_path)
     assert refused.returncode == 1
     assert "UNAUTHENTICATED" in refused.stderr
     (tmp_path / "token").write_text("local-viewer\n")
-    assert lab.stack.run(*jobs, f"--access-token-file={tmp_path / 'token'}", home=tmp_path).returncode == 0
+    assert lab.stack.run(*JOBS, "list", f"--access-token-file={tmp_path / 'token'}", home=tmp_path).returncode == 0
