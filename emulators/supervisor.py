@@ -53,7 +53,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         ports = processes.Ports()
-        backend = backends.need_emulators(in_memory=bool(self._config.control_plane))
+        backend = backends.need_emulators(self._config.emulators, in_memory=bool(self._config.control_plane))
         planned = plan.plan(self._dir, self._config, backend, self._id, ports)
         self._state = StackState(
             id=self._id,

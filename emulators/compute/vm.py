@@ -107,8 +107,8 @@ class PoweredVm:
     def _environment(self, disk: Disk, given: Mapping[str, str]) -> dict[str, str]:
         environment = {**given, "HOME": str(disk.home)}
         stack = [f"{processes.STACK_ID}={given[processes.STACK_ID]}"] if processes.STACK_ID in given else []
-        if client := containers.install(disk.root, given, self._label, *stack):
-            environment["PATH"] = f"{client.parent}{os.pathsep}{environment['PATH']}"
+        own_programs = containers.install(disk.root, given, self._label, *stack)
+        environment["PATH"] = f"{own_programs}{os.pathsep}{environment['PATH']}"
         return {**environment, MARKER: self._marker}
 
     def _watch(self) -> None:

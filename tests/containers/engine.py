@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emulators import launch
+from emulators import container, launch, storage
+from emulators.backends import BackendKind, available_backends
 from emulators.processes import LOOPBACK, Ports
 from emulators.state import ROOT
 from tests.support.stack import eventually
@@ -44,6 +45,20 @@ START_S: Final = 60.0
 DEBIAN_DOCKERFILE: Final = """
 FROM {bare}
 RUN apt-get update && apt-get install --yes --no-install-recommends python3 curl ca-certificates && apt-get clean
+"""
+
+# As in Google's image with the emulators: Java and gcloud.
+SDK_DOCKERFILE: Final = """
+FROM {debian}
+RUN mkdir -p /usr/share/man/man1 && apt-get update && \\
+    apt-get install --yes --no-install-recommends openjdk-17-jre-headless && apt-get clean
+COPY sdk /google-cloud-sdk
+ENV PATH=/google-cloud-sdk/bin:$PATH CLOUDSDK_PYTHON=python3
+"""
+GCS_DOCKERFILE: Final = """
+FROM {debian}
+COPY {program} /bin/fake-gcs-server
+ENTRYPOINT ["/bin/fake-gcs-server", "-data", "/data"]
 """
 
 
@@ -120,6 +135,32 @@ class Engine:
         folder = SOURCES / "program"
         dockerfile = (folder / "Dockerfile").read_text().replace("python:3.11-slim", self.debian("bookworm"))
         return self.build(f"{PREFIX}/program:1", dockerfile, folder)
+
+    def google_emulators(self) -> str:
+        """Under its official name, from the Cloud SDK of this machine."""
+        if self.has(container.GOOGLE):  # to the builder it is a gigabyte of files to compare
+            return container.GOOGLE
+        backend = available_backends(BackendKind.CLOUD_SDK)
+        assert backend.kind is BackendKind.CLOUD_SDK, backend.reason
+        sdk = backend.firestore_jar.parents[2]
+        parts = [
+            *(sdk / name for name in (".install", "lib", "properties", "bin/gcloud", "bin/bootstrapping")),
+            backend.firestore_jar.parent,
+            backend.pubsub_jar.parents[1],
+        ]
+        with tempfile.TemporaryDirectory(dir=FOLDER) as context:
+            for part in parts:
+                target = Path(context, "sdk", part.relative_to(sdk))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                subprocess.run(["cp", "--recursive", "--link", str(part), str(target)], check=True)
+            dockerfile = SDK_DOCKERFILE.format(debian=self.debian("bookworm"))
+            return self.build(container.GOOGLE, dockerfile, Path(context))
+
+    def fake_gcs(self) -> str:
+        """Under its official name, from the program in the wheel."""
+        program = storage.program()
+        dockerfile = GCS_DOCKERFILE.format(debian=self.debian("bookworm"), program=program.name)
+        return self.build(container.FAKE_GCS, dockerfile, program.parent)
 
     def publish(self, image: str, name: str) -> str:
         """Its address in the registry; the engine forgets that it ever had it under that name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,8 +166,8 @@ class Lab:
         return [entry for entry in self.store.ledger(job_id) if entry.verdict.kind != "ignore"]
 
 
-@pytest.fixture(scope="session")
-def lab(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+@contextmanager
+def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
     environment = stack.environment
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FIRESTORE_EMULATOR_HOST", "STORAGE_EMULATOR_HOST"):
@@ -181,7 +182,12 @@ def lab(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         subnetwork="",
         wait_s=1.0,
     )
-    packages = tmp_path_factory.mktemp("packages")
     yield Lab(stack, FirestoreStore(database), fleet, StorageObjects(bucket), StackBus(stack.pubsub), packages)
     database.close()
     bucket.close()
+
+
+@pytest.fixture(scope="session")
+def lab(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with lab_on(stack, tmp_path_factory.mktemp("packages")) as lab:
+        yield lab

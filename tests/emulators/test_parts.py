@@ -163,6 +163,18 @@ def test_without_java_and_engine_only_memory_is_left(sdk: Path, monkeypatch: pyt
         backends.need_emulators()
 
 
+def test_containers_that_are_asked_for_come_before_the_cloud_sdk(sdk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(sdk)
+    monkeypatch.setenv("CLOUDSDK_ROOT_DIR", str(sdk))
+    monkeypatch.setenv("TRAINMASTER_EMULATORS", "containers")
+    assert StackConfig().emulators == "containers"
+    found = backends.available_backends()
+    assert (found.kind, found.reason) == (BackendKind.MEMORY, "containers are asked for; no container engine answers")
+    assert backends.available_backends("cloud-sdk").kind is BackendKind.CLOUD_SDK
+    with pytest.raises(StackError, match="TRAINMASTER_EMULATORS must be cloud-sdk or containers, not docker"):
+        backends.available_backends("docker")
+
+
 def test_a_state_file_cut_in_half_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / state.STATE_FILE).write_text('{"id": "x', encoding="utf-8")
     with pytest.raises(StackError, match=r"stack\.json is not a stack's state"):

@@ -124,7 +124,7 @@ def storage_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (
         _port() as port,
         _port() as tls,
-        service.alone(storage.service(folder / "data", port, tls), folder / "log") as one,
+        service.alone(storage.service(need_emulators(), folder / "data", port, tls), folder / "log") as one,
     ):
         yield one.address
 

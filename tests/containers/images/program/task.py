@@ -48,9 +48,11 @@ def main() -> int:
 
 
 def meet(task: dict[str, Any], cluster: dict[str, list[str]]) -> None:
-    chief = next((cluster[name][0] for name in ("chief", "master") if name in cluster), cluster["worker"][0])
-    host, _, port = chief.rpartition(":")
     workers = len(cluster.get("worker", []))
+    if not workers:
+        return
+    chief = (cluster.get("chief") or cluster.get("master") or cluster["worker"])[0]
+    host, _, port = chief.rpartition(":")
     if task["type"] != "worker":
         greeted: set[str] = set()
         with socket.create_server((host, int(port))) as server:
