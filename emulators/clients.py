@@ -91,6 +91,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         variables["TRAINMASTER_IDENTITY_KEYS"] = f"http://{endpoints.compute}/emulator/v1/certs"
     if endpoints.iam:
         variables["TRAINMASTER_IAM_ENDPOINT"] = f"http://{endpoints.iam}"
+        variables["TRAINMASTER_IAM_ACCOUNTS_ENDPOINT"] = f"http://{endpoints.iam}"
     return variables
 
 

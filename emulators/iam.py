@@ -1,4 +1,5 @@
-"""The one call of Cloud Resource Manager that the API makes: may the bearer of this token do that in the project?
+"""The two calls of Google's IAM that the API makes: may the bearer of this token do that in the project, and may it run
+machines as that service account?
 
     local-stack    may do everything (what the local stack's own clients send)
     local-viewer   may look
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,8 +35,8 @@ _MAY: Final[dict[str, Callable[[str], bool]]] = {
 
 
 def answer(project: str, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
-    """Status and body, as Cloud Resource Manager v1 answers. Nothing granted is an empty object."""
-    if path != f"/v1/projects/{project}:testIamPermissions":
+    """Status and body, as Cloud Resource Manager and IAM v1 answer. Nothing granted is an empty object."""
+    if not re.fullmatch(rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path):
         return _refusal(403, "PERMISSION_DENIED", "The caller does not have permission")
     may = _MAY.get(authorization.removeprefix("Bearer "))
     if may is None:
@@ -62,7 +64,7 @@ def listen(port: int, project: str) -> ThreadingHTTPServer:
             self._send(*answer(project, self.path, self.headers.get("Authorization", ""), body))
 
         def do_GET(self) -> None:
-            self._send(*_refusal(404, "NOT_FOUND", "Only projects.testIamPermissions is served here."))
+            self._send(*_refusal(404, "NOT_FOUND", "Only testIamPermissions is served here."))
 
         def _send(self, status: int, said: dict[str, Any]) -> None:
             data = json.dumps(said).encode()

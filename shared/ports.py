@@ -136,6 +136,10 @@ class Access(Protocol):
         """Those of the permissions that the token's bearer has on the project. Raises UnknownTokenError."""
         ...
 
+    def may_act_as(self, token: str, account: str) -> bool:
+        """Whether the token's bearer may have machines run as this service account. Raises UnknownTokenError."""
+        ...
+
 
 class Clock(Protocol):
     def __call__(self) -> datetime:

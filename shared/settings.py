@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     iam_endpoint: str = Field(
         default="https://cloudresourcemanager.googleapis.com", description="Where the API asks what its callers may."
     )
+    iam_accounts_endpoint: str = Field(
+        default="https://iam.googleapis.com", description="Where the API asks whom its callers may act as."
+    )
     jobs_per_minute: int = Field(
         default=60,
         ge=0,

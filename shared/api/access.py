@@ -29,18 +29,36 @@ class RememberedAccess:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def granted(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
-        who = hashlib.sha256(token.encode()).hexdigest()
-        now = self.seconds()
-        with self._lock:
-            known = {each for each in permissions if self._known.get((who, each), now) > now}
+        known = frozenset(each for each in permissions if self._knows(token, each))
         asked = [each for each in permissions if each not in known]
         if not asked:
-            return frozenset(known)
+            return known
         granted = self.access.granted(token, asked)
+        for each in granted:
+            self._remember(token, each)
+        return granted | known
+
+    def may_act_as(self, token: str, account: str) -> bool:
+        as_account = f"as {account}"
+        if not self._knows(token, as_account):
+            if not self.access.may_act_as(token, account):
+                return False
+            self._remember(token, as_account)
+        return True
+
+    def _knows(self, token: str, right: str) -> bool:
+        now = self.seconds()
         with self._lock:
-            for each in granted:
-                self._known[who, each] = now + REMEMBERED_S
-                self._known.move_to_end((who, each))
+            return self._known.get((_hashed(token), right), now) > now
+
+    def _remember(self, token: str, right: str) -> None:
+        key = (_hashed(token), right)
+        with self._lock:
+            self._known[key] = self.seconds() + REMEMBERED_S
+            self._known.move_to_end(key)
             while len(self._known) > REMEMBERED_MAX:
                 self._known.popitem(last=False)
-        return granted | known
+
+
+def _hashed(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

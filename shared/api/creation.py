@@ -15,6 +15,7 @@ from shared.api.call import Call, Service
 from shared.core.jobs import Job
 from shared.errors import TemporaryError
 from shared.flows import submit
+from shared.jobspec import accept
 
 SOURCE: Final = "api"
 
@@ -27,8 +28,10 @@ def create(document: Mapping[str, object], job_id: str, call: Call, service: Ser
     if before and before.state.job.submission == submission:
         return before.state.job
     _within_quota(call, service)
+    default_id = job_id if default else None
+    _may_use(accept(document, default_job_id=default_id).plan.service_account, call, service)
     try:
-        return submit.create(document, submission, now, deps, default_job_id=job_id if default else None)
+        return submit.create(document, submission, now, deps, default_job_id=default_id)
     except submit.JobExistsError:
         raise errors.job_exists() from None
     except submit.OverLimitError as over:
@@ -39,6 +42,13 @@ def create(document: Mapping[str, object], job_id: str, call: Call, service: Ser
         if stored and stored.state.job.submission == submission:
             return stored.state.job
         raise
+
+
+def _may_use(account: str | None, call: Call, service: Service) -> None:
+    """Who trains as an account has all that it has. The installation's own is everybody's, as the service's was."""
+    is_own = account in (None, service.service_account)
+    if account and not is_own and not service.access.may_act_as(call.token, account):
+        raise errors.not_as(account)
 
 
 def _within_quota(call: Call, service: Service) -> None:

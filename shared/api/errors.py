@@ -68,6 +68,13 @@ def denied(permission: str, project: str) -> ApiError:
     return ApiError(403, "PERMISSION_DENIED", message, [info])
 
 
+def not_as(account: str) -> ApiError:
+    """In Vertex AI's words, which its users search for."""
+    message = f"You do not have permission to act as service_account: {account}. (or it may not exist)."
+    info = _info("IAM_PERMISSION_DENIED", {"permission": "iam.serviceAccounts.actAs", "resource": account})
+    return ApiError(403, "PERMISSION_DENIED", message, [info])
+
+
 def other_project(project: str) -> ApiError:
     message = f"Permission denied on project {project}: this installation serves another one."
     return ApiError(403, "PERMISSION_DENIED", message)

@@ -11,9 +11,10 @@ from shared.ports import UnknownTokenError
 
 @dataclass
 class MemoryAccess:
-    """See `shared.ports.Access`. `asked` counts the questions."""
+    """See `shared.ports.Access`. `accounts`: which service accounts a token may use. `asked` counts the questions."""
 
     tokens: Mapping[str, AbstractSet[str]]
+    accounts: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     asked: int = field(default=0)
 
     def granted(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
@@ -21,3 +22,7 @@ class MemoryAccess:
         if token not in self.tokens:
             raise UnknownTokenError
         return frozenset(self.tokens[token]) & frozenset(permissions)
+
+    def may_act_as(self, token: str, account: str) -> bool:
+        self.granted(token, ())
+        return account in self.accounts.get(token, ())

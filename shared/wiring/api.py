@@ -17,7 +17,7 @@ from shared.wiring.light import deps
 @cache
 def access() -> Access:
     values = settings()
-    return RememberedAccess(ProjectAccess(values.project, values.iam_endpoint), time.monotonic)
+    return RememberedAccess(ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint), time.monotonic)
 
 
 def service() -> Service:

@@ -13,7 +13,8 @@ from shared.api.routes import ROUTES
 from shared.errors import TemporaryError
 from shared.memory.access import MemoryAccess
 from shared.ports import UnknownTokenError
-from tests.api.client import CUSTOM_JOBS, JOBS, NOBODY, OWNER, VIEWER, Api
+from tests.api.client import ACCOUNT, CUSTOM_JOBS, JOBS, NOBODY, OWNER, VIEWER, Api
+from tests.api.test_custom_jobs import POOLS
 from tests.support.jobs import a_spec
 from tests.support.world import World
 
@@ -125,6 +126,30 @@ def test_trouble_with_the_question_is_never_a_yes(api: Api, monkeypatch: pytest.
     assert world.store.recent_jobs(5) == ()
 
 
+@pytest.mark.parametrize("path", [JOBS, CUSTOM_JOBS])
+def test_a_job_runs_as_an_account_only_for_who_may_act_as_it(api: Api, world: World, path: str) -> None:
+    mine, other = "mine@my-project.iam.gserviceaccount.com", "other@my-project.iam.gserviceaccount.com"
+    api.access.accounts = {OWNER: {mine}}
+
+    def body(account: str) -> dict[str, object]:
+        if path == JOBS:
+            return {"jobId": "digits_1", **a_spec(serviceAccount=account)}
+        return {"displayName": "x", "jobSpec": {"workerPoolSpecs": POOLS, "serviceAccount": account}}
+
+    error = api.refused("POST", path, body(other))
+    assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
+    assert error["message"] == (
+        f"You do not have permission to act as service_account: {other}. (or it may not exist)."
+    )
+    assert world.store.recent_jobs(5) == ()
+    assert api.ask("POST", path, body(mine))[0] == 200
+
+
+def test_the_installations_own_account_is_everybodys(api: Api) -> None:
+    api.create("as_it_is")
+    api.create("by_name", serviceAccount=ACCOUNT)
+
+
 def test_a_bug_is_answered_in_googles_form_and_logged_whole(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -194,6 +219,16 @@ def test_a_yes_is_remembered_for_a_minute_and_a_no_never() -> None:
     assert access.granted("t", [GET]) == {GET}
     clock.now = REMEMBERED_S
     assert access.granted("t", [GET]) == frozenset(), "what was taken away, within the minute"
+
+
+def test_whom_one_may_act_as_is_remembered_as_well_and_a_no_never() -> None:
+    google, clock = MemoryAccess({"t": set()}, {"t": {"a@p"}}), Clock()
+    access = RememberedAccess(google, clock)
+    assert [access.may_act_as("t", each) for each in ("a@p", "b@p", "a@p", "b@p")] == [True, False, True, False]
+    assert google.asked == 3
+    clock.now = REMEMBERED_S
+    google.accounts = {}
+    assert not access.may_act_as("t", "a@p")
 
 
 def test_what_is_remembered_is_of_one_token_and_bounded_and_not_the_token() -> None:

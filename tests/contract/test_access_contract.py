@@ -15,6 +15,7 @@ from shared.gcp.project_access import ProjectAccess
 from shared.memory.access import MemoryAccess
 from shared.ports import Access, UnknownTokenError
 
+ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"
 
 
@@ -28,10 +29,10 @@ def serving(server: ThreadingHTTPServer) -> Iterator[str]:
 @pytest.fixture(params=["memory", "resource manager"])
 def access(request: pytest.FixtureRequest) -> Iterator[Access]:
     if request.param == "memory":
-        yield MemoryAccess({iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.NOBODY: set()})
+        yield MemoryAccess({iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.NOBODY: set()}, {iam.OWNER: {ACCOUNT}})
         return
     for endpoint in serving(iam.listen(0, "my-project")):
-        yield ProjectAccess("my-project", endpoint)
+        yield ProjectAccess("my-project", endpoint, endpoint)
 
 
 def test_those_of_the_asked_that_the_token_has_and_no_others(access: Access) -> None:
@@ -41,9 +42,17 @@ def test_those_of_the_asked_that_the_token_has_and_no_others(access: Access) -> 
     assert access.granted(iam.NOBODY, [CREATE, GET]) == frozenset()
 
 
+def test_whom_one_may_act_as(access: Access) -> None:
+    assert access.may_act_as(iam.OWNER, ACCOUNT)
+    assert not access.may_act_as(iam.VIEWER, ACCOUNT)
+    assert not access.may_act_as(iam.NOBODY, ACCOUNT)
+
+
 def test_a_token_that_nobody_has_is_unknown(access: Access) -> None:
     with pytest.raises(UnknownTokenError):
         access.granted("ya29.expired", [GET])
+    with pytest.raises(UnknownTokenError):
+        access.may_act_as("ya29.expired", ACCOUNT)
 
 
 @pytest.fixture
@@ -72,7 +81,7 @@ def test_trouble_is_no_answer(google: tuple[str, list[tuple[int, object]]], stat
     endpoint, answers = google
     answers.append((status, {"error": {"code": status}}))
     with pytest.raises(TemporaryError, match=str(status)):
-        ProjectAccess("my-project", endpoint).granted("t", [GET])
+        ProjectAccess("my-project", endpoint, endpoint).granted("t", [GET])
 
 
 def test_a_resource_manager_that_is_switched_off_is_trouble_and_a_forbidden_project_is_a_no(
@@ -81,18 +90,27 @@ def test_a_resource_manager_that_is_switched_off_is_trouble_and_a_forbidden_proj
     endpoint, answers = google
     reason = {"error": {"code": 403, "details": [{"reason": "SERVICE_DISABLED"}]}}
     answers += [(403, reason), (403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}})]
-    access = ProjectAccess("my-project", endpoint)
+    access = ProjectAccess("my-project", endpoint, endpoint)
     with pytest.raises(TemporaryError, match="SERVICE_DISABLED"):
         access.granted("t", [GET])
     assert access.granted("t", [GET]) == frozenset()
 
 
+def test_an_account_that_there_is_not_is_nobodys(google: tuple[str, list[tuple[int, object]]]) -> None:
+    endpoint, answers = google
+    answers += [(404, {"error": {"code": 404}}), (503, {})]
+    access = ProjectAccess("my-project", endpoint, endpoint)
+    assert not access.may_act_as("t", ACCOUNT)
+    with pytest.raises(TemporaryError):
+        access.may_act_as("t", ACCOUNT)
+
+
 def test_google_may_not_grant_what_was_not_asked(google: tuple[str, list[tuple[int, object]]]) -> None:
     endpoint, answers = google
     answers.append((200, {"permissions": [GET, CREATE]}))
-    assert ProjectAccess("my-project", endpoint).granted("t", [GET]) == {GET}
+    assert ProjectAccess("my-project", endpoint, endpoint).granted("t", [GET]) == {GET}
 
 
 def test_who_does_not_answer_is_asked_again_later() -> None:
     with pytest.raises(TemporaryError):
-        ProjectAccess("my-project", "http://127.0.0.1:1").granted("t", [GET])
+        ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1").granted("t", [GET])
