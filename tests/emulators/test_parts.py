@@ -16,7 +16,15 @@ from emulators.state import FUNCTIONS, Endpoints, StackConfig, StackError
 from shared.jobspec.runtimes import RUNTIMES
 
 ENDPOINTS = Endpoints(
-    firestore="h:1", pubsub="h:2", storage="h:3", storage_tls="h:4", compute="h:5", proxy="h:6", logging="h:7"
+    firestore="h:1",
+    pubsub="h:2",
+    storage="h:3",
+    storage_tls="h:4",
+    compute="h:5",
+    proxy="h:6",
+    logging="h:7",
+    iam="h:8",
+    api="h:9",
 )
 
 
@@ -90,6 +98,11 @@ def test_functions_get_the_documented_settings() -> None:
         "PUBSUB_EMULATOR_HOST": "h:2",
         "STORAGE_EMULATOR_HOST": "http://h:3",
         "TRAINMASTER_LOGGING_ENDPOINT": "http://h:7",
+        "TRAINMASTER_IDENTITY_KEYS": "http://h:5/emulator/v1/certs",
+        "TRAINMASTER_IAM_ENDPOINT": "http://h:8",
+        "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": "http://h:8",
+        "TRAINMASTER_TPU": "true",
+        "TRAINMASTER_TPU_ENDPOINT": "http://h:5",
     }
 
 
