@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from cli import dead_letters, jobs, local, logs, orphans, schedule, simulate, submit, why
+from cli import dead_letters, doctor, jobs, local, logs, orphans, schedule, simulate, submit, why
 from cli import run as run_command
 from emulators.state import StackError
 from shared.errors import PermanentError, TemporaryError
@@ -36,6 +36,7 @@ app.command()(logs.logs)
 app.command()(why.why)
 app.command()(why.replay)
 app.command()(orphans.orphans)
+app.command()(doctor.doctor)
 app.command()(simulate.simulate)
 
 

@@ -65,7 +65,7 @@ class PubSub:
         self._call("PUT", f"/topics/{topic}", {})
 
     def create_pull(self, topic: str, subscription: str) -> None:
-        self._call("PUT", f"/subscriptions/{subscription}", {"topic": self._topic(topic), "ackDeadlineSeconds": 60})
+        self._call("PUT", f"/subscriptions/{subscription}", {**self._lasting(topic), "ackDeadlineSeconds": 60})
 
     def create_push(self, topic: str, port: int, delivery: Delivery, *, dead_letter: str = DEAD_LETTER) -> None:
         """Deliver the topic to that port, under a subscription of the topic's name.
@@ -73,7 +73,7 @@ class PubSub:
         The topic stands in the address because functions-framework takes a CloudEvent's source from there.
         """
         body = {
-            "topic": self._topic(topic),
+            **self._lasting(topic),
             "ackDeadlineSeconds": delivery.ack_deadline_s,
             "pushConfig": {"pushEndpoint": f"http://{LOOPBACK}:{port}/{self._topic(topic)}"},
             "retryPolicy": {
@@ -105,6 +105,10 @@ class PubSub:
             {"attributes": {}, **each["message"], "data": base64.b64decode(each["message"].get("data", ""))}
             for each in received
         ]
+
+    def _lasting(self, topic: str) -> dict[str, Any]:
+        """A subscription that does not expire, as infra/ makes it."""
+        return {"topic": self._topic(topic), "expirationPolicy": {}}
 
     def _topic(self, topic: str) -> str:
         return f"projects/{self._project}/topics/{topic}"

@@ -1,0 +1,247 @@
+"""What `trainmaster doctor` looks at, one function per subject; each yields what it found, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from cli.jobs import open_store
+from shared import topics
+from shared.api.permissions import CALLED
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp.dead_letter_box import DeadLetterBox
+from shared.gcp.inspection import GOOGLE, Endpoints, Inspection, LookError, Subscription
+from shared.gcp.project_access import ProjectAccess
+from shared.settings import Settings
+
+SKEW_MAX_S: Final = 60.0
+ATTEMPTS_MIN: Final = 5
+"""Source: the fewest that Pub/Sub takes; the policy is what matters, the number is the installation's."""
+ACK_DEADLINE_MIN_S: Final = 60
+"""As long as a function may take (infra/functions.tf): sooner, the event is delivered again beside the first."""
+EVENT_TOPICS: Final = (
+    topics.UPLOAD,
+    topics.SUBMIT,
+    topics.VM_READY,
+    topics.REPLICA_EXIT,
+    topics.MAINTENANCE,
+    topics.SYSTEM_EVENTS,
+    topics.PROVISION,
+    topics.SWEEP,
+)
+JOB_FILES: Final = "jobs/"
+METRICS: Final = ("CPUS", "GPUS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB")
+"""How the names of the quotas end that machines of jobs use."""
+STATE: Final = ("get", "list", "create", "update")
+WANTED: Final = (
+    *sorted(set(CALLED.values())),
+    *(f"datastore.entities.{verb}" for verb in STATE),
+    "logging.logEntries.list",
+)
+"""What the API and this command line ask of a person, as far as it is granted on the project."""
+ROLES: Final = "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/browser"
+APPLY: Final = "`terraform apply` in infra/ makes it"
+
+
+class Status(StrEnum):
+    OK = "ok"
+    FIX = "FIX"
+    UNSEEN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`fix` is empty unless something is wrong."""
+
+    status: Status
+    what: str
+    fix: str = ""
+
+
+def examine(values: Settings, region: str | None) -> Iterator[Finding]:
+    seen = _inspection(values)
+    looks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("clock", partial(_clock, seen)),
+        ("permissions", partial(_permissions, seen)),
+        ("Firestore", partial(_state, seen)),
+        *((f"topic {topic}", partial(_delivery, seen, topic)) for topic in EVENT_TOPICS),
+        ("dead letter", partial(_dead_letter, seen)),
+        ("bucket", partial(_bucket, seen, values.bucket)),
+        ("worker account", partial(_worker, seen, values.worker_service_account)),
+        ("Compute Engine", partial(_compute, seen, region)),
+    ]
+    for name, look in looks:
+        yield from _looked(name, look)
+
+
+def _looked(name: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """What keeps us from looking is a finding, too."""
+    try:
+        yield from look()
+    except LookError as error:
+        yield fix(f"{name}: {error}", _ADVICE.get(error.status, "see whether it is there, and look again"))
+    except (PermanentError, TemporaryError) as error:
+        yield fix(f"{name}: {error}", "see whether it is there, and look again")
+
+
+_ADVICE: Final[dict[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "log in: gcloud auth application-default login",
+    HTTPStatus.FORBIDDEN: "have roles/viewer granted on the project; if the API is off, `terraform apply` in infra/",
+    HTTPStatus.NOT_FOUND: APPLY,
+}
+
+
+def _clock(seen: Inspection) -> Iterator[Finding]:
+    skew_s = (datetime.now(UTC) - seen.google_time()).total_seconds()
+    if abs(skew_s) <= SKEW_MAX_S:
+        yield Finding(Status.OK, f"clock, within {SKEW_MAX_S:.0f} s of who answers")
+    else:
+        which = "ahead" if skew_s > 0 else "behind"
+        yield fix(f"this machine's clock is {abs(skew_s):.0f} s {which}", "set it: `timedatectl set-ntp true`")
+
+
+def _permissions(seen: Inspection) -> Iterator[Finding]:
+    granted = seen.permissions(WANTED)
+    missing = [each for each in WANTED if each not in granted]
+    if missing:
+        yield fix(f"you may not {', '.join(missing)}", f"have these granted on the project, as you need them: {ROLES}")
+    else:
+        yield Finding(Status.OK, "what you may do in the project")
+
+
+def _state(seen: Inspection) -> Iterator[Finding]:
+    seen.read_state()
+    store = open_store()
+    live, orphans = len(store.live_jobs()), store.orphans()
+    yield Finding(Status.OK, f"Firestore, with live jobs: {live}")
+    if orphans:
+        yield fix(f"{len(orphans)} machines without an owner", "docs/runbooks/orphans.md; `trainmaster orphans`")
+    else:
+        yield Finding(Status.OK, "no machine without an owner")
+
+
+def _delivery(seen: Inspection, topic: str) -> Iterator[Finding]:
+    if not seen.has_topic(topic):
+        yield fix(f"no topic {topic}", APPLY)
+        return
+    subscription = seen.subscription(topic)
+    if subscription is None or subscription.topic != topic:
+        yield fix(f"no subscription {topic} of the topic {topic}: what is published there is lost", APPLY)
+        return
+    wrong = list(_wrong_delivery(subscription))
+    for what in wrong:
+        yield fix(f"subscription {topic} {what}", "`terraform apply` in infra/ puts it right")
+    if not wrong:
+        yield Finding(Status.OK, f"topic {topic} and its delivery")
+
+
+def _wrong_delivery(subscription: Subscription) -> Iterator[str]:
+    if not subscription.endpoint:
+        yield "pushes nowhere"
+    if not subscription.has_retry_policy:
+        yield "repeats without a pause"
+    if subscription.dead_letter != topics.DEAD_LETTER or subscription.attempts_max < ATTEMPTS_MIN:
+        yield f"does not give up into {topics.DEAD_LETTER} after {ATTEMPTS_MIN} or more deliveries"
+    if subscription.expires:
+        yield "expires when it is not used"
+    if subscription.ack_deadline_s < ACK_DEADLINE_MIN_S:
+        yield f"waits {subscription.ack_deadline_s} s for an answer, and a function may take {ACK_DEADLINE_MIN_S} s"
+
+
+def _dead_letter(seen: Inspection) -> Iterator[Finding]:
+    subscription = seen.subscription(topics.DEAD_LETTER)
+    if not seen.has_topic(topics.DEAD_LETTER) or subscription is None or subscription.topic != topics.DEAD_LETTER:
+        yield fix(f"no topic {topics.DEAD_LETTER} with a subscription: what cannot be handled is lost", APPLY)
+        return
+    if subscription.endpoint or subscription.expires:
+        what = "is pushed away" if subscription.endpoint else "expires when it is not used"
+        yield fix(f"subscription {topics.DEAD_LETTER} {what}", "`terraform apply` in infra/ puts it right")
+        return
+    if letters := len(DeadLetterBox(seen.project).look()):
+        yield fix(f"dead letters: {letters}", "docs/runbooks/dead-letters.md; `trainmaster dead-letters list`")
+    else:
+        yield Finding(Status.OK, "the dead letter, which is empty")
+
+
+def _bucket(seen: Inspection, bucket: str) -> Iterator[Finding]:
+    if not bucket:
+        yield fix("no bucket is named", "set TRAINMASTER_BUCKET to infra/'s, `terraform output bucket`")
+        return
+    if not seen.has_bucket(bucket):
+        yield fix(f"no bucket gs://{bucket}", f"{APPLY}, or TRAINMASTER_BUCKET names another one")
+        return
+    yield Finding(Status.OK, f"bucket gs://{bucket}")
+    if seen.endpoints.storage:
+        yield Finding(Status.UNSEEN, "the bucket's notification: not looked at: the local stack's notifies otherwise")
+        return
+    told = [each for each in seen.notifications(bucket) if each.topic == topics.UPLOAD]
+    if any(
+        JOB_FILES.startswith(each.prefix) and (not each.events or "OBJECT_FINALIZE" in each.events) for each in told
+    ):
+        yield Finding(Status.OK, f"gs://{bucket}/{JOB_FILES} tells {topics.UPLOAD}")
+    else:
+        yield fix(f"gs://{bucket}/{JOB_FILES} does not tell {topics.UPLOAD} of new files", APPLY)
+
+
+def _worker(seen: Inspection, account: str) -> Iterator[Finding]:
+    if not account:
+        how = "set TRAINMASTER_WORKER_SERVICE_ACCOUNT: without it nobody asks who sends an event"
+        yield fix("no account of the VMs is named", how)
+    elif seen.endpoints.compute:
+        yield Finding(Status.OK, f"account of the VMs, {account}")
+    elif seen.has_account(account):
+        yield Finding(Status.OK, f"account of the VMs, {account}, which exists")
+    else:
+        yield fix(f"no account {account}", f"{APPLY}, or TRAINMASTER_WORKER_SERVICE_ACCOUNT names another one")
+
+
+def _compute(seen: Inspection, region: str | None) -> Iterator[Finding]:
+    seen.reach_compute()
+    yield Finding(Status.OK, "Compute Engine answers")
+    if region is None:
+        yield Finding(Status.UNSEEN, "quotas: not looked at: --region names the region to look at")
+        return
+    quotas = seen.quotas(region)
+    if quotas is None:
+        yield fix(f"no region {region}", "gcloud compute regions list")
+        return
+    if not quotas:
+        yield Finding(Status.UNSEEN, f"quotas of {region}: not looked at: none are told, as on the local stack")
+    for quota in quotas:
+        if (
+            not quota.metric.endswith(("CPUS", "GPUS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB"))
+            or not quota.limit
+        ):
+            continue
+        what = f"quota {quota.metric} in {region}: {quota.used:g} of {quota.limit:g}"
+        is_full = quota.used >= quota.limit
+        yield (
+            fix(what, "end jobs there, or ask for more: IAM & Admin > Quotas") if is_full else Finding(Status.OK, what)
+        )
+
+
+def fix(what: str, fix: str) -> Finding:
+    return Finding(Status.FIX, what, fix)
+
+
+def _inspection(values: Settings) -> Inspection:
+    def emulator(variable: str) -> str:
+        host = os.environ.get(variable, "")
+        return host if not host or "://" in host else f"http://{host}"
+
+    endpoints = Endpoints(
+        pubsub=emulator("PUBSUB_EMULATOR_HOST"),
+        firestore=emulator("FIRESTORE_EMULATOR_HOST"),
+        storage=emulator("STORAGE_EMULATOR_HOST"),
+        compute=values.compute_endpoint,
+        projects="" if values.iam_endpoint == GOOGLE.projects else values.iam_endpoint,
+    )
+    return Inspection(
+        values.project, endpoints, ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint)
+    )
