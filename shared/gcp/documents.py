@@ -12,6 +12,7 @@ from shared.core.fleet import name_hash
 from shared.core.jobs import Job, Replica
 from shared.core.ledger import LedgerEntry
 from shared.core.zones import Stockout
+from shared.errors import TemporaryError
 from shared.ports import Orphan, Rejection
 
 SCHEMA: Final = 1
@@ -51,6 +52,10 @@ def rejection_document(rejection: Rejection) -> Document:
 
 
 def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
+    """Raises TemporaryError for another schema: the event waits for the release that knows it."""
+    schema = (document or {}).get("schema", SCHEMA)
+    if schema != SCHEMA:
+        raise TemporaryError(f"a document of schema {schema}: this release knows schema {SCHEMA}")
     value: T = _ADAPTERS[kind].validate_python(_plain(document))
     return value
 

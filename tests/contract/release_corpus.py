@@ -1,0 +1,165 @@
+"""What a release writes, kept: documents as they are stored, messages as they travel. `test_releases.py` reads them.
+
+    .venv/bin/python -m tests.contract.release_corpus     writes tests/contract/releases/SCHEMA/ anew
+
+A corpus is written when its schema is new, or grows by what is new in it; what is there is what other releases
+wrote, and is never rewritten to make a test pass. `whole` has every field, `least` those without a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import types
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from shared.core.events import Event
+from shared.core.jobs import Job, Replica
+from shared.core.ledger import LedgerEntry
+from shared.core.verdicts import Verdict
+from shared.core.zones import Stockout
+from shared.gcp import documents
+from shared.ports import Orphan, Rejection
+
+FOLDER: Final = Path(__file__).parent / "releases"
+AT: Final = datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)
+KINDS: Final[dict[str, Any]] = {
+    "job": (Job, documents.job_document),
+    "replica": (Replica, documents.replica_document),
+    "ledger": (LedgerEntry, documents.entry_document),
+    "orphan": (Orphan, documents.orphan_document),
+    "rejection": (Rejection, documents.rejection_document),
+    "stockout": (Stockout, documents.stockout_document),
+}
+"""Name in the corpus → what it is, and how it is stored."""
+
+_LIFE: Final[dict[str, Any]] = {
+    "version": 1,
+    "job_id": "digits_1",
+    "attempt": 1,
+    "task_type": "worker",
+    "task_index": 0,
+    "incarnation": 1,
+    "machine": 1,
+    "vm": {"name": "tm-digits-1-a1b2c3-worker-0", "zone": "us-central1-a", "instance_id": "4711"},
+    "at": "2026-11-21T03:00:00.123Z",
+}
+_EXIT: Final = {**_LIFE, "cause": "process", "exit_status": 1}
+_ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": "trainer/task.py:41 in main"}
+_SYSTEM_EVENT: Final = {
+    "protoPayload": {
+        "methodName": "compute.instances.preempted",
+        "resourceName": "projects/p/zones/us-central1-a/instances/tm-digits-1-a1b2c3-worker-0",
+    },
+    "resource": {"type": "gce_instance", "labels": {"instance_id": "4711"}},
+    "timestamp": "2026-11-21T03:00:00.123456Z",
+}
+MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
+    "vm_ready": [_LIFE, {**_LIFE, "host": 0}],
+    "replica_exit": [
+        _EXIT,
+        {**_EXIT, "signal": None, "out_of_memory": False, "error": _ERROR, "tail": "the end", "host": 1},
+        {**_LIFE, "cause": "process", "signal": 9, "out_of_memory": True},
+        *({**_LIFE, "cause": cause} for cause in ("install", "setup", "vm_stopping", "vm_restarted")),
+    ],
+    "maintenance": [
+        *({**_LIFE, "cause": cause} for cause in ("maintenance", "preemption", "host_error")),
+        _SYSTEM_EVENT,
+    ],
+    "provision": [{"version": 1, "job_id": "digits_1"}, {"version": 1, "orphans": True}],
+}
+"""Function of `shared.wire` → what it is sent: docs/interfaces.md section 2."""
+
+
+def whole(kind: Any, **given: object) -> Any:
+    """A value of that type with every field said, and none left at its default where another value can be made up."""
+    hints = get_type_hints(kind)
+    said = {each.name: given.get(each.name) or _example(hints[each.name]) for each in dataclasses.fields(kind)}
+    return kind(**said)
+
+
+def least(kind: Any, **given: object) -> Any:
+    """A value of that type that leaves out what has a default."""
+    hints = get_type_hints(kind)
+    needed = [each for each in dataclasses.fields(kind) if not _has_default(each)]
+    return kind(**{each.name: given.get(each.name) or _example(hints[each.name], make=least) for each in needed})
+
+
+def needed(value: Any, document: Any) -> Any:
+    """Of a stored value what a reader cannot do without: no field with a default, but those that tell kinds apart."""
+    if dataclasses.is_dataclass(value):
+        fields = [each for each in dataclasses.fields(value) if each.name == "kind" or not _has_default(each)]
+        return {each.name: needed(getattr(value, each.name), document[each.name]) for each in fields}
+    if isinstance(value, tuple):
+        return [needed(each, part) for each, part in zip(value, document, strict=True)]
+    return document
+
+
+def stored() -> list[dict[str, Any]]:
+    """Of each kind; of ledger entries, each event and each verdict."""
+    found = []
+    for name, (kind, document) in KINDS.items():
+        choices: list[dict[str, object]] = [{}]
+        if kind is LedgerEntry:
+            events, verdicts = get_args(Event), get_args(Verdict)
+            choices = [{"event": whole(each), "verdict": whole(verdicts[0])} for each in events]
+            choices += [{"event": whole(events[0]), "verdict": whole(each)} for each in verdicts]
+            choices += [{"event": least(each), "verdict": least(verdicts[0])} for each in events]
+            choices += [{"event": least(events[0]), "verdict": least(each)} for each in verdicts]
+        for given in choices:
+            short = least(kind, **given)
+            found.append(
+                {"kind": name, "whole": document(whole(kind, **given)), "least": needed(short, document(short))}
+            )
+    return found
+
+
+def encode(value: object) -> object:
+    if isinstance(value, datetime):
+        return {"$at": value.isoformat()}
+    raise TypeError(type(value))
+
+
+def decode(value: dict[str, Any]) -> Any:
+    return datetime.fromisoformat(value["$at"]) if "$at" in value else value
+
+
+def text(cases: list[dict[str, Any]]) -> str:
+    """One a line, so that a difference shows what differs."""
+    return "[\n" + ",\n".join(json.dumps(case, sort_keys=True, default=encode) for case in cases) + "\n]\n"
+
+
+def _has_default(each: dataclasses.Field[Any]) -> bool:
+    return each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
+
+
+def _example(hint: Any, make: Any = whole) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in {Union, types.UnionType}:
+        return _example(next(each for each in arguments if each is not type(None)), make)
+    if origin is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
+        return next(iter(arguments or hint))
+    if origin is tuple:
+        return tuple(_example(each, make) for each in arguments if each is not Ellipsis)
+    if origin is dict:
+        return {_example(arguments[0], make): _example(arguments[1], make)}
+    if dataclasses.is_dataclass(hint):
+        return make(hint)
+    return {str: "text", int: 1, float: 1.5, bool: True, datetime: AT}[hint]
+
+
+def main() -> int:
+    folder = FOLDER / str(documents.SCHEMA)
+    folder.mkdir(parents=True, exist_ok=True)
+    sent = [{"function": function, "message": message} for function, each in MESSAGES.items() for message in each]
+    for name, cases in (("documents", stored()), ("messages", sent)):
+        (folder / f"{name}.json").write_text(text(cases), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Rolling back and forward: what any release of this schema wrote is understood by this one, and the other way round.
+
+an older release's documents    read, whole and with the least that it wrote; their fields are still written
+a newer release's               read: a field that is not known is ignored
+another schema's                refused, so that the event waits for the release that knows it
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, get_args
+
+import pytest
+
+from shared import wire
+from shared.core.events import Event
+from shared.core.verdicts import Verdict
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp import documents
+from tests.contract.release_corpus import FOLDER, KINDS, MESSAGES, decode
+
+CORPUS: Final = FOLDER / str(documents.SCHEMA)
+DOCUMENTS: Final[list[dict[str, Any]]] = json.loads(
+    (CORPUS / "documents.json").read_text(encoding="utf-8"), object_hook=decode
+)
+SENT: Final[list[tuple[str, dict[str, Any]]]] = [
+    (case["function"], case["message"]) for case in json.loads((CORPUS / "messages.json").read_text(encoding="utf-8"))
+]
+
+
+def a_name(case: Any) -> str | None:
+    if isinstance(case, dict) and "whole" in case:
+        parts = [case["kind"], *(case["whole"].get(name, {}).get("kind", "") for name in ("event", "verdict"))]
+        return "-".join(filter(None, parts))
+    return None
+
+
+def strangers(value: Any) -> Any:
+    """With a field in every object that nobody knows."""
+    if isinstance(value, dict):
+        return {"of_a_newer_release": {"a": [1]}, **{name: strangers(each) for name, each in value.items()}}
+    return [strangers(each) for each in value] if isinstance(value, list) else value
+
+
+def holds(now: Any, then: Any) -> bool:
+    """Whether all that was said then is said now, and the same."""
+    if isinstance(then, dict):
+        return all(name in now and holds(now[name], each) for name, each in then.items())
+    if isinstance(then, list):
+        return len(now) == len(then) and all(map(holds, now, then))
+    return bool(now == then)
+
+
+@pytest.mark.parametrize("case", DOCUMENTS, ids=a_name)
+def test_what_a_release_stored_is_read_and_what_it_needs_is_still_written(case: dict[str, Any]) -> None:
+    kind, document = KINDS[case["kind"]]
+    assert documents.read(kind, case["whole"])
+    value = documents.read(kind, case["least"])
+    assert holds(document(value), case["least"])
+
+
+@pytest.mark.parametrize("case", DOCUMENTS, ids=a_name)
+def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
+    kind, _ = KINDS[case["kind"]]
+    assert documents.read(kind, strangers(case["whole"])) == documents.read(kind, case["whole"])
+
+
+def test_there_is_a_document_of_every_kind_of_event_and_verdict() -> None:
+    entries = [case["whole"] for case in DOCUMENTS if case["kind"] == "ledger"]
+    for name, union in (("event", Event), ("verdict", Verdict)):
+        assert {entry[name]["kind"] for entry in entries} == {_kind(each) for each in get_args(union)}
+    assert {case["kind"] for case in DOCUMENTS} == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_of_another_schema_waits_for_the_release_that_knows_it(kind: str) -> None:
+    stored = next(case["whole"] for case in DOCUMENTS if case["kind"] == kind)
+    assert stored["schema"] == documents.SCHEMA
+    with pytest.raises(TemporaryError, match="schema 2"):
+        documents.read(KINDS[kind][0], {**stored, "schema": documents.SCHEMA + 1})
+
+
+@pytest.mark.parametrize(("function", "message"), SENT)
+def test_what_a_release_sent_is_understood(function: str, message: dict[str, Any]) -> None:
+    understand = getattr(wire, function)
+    understood = understand(json.dumps(message).encode())
+    assert understood == understand(json.dumps({"of_a_newer_release": 1, **message}).encode())
+    assert understood
+
+
+@pytest.mark.parametrize(("function", "message"), [each for each in SENT if "version" in each[1]])
+def test_another_version_is_refused(function: str, message: dict[str, Any]) -> None:
+    with pytest.raises(PermanentError, match="version"):
+        getattr(wire, function)(json.dumps({**message, "version": 2}).encode())
+
+
+def test_what_this_release_sends_is_in_the_corpus() -> None:
+    provisions = [message for function, message in SENT if function == "provision"]
+    assert json.loads(wire.encode_provision("digits_1")) in provisions
+    assert json.loads(wire.encode_orphan_search()) in provisions
+    assert all((function, message) in SENT for function, messages in MESSAGES.items() for message in messages)
+
+
+def _kind(event_or_verdict: Any) -> str:
+    return str(event_or_verdict.__dataclass_fields__["kind"].default)
