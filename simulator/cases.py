@@ -52,5 +52,7 @@ def job(workers: int, variant: int) -> tuple[bytes, Plan]:
         extension["disableRetries"] = True
     if variant == 1:
         training.pop("scheduling")
+    if variant == VARIANTS // 2:
+        extension["spot"] = {"use": "workers", "onDemandAfter": 2}
     body = json.dumps({"jobId": JOB_ID, "trainingInput": training, "trainmaster": extension}).encode()
     return body, accept(parse_document(body, "message.json"), default_job_id=None).plan
