@@ -7,8 +7,10 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -44,10 +46,10 @@ class Docker:
             (self.engine / name).mkdir(parents=True)
         for name in ("refusals", "calls"):
             (self.engine / name).touch()
-        program = folder / "bin" / "docker"
-        program.write_text(f"#!{sys.executable}\n{Path(fake_docker.__file__).read_text()}")
-        program.chmod(0o755)
-        vm.environ["PATH"] = f"{program.parent}{os.pathsep}{vm.environ['PATH']}"
+        self.program = folder / "bin" / "docker"
+        self.program.write_text(f"#!{sys.executable}\n{Path(fake_docker.__file__).read_text()}")
+        self.program.chmod(0o755)
+        vm.environ["PATH"] = f"{self.program.parent}{os.pathsep}{vm.environ['PATH']}"
 
     def push(self, source: str, image: str = IMAGE) -> None:
         (self.engine / "images" / quote(image, "")).write_text(textwrap.dedent(source))
@@ -64,9 +66,14 @@ class Docker:
 
 
 @pytest.fixture
-def docker(vm: Vm, tmp_path: Path) -> Docker:
+def docker(vm: Vm, tmp_path: Path) -> Iterator[Docker]:
+    """Containers live on when their VM's agent does not: here somebody has to end them."""
     vm.gang(container={"image": IMAGE, "command": []}, python_module="")
-    return Docker(vm, tmp_path)
+    docker = Docker(vm, tmp_path)
+    yield docker
+    vm.power_off()
+    if left := docker.containers():
+        subprocess.run([str(docker.program), "rm", "--force", "--volumes", *left], check=True)
 
 
 def test_an_image_is_pulled_and_run_with_the_documented_arguments_and_environment(
