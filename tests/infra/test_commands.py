@@ -1,0 +1,164 @@
+"""What we tell people to type exists: every gcloud, trainmaster and make command of our pages and files.
+
+gcloud's are held against the tree that its own completion reads, trainmaster's against the program, make's against the
+Makefile. A word in capitals, `…` or `${…}` stands for something of the reader's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import typer
+
+from cli.main import app
+from emulators.state import ROOT
+
+PAGES: Final = sorted([
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "cloudbuild.yaml",
+    *(ROOT / "docs").rglob("*.md"),
+    *(path for path in (ROOT / "infra").rglob("*") if path.suffix in {".md", ".tf"}),
+    *(ROOT / "examples").rglob("*.md"),
+])  # fmt: skip
+PROGRAMS: Final = ("gcloud", "trainmaster", "make")
+MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
+PROSE: Final = re.compile(r"[…|]|\$\{")
+
+_BLOCK: Final = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SPAN: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+_LINE: Final = re.compile(rf"^[\s#$]*((?:{'|'.join(PROGRAMS)})\s.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Command:
+    page: str
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.page}: {shlex.join(self.words)}"
+
+
+class WrongError(Exception):
+    """There is no such command, or it has no such flag."""
+
+
+def commands(page: Path, text: str) -> Iterator[Command]:
+    """Those of code spans and blocks, or, where the page is no Markdown, of lines."""
+    if page.suffix == ".md":
+        blocks = _BLOCK.findall(text)
+        spans = _SPAN.findall(_BLOCK.sub("", text))
+        said = [each for block in blocks for each in _LINE.findall(block.replace("\\\n", " "))]
+        said += [" ".join(span.split()) for span in spans if span.split()[0] in PROGRAMS]
+    else:
+        said = _LINE.findall(text)
+    for each in said:
+        words = shlex.split(re.sub(r"\s# .*", "", each))
+        for chosen in product(*(word.split("|") if re.fullmatch(r"[a-z|-]+", word) else [word] for word in words)):
+            if len(chosen) > 1:
+                yield Command(str(page.relative_to(ROOT)), chosen)
+
+
+ALL: Final = sorted({each for page in PAGES for each in commands(page, page.read_text(encoding="utf-8"))}, key=str)
+
+
+@cache
+def gcloud_tree() -> dict[str, Any]:
+    """The file is one assignment of JSON to a name. Source: gcloud_completions.py in the Cloud SDK."""
+    program = shutil.which("gcloud")
+    assert program, "the Cloud SDK is not installed"
+    root = next(parent for parent in Path(program).resolve().parents if (parent / "data" / "cli").is_dir())
+    text = (root / "data" / "cli" / "gcloud_completions.py").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text.partition("STATIC_COMPLETION_CLI_TREE = ")[2])
+    return found
+
+
+def check_gcloud(words: tuple[str, ...]) -> None:
+    node = gcloud_tree()
+    flags = dict(node["flags"])
+    rest = list(words[1:])
+    while rest and rest[0] in node["commands"]:
+        node = node["commands"][rest.pop(0)]
+        flags |= node["flags"]
+    if node["commands"] and rest and not PROSE.search(rest[0]):
+        raise WrongError(f"gcloud has no command {rest[0]!r} there")
+    for flag, value in _flags(rest):
+        known = flags.get(flag, flags.get(flag.replace("--no-", "--", 1)))
+        if known is None:
+            raise WrongError(f"no flag {flag}")
+        if isinstance(known, list) and value not in known and not value.isupper():
+            raise WrongError(f"{flag} takes one of {known}")
+
+
+def check_trainmaster(words: tuple[str, ...]) -> None:
+    command: Any = typer.main.get_command(app)
+    rest = list(words[1:])
+    while rest and rest[0] in getattr(command, "commands", ()):
+        command = command.commands[rest.pop(0)]
+    if hasattr(command, "commands") and rest and not PROSE.search(rest[0]):
+        raise WrongError(f"trainmaster has no command {rest[0]!r} there")
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    for flag, _ in _flags(rest):
+        if flag not in {*known, "--help"}:
+            raise WrongError(f"no flag {flag}")
+
+
+def check_make(words: tuple[str, ...]) -> None:
+    verbs = set(re.findall(r"(?m)^([a-z][a-z-]*):.*## ", MAKEFILE))
+    variables = set(re.findall(r"(?m)^([A-Z]+) \??:?=", MAKEFILE))
+    for word in words[1:]:
+        name, is_variable, _ = word.partition("=")
+        if PROSE.search(word) or name in (variables if is_variable else verbs):
+            continue
+        raise WrongError(f"the Makefile has no {name!r}")
+
+
+CHECKS: Final = {"gcloud": check_gcloud, "trainmaster": check_trainmaster, "make": check_make}
+
+
+def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
+    """With their values; what follows `--` is another program's."""
+    end = words.index("--") if "--" in words else len(words)
+    for nth, word in enumerate(words[:end]):
+        if word.startswith("--"):
+            flag, has_value, value = word.partition("=")
+            yield flag, value if has_value else " ".join(words[nth + 1 : nth + 2])
+
+
+@pytest.mark.parametrize("command", ALL, ids=str)
+def test_what_we_tell_people_to_type_exists(command: Command) -> None:
+    CHECKS[command.words[0]](command.words)
+
+
+def test_commands_of_every_program_are_found_on_many_pages() -> None:
+    assert {each.words[0] for each in ALL} == set(PROGRAMS)
+    assert {"README.md", "cloudbuild.yaml", "infra/outputs.tf", "docs/runbooks/sweep.md"} <= {each.page for each in ALL}
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "gcloud compute instance list",
+        "gcloud functions logs read NAME --gen3",
+        "gcloud functions logs read NAME --min-log-level loud",
+        "trainmaster job list",
+        "trainmaster jobs list --most 3",
+        "trainmaster local begin",
+        "make trian",
+        "make run FAULT=1",
+    ],
+)
+def test_what_does_not_exist_is_found(typed: str) -> None:
+    (command,) = commands(ROOT / "README.md", f"Type `{typed}`.")
+    with pytest.raises(WrongError):
+        CHECKS[command.words[0]](command.words)
