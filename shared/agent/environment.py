@@ -19,6 +19,8 @@ def environment_of(seat: Seat, secrets: Mapping[str, str]) -> dict[str, str]:
     for name, spec in (("TF_CONFIG", gang.tf_config), ("CLUSTER_SPEC", gang.cluster_spec)):
         if spec is not None:
             environment[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": seat.index}})
+    if seat.project_number and "CLOUD_ML_PROJECT_ID" in environment:
+        environment["CLOUD_ML_PROJECT_ID"] = seat.project_number  # the service's was the number, not the id
     host = seat.host
     if gang.rank_base is not None:
         environment["RANK"] = str(gang.rank_base + seat.index * gang.hosts + (host.number if host else 0))

@@ -112,12 +112,16 @@ class Host:
 
 @dataclass(frozen=True)
 class Seat:
-    """Who this VM is, and of what it is a part. ``instance`` is the machine itself, where ``vm`` is a TPU node."""
+    """Who this VM is, and of what it is a part. ``instance`` is the machine itself, where ``vm`` is a TPU node.
+
+    ``project_number`` is empty on a TPU VM, whose own project is Google's.
+    """
 
     vm: Vm
     gang: Gang
     instance: Vm
     host: Host | None = None
+    project_number: str = ""
 
     @property
     def index(self) -> int:

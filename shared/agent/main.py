@@ -123,9 +123,10 @@ def ask_who_i_am(metadata: Metadata, console: Console) -> Seat:
             gang = Gang.parse(metadata.get("instance/attributes/trainmaster-gang"))
             vm = instance if instance.name in gang.vm_names else ask_node(metadata, instance)
             host = ask_host(metadata) if gang.hosts > 1 else None
+            number = metadata.get("project/numeric-project-id").strip() if vm is instance else ""
         except HttpError as error:
             console.say(f"The metadata server does not answer yet ({error}).")
             time.sleep(wait)
             continue
-        return Seat(vm, gang, instance, host)
+        return Seat(vm, gang, instance, host, number)
     raise AssertionError("backoffs never end")

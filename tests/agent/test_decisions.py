@@ -129,6 +129,12 @@ def test_a_role_without_a_rank_has_no_rank() -> None:
     assert "RANK" not in environment_of(seat(rank_base=None), {})
 
 
+def test_the_project_is_told_by_its_number_as_the_service_did_where_that_is_known() -> None:
+    one = seat(environment={"CLOUD_ML_PROJECT_ID": "my-project"})
+    assert environment_of(one, {})["CLOUD_ML_PROJECT_ID"] == "my-project"
+    assert environment_of(replace(one, project_number="123"), {})["CLOUD_ML_PROJECT_ID"] == "123"
+
+
 @pytest.mark.parametrize("job_dir", [None, ""])
 def test_without_a_job_dir_there_is_no_such_argument(job_dir: str | None) -> None:
     assert command_of(seat(job_dir=job_dir, args=["-v"]).gang) == ["python3", "-m", "trainer.task", "-v"]

@@ -104,6 +104,7 @@ class Vm:
             "instance/zone": "projects/123/zones/us-central1-a",
             "instance/maintenance-event": "NONE",
             "instance/preempted": "FALSE",
+            "project/numeric-project-id": "123456789012",
             "instance/attributes/trainmaster-agent": agent_files()["trainmaster-agent"],
         }.items():
             cloud.set(path, value)
