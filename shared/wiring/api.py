@@ -17,7 +17,8 @@ from shared.wiring.light import deps
 @cache
 def access() -> Access:
     values = settings()
-    return RememberedAccess(ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint), time.monotonic)
+    asked = ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint)
+    return RememberedAccess(asked, time.monotonic)
 
 
 def service() -> Service:
