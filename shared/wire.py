@@ -43,7 +43,8 @@ class OrphanSearch:
 class _Message(BaseModel):
     """Unknown fields are left alone: a newer agent may say more."""
 
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+    # Built when first used: each function reads one or two of them.
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, defer_build=True)
 
 
 M = TypeVar("M", bound=_Message)

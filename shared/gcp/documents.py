@@ -21,10 +21,7 @@ SCHEMA: Final = 1
 T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Stockout)
 Document = dict[str, Any]
 
-
-_ADAPTERS: Final[dict[object, TypeAdapter[Any]]] = {
-    kind: TypeAdapter(kind) for kind in (Job, Replica, LedgerEntry, Rejection, Orphan, Stockout)
-}
+_adapters: Final[dict[object, TypeAdapter[Any]]] = {}
 
 
 def job_document(job: Job) -> Document:
@@ -56,12 +53,19 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
     schema = (document or {}).get("schema", SCHEMA)
     if schema != SCHEMA:
         raise TemporaryError(f"a document of schema {schema}: this release knows schema {SCHEMA}")
-    value: T = _ADAPTERS[kind].validate_python(_plain(document))
+    value: T = _adapter(kind).validate_python(_plain(document))
     return value
 
 
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Made when the first of its kind is read or written: all at once would be a tenth of a second at every start."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
 def _dump(kind: type[T], value: T) -> Document:
-    document: Document = _storable(_ADAPTERS[kind].dump_python(value))
+    document: Document = _storable(_adapter(kind).dump_python(value))
     return {**document, "schema": SCHEMA}
 
 
