@@ -14,6 +14,7 @@ output "next" {
     trainmaster doctor --project ${var.project}
     gsutil cp examples/digits/job.yaml gs://${google_storage_bucket.this.name}/jobs/
     export CLOUDSDK_API_ENDPOINT_OVERRIDES_ML=${module.function["api"].uri}/
+    export CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM=${module.function["api"].uri}/
     gcloud ai-platform jobs list --project ${var.project}
   EOT
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
-from shared.settings import Settings
+from shared.settings import Addressing, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +30,14 @@ def test_a_limit_that_is_none_is_refused_with_an_example(text: str, monkeypatch:
     monkeypatch.setenv("TRAINMASTER_LIMITS", text)
     with pytest.raises(ValidationError, match=r"limits(.|\n)*is not RESOURCE=NUMBER, once each, such as vcpus=450"):
         settings()
+
+
+def test_every_setting_is_in_the_table_of_settings_and_says_what_it_is_for() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "interfaces.md").read_text(encoding="utf-8")
+    table = page.partition("## 5. Settings")[2].partition("\n## ")[0]
+    for name, field in Settings.model_fields.items():
+        assert f"`TRAINMASTER_{name.upper()}`" in table, name
+        assert field.description or field.annotation is Addressing, name
 
 
 def test_a_missing_project_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
