@@ -23,7 +23,7 @@ from shared.jobspec import accept
 from tests.e2e.conftest import Lab
 from tests.tpu.world import logs_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
 
 ZONES = ("us-central1-a", "us-south1-a")
 SLICE = Seat(TaskType.CHIEF, 0)
