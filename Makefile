@@ -43,7 +43,7 @@ run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),imag
 stack: $(INSTALLED) ## start the local stack and keep it until Ctrl-C
 	@$(BIN)/trainmaster local up
 
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 .PHONY: test
 test: images ## the test suite with everything it needs, but for what trains for a minute or so

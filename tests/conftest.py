@@ -1,37 +1,45 @@
-"""Fixtures for all tests, and the order in which they run where several processes share them (`make test`)."""
+"""Fixtures for all tests, and how they are shared out where several processes run them (`make test`).
+
+A folder is one unit of work: its tests share a stack or an emulator, which is started once. Whole jobs take longest,
+and wait for machines more than they compute: they come first, in two units, each with a stack of its own, and beside
+them everything else is done.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
 
 pytest_plugins = ["tests.support.stack"]
 
-APART = {
-    "e2e/test_rules.py",
-    "e2e/test_machines.py",
-    "e2e/test_run.py",
-    "e2e/test_clients.py",
-    "e2e/test_wrong_files.py",
-}
-"""Whole jobs take longest, and wait for machines more than they compute: two processes share them, each with a stack
-of its own, and beside them everything else is done."""
+WHOLE_JOBS = "tests/e2e/"
+APART = ("rules", "machines", "run", "clients", "wrong_files")
+"""The second half of them."""
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """A folder is one unit of work: its tests share a stack or an emulator, which is started once.
+class ByUnit(LoadScopeScheduling):
+    """Hands out units where xdist hands out modules."""
 
-    A wrapper, because xdist's own hook, which reads the marks, wants to be the first.
-    """
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_unit(item)))
-    items.sort(key=lambda item: not _unit(item).startswith("e2e"))
-    return (yield)
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
 
 
-def _unit(item: pytest.Item) -> str:
-    path = item.path.relative_to(Path(__file__).parent)
-    return "e2e apart" if path.as_posix() in APART else path.parts[0]
+@pytest.hookimpl
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return ByUnit(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(WHOLE_JOBS))
+
+
+def unit(nodeid: str) -> str:
+    """`tests/core/test_judge.py::test_…` is of unit `core`."""
+    folder, _, rest = nodeid.removeprefix("tests/").partition("/")
+    is_apart = nodeid.startswith(WHOLE_JOBS) and rest.partition(".py")[0].removeprefix("test_") in APART
+    return f"{folder}, apart" if is_apart else folder
