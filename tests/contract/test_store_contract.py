@@ -274,7 +274,6 @@ def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
     return LedgerEntry(job_id, event.key, at(1), event, verdict, before, before, ()), evolve(state, verdict, at(1))
 
 
-
 def test_of_a_zone_and_kind_of_machine_the_latest_stockout_is_remembered(store: Store) -> None:
     zone, other = "us-central1-a", "us-central1-b"
     gpu = "Spot n1-standard-8 with 1 x nvidia-tesla-t4"
