@@ -1,8 +1,8 @@
 """Fixtures for all tests, and how they are shared out where several processes run them (`make test`).
 
-A folder is one unit of work: its tests share a stack or an emulator, which is started once. Whole jobs take longest,
-and wait for machines more than they compute: they come first, in two units, each with a stack of its own, and beside
-them everything else is done.
+A folder is one unit of work: its tests share a stack or an emulator, which is started once. The longest units come
+first, whole jobs before all: they wait for machines more than they compute, and are two units, each with a stack of its
+own, beside which everything else is done.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.support.stack"]
 
+LONGEST = ("e2e", "e2e, apart", "sim", "examples", "agent", "api", "tpu", "emulators", "compute")
 WHOLE_JOBS = "tests/e2e/"
 APART = ("rules", "machines", "run", "clients", "wrong_files")
 """The second half of them."""
@@ -35,7 +36,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(WHOLE_JOBS))
+    order = {name: nth for nth, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(unit(item.nodeid), len(order)))
 
 
 def unit(nodeid: str) -> str:

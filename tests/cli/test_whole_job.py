@@ -112,6 +112,7 @@ def test_a_job_that_fails_ends_the_command_with_1_and_its_traceback_is_in_the_lo
     assert "Job failed." in errors
 
 
+@pytest.mark.heavy
 def test_four_replicas_of_a_thousand_lines_a_second_each_are_followed_line_by_line(
     stack: LocalStack, package: Path
 ) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from tests.e2e.conftest import SCRIPTED, Lab
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.heavy]
 
 JOBS = ("gcloud", "ai-platform", "jobs")
 SUBMIT = (*JOBS, "submit", "training")

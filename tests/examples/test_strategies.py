@@ -16,7 +16,7 @@ import pytest
 
 from shared.agent.tracebacks import parse_traceback
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 100
