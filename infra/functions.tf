@@ -1,5 +1,6 @@
 locals {
-  # Memory and CPU: measured imports (docs/interfaces.md). Only `provision` knows of machines.
+  # Memory: what each was measured to take, with room for its events (docs/decisions/0018-cold-starts.md). Only `provision`
+  # knows of machines.
   functions = {
     upload       = { topic = "upload", memory = "512Mi", timeout_s = 60, concurrency = 8, max_instances = 10 }
     submit       = { topic = "submit", memory = "512Mi", timeout_s = 60, concurrency = 8, max_instances = 10 }

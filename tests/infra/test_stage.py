@@ -75,9 +75,9 @@ def test_light_functions_know_of_no_machines(function: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def environments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Requirements file → a virtual environment with that and nothing else."""
-    return {"folder": tmp_path_factory.mktemp("venvs")}
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of virtual environments, one for each requirements file, with that and nothing else."""
+    return tmp_path_factory.mktemp("venvs")
 
 
 def python_for(function: str, folder: Path) -> Path:
@@ -155,7 +155,7 @@ EVENTS: dict[str, dict[str, object]] = {
 def test_each_starts_from_its_own_archive_in_an_empty_environment_and_answers(
     function: str,
     archives: dict[str, Path],
-    environments: dict[str, Path],
+    environments: Path,
     tmp_path: Path,
     firestore_emulator: str,
     pubsub_emulator: str,
@@ -174,5 +174,5 @@ def test_each_starts_from_its_own_archive_in_an_empty_environment_and_answers(
         "STORAGE_EMULATOR_HOST": "http://127.0.0.1:9",
         "GOOGLE_CLOUD_PROJECT": "my-project",
     }
-    with running(python_for(function, environments["folder"]), tmp_path, function, variables) as port:
+    with running(python_for(function, environments), tmp_path, function, variables) as port:
         assert post(port, EVENTS[function]) == 204
