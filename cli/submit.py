@@ -22,6 +22,7 @@ from cli.output import Format, complain, print_json, say
 from cli.wait import exit_status, wait
 from shared import topics
 from shared.core.jobs import Job
+from shared.core.templates import at_time
 from shared.errors import PermanentError
 from shared.jobspec import InvalidJob, accept, job_id_from, parse_document
 from shared.jobview import job_view
@@ -84,7 +85,7 @@ def submit(
     name, document = read(job, config)
     document = overlaid(document, Flags(**options), context.args)
     store = open_store()
-    document["jobId"] = name or document.pop("job_id", None) or document.get("jobId") or _id_of(job)
+    document["jobId"] = _at_now(name or document.pop("job_id", None) or document.get("jobId") or _id_of(job))
     if package_path or packages:
         _stage(document, package_path, packages, staging_bucket)
     job_id = checked(document)
@@ -163,6 +164,11 @@ def _stage(document: dict[str, Any], package_path: Path | None, packages: Text, 
     asked = [each for each in (packages or "").split(",") if each]
     folder = staging.folder_for(document["jobId"], staging_bucket, training.get("jobDir"), settings().bucket)
     training["packageUris"] = staging.stage(asked, package_path, folder, objects())
+
+
+def _at_now(job_id: object) -> object:
+    """A `{time:FORMAT}` in it is this moment. What is no text is for the check to refuse."""
+    return at_time(job_id, datetime.now(UTC)) if isinstance(job_id, str) else job_id
 
 
 def _id_of(job: str) -> str:

@@ -14,5 +14,8 @@ from shared.wiring.objects import objects
 @functions_framework.http
 def upload(request: Request) -> push.Answer:
     return push.serve(
-        request, "upload", lambda message: flow.handle(wire.uploaded(message.attributes), objects(), deps()), bus
+        request,
+        "upload",
+        lambda message: flow.handle(wire.uploaded(message.attributes, message.data), objects(), deps()),
+        bus,
     )

@@ -116,6 +116,12 @@ class _LogEntry(_Message):
     at: Annotated[AwareDatetime, Field(strict=False, alias="timestamp")]
 
 
+class _Object(_Message):
+    """Source: the object resource of Cloud Storage's JSON API, which a notification in JSON_API_V1 holds."""
+
+    created_at: Annotated[AwareDatetime, Field(strict=False, alias="timeCreated")]
+
+
 class _Provision(_Message):
     version: Literal[1]
     job_id: str
@@ -165,13 +171,15 @@ def provision(data: bytes) -> str | OrphanSearch:
     return _decode(_Provision, data).job_id
 
 
-def uploaded(attributes: Mapping[str, str]) -> Uploaded:
-    """Source of the attributes: Cloud Storage's Pub/Sub notifications."""
+def uploaded(attributes: Mapping[str, str], data: bytes) -> Uploaded:
+    """Source of the attributes: Cloud Storage's Pub/Sub notifications; `data` is the object itself in JSON_API_V1."""
     try:
         bucket, name, generation = attributes["bucketId"], attributes["objectId"], attributes["objectGeneration"]
-        return Uploaded(bucket, name, int(generation))
+        number = int(generation)
     except (KeyError, ValueError) as error:
         raise PermanentError(f"not a Cloud Storage notification: {error}") from None
+    created_at = _decode(_Object, data).created_at if _has(data, "timeCreated") else None
+    return Uploaded(bucket, name, number, created_at)
 
 
 def encode_provision(job_id: str) -> bytes:

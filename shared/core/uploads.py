@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 PREFIX: Final = "jobs/"
@@ -12,11 +13,13 @@ ERROR_SUFFIX: Final = ".error.json"
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """One finalized object. `generation` is Cloud Storage's number of this very content of it."""
+    """One finalized object. `generation` is Cloud Storage's number of this very content of it, `created_at` when that
+    was stored, where the notification says so."""
 
     bucket: str
     name: str
     generation: int
+    created_at: datetime | None = None
 
     @property
     def uri(self) -> str:

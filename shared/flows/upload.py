@@ -2,6 +2,9 @@
 
 gs://bucket/jobs/NAME.yaml              the job file
 gs://bucket/jobs/NAME.yaml.error.json   what is wrong with it; gone when a right one of that name is uploaded
+
+A job id may hold the time at which the object was stored: the same file uploaded again is then another job, and one
+upload delivered twice is one.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from typing import Final
 
 from shared import topics
 from shared.core.messages import JOB_EXISTS
+from shared.core.templates import at_time, is_template
 from shared.core.uploads import ERROR_SUFFIX, Uploaded
 from shared.flows.record import Deps
 from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
@@ -28,7 +32,7 @@ def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
         return None
     source = f"{uploaded.uri}#{uploaded.generation}"
     try:
-        document = dict(parse_document(data, uploaded.name))
+        document = _named(dict(parse_document(data, uploaded.name)), uploaded)
         spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
         if spec.job_id is None:
             raise ValueError("a default job id was given")
@@ -41,6 +45,17 @@ def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
     deps.bus.publish(topics.SUBMIT, message, {"source": source})
     objects.delete(uploaded.uri + ERROR_SUFFIX)
     return spec.job_id
+
+
+def _named(document: dict[str, object], uploaded: Uploaded) -> dict[str, object]:
+    """With its object's own time where its job id holds one: not that of the delivery, which may be a second one."""
+    job_id = document.get("jobId", document.get("job_id"))
+    if not isinstance(job_id, str) or not is_template(job_id):
+        return document
+    if uploaded.created_at is None:
+        raise InvalidJob((Problem("jobId", "holds a time, and its notification tells none", "digits_1"),))
+    document.pop("job_id", None)
+    return {**document, "jobId": at_time(job_id, uploaded.created_at)}
 
 
 def _refuse_second(job_id: str, source: str, deps: Deps) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,13 @@ def test_a_job_file_becomes_a_job(installation: Installation, tmp_path: Path) ->
     shown = json.loads(done.stdout)
     assert (shown["jobId"], shown["state"], shown["labels"]) == (job.job_id, "QUEUED", {"team": "vision"})
     assert f"Job [{job.job_id}] submitted successfully." in done.stderr
+
+
+def test_a_time_in_the_job_id_is_now(installation: Installation, tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps({"jobId": "nightly_{time:%Y}", **a_spec()}))
+    done = installation.run("submit", str(tmp_path / "job.json"), "--format=json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["jobId"] == f"nightly_{datetime.now(UTC):%Y}"
 
 
 def test_a_job_is_made_of_flags_alone(installation: Installation, tmp_path: Path) -> None:
