@@ -19,7 +19,7 @@ SCHEMA := $(IMAGES)/google-provider/schema.json
 # Not locked: its wheels differ by CPU and accelerator, and their dependencies fill gigabytes. The version is exact.
 TORCH := torch==2.13.0
 
-LOCKS := functions provision upload
+LOCKS := functions provision tune upload
 LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate
 
