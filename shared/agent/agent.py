@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import signal
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.agent.departure import GPU_NOTICE_S, NOTICE_S, Departure
 from shared.agent.devices import has_gpu
 from shared.agent.failure import Failure
 from shared.agent.gang import parse_directive, supersedes
+from shared.agent.program import Ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from shared.agent.inbox import Inbox
     from shared.agent.launch import Launcher, Running
     from shared.agent.lives import Lives
-    from shared.agent.program import Ended
     from shared.agent.report import Report
     from shared.agent.setup import Prepared, Setup
 
@@ -120,13 +121,8 @@ class Agent:
         if wanted is None or wanted.action != "run":
             return  # tried again when something is wanted
         self._lives.begin(wanted.key)
-        self._lives.tell_exit(
-            wanted.key,
-            cause=failure.cause,
-            exit_status=failure.exit_status,
-            error=failure.error,
-            tail=failure.tail,
-        )
+        ended = Ended(failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause)
+        self._lives.tell_exit(wanted.key, ended)
 
     def _on_program_ended(self, key: Key, ended: Ended) -> None:
         self._program = None
@@ -148,16 +144,8 @@ class Agent:
             self._console.say("Task completed successfully.")
         else:
             self._console.say(f"Module ended with {ended.how}{', out of memory' if ended.out_of_memory else ''}.")
-        tell = functools.partial(
-            self._lives.tell_exit,
-            key,
-            cause="vm_stopping" if is_going else ended.cause,
-            exit_status=ended.exit_status,
-            signal=ended.signal,
-            out_of_memory=ended.out_of_memory,
-            error=ended.error,
-            tail=ended.tail,
-        )
+        told = replace(ended, cause="vm_stopping") if is_going else ended
+        tell = functools.partial(self._lives.tell_exit, key, told)
         if is_going and not self._stopping:
             self._last_word = (key, tell)
             self._inbox.later(LAST_WORD_S, self._say_last_word)
@@ -207,7 +195,7 @@ class Agent:
             program = self._launcher.start(key, secrets)
         except (OSError, ValueError) as error:  # arguments too long, a null character in them
             problem = {"type": type(error).__name__, "message": str(error), "frame": ""}
-            self._lives.tell_exit(key, cause="process", exit_status=126, error=problem, tail=str(error))
+            self._lives.tell_exit(key, Ended(126, error=problem, tail=str(error)))
             return
         self._program = program
         self._running = key
@@ -239,7 +227,7 @@ class Agent:
     def _await_end(self, key: Key, program: Running) -> None:
         """In a thread of its own. A shutdown may signal the program and this agent at once: an end that SIGTERM
         explains waits for the agent's own signal, or it would be taken for the program's doing."""
-        ended = program.wait()
+        ended = self._launcher.wait(key, program)
         if ended.signal == signal.SIGTERM or ended.exit_status in (0, 128 + signal.SIGTERM):
             time.sleep(SHUTDOWN_NOTICE_S)
         self._inbox.post(self._on_program_ended, key, ended)

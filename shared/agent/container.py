@@ -40,7 +40,8 @@ _WHEREABOUTS = re.compile(r"GCE_METADATA_\w+|\w+_EMULATOR_HOST")
 
 
 class ContainerProgram:
-    """Starts when constructed (OSError, ValueError); otherwise as ``Program``."""
+    """Starts when constructed (OSError, ValueError); otherwise as ``Program``. ``mounts``: from folders of the VM to
+    where the container has them."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class ContainerProgram:
         arguments: Sequence[str],
         *,
         env: Mapping[str, str],
+        mounts: Mapping[Path, str],
         place: Place,
     ) -> None:
         self._engine = engine
@@ -63,7 +65,8 @@ class ContainerProgram:
         # Names only: values go by the engine's own environment, where they may be of several lines, and nobody's list
         # of processes shows a secret.
         variables = [word for name in sorted(inside) for word in ("--env", name)]
-        options = [*entrypoint, *variables, "--env-file", str(self._file)]
+        folders = [word for here, there in mounts.items() for word in ("--mount", _bind(here, there))]
+        options = [*entrypoint, *variables, "--env-file", str(self._file), *folders]
         command = engine.run_command(name, options, container.image, [*container.command[1:], *arguments])
         self._cli = Program(command, place, env={**place.environ, **inside}, cwd=place.work)
 
@@ -93,6 +96,10 @@ class ContainerProgram:
             signal=None,
             out_of_memory=ended.out_of_memory or (killed and state.out_of_memory),
         )
+
+
+def _bind(here: Path, there: str) -> str:
+    return f"type=bind,source={here},target={there}"
 
 
 def _not_started(ended: Ended) -> Ended:

@@ -1,23 +1,27 @@
-"""Starting the user's program, and clearing away what an earlier agent left running."""
+"""Starting the user's program, waiting for its end, and clearing away what an earlier agent left running."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.agent.container import ContainerProgram
 from shared.agent.environment import arguments_of, command_of, environment_of
+from shared.agent.metric import FILE, INSIDE, NAME, Metric
 from shared.agent.processes import kill_marked
 from shared.agent.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from typing import Union
 
     from shared.agent.engine import Engine
     from shared.agent.gang import Container, Key, Seat
     from shared.agent.place import Place
+    from shared.agent.program import Ended
 
     Running = Union[Program, ContainerProgram]
 
@@ -27,6 +31,7 @@ class Launcher:
         self._seat = seat
         self._engine = engine
         self._place = place
+        self._metric = Metric(seat, place.work)
 
     def clean_up(self) -> None:
         """Nothing of an earlier agent runs once this returns."""
@@ -40,8 +45,15 @@ class Launcher:
     def start(self, key: Key, secrets: Mapping[str, str]) -> Running:
         """Raises OSError or ValueError where the program cannot be started at all."""
         env = environment_of(self._seat, secrets)
+        reports = self._metric.folder(key)
         container = self._seat.gang.container
-        return self._start_module(env) if container is None else self._start_container(key, container, env)
+        if container is not None:
+            return self._start_container(key, container, env, reports)
+        return self._start_module({**env, FILE: str(reports / NAME)} if reports else env)
+
+    def wait(self, key: Key, program: Running) -> Ended:
+        """For the end of this life, with what it reported."""
+        return replace(program.wait(), measurement=self._metric.last(key))
 
     def _start_module(self, env: Mapping[str, str]) -> Program:
         command = command_of(self._seat.gang)
@@ -53,7 +65,9 @@ class Launcher:
         command[0] = sys.executable
         return Program(command, self._place, env={**vms_own, **env}, cwd=folder)
 
-    def _start_container(self, key: Key, container: Container, env: Mapping[str, str]) -> ContainerProgram:
+    def _start_container(
+        self, key: Key, container: Container, env: Mapping[str, str], reports: Path | None
+    ) -> ContainerProgram:
         if self._engine is None:
             raise OSError("the container engine is gone")
         arguments = arguments_of(self._seat.gang)
@@ -63,6 +77,7 @@ class Launcher:
             f"{self._seat.instance.name}-{key.attempt}-{key.incarnation}",
             container,
             arguments,
-            env=env,
+            env={**env, FILE: f"{INSIDE}/{NAME}"} if reports else env,
+            mounts={reports: INSIDE} if reports else {},
             place=self._place,
         )

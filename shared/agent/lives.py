@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from shared.agent.calls import utc_now
 from shared.agent.gang import supersedes
+from shared.agent.program import Ended
 from shared.agent.state import State
 
 if TYPE_CHECKING:
@@ -79,31 +81,15 @@ class Lives:
             self._put(key, self._state.exit)
         elif directive.action == "run":
             self._console.say("The VM or its agent was restarted under the program.")
-            self.tell_exit(key, cause="vm_restarted")
+            self.tell_exit(key, Ended(cause="vm_restarted"))
         else:
             self._close()
             self._save()
 
-    def tell_exit(
-        self,
-        key: Key,
-        *,
-        cause: str,
-        exit_status: int | None = None,
-        signal: int | None = None,
-        out_of_memory: bool = False,
-        error: Mapping[str, str] | None = None,
-        tail: str = "",
-    ) -> None:
-        self._state.exit = {
-            "at": utc_now(),
-            "cause": cause,
-            "exit_status": exit_status,
-            "signal": signal,
-            "out_of_memory": out_of_memory,
-            "error": error,
-            "tail": tail,
-        }
+    def tell_exit(self, key: Key, ended: Ended) -> None:
+        fact = {"at": utc_now(), **asdict(ended)}
+        metric = fact.pop("measurement")
+        self._state.exit = {**fact, "metric": metric} if metric else fact
         self._save()
         self._put(key, self._state.exit)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
+    from shared.agent.metric import Measurement
     from shared.agent.place import Place
 
 TAIL_CHARS = 4096
@@ -29,14 +30,15 @@ TRACEBACK_BYTES = 64 * 1024  # of each stream, kept to find the traceback in: Te
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended: exactly one of exit_status and signal."""
+    """How a program, or a life, ended: exactly one of exit_status and signal where the cause is the process."""
 
-    exit_status: int | None
-    signal: int | None
-    out_of_memory: bool
-    error: Mapping[str, str] | None
-    tail: str
-    cause: str = "process"  # or setup: the program never ran, and not by its own fault
+    exit_status: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    error: Mapping[str, str] | None = None
+    tail: str = ""
+    cause: str = "process"  # as in replica-exit
+    measurement: Measurement | None = None  # of a trial: what it last reported
 
     @property
     def how(self) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from .support.cloud import Cloud
+from .support.docker import IMAGE, Docker
 from .support.vm import Vm
 
 
@@ -27,6 +28,15 @@ def vm(cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(cloud, tmp_path)
     yield vm
     vm.power_off()
+
+
+@pytest.fixture
+def docker(vm: Vm, tmp_path: Path) -> Iterator[Docker]:
+    """What the VM runs in it is a container, unless the test wants it otherwise."""
+    vm.gang(container={"image": IMAGE, "command": []}, python_module="")
+    docker = Docker(vm, tmp_path)
+    yield docker
+    docker.close()
 
 
 @pytest.fixture(scope="session")

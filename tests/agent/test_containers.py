@@ -7,23 +7,17 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import sys
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from shared.agent.image import registry_of, takes_our_token
 
-from .support import fake_docker
 from .support.cloud import Cloud
+from .support.docker import IMAGE, Docker
 from .support.vm import NAME, Vm, is_alive
 
-IMAGE = "us-docker.pkg.dev/p/images/trainer:1"
 PRINTS = """
 import json, os, sys
 print("ARGV", json.dumps(sys.argv[1:]))
@@ -35,45 +29,6 @@ import os, signal
 print("PID", os.getpid(), flush=True)
 signal.pause()
 """
-
-
-class Docker:
-    """The engine of one VM."""
-
-    def __init__(self, vm: Vm, folder: Path) -> None:
-        self.engine = folder / "bin" / "engine"
-        for name in ("images", "pulled", "containers"):
-            (self.engine / name).mkdir(parents=True)
-        for name in ("refusals", "calls"):
-            (self.engine / name).touch()
-        self.program = folder / "bin" / "docker"
-        self.program.write_text(f"#!{sys.executable}\n{Path(fake_docker.__file__).read_text()}")
-        self.program.chmod(0o755)
-        vm.environ["PATH"] = f"{self.program.parent}{os.pathsep}{vm.environ['PATH']}"
-
-    def push(self, source: str, image: str = IMAGE) -> None:
-        (self.engine / "images" / quote(image, "")).write_text(textwrap.dedent(source))
-
-    def refuse(self, *words: str) -> None:
-        (self.engine / "refusals").write_text("\n".join(words))
-
-    def calls(self, verb: str) -> list[dict[str, Any]]:
-        lines = (self.engine / "calls").read_text().splitlines()
-        return [call for call in map(json.loads, lines) if call["argv"][0] == verb]
-
-    def containers(self) -> list[str]:
-        return [path.name for path in (self.engine / "containers").iterdir()]
-
-
-@pytest.fixture
-def docker(vm: Vm, tmp_path: Path) -> Iterator[Docker]:
-    """Containers live on when their VM's agent does not: here somebody has to end them."""
-    vm.gang(container={"image": IMAGE, "command": []}, python_module="")
-    docker = Docker(vm, tmp_path)
-    yield docker
-    vm.power_off()
-    if left := docker.containers():
-        subprocess.run([str(docker.program), "rm", "--force", "--volumes", *left], check=True)
 
 
 def test_an_image_is_pulled_and_run_with_the_documented_arguments_and_environment(

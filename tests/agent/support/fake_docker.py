@@ -21,7 +21,7 @@ from typing import IO, Any, NoReturn
 from urllib.parse import quote
 
 ENGINE = Path(__file__).resolve().parent / "engine"
-VALUED = ("--name", "--label", "--network", "--ipc", "--log-driver", "--env", "--env-file", "--entrypoint")
+VALUED = ("--name", "--label", "--network", "--ipc", "--log-driver", "--env", "--env-file", "--mount", "--entrypoint")
 NEVER = "0001-01-01T00:00:00Z"
 
 
@@ -79,11 +79,7 @@ def run(words: list[str]) -> None:
         options.setdefault(option, []).append(words.pop(0) if option in VALUED else "")
     image, *arguments = words
     name = options["--name"][0]
-    env = {each: os.environ[each] for each in options.get("--env", []) if each in os.environ}
-    for file in options.get("--env-file", []):
-        for line in Path(file).read_text().splitlines():
-            variable, _, value = line.partition("=")
-            env[variable] = value
+    env = environment(options)
     if (ENGINE / "broken").exists():
         fail(125, "docker: Error response from daemon: could not select device driver")
     write(name, {"labels": options["--label"], "pid": 0, "exit": 127, "started": NEVER, "oom": False})
@@ -113,6 +109,18 @@ def run(words: list[str]) -> None:
     oom = (ENGINE / "out-of-memory").exists()
     write(name, {"labels": options["--label"], "pid": 0, "exit": status, "started": started, "oom": oom})
     sys.exit(status)
+
+
+def environment(options: dict[str, list[str]]) -> dict[str, str]:
+    env = {each: os.environ[each] for each in options.get("--env", []) if each in os.environ}
+    for file in options.get("--env-file", []):
+        for line in Path(file).read_text().splitlines():
+            variable, _, value = line.partition("=")
+            env[variable] = value
+    for mount in options.get("--mount", []):  # the fake's containers have the machine's files
+        parts = dict(part.split("=") for part in mount.split(","))
+        env = {each: value.replace(parts["target"], parts["source"]) for each, value in env.items()}
+    return env
 
 
 def forward(stream: IO[bytes], to: int) -> None:

@@ -1,0 +1,52 @@
+"""The container engine of one VM, and what a test wants to know of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from . import fake_docker
+from .vm import Vm
+
+IMAGE: Final = "us-docker.pkg.dev/p/images/trainer:1"
+
+
+class Docker:
+    """The engine of one VM."""
+
+    def __init__(self, vm: Vm, folder: Path) -> None:
+        self._vm = vm
+        self.engine = folder / "bin" / "engine"
+        for name in ("images", "pulled", "containers"):
+            (self.engine / name).mkdir(parents=True)
+        for name in ("refusals", "calls"):
+            (self.engine / name).touch()
+        self.program = folder / "bin" / "docker"
+        self.program.write_text(f"#!{sys.executable}\n{Path(fake_docker.__file__).read_text()}")
+        self.program.chmod(0o755)
+        vm.environ["PATH"] = f"{self.program.parent}{os.pathsep}{vm.environ['PATH']}"
+
+    def push(self, source: str, image: str = IMAGE) -> None:
+        (self.engine / "images" / quote(image, "")).write_text(textwrap.dedent(source))
+
+    def refuse(self, *words: str) -> None:
+        (self.engine / "refusals").write_text("\n".join(words))
+
+    def calls(self, verb: str) -> list[dict[str, Any]]:
+        lines = (self.engine / "calls").read_text().splitlines()
+        return [call for call in map(json.loads, lines) if call["argv"][0] == verb]
+
+    def containers(self) -> list[str]:
+        return [path.name for path in (self.engine / "containers").iterdir()]
+
+    def close(self) -> None:
+        """Containers live on when their VM's agent does not: somebody has to end them."""
+        self._vm.power_off()
+        if left := self.containers():
+            subprocess.run([str(self.program), "rm", "--force", "--volumes", *left], check=True)
