@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signum, lambda *_: ended.set())
     context = prepare_certificates(options.state_dir, datetime.datetime.now(datetime.UTC))
     with ProxyServer(("127.0.0.1", options.port), (storage.hostname, storage.port), context) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         print(
             f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in {options.state_dir / 'ca.pem'}",
             flush=True,

@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: ended.set())
     entries = Entries(options.state_dir / "entries.sqlite")
     server = listen(options.host, options.port, LoggingServer(entries, frozenset(options.refuse_type)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     ended.wait()
     server.shutdown()
     server.server_close()

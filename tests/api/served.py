@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,20 +13,14 @@ from typing import Any
 from werkzeug.serving import make_server
 
 from tests.api.client import OWNER, PROJECT
+from tests.support.serving import serving as served
 
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """The address of the WSGI application, `http://127.0.0.1:PORT`, for the length of the block."""
-    server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(make_server("127.0.0.1", 0, app, threaded=True)) as address:
+        yield address
 
 
 @dataclass(frozen=True)

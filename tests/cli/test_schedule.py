@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from shared.flows import submit
 from shared.gcp.scheduler import CloudScheduler, scheduler_job
 from tests.cli.conftest import Installation
 from tests.support.jobs import a_spec
+from tests.support.serving import serving
 from tests.support.world import World
 
 DISCOVERED = "discovery_cache/documents/cloudscheduler.v1.json"
@@ -112,12 +112,10 @@ class SchedulerApi(BaseHTTPRequestHandler):
 def scheduler() -> Iterator[CloudScheduler]:
     SchedulerApi.jobs.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), SchedulerApi)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    made = CloudScheduler(f"http://127.0.0.1:{server.server_port}")
-    yield made
-    made._session.close()
-    server.shutdown()
-    server.server_close()
+    with serving(server) as address:
+        made = CloudScheduler(address)
+        yield made
+        made._session.close()
 
 
 def test_a_schedule_is_created_and_then_replaced(scheduler: CloudScheduler) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import tarfile
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +22,7 @@ from shared.errors import PermanentError
 from shared.flows.record import record
 from tests.cli.conftest import Installation
 from tests.support.jobs import START, a_spec
+from tests.support.serving import serving
 
 SPEC = """
 labels: {team: vision}
@@ -59,11 +59,8 @@ class Recorder(BaseHTTPRequestHandler):
 @pytest.fixture
 def jobs_api() -> Iterator[str]:
     Recorder.bodies.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Recorder)) as address:
+        yield f"{address}/"
 
 
 @pytest.mark.slow  # it needs the Cloud SDK

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -14,16 +13,10 @@ from shared.errors import TemporaryError
 from shared.gcp.project_access import ProjectAccess
 from shared.memory.access import MemoryAccess
 from shared.ports import Access, UnknownTokenError
+from tests.support.serving import serving
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"
-
-
-def serving(server: ThreadingHTTPServer) -> Iterator[str]:
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture(params=["memory", "resource manager"])
@@ -31,7 +24,7 @@ def access(request: pytest.FixtureRequest) -> Iterator[Access]:
     if request.param == "memory":
         yield MemoryAccess({iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.NOBODY: set()}, {iam.OWNER: {ACCOUNT}})
         return
-    for endpoint in serving(iam.listen(0, "my-project")):
+    with serving(iam.listen(0, "my-project")) as endpoint:
         yield ProjectAccess("my-project", endpoint, endpoint)
 
 
@@ -72,7 +65,7 @@ def google() -> Iterator[tuple[str, list[tuple[int, object]]]]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    for endpoint in serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)):
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as endpoint:
         yield endpoint, answers
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +13,7 @@ import requests
 from emulators.pubsub import PubSub
 from shared.errors import TemporaryError
 from shared.gcp.pubsub_bus import PubsubBus
+from tests.support.serving import serving
 
 
 @pytest.fixture
@@ -63,13 +63,9 @@ def troubled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             """Silent."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{server.server_port}")
-    yield answers
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(server) as address:
+        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", address.removeprefix("http://"))
+        yield answers
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

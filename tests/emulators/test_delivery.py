@@ -9,7 +9,6 @@ import signal
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import psutil
@@ -17,6 +16,7 @@ import pytest
 
 from emulators import pubsub
 from emulators.state import StackConfig
+from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack, recording_functions
 
 
@@ -48,13 +48,11 @@ def refused(recording: LocalStack) -> Iterator[list[bytes]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Refusing)
-    Thread(target=server.serve_forever, daemon=True).start()
-    recording.pubsub.create_topic("poison")
-    recording.pubsub.create_push("poison", server.server_port, pubsub.Delivery(attempts_max=5))
-    recording.pubsub.publish("poison", b"never", source="test")
-    yield deliveries
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        recording.pubsub.create_topic("poison")
+        recording.pubsub.create_push("poison", server.server_port, pubsub.Delivery(attempts_max=5))
+        recording.pubsub.publish("poison", b"never", source="test")
+        yield deliveries
 
 
 def received(stack: LocalStack, function: str) -> list[dict[str, Any]]:

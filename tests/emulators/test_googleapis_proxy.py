@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 import requests
 
 from emulators import googleapis_proxy
+from tests.support.serving import serving
 
 JSON_API = "https://www.googleapis.com"
 BUCKET = "proxied"
@@ -193,15 +193,13 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
 
 def test_another_host_is_tunnelled_untouched(proxy: Proxy) -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), Echo) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as tunnel:
-            tunnel.sendall(f"CONNECT 127.0.0.1:{other.server_port} HTTP/1.1\r\n\r\n".encode())
-            assert tunnel.recv(1024).startswith(b"HTTP/1.1 200")
-            tunnel.sendall(b"GET /as/it/is HTTP/1.0\r\n\r\n")
-            with tunnel.makefile("rb") as answer:
-                assert answer.read().endswith(b"\r\n\r\n/as/it/is")
-        other.shutdown()
+    other = http.server.HTTPServer(("127.0.0.1", 0), Echo)
+    with serving(other), socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as tunnel:
+        tunnel.sendall(f"CONNECT 127.0.0.1:{other.server_port} HTTP/1.1\r\n\r\n".encode())
+        assert tunnel.recv(1024).startswith(b"HTTP/1.1 200")
+        tunnel.sendall(b"GET /as/it/is HTTP/1.0\r\n\r\n")
+        with tunnel.makefile("rb") as answer:
+            assert answer.read().endswith(b"\r\n\r\n/as/it/is")
 
 
 def test_a_host_that_cannot_be_reached_is_502(proxy: Proxy) -> None:
@@ -353,10 +351,8 @@ class Metadata(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def metadata_server() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metadata)) as address:
+        yield address.removeprefix("http://")
 
 
 @pytest.fixture(scope="session")

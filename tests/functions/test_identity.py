@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import functions_framework
 import pytest
@@ -26,6 +25,7 @@ from shared.settings import settings
 from shared.wiring import identity as wiring
 from shared.wiring import light
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
+from tests.support.serving import serving
 from tests.support.world import World
 
 FUNCTIONS = Path(__file__).parents[2] / "functions"
@@ -53,10 +53,8 @@ def keys(issuer: TokenIssuer) -> Iterator[str]:
             """Quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Keys)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/certs"
-    server.shutdown()
-    server.server_close()
+    with serving(server) as address:
+        yield f"{address}/certs"
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from werkzeug.test import Client
 
 from emulators.logging.entries import Entries
 from emulators.logging.server import LoggingServer, listen
+from tests.support.serving import serving
 
 PROJECT = "my-project"
 LOG = f"projects/{PROJECT}/logs/trainmaster"
@@ -55,13 +55,8 @@ class Cloud:
     @contextmanager
     def serving(self) -> Iterator[str]:
         """Behind a loopback port, for the length of the block: `http://host:port`."""
-        server = listen("127.0.0.1", 0, self.server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            server.server_close()
+        with serving(listen("127.0.0.1", 0, self.server)) as address:
+            yield address
 
 
 def an_entry(text: str, at_s: float = 0.0, **more: object) -> dict[str, Any]:

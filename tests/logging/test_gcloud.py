@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.logging.cloud import PROJECT, Cloud, an_entry
+from tests.support.serving import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -45,11 +45,8 @@ class JobsApi(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def jobs_api() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), JobsApi)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), JobsApi)) as address:
+        yield address
 
 
 def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
