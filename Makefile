@@ -50,7 +50,7 @@ test: images ## the test suite with everything it needs, but for what trains for
 	@$(PYTEST) -m "not heavy"
 
 .PHONY: test-all
-test-all: images ## the whole test suite
+test-all: images $(call IMAGE,aiplatform) ## the whole test suite
 	@$(PYTEST)
 
 .PHONY: test-quick

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from shared.api import errors, filters, pages
+from shared.api import enums, errors, filters, pages
 from shared.api.call import Call, Service
 from shared.api.creation import create as create_job
 from shared.api.errors import Json
@@ -70,7 +70,8 @@ _METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperati
 
 
 def create(call: Call, service: Service) -> Json:
-    document = dict(parse_document(call.request.body, BODY))
+    sent = parse_document(call.request.body, BODY)
+    document = {name: enums.with_names(value, name) for name, value in sent.items()}
     for name, spelled in _REQUIRED.items():
         if not any(document.get(each) for each in spelled):
             raise errors.invalid(f"custom_job.{name}", "is required")

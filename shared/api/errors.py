@@ -85,7 +85,9 @@ def not_found(resource: str) -> ApiError:
 
 
 def no_method(method: str, path: str) -> ApiError:
-    return ApiError(404, "NOT_FOUND", f"There is no method {method} {path[:200]}.")
+    """Vertex AI's training pipelines are custom jobs with models and data sets around them, which are not served."""
+    hint = " Create a custom job instead (aiplatform.CustomJob)." if "/trainingPipelines" in path else ""
+    return ApiError(404, "NOT_FOUND", f"There is no method {method} {path[:200]}.{hint}")
 
 
 def job_exists() -> ApiError:

@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from shared.api import enums
 from shared.core.fleet import vm_name
 from shared.core.jobs import public_id
 from tests.api.client import CUSTOM_JOBS, JOBS, PROJECT, Api
+from tests.api.discovery import document
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 
@@ -199,3 +201,51 @@ def test_its_program_and_its_log_know_it_by_its_number(api: Api, world: World) -
     gang = json.loads(world.fleet.metadata(vm_name(world.job_id, CHIEF))["trainmaster-gang"])
     assert gang["environment"]["CLOUD_ML_JOB_ID"] == number
     assert gang["job_id"] == f"custom_{number}"
+
+
+def test_enums_by_number_are_the_names_that_they_stand_for(api: Api, world: World) -> None:
+    """As the generated clients send them, whose JSON has no names."""
+    machine = {"machineType": "n1-standard-8", "acceleratorType": 5, "acceleratorCount": 2}
+    spec = {"workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}], "scheduling": {"strategy": 4}}
+    created = create(api, jobSpec=spec)
+    shown = created["jobSpec"]
+    assert isinstance(shown, dict)
+    assert shown["workerPoolSpecs"][0]["machineSpec"] == {**machine, "acceleratorType": "NVIDIA_TESLA_T4"}
+    assert shown["scheduling"] == {"strategy": "SPOT"}
+    group = world.job.plan.groups[0]
+    assert (group.accelerator and group.accelerator.type, group.spot) == ("nvidia-tesla-t4", True)
+
+
+@pytest.mark.parametrize("number", [99, True, -1, 2.5])
+def test_a_number_that_stands_for_nothing_is_refused_by_its_field(api: Api, number: object) -> None:
+    machine = {"machineType": "n1-standard-8", "acceleratorType": number, "acceleratorCount": 2}
+    error = api.refused(
+        "POST", CUSTOM_JOBS, {**BODY, "jobSpec": {"workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}]}}
+    )
+    assert error["code"] == 400
+    assert "machine_spec.accelerator_type" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "schema"),
+    [
+        ("acceleratorType", "MachineSpec"),
+        ("strategy", "Scheduling"),
+        ("reservationAffinityType", "ReservationAffinity"),
+        ("goal", "StudySpecMetricSpec"),
+        ("algorithm", "StudySpec"),
+        ("scaleType", "StudySpecParameterSpec"),
+        ("measurementSelectionType", "StudySpec"),
+        ("observationNoise", "StudySpec"),
+    ],
+)
+def test_the_names_behind_the_numbers_are_the_discovery_documents(field: str, schema: str) -> None:
+    known = document("aiplatform")["schemas"][f"GoogleCloudAiplatformV1{schema}"]["properties"]
+    name = "reservationAffinityType" if schema == "ReservationAffinity" else field
+    assert set(enums.NAMES[field].values()) <= set(known[name]["enum"])
+
+
+def test_what_belongs_to_vertex_ai_and_is_not_served_says_what_is(api: Api) -> None:
+    error = api.refused("POST", CUSTOM_JOBS.replace("customJobs", "trainingPipelines"), {})
+    assert (error["code"], error["status"]) == (404, "NOT_FOUND")
+    assert "Create a custom job instead" in error["message"]

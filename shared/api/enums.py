@@ -1,0 +1,77 @@
+"""Enum values by number, as Google's generated clients send them over REST: read as the names that a job file has.
+
+    {"machineSpec": {"acceleratorType": 5}}  →  {"machineSpec": {"acceleratorType": "NVIDIA_TESLA_T4"}}
+
+Source: aiplatform/v1's accelerator_type.proto, custom_job.proto and study.proto. A number that is not there stays as it
+is, and is refused as any wrong value. Answers have names, which those clients read as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_ACCELERATORS: Final = {
+    0: "ACCELERATOR_TYPE_UNSPECIFIED",
+    1: "NVIDIA_TESLA_K80",
+    2: "NVIDIA_TESLA_P100",
+    3: "NVIDIA_TESLA_V100",
+    4: "NVIDIA_TESLA_P4",
+    5: "NVIDIA_TESLA_T4",
+    6: "TPU_V2",
+    7: "TPU_V3",
+    8: "NVIDIA_TESLA_A100",
+    9: "NVIDIA_A100_80GB",
+    10: "TPU_V4_POD",
+    11: "NVIDIA_L4",
+    12: "TPU_V5_LITEPOD",
+    13: "NVIDIA_H100_80GB",
+    14: "NVIDIA_H100_MEGA_80GB",
+    15: "NVIDIA_H200_141GB",
+    16: "NVIDIA_B200",
+    17: "NVIDIA_GB200",
+    18: "NVIDIA_RTX_PRO_6000",
+}
+NAMES: Final[Mapping[str, Mapping[int, str]]] = {
+    "acceleratorType": _ACCELERATORS,
+    "strategy": {
+        0: "STRATEGY_UNSPECIFIED",
+        1: "ON_DEMAND",
+        2: "LOW_COST",
+        3: "STANDARD",
+        4: "SPOT",
+        6: "FLEX_START",
+    },
+    "reservationAffinityType": {
+        0: "TYPE_UNSPECIFIED",
+        1: "NO_RESERVATION",
+        2: "ANY_RESERVATION",
+        3: "SPECIFIC_RESERVATION",
+    },
+    "goal": {0: "GOAL_TYPE_UNSPECIFIED", 1: "MAXIMIZE", 2: "MINIMIZE"},
+    "algorithm": {0: "ALGORITHM_UNSPECIFIED", 2: "GRID_SEARCH", 3: "RANDOM_SEARCH"},
+    "scaleType": {
+        0: "SCALE_TYPE_UNSPECIFIED",
+        1: "UNIT_LINEAR_SCALE",
+        2: "UNIT_LOG_SCALE",
+        3: "UNIT_REVERSE_LOG_SCALE",
+    },
+    "measurementSelectionType": {
+        0: "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED",
+        1: "LAST_MEASUREMENT",
+        2: "BEST_MEASUREMENT",
+    },
+    "observationNoise": {0: "OBSERVATION_NOISE_UNSPECIFIED", 1: "LOW", 2: "HIGH"},
+}
+"""Field → number → name."""
+
+
+def with_names(value: object, field: str = "") -> object:
+    """The document, its enum numbers as names. The generated clients write fields in camelCase."""
+    if isinstance(value, Mapping):
+        return {name: with_names(each, str(name)) for name, each in value.items()}
+    if isinstance(value, list):
+        return [with_names(each) for each in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return NAMES.get(field, {}).get(value, value)
+    return value

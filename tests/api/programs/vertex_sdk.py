@@ -1,0 +1,124 @@
+"""What a user of Vertex AI's Python SDK does, in the SDK's own environment; the last line printed is what came of it.
+
+python vertex_sdk.py ENDPOINT TOKEN TOKEN_OF_A_VIEWER
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from google.api_core import exceptions
+from google.auth.exceptions import RefreshError
+from google.cloud import aiplatform
+from google.cloud.aiplatform import jobs
+from google.oauth2.credentials import Credentials
+
+POOL: dict[str, Any] = {
+    "machine_spec": {"machine_type": "n1-standard-4"},
+    "replica_count": 1,
+    "container_spec": {"image_uri": "gcr.io/p/i:1", "args": ["--epochs", "5"], "env": [{"name": "A", "value": "b"}]},
+}
+PYTHON_POOL = {
+    "machine_spec": {
+        "machine_type": "n1-standard-8", "accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 2,
+    },
+    "replica_count": 1,
+    "disk_spec": {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": 200},
+    "python_package_spec": {
+        "executor_image_uri": "us-docker.pkg.dev/vertex-ai/training/scikit-learn-cpu.0-23:latest",
+        "package_uris": ["gs://bucket/p.tar.gz"], "python_module": "trainer.task",
+    },
+}  # fmt: skip
+
+
+def init(token: str) -> None:
+    aiplatform.init(
+        project="my-project",
+        location="us-central1",
+        staging_bucket="gs://bucket",
+        api_endpoint=sys.argv[1],
+        api_transport="rest",
+        credentials=Credentials(token),
+    )
+
+
+def a_job(name: str, *pools: dict[str, Any]) -> aiplatform.CustomJob:
+    return aiplatform.CustomJob(name, list(pools) or [POOL], base_output_dir="gs://bucket/o", labels={"team": "a"})
+
+
+def submitted() -> dict[str, Any]:
+    job = a_job("submitted", PYTHON_POOL, {**PYTHON_POOL, "replica_count": 3})
+    job.submit(timeout=3600, restart_job_on_worker_restart=True)
+    again = aiplatform.CustomJob.get(job.resource_name)
+    scheduling = again.gca_resource.job_spec.scheduling
+    found = {
+        "state": again.state.name,
+        "number": job.name,
+        "labels": dict(again.labels),
+        "counts": [pool.replica_count for pool in again.gca_resource.job_spec.worker_pool_specs],
+        "accelerator": again.gca_resource.job_spec.worker_pool_specs[1].machine_spec.accelerator_type.name,
+        "scheduling": [scheduling.timeout.seconds, scheduling.restart_job_on_worker_restart],
+        "created": again.create_time.isoformat(),
+    }
+    job.cancel()
+    found["cancelled"] = [job.state.name, job.error.code]
+    job.delete()
+    found["deleted"] = refusal(lambda: aiplatform.CustomJob.get(job.resource_name))
+    return found
+
+
+def run() -> dict[str, Any]:
+    """Waits for its end, as scripts do; a job that fails raises."""
+    good, bad = a_job("good"), a_job("bad")
+    good.run(sync=True)
+    try:
+        bad.run(sync=True)
+        failed = "did not"
+    except RuntimeError as error:
+        failed = str(error)
+    return {"good": [good.state.name, good.start_time is not None, good.end_time is not None], "bad": failed}
+
+
+def listed() -> dict[str, Any]:
+    for name in ("x1", "x2", "x3"):
+        a_job(name).submit()
+    every = aiplatform.CustomJob.list()
+    return {
+        "every": [job.display_name for job in every],
+        "named": [job.display_name for job in aiplatform.CustomJob.list(filter='display_name="x2"')],
+        "ended": [job.display_name for job in aiplatform.CustomJob.list(filter='state="JOB_STATE_SUCCEEDED"')],
+        "ordered": [job.display_name for job in aiplatform.CustomJob.list(order_by="display_name")],
+    }
+
+
+def refusal(call: Callable[[], object]) -> list[str]:
+    try:
+        call()
+    except exceptions.GoogleAPICallError as error:
+        return [type(error).__name__, error.message]
+    except RefreshError:
+        return ["RefreshError", ""]
+    return ["none", ""]
+
+
+def refused() -> dict[str, Any]:
+    found = {
+        "nobody": refusal(lambda: aiplatform.CustomJob.get("17")),
+        "wrong": refusal(lambda: a_job("wrong", {**POOL, "machine_spec": {"machine_type": "n9-huge-4"}}).submit()),
+        "account": refusal(lambda: a_job("account").submit(service_account="other@my-project.iam.gserviceaccount.com")),
+        "pipeline": refusal(
+            lambda: aiplatform.CustomContainerTrainingJob("p", "gcr.io/p/i:1").run(machine_type="n1-standard-4")
+        ),
+    }
+    init(sys.argv[3])
+    found["viewer"] = refusal(lambda: a_job("viewer").submit())
+    init("ya29.expired")
+    found["stranger"] = refusal(aiplatform.CustomJob.list)
+    return found
+
+
+jobs._JOB_WAIT_TIME = 0.2
+jobs._LOG_WAIT_TIME = 60
+init(sys.argv[2])
+print(json.dumps({"submitted": submitted(), "run": run(), "listed": listed(), "refused": refused()}))
