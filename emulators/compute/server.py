@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[..., Json]
 
-_TPU: Final = "/v2/"
+_TPU: Final = ("/v2/", "/v2alpha1/")
 _PROJECT: Final = "/compute/v1/projects/<project>"
 _REGION: Final = _PROJECT + "/regions/<region>"
 _ZONE: Final = _PROJECT + "/zones/<zone>"

@@ -14,16 +14,17 @@ from emulators.tpu import catalog
 from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.errors import Json, bad_request
 from emulators.tpu.operations import Operation
+from emulators.tpu.queue import TpuQueue
 
 ANYWHERE: Final = "-"
 PAGE_SIZE_MAX: Final = 1000
 
 
 class TpuApi:
-    """For one request."""
+    """For one request. `is_alpha`: of v2alpha1, which knows more of queued resources."""
 
-    def __init__(self, cloud: TpuCloud, request: Request) -> None:
-        self._cloud, self._request = cloud, request
+    def __init__(self, cloud: TpuCloud, queue: TpuQueue, request: Request, *, is_alpha: bool) -> None:
+        self._cloud, self._queue, self._request, self._is_alpha = cloud, queue, request, is_alpha
 
     # What is always there
 
@@ -78,6 +79,28 @@ class TpuApi:
 
     def stop(self, zone: str, node_id: str) -> Json:
         return self._answer(self._cloud.stop(zone, node_id))
+
+    # Queued resources
+
+    def all_queued(self, zone: str) -> Json:
+        if zone != ANYWHERE:
+            catalog.need_zone(zone)
+        every = [each for each in self._queue.list_all() if zone in (ANYWHERE, each.zone)]
+        found = [each.as_json(is_alpha=self._is_alpha) for each in every]
+        return self._page("queuedResources", found)
+
+    def queued(self, zone: str, name: str) -> Json:
+        return self._queue.get(zone, name).as_json(is_alpha=self._is_alpha)
+
+    def enqueue(self, zone: str) -> Json:
+        name = self._argument("queuedResourceId", "queued_resource_id")
+        return self._answer(self._queue.create(zone, name, self._body(), is_alpha=self._is_alpha))
+
+    def delete_queued(self, zone: str, name: str) -> Json:
+        return self._answer(self._queue.delete(zone, name, force=self._argument("force").lower() == "true"))
+
+    def reset_queued(self, zone: str, name: str) -> Json:
+        return self._answer(self._queue.reset(zone, name))
 
     # Operations
 

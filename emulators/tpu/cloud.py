@@ -65,7 +65,8 @@ class TpuCloud:
 
     # Changing
 
-    def create(self, zone: str, node_id: str, body: Json) -> Operation:
+    def create(self, zone: str, node_id: str, body: Json, queued: str = "") -> Operation:
+        """`queued`: the queued resource whose node it is."""
         catalog.need_zone(zone)
         if not NODE_ID.fullmatch(node_id):
             raise bad_request(f"Invalid node id '{node_id}': must match {NODE_ID.pattern}.")
@@ -77,7 +78,7 @@ class TpuCloud:
             if quota := self._quota(zone, spec):
                 raise quota
             number = secrets.randbits(62) | 1 << 62
-            node = Node(path, zone, number, spec, addresses(spec.slice.hosts), dict(spec.metadata))
+            node = Node(path, zone, number, spec, addresses(spec.slice.hosts), dict(spec.metadata), queued=queued)
             self._nodes[path] = node
             operation = self._begin(node, "create")
             self.lifecycle.create(operation, node, self._shortage(zone, spec))

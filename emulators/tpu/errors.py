@@ -13,6 +13,7 @@ Json = dict[str, Any]
 
 _CODES: Final = {
     "INVALID_ARGUMENT": (3, 400),
+    "DEADLINE_EXCEEDED": (4, 504),
     "NOT_FOUND": (5, 404),
     "ALREADY_EXISTS": (6, 409),
     "PERMISSION_DENIED": (7, 403),

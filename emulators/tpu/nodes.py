@@ -99,7 +99,7 @@ class Node:
     """A node that exists. Fields change while `turn` is held, `metadata` at once.
 
     `hosts` are VMs of the Compute emulator that no call of Compute shows, as Google's are in a project of its own;
-    `addresses` are theirs.
+    `addresses` are theirs. `queued`: the queued resource that made it.
     """
 
     path: str
@@ -112,6 +112,7 @@ class Node:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     state: State = State.CREATING
     health: str = "HEALTH_UNSPECIFIED"
+    queued: str = ""
     deleted: bool = False
     turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -137,6 +138,8 @@ class Node:
             "apiVersion": "V2",
             **spec.shown,
         }
+        if self.queued:
+            shown["queuedResource"] = self.queued
         if self.state is not State.CREATING:
             shown["networkEndpoints"] = [{"ipAddress": address, "port": PORT} for address in self.addresses]
         return shown

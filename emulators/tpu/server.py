@@ -1,4 +1,4 @@
-"""HTTP below `/v2/`: which call is which verb, and errors as Google writes them."""
+"""HTTP below `/v2/` and `/v2alpha1/`: which call is which verb, and errors as Google writes them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from emulators.compute.errors import ApiError
 from emulators.tpu.api import TpuApi
 from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.errors import Json, TpuError, not_found, rate_limited
+from emulators.tpu.queue import TpuQueue
 
 log = logging.getLogger(__name__)
 
-_PROJECT: Final = "/v2/projects/<project>"
+_PROJECT: Final = "/<any(v2, v2alpha1):version>/projects/<project>"
 _ZONE: Final = _PROJECT + "/locations/<zone>"
 _NODE: Final = _ZONE + "/nodes/<node_id>"
+_QUEUED: Final = _ZONE + "/queuedResources/<name>"
 _OPERATION: Final = _ZONE + "/operations/<name>"
 _ROUTES: Final = (
     ("GET", _PROJECT + "/locations", "locations"),
@@ -33,6 +35,11 @@ _ROUTES: Final = (
     ("DELETE", _NODE, "delete"),
     ("POST", _NODE + ":start", "start"),
     ("POST", _NODE + ":stop", "stop"),
+    ("GET", _ZONE + "/queuedResources", "all_queued"),
+    ("POST", _ZONE + "/queuedResources", "enqueue"),
+    ("GET", _QUEUED, "queued"),
+    ("DELETE", _QUEUED, "delete_queued"),
+    ("POST", _QUEUED + ":reset", "reset_queued"),
     ("GET", _ZONE + "/operations", "operations"),
     ("GET", _OPERATION, "operation"),
     ("DELETE", _OPERATION, "delete_operation"),
@@ -41,7 +48,7 @@ _ROUTES: Final = (
 
 class TpuServer:
     def __init__(self, cloud: TpuCloud) -> None:
-        self.cloud = cloud
+        self.cloud, self.queue = cloud, TpuQueue(cloud)
         self._map = Map([Rule(path, endpoint=verb, methods=[method]) for method, path, verb in _ROUTES])
 
     def dispatch(self, request: Request) -> Response:
@@ -65,7 +72,8 @@ class TpuServer:
         arguments = dict(arguments)
         if (project := arguments.pop("project")) != self.cloud.project.id:
             raise TpuError("PERMISSION_DENIED", f"Permission denied on 'projects/{project}' (or it may not exist).")
-        found: Json = getattr(TpuApi(self.cloud, request), verb)(**arguments)
+        is_alpha = arguments.pop("version") == "v2alpha1"
+        found: Json = getattr(TpuApi(self.cloud, self.queue, request, is_alpha=is_alpha), verb)(**arguments)
         return found
 
 

@@ -76,3 +76,27 @@ def test_creating_one_and_being_refused_one(slices: Slices, gcloud: Gcloud) -> N
     refused = gcloud.run("tpu-vm", "create", "more", *create, f"--zone={ZONE}")
     assert refused.returncode == 1
     assert "There is no more capacity in the zone" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_queued_resources_from_waiting_to_their_end(slices: Slices, gcloud: Gcloud) -> None:
+    def queued(*arguments: str) -> str:
+        done = gcloud.run("queued-resources", *arguments, f"--zone={ZONE}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    slices.compute.faults(stockout_zones=[ZONE])
+    kind = ("--accelerator-type=v5litepod-4", "--runtime-version=v2-alpha-tpuv5-lite")
+    queued("create", "mine", "--node-id=mine", *kind, "--spot", "--valid-until-duration=1h")
+    shown = json.loads(queued("describe", "mine", "--format=json"))
+    assert shown["state"]["state"] == "WAITING_FOR_RESOURCES"
+    assert shown["tpu"]["nodeSpec"][0]["nodeId"] == "mine"
+    assert shown["spot"] == {}
+    slices.compute.faults()
+    eventually(lambda: slices.queue_state("mine") == "ACTIVE", 30)
+    assert "ACTIVE" in queued("list")
+    refused = gcloud.run("queued-resources", "delete", "mine", f"--zone={ZONE}", "--quiet")
+    assert "delete is not supported while in state ACTIVE" in refused.stderr
+    queued("delete", "mine", "--force", "--quiet")
+    assert (slices.queue_state("mine"), slices.state("mine")) == ("GONE", "GONE")

@@ -73,6 +73,27 @@ class Slices:
     def nodes(self) -> list[tpu_v2.Node]:
         return list(self.client.list_nodes(parent=parent("-")))
 
+    def enqueue(self, name: str, **changes: Any) -> Any:
+        """A request for one node of the same name; its operation."""
+        node = tpu_v2.Node(
+            accelerator_type=ONE_HOST.type, runtime_version=RUNTIME, metadata={"startup-script": "sleep 600"}
+        )
+        spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent(), node_id=name, node=node)
+        asked = tpu_v2.QueuedResource({"tpu": {"node_spec": [spec]}, **changes})
+        return self.client.create_queued_resource(parent=parent(), queued_resource_id=name, queued_resource=asked)
+
+    def queued(self, name: str) -> tpu_v2.QueuedResource:
+        return self.client.get_queued_resource(name=f"{parent()}/queuedResources/{name}")
+
+    def queue_state(self, name: str) -> str:
+        try:
+            return str(self.queued(name).state.state.name)
+        except exceptions.NotFound:
+            return "GONE"
+
+    def all_queued(self) -> list[tpu_v2.QueuedResource]:
+        return list(self.client.list_queued_resources(parent=parent("-")))
+
     def logs(self, name: str) -> list[str]:
         """What the hosts of the youngest node of that name have printed, in order of their numbers."""
         return logs_of(Path(self.compute.state_dir) / "serial", name)
@@ -82,9 +103,21 @@ class Slices:
 
     def clear(self) -> None:
         self.compute.faults()
+        for queued in self.all_queued():
+            eventually(lambda queued=queued: self._unqueued(queued.name), 30)  # type: ignore[misc]
+        eventually(lambda: not self.all_queued(), 30)
         for node in self.nodes():
             eventually(lambda node=node: self._deleted(node.name), 30)  # type: ignore[misc]
         eventually(lambda: not self.nodes(), 30)
+
+    def _unqueued(self, name: str) -> bool:
+        try:
+            self.client.delete_queued_resource(tpu_v2.DeleteQueuedResourceRequest(name=name, force=True))
+        except exceptions.NotFound:
+            return True
+        except exceptions.BadRequest:
+            return False
+        return True
 
     def _deleted(self, name: str) -> bool:
         try:
