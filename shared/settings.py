@@ -63,6 +63,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Most jobs created through the API within a minute; 0: no limit. Source: the service's own quota.",
     )
+    requests_per_minute: int = Field(
+        default=300,
+        ge=0,
+        description="Most requests to the API within a minute that create no job, as each instance counts them; "
+        "0: no limit. Source: the service's own quota.",
+    )
     operation_wait_s: float = Field(
         default=20.0,
         ge=0,

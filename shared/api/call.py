@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from shared.api.errors import Json
+from shared.api.quotas import Bucket
 from shared.flows.record import Deps
 from shared.jobspec.parse import DOCUMENT_BYTES_MAX
 from shared.ports import Access
@@ -60,7 +61,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """`new_id` gives a different word every time. `service_account` is the VMs'; empty where they have none."""
+    """`new_id` gives a different word every time. `service_account` is the VMs'; empty where they have none. `requests`
+    counts those of an instance that create no job; None: nobody counts."""
 
     project: str
     deps: Deps
@@ -68,6 +70,7 @@ class Service:
     new_id: Callable[[], str]
     service_account: str = ""
     jobs_per_minute: int = 60
+    requests: Bucket | None = None
 
     def now(self) -> datetime:
         return self.deps.clock()

@@ -6,12 +6,14 @@ id is 409, as it was. Nothing of a refused request is kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 from shared.api import errors
 from shared.api.call import Call, Service
+from shared.api.quotas import MINUTE_S
 from shared.core.jobs import Job
 from shared.errors import TemporaryError
 from shared.flows import submit
@@ -54,6 +56,5 @@ def _may_use(account: str | None, call: Call, service: Service) -> None:
 def _within_quota(call: Call, service: Service) -> None:
     """Source: the service's quota of 60 `jobs.create` a minute. It also stops a loop that submits without end."""
     limit = service.jobs_per_minute
-    if limit and service.deps.store.created_since(service.now() - timedelta(minutes=1)) >= limit:
-        description = f"The request exceeds the allowed maximum of {limit} jobs created per minute."
-        raise errors.quota(call.project, description)
+    if limit and service.deps.store.created_since(service.now() - timedelta(seconds=MINUTE_S)) >= limit:
+        raise errors.too_often(call.project, "jobs created", limit, math.ceil(MINUTE_S / limit))

@@ -1,7 +1,8 @@
 """The door of the API: a request in, an answer out, whatever happens in between.
 
     404 no such method · 401 no token, or one that Google does not know · 403 not this project, or not permitted
-    then the handler's own answer · 503 for trouble that passes · 500 for a bug, which the log has whole
+    429 too often, by whom it is permitted · then the handler's own answer
+    503 for trouble that passes · 500 for a bug, which the log has whole
 
 Answers and logs never contain the token.
 """
@@ -54,6 +55,7 @@ def _handle(request: Request, service: Service) -> Json:
     route, params = found
     call = Call(request, params, _token(request), key_of(request, service.new_id))
     _permit(call, route, service)
+    _count(call, route, service)
     return route.handle(call, service)
 
 
@@ -69,3 +71,10 @@ def _permit(call: Call, route: Route, service: Service) -> None:
         raise errors.other_project(call.project)
     if route.permission and route.permission not in service.access.granted(call.token, [route.permission]):
         raise errors.denied(route.permission, call.project)
+
+
+def _count(call: Call, route: Route, service: Service) -> None:
+    """Of those who may: strangers do not use up the project's quota, and what needs no permission proves nobody."""
+    bucket = service.requests
+    if bucket and route.permission and not route.creates and (wait_s := bucket.take()):
+        raise errors.too_often(call.project, "requests", bucket.per_minute, wait_s)

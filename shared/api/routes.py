@@ -18,12 +18,14 @@ Handler = Callable[[Call, Service], Json]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`address` names what stands in its `{}`. `permission` None: any caller with a token that is good."""
+    """`address` names what stands in its `{}`. `permission` None: any caller with a token that is good. `creates`:
+    makes a job, and such requests have a quota of their own."""
 
     method: str
     address: str
     permission: str | None
     handle: Handler
+    creates: bool = False
 
     def match(self, method: str, path: str) -> dict[str, str] | None:
         found = self._pattern.fullmatch(path) if method == self.method else None
@@ -40,7 +42,7 @@ _LOCATION: Final = f"{_PROJECT}/locations/{{location}}"
 _CUSTOM_JOB: Final = f"{_LOCATION}/customJobs/{{job}}"
 
 ROUTES: Final = (
-    Route("POST", f"{_PROJECT}/jobs", CREATE, jobs.create),
+    Route("POST", f"{_PROJECT}/jobs", CREATE, jobs.create, creates=True),
     Route("GET", f"{_PROJECT}/jobs", LIST, jobs.list_),
     Route("GET", _JOB, GET, jobs.get),
     Route("PATCH", _JOB, CREATE, jobs.patch),
@@ -51,7 +53,7 @@ ROUTES: Final = (
     Route("GET", f"{_PROJECT}:getConfig", PROJECT, projects.get_config),
     Route("GET", f"{_PROJECT}/locations", PROJECT, projects.list_locations),
     Route("GET", _LOCATION, PROJECT, projects.get_location),
-    Route("POST", f"{_LOCATION}/customJobs", CREATE, custom_jobs.create),
+    Route("POST", f"{_LOCATION}/customJobs", CREATE, custom_jobs.create, creates=True),
     Route("GET", f"{_LOCATION}/customJobs", LIST, custom_jobs.list_),
     Route("GET", _CUSTOM_JOB, GET, custom_jobs.get),
     Route("POST", f"{_CUSTOM_JOB}:cancel", CANCEL, custom_jobs.cancel),

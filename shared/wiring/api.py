@@ -8,6 +8,7 @@ from functools import cache
 
 from shared.api.access import RememberedAccess
 from shared.api.call import Service
+from shared.api.quotas import Bucket
 from shared.gcp.project_access import ProjectAccess
 from shared.ports import Access
 from shared.settings import settings
@@ -21,6 +22,11 @@ def access() -> Access:
     return RememberedAccess(asked, time.monotonic)
 
 
+@cache
+def requests() -> Bucket:
+    return Bucket(settings().requests_per_minute, time.monotonic)
+
+
 def service() -> Service:
     values = settings()
     return Service(
@@ -30,4 +36,5 @@ def service() -> Service:
         new_id=lambda: uuid.uuid4().hex,
         service_account=values.worker_service_account,
         jobs_per_minute=values.jobs_per_minute,
+        requests=requests(),
     )

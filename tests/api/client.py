@@ -18,6 +18,7 @@ from flask.testing import FlaskClient
 
 from shared.api.call import Service
 from shared.api.permissions import CALLED
+from shared.api.quotas import Bucket
 from shared.memory.access import MemoryAccess
 from shared.wiring import api as wiring
 from tests.api.discovery import faults
@@ -48,9 +49,9 @@ STATUS_OF = {
 }
 
 
-def an_app(world: World, access: MemoryAccess, patch: pytest.MonkeyPatch) -> Flask:
+def an_app(world: World, access: MemoryAccess, patch: pytest.MonkeyPatch, requests: Bucket | None = None) -> Flask:
     ids = count()
-    service = Service(PROJECT, world.deps, access, lambda: f"request-{next(ids)}", ACCOUNT)
+    service = Service(PROJECT, world.deps, access, lambda: f"request-{next(ids)}", ACCOUNT, requests=requests)
     patch.setattr(wiring, "service", lambda: service)
     app: Flask = functions_framework.create_app("api", str(Path(__file__).parents[2] / "functions" / "api.py"), "http")
     return app

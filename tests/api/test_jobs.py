@@ -272,7 +272,14 @@ def test_more_jobs_a_minute_than_the_quota_are_refused_until_the_minute_is_over(
             {
                 "@type": "type.googleapis.com/google.rpc.QuotaFailure",
                 "violations": [{"subject": "project:my-project", "description": sentence}],
-            }
+            },
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "RATE_LIMIT_EXCEEDED",
+                "domain": "googleapis.com",
+                "metadata": {"consumer": "projects/my-project", "quota_limit_value": "60"},
+            },
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"},
         ],
     }
     world.wait(61)
