@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from functools import cache
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -21,11 +22,13 @@ class Wire(BaseModel):
     shorthand: ClassVar[str | None] = None
 
 
+@cache
 def fields_of(model: type[Wire]) -> dict[str, type[Wire] | None]:
     """Canonical name → the model behind it or behind each of its items; None where it is a leaf."""
     return {str(info.alias): _model_in(info.annotation) for info in model.model_fields.values()}
 
 
+@cache
 def spellings_of(model: type[Wire]) -> dict[str, str]:
     """Every accepted spelling → the canonical name."""
     return {spelled: name for name in fields_of(model) for spelled in (name, snake_case(name))}
