@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from shared.core.events import LossCause
@@ -153,6 +154,7 @@ def slug(job_id: str, length: int) -> str:
     return re.sub(r"[^a-z0-9]+", "-", job_id.lower()).strip("-")[:length].rstrip("-")
 
 
+@lru_cache(maxsize=4096)  # asked for every seat at every step
 def vm_name(job_id: str, seat: Seat) -> str:
     """A function of job and seat only, so that a replaced VM has the same name and the same DNS name."""
     tail = f"-{name_hash(job_id)}-{seat}"
