@@ -23,4 +23,11 @@ resource "google_billing_budget" "this" {
   all_updates_rule {
     monitoring_notification_channels = [google_monitoring_notification_channel.email.id]
   }
+
+  lifecycle {
+    precondition {
+      condition     = var.billing_account != null
+      error_message = "budget needs billing_account: gcloud billing projects describe PROJECT says which."
+    }
+  }
 }

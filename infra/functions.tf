@@ -31,7 +31,7 @@ module "function" {
   name              = each.key
   project           = var.project
   region            = var.region
-  topic             = each.value.topic == null ? null : google_pubsub_topic.this[each.value.topic].id
+  topic             = each.value.topic == null ? null : google_pubsub_topic.this[each.value.topic].name
   source_bucket     = google_storage_bucket.stage.name
   source_object     = google_storage_bucket_object.source[each.key].name
   service_account   = google_service_account.function[each.key].email

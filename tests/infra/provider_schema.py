@@ -1,8 +1,8 @@
 """The real google provider's schema, from the type description that its CDK bindings ship.
 
-`python tests/infra/provider_schema.py WHEEL OUTPUT` reduces it to what the checks need: for each resource and data
-source its arguments, which of them are required, and the same for every nested block. Names are compared without
-their underscores, because the bindings write them in camel case.
+`python tests/infra/provider_schema.py WHEEL OUTPUT` reduces it to what terraform asks of a provider: for each resource
+and data source its attributes (type, required, computed), and the same for every nested block. The bindings write names
+in camel case; terraform's own are in the links to its registry, and are derived for what can only be read.
 """
 
 from __future__ import annotations
@@ -20,28 +20,53 @@ from typing import Any, Final
 
 _PREFIX: Final = "@cdktf/provider-google."
 _DEPTH_MAX: Final = 12
-_NOT_ARGUMENTS: Final = frozenset({"id"})
+_PRIMITIVES: Final = {"string": "string", "number": "number", "boolean": "bool"}
+_MAPS: Final = {"cdktf.StringMap": "string", "cdktf.NumberMap": "number", "cdktf.BooleanMap": "bool"}
+_RESOLVABLE: Final = "cdktf.IResolvable"
+_OF_BINDINGS: Final = frozenset({"tfResourceType", "internalValue", "fqn", "complexObjectIndex"})
+
+CtyType = str | list[Any]
+"""As cty writes types in JSON: `"string"`, `["map", "string"]`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    type: CtyType
+    required: bool
+    computed: bool
+    """Can only be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    block: Block
+    required: bool
+    is_single: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`arguments`: plain name → the block behind it, None for a value."""
-
-    arguments: dict[str, Block | None]
-    required: frozenset[str]
+    attributes: dict[str, Attribute]
+    blocks: dict[str, Nested]
 
     @staticmethod
     def read(stored: dict[str, Any]) -> Block:
-        arguments = {name: Block.read(inner) if inner else None for name, inner in stored["arguments"].items()}
-        return Block(arguments, frozenset(stored["required"]))
+        return Block(
+            {name: Attribute(**each) for name, each in stored["attributes"].items()},
+            {name: Nested(**{**each, "block": Block.read(each["block"])}) for name, each in stored["blocks"].items()},
+        )
 
+    @property
+    def required(self) -> set[str]:
+        attributes = {name for name, each in self.attributes.items() if each.required}
+        return attributes | {name for name, each in self.blocks.items() if each.required}
 
-def plain(name: str) -> str:
-    return name.replace("_", "").lower()
+    def has(self, name: str) -> bool:
+        return name in self.blocks or (name in self.attributes and not self.attributes[name].computed)
 
 
 def load(path: Path) -> dict[str, Block]:
-    """Plain name of a resource (`googlepubsubtopic`) or data source (`datagooglepubsubtopic`) → its schema."""
+    """Name of a resource (`google_pubsub_topic`), data source (`data.google_project`) or `provider` → its schema."""
     stored = json.loads(path.read_text(encoding="utf-8"))
     return {name: Block.read(block) for name, block in stored.items()}
 
@@ -50,26 +75,58 @@ def reduce(wheel: Path) -> dict[str, object]:
     types = _types(wheel)
     found: dict[str, object] = {}
     for fqn, kind in types.items():
-        name, namespace = str(kind["name"]), str(kind.get("namespace", ""))
-        if not name.endswith("Config") or plain(namespace) + "config" != name.lower():
-            continue
-        of_data = namespace.startswith("dataGoogle")
-        found[plain(namespace) if of_data else "google" + plain(namespace)] = _block(types, fqn, 0)
-    return found
+        own = re.search(r"/docs/(resources|data-sources)/(\w+)", _docs(kind))
+        config = f"{fqn}Config"
+        if kind["kind"] == "class" and config in types and own:
+            prefix = "data." if own[1] == "data-sources" else ""
+            found[f"{prefix}google_{own[2]}"] = _block(types, config, fqn, 0)
+    return {**found, "provider": _block(types, f"{_PREFIX}provider.GoogleProviderConfig", "", 0)}
 
 
-def _block(types: dict[str, Any], fqn: str, depth: int) -> dict[str, object]:
-    arguments: dict[str, object] = {}
-    required: list[str] = []
-    for prop in types[fqn].get("properties", []):
-        name = plain(prop["name"])
-        if name in _NOT_ARGUMENTS:
-            continue
+def _block(types: dict[str, Any], config: str, readable: str, depth: int) -> dict[str, object]:
+    """`config`: what can be written; `readable`: the class through which everything can be read."""
+    attributes: dict[str, object] = {}
+    blocks: dict[str, object] = {}
+    for prop in types[config].get("properties", []):
+        name, required = _name(prop), not prop.get("optional")
         inner = next((each for each in _names(prop["type"]) if each in types and _is_struct(types[each])), None)
-        arguments[name] = _block(types, inner, depth + 1) if inner and depth < _DEPTH_MAX else None
-        if not prop.get("optional"):
-            required.append(name)
-    return {"arguments": arguments, "required": sorted(required)}
+        if inner and depth < _DEPTH_MAX:
+            block = _block(types, inner, f"{inner}OutputReference", depth + 1)
+            blocks[name] = {"block": block, "required": required, "is_single": "fqn" in prop["type"]}
+        else:
+            attributes[name] = {"type": _type(prop["type"]), "required": required, "computed": False}
+    for prop in types.get(readable, {}).get("properties", []):
+        name = _name(prop)
+        if prop.get("immutable") and not _is_of_bindings(prop) and name not in attributes and name not in blocks:
+            attributes[name] = {"type": _type(prop["type"]), "required": False, "computed": True}
+    return {"attributes": attributes, "blocks": blocks}
+
+
+def _is_of_bindings(prop: dict[str, Any]) -> bool:
+    return prop["name"] in _OF_BINDINGS or prop["name"].endswith("Input") or bool(prop.get("static"))
+
+
+def _name(prop: dict[str, Any]) -> str:
+    link = re.search(r"#(\w+)\}?\s*$", _docs(prop))
+    return link[1] if link else re.sub(r"(?<!^)(?=[A-Z])", "_", prop["name"]).lower()
+
+
+def _docs(described: dict[str, Any]) -> str:
+    docs = described.get("docs", {})
+    return " ".join([docs.get("summary", ""), docs.get("remarks", ""), docs.get("see", "")])
+
+
+def _type(said: dict[str, Any]) -> CtyType:
+    if "primitive" in said:
+        return _PRIMITIVES.get(said["primitive"], "dynamic")
+    if "collection" in said:
+        inner = _type(said["collection"]["elementtype"])
+        return ["map" if said["collection"]["kind"] == "map" else "list", inner]
+    if "union" in said:
+        return next(_type(each) for each in said["union"]["types"] if each.get("fqn") != _RESOLVABLE)
+    if said["fqn"] == _RESOLVABLE:
+        return "bool"
+    return ["map", _MAPS[said["fqn"]]] if said["fqn"] in _MAPS else "dynamic"
 
 
 def _is_struct(kind: dict[str, Any]) -> bool:

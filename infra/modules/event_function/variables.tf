@@ -12,7 +12,7 @@ variable "region" {
 }
 
 variable "topic" {
-  description = "Id of the topic whose messages are pushed to it; null for one that is called."
+  description = "Name of the topic whose messages are pushed to it; null for one that is called. Known before the topic exists."
   type        = string
   default     = null
 }
