@@ -34,7 +34,14 @@ def canonical(store: MemoryStore, fleet: MemoryFleet, job_id: str, rest: object)
 
 def _moments(replica: Replica) -> tuple[datetime | None, ...]:
     """Those the rules compare."""
-    return (replica.ready_at, replica.lost_at, replica.forgiven_at, replica.charged_at)
+    return (
+        replica.ready_at,
+        replica.lost_at,
+        replica.forgiven_at,
+        replica.charged_at,
+        replica.ordered_at,
+        replica.done_at,
+    )
 
 
 def _replica(replica: Replica, ranks: dict[datetime, int]) -> tuple[object, ...]:

@@ -84,7 +84,12 @@ class History:
         self.store = MemoryStore()
         self.bus = SimBus(context)
         self.training = Training(
-            context, scenario.plan.seats, scenario.duration_s, scenario.checkpoint_s, scenario.is_synchronous
+            context,
+            scenario.plan.seats,
+            scenario.duration_s,
+            scenario.checkpoint_s,
+            scenario.plan.primary,
+            scenario.is_synchronous,
         )
         self.fleet = SimFleet(context, self._boot, self._sleep, replays_requests=scenario.profile.replays_requests)
         self.watch = Watch(context, self.store, self.fleet, scenario.job_id)

@@ -1,7 +1,9 @@
 """The programs: how long they train, what kills them, and what their peers do then.
 
 Synchronous training steps only while every replica takes part. When one goes, the others notice within seconds and die
-of it (measured with TensorFlow and PyTorch: 0.5-5 s), and all that was done since the last checkpoint is lost.
+of it (measured with TensorFlow and PyTorch: 0.5-5 s), and all that was done since the last checkpoint is lost. When
+all is done each ends for itself, the primary last: it still exports what was trained. Whoever begins anew waits for all
+of its peers before it looks whether anything is left to do.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ PERMANENT: Final[tuple[Ending, ...]] = (
 )
 PERMANENT_SHARE: Final = 0.06
 
+END_S: Final = (0.0, 2.0)
+EXPORT_S: Final = (0.0, 20.0)
+
 
 @dataclass(eq=False, slots=True)
 class Program:
@@ -60,6 +65,7 @@ class Training:
     seats: tuple[Seat, ...]
     duration_s: float
     checkpoint_s: float
+    primary: Seat
     is_synchronous: bool = True
     done_s: float = 0.0
     lost_s: float = 0.0
@@ -89,9 +95,6 @@ class Training:
     def _join(self, program: Program) -> None:
         if not program.is_alive:
             return
-        if self.done_s >= self.duration_s:
-            self._end(program, DONE)
-            return
         program.is_up = True
         self._up.append(program)
         if not self.is_synchronous:
@@ -111,7 +114,13 @@ class Training:
             return
         self.done_s, self._stepping_since = self.duration_s, None
         for program in self._crew:
-            self.context.scheduler.after(self.context.between(0, 2), lambda program=program: self._end(program, DONE))  # type: ignore[misc]
+            program.is_up = False
+            self._up.remove(program)
+            ends_s = EXPORT_S if program.seat == self.primary else END_S
+            self.context.scheduler.after(
+                self.context.between(*ends_s),
+                lambda program=program: self._end(program, DONE),  # type: ignore[misc]
+            )
 
     def _end(self, program: Program, how: Ending) -> None:
         if program.is_alive:

@@ -18,6 +18,7 @@ from shared.core.ledger import LedgerEntry, fold
 from shared.core.verdicts import (
     AcceptJob,
     Budget,
+    CallBackReplica,
     HoldReplica,
     Ignore,
     ReplaceVm,
@@ -177,7 +178,7 @@ class Watch:
 
     def _count(self, entry: LedgerEntry) -> None:
         verdict = entry.verdict
-        if isinstance(verdict, RestartReplica | HoldReplica | ReplaceVm):
+        if isinstance(verdict, RestartReplica | HoldReplica | ReplaceVm | CallBackReplica):
             tally = self._tallies[verdict.replica]
             tally.lives += 1
             tally.restarts_used += isinstance(verdict, RestartReplica) and verdict.charge is Budget.RESTARTS

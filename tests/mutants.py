@@ -31,7 +31,7 @@ class Mutant:
 
 JUDGE, EXITS, BLAME = "shared/core/judge.py", "shared/core/exits.py", "shared/core/attribution.py"
 EVOLVE, FLEET, ZONES = "shared/core/evolve.py", "shared/core/fleet.py", "shared/core/zones.py"
-CAPACITY = "shared/core/capacity.py"
+CAPACITY, RECALL = "shared/core/capacity.py", "shared/core/recall.py"
 RECORD, PROVISION = "shared/flows/record.py", "shared/flows/provision.py"
 
 MUTANTS: Final = (
@@ -46,6 +46,17 @@ MUTANTS: Final = (
     # Rules 2 to 6
     Mutant("any replica is the primary", EXITS, "if not case.event.succeeded or case.replica.seat != case.job.plan.primary or case.hosts_left:", "if not case.event.succeeded or case.hosts_left:"),
     Mutant("a worker's exit 0 restarts it", EXITS, "if not case.event.succeeded:\n        return None\n    host", "if True:\n        return None\n    host"),
+    Mutant("nobody is called back", "shared/flows/provision.py", "for each in to_call_back(state))", "for each in ())"),
+    Mutant("who is done is called back at once", RECALL, "    if primary.incarnation == 1 or", "    if False or"),
+    Mutant("only who was done before is called back", RECALL, "    return has_outlived and (up_since", "    return False and (up_since"),
+    Mutant("who ran on beside the primary is called back", RECALL, "or replica.done_at < up_since + ALONGSIDE)", "or True)"),
+    Mutant("who is done with the primary's next life is called back", RECALL, "and replica.ready_at < primary.lost_at)", "and True)"),
+    Mutant("evaluators are called back", RECALL, " or replica.seat.task_type is TaskType.EVALUATOR:", ":"),
+    Mutant("independent replicas are called back", RECALL, "if job.plan.independent or", "if"),
+    Mutant("independent replicas die of each other", BLAME, "    if state.job.plan.independent:\n", "    if False:\n"),
+    Mutant("who is called back gets its old machine", EVOLVE, "another = replica.machine + 1\n", "another = replica.machine\n"),
+    Mutant("who is called back is down", EVOLVE, "return _next_life(replica, ReplicaState.WAITING, now, machine=another", "return _next_life(replica, ReplicaState.WAITING, now, lost_at=now, machine=another"),
+    Mutant("who is called back is given back charges", BLAME, "state.job.plan.independent or lost.state is ReplicaState.WAITING:", "state.job.plan.independent:"),
     # Slices of several hosts
     Mutant("a slice is up with its first host", JUDGE, "if life.host is not None and len(up) < hosts:", "if False:"),
     Mutant("a slice that is the primary is done with its first host", EXITS, "!= case.job.plan.primary or case.hosts_left:", "!= case.job.plan.primary:"),

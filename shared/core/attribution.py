@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.events import ReplicaExited
-from shared.core.jobs import Replica, State
+from shared.core.jobs import Replica, ReplicaState, State
 from shared.core.policy import Blame
 
 PEER_LOSS_TYPES: Final = (
@@ -52,8 +52,10 @@ def lost_peer(state: State, replica: Replica, event: ReplicaExited) -> Replica |
     A loss explains at most one exit of each peer (what was forgiven after it is settled, and a held replica runs
     nothing), so free restarts stay bounded by charged ones and real losses. A peer that is only HELD has no loss of
     its own. A peer that died of the very same error explains nothing, that is one bug in both; nor does one that died
-    telling of a lost peer, when this exit is the one it told of.
+    telling of a lost peer, when this exit is the one it told of. Nothing is explained where replicas are independent.
     """
+    if state.job.plan.independent:
+        return None
     mine = blame(event)
     settled = max((at for at in (replica.ready_at, replica.forgiven_at) if at), default=None)
     for peer in _peers(state, replica):
@@ -69,7 +71,9 @@ def lost_peer(state: State, replica: Replica, event: ReplicaExited) -> Replica |
 
 def explained_charges(state: State, lost: Replica, now: datetime) -> tuple[Replica, ...]:
     """Peers whose last charge the loss of this replica, known only now, explains: they died while it lived, shortly
-    before, and of nothing that was their own."""
+    before, and of nothing that was their own. One that was called back and is not up again yet did not live."""
+    if state.job.plan.independent or lost.state is ReplicaState.WAITING:
+        return ()
     return tuple(
         peer
         for peer in _peers(state, lost)

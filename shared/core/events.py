@@ -180,6 +180,19 @@ class VmLost:
 
 
 @dataclass(frozen=True, slots=True)
+class CompletionOutdated:
+    """The primary begins another life, and may wait in it for this replica, which had exited 0."""
+
+    life: Life
+    at: datetime
+    kind: Literal["completion_outdated"] = "completion_outdated"
+
+    @property
+    def key(self) -> str:
+        return f"{self.life.key}-outdated"
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityRefused:
     """Compute did not create the VMs. `refusal`, `code`, `message`: see `shared.ports.Refused`; `asked`: for what."""
 
@@ -260,7 +273,7 @@ class DeadlinePassed:
         return f"deadline-{self.deadline}"
 
 
-ReplicaEvent = VmReady | ReplicaExited | VmLost
+ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated
 JobEvent = (
     ProvisioningStarted
     | AllReady

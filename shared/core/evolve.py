@@ -16,6 +16,7 @@ from shared.core.verdicts import (
     BeginPreparing,
     BeginRunning,
     Budget,
+    CallBackReplica,
     CancelJob,
     DeleteJob,
     FailJob,
@@ -76,8 +77,10 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
         case RecordCompletion():
             replica = _named(state, verdict.replica)
             # Its vm-ready may come after: who is done has been up.
-            done = _move(replica, ReplicaState.COMPLETED, ready_at=replica.ready_at or now)
+            done = _move(replica, ReplicaState.COMPLETED, ready_at=replica.ready_at or now, done_at=now)
             return Change(replicas=(done,), provision=True)
+        case CallBackReplica():
+            return Change(replicas=(_called_back(_named(state, verdict.replica), now),), provision=True)
         case RestartReplica():
             restarted = _restarted(_named(state, verdict.replica), verdict, now)
             return Change(replicas=(restarted, *_refunds(state, verdict.given_back, now)), provision=True)
@@ -107,7 +110,7 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             # It may be done before its last peer is up: then the job started when the primary did.
             started_at = state.job.started_at or primary.ready_at or now
             ended = _to(state.job, JobState.SUCCEEDED, started_at=started_at, ended_at=now)
-            done = _move(primary, ReplicaState.COMPLETED)
+            done = _move(primary, ReplicaState.COMPLETED, done_at=now)
             return Change(ended, (done,), provision=True)
         case FailJob():
             ended = _to(state.job, JobState.FAILED, ended_at=now, error_message=verdict.message)
@@ -151,6 +154,12 @@ def _restarted(replica: Replica, verdict: RestartReplica, now: datetime) -> Repl
         lost_at=now,
         charged_at=now if charged else replica.charged_at,
     )
+
+
+def _called_back(replica: Replica, now: datetime) -> Replica:
+    """It waits for its VM like at the start, and is no loss: what happens to its peers meanwhile is not its fault."""
+    another = replica.machine + 1
+    return _next_life(replica, ReplicaState.WAITING, now, machine=another, instance_id=None, done_at=None)
 
 
 def _refunds(state: State, keys: tuple[str, ...], now: datetime) -> tuple[Replica, ...]:

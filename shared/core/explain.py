@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from shared.core.capacity import SOUGHT_MAX_S
-from shared.core.events import ReplicaExited, VmLost, VmReady
+from shared.core.events import ReplicaEvent, ReplicaExited
 from shared.core.evolve import apply, evolve
 from shared.core.exits import ROWS
 from shared.core.jobs import Job, Replica, ReplicaState, State
@@ -34,7 +34,7 @@ class Difference:
 def concerns(entry: LedgerEntry, seat: Seat) -> bool:
     """Whether the entry is about this replica, or about the job as a whole."""
     event = entry.event
-    return not isinstance(event, VmReady | ReplicaExited | VmLost) or event.life.seat == seat
+    return not isinstance(event, ReplicaEvent) or event.life.seat == seat
 
 
 def condensed(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:

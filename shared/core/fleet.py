@@ -147,7 +147,15 @@ class Lost:
     cause: LossCause = LossCause.GONE
 
 
-Step = Create | Delete | Direct | Await | Lost
+@dataclass(frozen=True, slots=True)
+class CallBack:
+    """A replica that exited 0 is needed again."""
+
+    replica: Replica
+    name: str
+
+
+Step = Create | Delete | Direct | Await | Lost | CallBack
 
 
 def slug(job_id: str, length: int) -> str:

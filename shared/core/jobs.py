@@ -162,6 +162,7 @@ class Plan:
     pip adds to the image so that the runtime is what its version says. A replica that lost `on_demand_after` Spot VMs
     (None: never) gets one on demand. `reservation` is the name of one to use; `kms_key` encrypts the boot disks;
     `checkpoint_signal` is what asks the program to save before its VM goes; `output_directory` is Vertex's base.
+    `independent`: its replicas do not wait for each other, so that none dies of another's loss.
     """
 
     groups: tuple[TaskGroup, ...]
@@ -186,6 +187,7 @@ class Plan:
     dialect: Dialect = Dialect.AI_PLATFORM
     output_directory: str | None = None
     priority: int = 0
+    independent: bool = False
 
     @property
     def seats(self) -> tuple[Seat, ...]:
@@ -285,8 +287,8 @@ class Replica:
     `instance_id` is Compute's numeric id of the current VM, once the agent has spoken. `ready_at` is when its present
     or, while it is down, its last life began; `lost_at` when a life of it last ended for a cause of its own,
     `forgiven_at` when one last ended for a peer's, `charged_at` when a restart was last charged, `ordered_at` when its
-    present life was ordered. Where the replica is a slice of several hosts: which of them are up, and have exited 0, in
-    this life.
+    present life was ordered, `done_at` when it exited 0. Where the replica is a slice of several hosts: which of them
+    are up, and have exited 0, in this life.
     """
 
     attempt: int
@@ -304,6 +306,7 @@ class Replica:
     charged_at: datetime | None = None
     last_exit: LastExit | None = None
     ordered_at: datetime | None = None
+    done_at: datetime | None = None
     hosts_ready: tuple[int, ...] = ()
     hosts_done: tuple[int, ...] = ()
     version: int = 1

@@ -18,6 +18,7 @@ from shared.core.events import (
     AllReady,
     CancelRequested,
     CapacityRefused,
+    CompletionOutdated,
     Deadline,
     DeadlinePassed,
     DeleteRequested,
@@ -39,10 +40,12 @@ from shared.core.jobs import (
     ReplicaState,
     State,
 )
+from shared.core.recall import is_needed_again
 from shared.core.verdicts import (
     AcceptJob,
     BeginPreparing,
     BeginRunning,
+    CallBackReplica,
     CancelJob,
     DeleteJob,
     Ignore,
@@ -87,7 +90,7 @@ def judge(state: State | None, event: Event, now: datetime) -> Verdict:
             )
         case DeadlinePassed():
             return _judge_deadline(state.job, event, now)
-        case VmReady() | ReplicaExited() | VmLost():
+        case VmReady() | ReplicaExited() | VmLost() | CompletionOutdated():
             return _judge_replica(state, event, now)
         case _:
             assert_never(event)
@@ -159,11 +162,25 @@ def _judge_replica(state: State, event: ReplicaEvent, now: datetime) -> Verdict:
         return _judge_loss(state, replica, event, now)
     if life.incarnation != replica.incarnation:
         return _other_life(Reason.OLD_INCARNATION, "incarnation", is_older=life.incarnation < replica.incarnation)
+    if isinstance(event, CompletionOutdated):
+        return _judge_completion(state, replica)
     if replica.state is ReplicaState.COMPLETED:
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already exited 0.")
     if isinstance(event, VmReady):
         return _judge_ready(state.job, replica, event)
     return judge_exit(state, replica, event, now)
+
+
+def _judge_completion(state: State, replica: Replica) -> Verdict:
+    """Rule 3, where an exit 0 does not last."""
+    primary = state.find(replica.attempt, state.job.plan.primary)
+    if primary is None or not is_needed_again(state.job, replica, primary):
+        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "Nothing waits for it.")
+    text = (
+        f"{primary.seat.words} begins life {primary.incarnation} and may wait for {replica.seat.words}, which had "
+        "exited 0: it is called back on another VM with the same hostname, at no charge."
+    )
+    return CallBackReplica(replica.key, Rule.REPLICA_DONE, Reason.PRIMARY_RESTARTED, text)
 
 
 def _judge_ready(job: Job, replica: Replica, event: VmReady) -> Verdict:

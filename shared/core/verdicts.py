@@ -48,6 +48,7 @@ class Reason(StrEnum):
     PRIMARY_EXITED_ZERO = "primary_exited_zero"
     EXITED_ZERO = "exited_zero"
     HOST_EXITED_ZERO = "host_exited_zero"
+    PRIMARY_RESTARTED = "primary_restarted"
     MAINTENANCE = "maintenance"
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
@@ -170,6 +171,17 @@ class RecordHostDone:
     reason: Reason
     text: str
     kind: Literal["record_host_done"] = "record_host_done"
+
+
+@dataclass(frozen=True, slots=True)
+class CallBackReplica:
+    """The next life of one that had exited 0, on another VM of the same name. Always free."""
+
+    replica: str
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["call_back_replica"] = "call_back_replica"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +308,7 @@ Verdict = (
     | BeginRunning
     | RecordCompletion
     | RecordHostDone
+    | CallBackReplica
     | RestartReplica
     | HoldReplica
     | ReplaceVm

@@ -22,9 +22,22 @@ from typing import Final, assert_never
 from shared import topics, wire
 from shared.core.cluster import Cluster
 from shared.core.environment import environment
-from shared.core.events import CapacityRefused, Life, VmLost, VmRef
-from shared.core.fleet import Await, Create, Delete, Direct, Lost, Step, plan_steps, silent, vm_name, wanted
+from shared.core.events import CapacityRefused, CompletionOutdated, Life, VmLost, VmRef
+from shared.core.fleet import (
+    Await,
+    CallBack,
+    Create,
+    Delete,
+    Direct,
+    Lost,
+    Step,
+    plan_steps,
+    silent,
+    vm_name,
+    wanted,
+)
 from shared.core.jobs import Job, JobState, State
+from shared.core.recall import to_call_back
 from shared.core.service_log import LOG_ID, task_base
 from shared.core.zones import Stockout, machine_kind
 from shared.errors import PermanentError, TemporaryError
@@ -77,7 +90,8 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
             return  # it waits for others: what is pending stays so, and is looked at again
         vms = machines.fleet.list_vms(job_id, state.job.plan.tpu_zones)
         left = plan_steps(state.job, wanted(state.job, state.replicas), vms, state.replicas)
-        steps = _without_ghosts((*left, *silent(state, vms, deps.clock())), state, made)
+        back = (CallBack(each, vm_name(job_id, each.seat)) for each in to_call_back(state))
+        steps = _without_ghosts((*left, *silent(state, vms, deps.clock()), *back), state, made)
         if not steps:
             if state.job.state.is_terminal and not machines.fleet.release(state.job):
                 break
@@ -121,6 +135,8 @@ def _carry_out(step: Step, state: State, machines: Machines, deps: Deps, made: C
             pass
         case Lost():
             _lost(step, state.job, deps)
+        case CallBack():
+            _call_back(step, state.job, deps)
         case _:
             assert_never(step)
 
@@ -161,6 +177,13 @@ def _lost(lost: Lost, job: Job, deps: Deps) -> None:
     where = VmRef(lost.name, vm.zone if vm else job.zone, vm.instance_id if vm else "")
     life = Life(job.job_id, replica.attempt, replica.seat, replica.incarnation, replica.machine, where)
     record(job.job_id, VmLost(life, deps.clock(), lost.cause), deps)
+
+
+def _call_back(step: CallBack, job: Job, deps: Deps) -> None:
+    replica = step.replica
+    where = VmRef(step.name, job.zone, replica.instance_id or "")
+    life = Life(job.job_id, replica.attempt, replica.seat, replica.incarnation, replica.machine, where)
+    record(job.job_id, CompletionOutdated(life, deps.clock()), deps)
 
 
 def in_threads(tasks: Sequence[Callable[[], None]]) -> None:

@@ -13,12 +13,20 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from shared import topics, wire
-from shared.core.events import CapacityRefused, Event, JobSubmitted, ReplicaExited, VmLost, VmReady
+from shared.core.events import (
+    CapacityRefused,
+    CompletionOutdated,
+    Event,
+    JobSubmitted,
+    ReplicaEvent,
+    ReplicaExited,
+    VmLost,
+)
 from shared.core.evolve import Change, apply, evolve
 from shared.core.jobs import State, replica_key
 from shared.core.judge import judge
@@ -120,7 +128,8 @@ def _commit(job_id: str, event: Event, deps: Deps, turn: Turn | None) -> Recorde
 
 
 def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
-    """What the judge may look at: peers for a failed exit and a lost VM, everyone where capacity is refused."""
+    """What the judge may look at: peers for a failed exit and a lost VM, the primary for one that is done, everyone
+    where capacity is refused."""
     if isinstance(event, JobSubmitted):
         return store.load(job_id)
     if isinstance(event, CapacityRefused):
@@ -130,6 +139,8 @@ def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
         loaded = store.load(job_id, _replica_of(event), lost_peers=has_peers)
         if isinstance(event, VmLost):
             loaded = _of_present_attempt(loaded, job_id, event, store)
+        if isinstance(event, CompletionOutdated) and loaded is not None:
+            loaded = _with_primary(loaded, store)
     if loaded is None:
         raise PermanentError(f"no job {job_id}")
     return loaded
@@ -142,6 +153,14 @@ def _of_present_attempt(loaded: Loaded | None, job_id: str, event: VmLost, store
         asked = loaded.state.job.attempt
         loaded = store.load(job_id, replica_key(asked, event.life.seat), lost_peers=True)
     return loaded
+
+
+def _with_primary(loaded: Loaded, store: Store) -> Loaded:
+    """Read after the other, and not written: what makes a completion outdated only ever comes about."""
+    job = loaded.state.job
+    primary = store.load(job.job_id, replica_key(job.attempt, job.plan.primary))
+    others = primary.state.replicas if primary else ()
+    return replace(loaded, state=replace(loaded.state, replicas=(*loaded.state.replicas, *others)))
 
 
 def _entry(
@@ -169,6 +188,6 @@ def _recorded_before(job_id: str, key: str, store: Store) -> Recorded:
 
 
 def _replica_of(event: Event) -> str | None:
-    if isinstance(event, VmReady | ReplicaExited | VmLost):
+    if isinstance(event, ReplicaEvent):
         return replica_key(event.life.attempt, event.life.seat)
     return None

@@ -51,4 +51,5 @@ class Extension(Wire):
     checkpoint_signal: CheckpointSignal = Field(None, examples=["SIGUSR1"])
     restart_job_on_worker_restart: Flag = Field(default=False, examples=[True])
     disable_retries: Flag = Field(default=False, examples=[True])
+    independent_replicas: Flag = Field(default=False, examples=[True])
     exit_policy: ExitPolicySpec | None = Field(None, examples=[{"preset": "restart", "fail": ["3", "64-80"]}])

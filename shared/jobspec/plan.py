@@ -106,6 +106,7 @@ def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Finding
         # Source: Vertex AI: disableRetries overrides restartJobOnWorkerRestart to false.
         restart_job_on_worker_restart=restarts_job and not disable_retries,
         disable_retries=disable_retries,
+        independent=extension.independent_replicas,
         exit_policy=extras.exit_policy,
         service_account=meaning.service_account,
         network=meaning.network,

@@ -220,6 +220,7 @@ def test_every_rule_and_every_reason_but_the_named_ones_is_in_the_table() -> Non
     assert {case.rule for case in CASES} == set(Rule)
     elsewhere = {Reason.HOST_ERROR, Reason.MAX_RUNNING_TIME, Reason.MAX_WAIT_TIME}
     elsewhere |= {Reason.HOST_READY, Reason.HOST_EXITED_ZERO}  # test_slices
+    elsewhere |= {Reason.PRIMARY_RESTARTED}  # test_recall
     assert {case.reason for case in CASES} == set(Reason) - elsewhere
 
 

@@ -195,6 +195,11 @@ def test_the_extension_names_zones_and_restart_rules() -> None:
     assert plan.restart_job_on_worker_restart
 
 
+def test_replicas_wait_for_each_other_unless_the_job_says_otherwise() -> None:
+    assert not plan_of(job()).independent
+    assert plan_of({**job(), "trainmaster": {"independentReplicas": True}}).independent
+
+
 def test_disable_retries_overrides_the_restart_of_the_whole_job() -> None:
     plan = plan_of({**job(), "trainmaster": {"disable_retries": "true", "restart_job_on_worker_restart": True}})
 

@@ -25,6 +25,7 @@ EXTENSION: Final = st.fixed_dictionaries(
         "reservation": st.sampled_from(("r", "projects/p/reservations/r")),
         "checkpointSignal": st.sampled_from(("SIGUSR1", "sigint")),
         "disableRetries": st.booleans(),
+        "independentReplicas": st.booleans(),
         "restartJobOnWorkerRestart": st.sampled_from((True, "true", "False")),
         "exitPolicy": st.just({"preset": "service", "restart": ["ps:2"]}),
     },

@@ -23,7 +23,7 @@ from shared.ports import AlreadyRecordedError, Loaded
 from simulator import cases
 from simulator.history import HistoryError
 from simulator.machines import SimFleet
-from simulator.profiles import CALM, EVERYTHING, MESSAGES, PROGRAMS, RACES, Profile
+from simulator.profiles import CALM, EVERYTHING, MACHINES, MESSAGES, PROGRAMS, RACES, Profile
 
 Break = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 250
@@ -129,6 +129,10 @@ def restarts_have_no_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("shared.core.exits.RERUNS_MAX", 10**6)
 
 
+def nobody_is_called_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(provision, "to_call_back", lambda _: ())
+
+
 BROKEN: tuple[tuple[Break, Profile], ...] = (
     (duplicates_are_judged_again, MESSAGES),
     (lost_races_are_not_noticed, RACES),
@@ -139,6 +143,7 @@ BROKEN: tuple[tuple[Break, Profile], ...] = (
     (readiness_is_counted_before_it_is_written, CALM),
     (the_sweep_looks_for_nothing, MESSAGES),
     (restarts_have_no_limit, replace(PROGRAMS, fail=1.0)),
+    (nobody_is_called_back, MACHINES),
 )
 
 
