@@ -63,6 +63,7 @@ class Watch:
     _tallies: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     _reruns: int = 0
     _internal: int = 0
+    _moved: int = 0
     _ended_lives: set[tuple[str, int]] = field(default_factory=set)
     _twins_since: float | None = None
     _ready_since: float | None = None
@@ -191,12 +192,13 @@ class Watch:
         if isinstance(verdict, RerunJob):
             self._reruns += verdict.charge is Budget.RERUNS
             self._internal += verdict.charge is Budget.INTERNAL
+            self._moved += verdict.charge is Budget.FREE
 
     def _check_budgets(self, state: State) -> None:
         """I3."""
         job = state.job
         used = (job.budgets.reruns_used, job.budgets.internal_used, job.attempt)
-        if used != (self._reruns, self._internal, 1 + self._reruns + self._internal):
+        if used != (self._reruns, self._internal, 1 + self._reruns + self._internal + self._moved):
             raise ViolationError(f"I3: {used} is not what was judged: {self._reruns} reruns, {self._internal} internal")
         if self._reruns > RERUNS_MAX or self._internal > INTERNAL_MAX:
             raise ViolationError(f"I3: over the limit: {job.budgets}")

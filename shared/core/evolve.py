@@ -192,8 +192,8 @@ def _rerun(state: State, verdict: RerunJob, now: datetime) -> Change:
         Replica(
             attempt,
             replica.seat,
-            # A completed replica's VM was given back: its seat gets another one.
-            machine=replica.machine + (replica.state is ReplicaState.COMPLETED),
+            # A completed replica's VM was given back, a lost one is gone: its seat gets another one.
+            machine=replica.machine + (replica.state is ReplicaState.COMPLETED or replica.key == verdict.lost),
             ordered_at=now,
         )
         for replica in state.replicas

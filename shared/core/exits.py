@@ -103,21 +103,17 @@ def _vm_stopping(case: Case) -> Verdict | None:
     """Whatever the program made of SIGTERM, exit 0 after a checkpoint included: it is not what ended."""
     if case.event.cause is not ExitCause.VM_STOPPING:
         return None
-    refunds = explained_charges(case.state, case.replica, case.now)
-    who = case.replica.seat.words
-    return ReplaceVm(
-        case.replica.key,
-        Rule.VM_LOST,
-        Reason.VM_STOPPING,
-        f"The VM of {who} is shutting down under it: it starts on another one with the same hostname, at no charge."
-        + told(refunds),
-        tuple(peer.key for peer in refunds),
-    )
+    said = f"The VM of {case.replica.seat.words} is shutting down under it"
+    return vm_lost(case.state, case.replica, said, Reason.VM_STOPPING, case.now, has_run=True)
 
 
 def _vm_restarted(case: Case) -> Verdict | None:
     if case.event.cause is not ExitCause.VM_RESTARTED:
         return None
+    said = f"The VM of {case.replica.seat.words} restarted under it"
+    if case.job.plan.restart_job_on_worker_restart:
+        text = f"{said}: the whole job is rerun, as it asks for, at no charge."
+        return RerunJob(Budget.FREE, Rule.VM_LOST, Reason.VM_RESTARTED, text)
     refunds = explained_charges(case.state, case.replica, case.now)
     return RestartReplica(
         case.replica.key,
@@ -125,7 +121,7 @@ def _vm_restarted(case: Case) -> Verdict | None:
         Budget.FREE,
         Rule.VM_LOST,
         Reason.VM_RESTARTED,
-        f"The VM of {case.replica.seat.words} restarted under it: it goes on there, at no charge." + told(refunds),
+        f"{said}: it goes on there, at no charge." + told(refunds),
         tuple(peer.key for peer in refunds),
     )
 
@@ -229,6 +225,21 @@ def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "") -> Verdict:
         return FailJob(messages.failed(case.event), rule, Reason.RERUNS_SPENT, text)
     text = f"{case.said}{after}: the whole job is rerun (rerun {used + 1} of {RERUNS_MAX})."
     return RerunJob(Budget.RERUNS, rule, reason, text)
+
+
+def vm_lost(
+    state: State, replica: Replica, said: str, reason: Reason, now: datetime, *, has_run: bool = False
+) -> ReplaceVm | RerunJob:
+    """Rule 4: another VM for the replica, at no charge. Where one restart reruns the job, so does this, if there was a
+    life to restart. Source: Vertex AI: restartJobOnWorkerRestart, "if a worker gets restarted", whatever the cause.
+    `said`: the beginning of the verdict's sentence."""
+    who = replica.seat.words
+    if state.job.plan.restart_job_on_worker_restart and (has_run or replica.ever_ready):
+        text = f"{said}: the whole job is rerun, as it asks for, and {who} gets another VM, at no charge."
+        return RerunJob(Budget.FREE, Rule.VM_LOST, reason, text, lost=replica.key)
+    refunds = explained_charges(state, replica, now)
+    text = f"{said}: {who} starts on another VM with the same hostname, at no charge." + told(refunds)
+    return ReplaceVm(replica.key, Rule.VM_LOST, reason, text, tuple(peer.key for peer in refunds))
 
 
 def internal_error(job: Job, cause: str, reason: Reason) -> Verdict:

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from shared.core import messages
-from shared.core.attribution import explained_charges, told
 from shared.core.capacity import judge_refusal
 from shared.core.events import (
     AllReady,
@@ -32,7 +31,7 @@ from shared.core.events import (
     VmLost,
     VmReady,
 )
-from shared.core.exits import internal_error, judge_exit
+from shared.core.exits import internal_error, judge_exit, vm_lost
 from shared.core.jobs import (
     Job,
     JobState,
@@ -52,7 +51,6 @@ from shared.core.verdicts import (
     MarkHostReady,
     MarkReady,
     Reason,
-    ReplaceVm,
     Rule,
     SetLabels,
     Verdict,
@@ -222,12 +220,4 @@ def _judge_loss(state: State, replica: Replica, event: VmLost, now: datetime) ->
         LossCause.GONE: "is gone",
         LossCause.SILENCE: "runs, and the replica ordered on it never spoke",
     }[event.cause]
-    refunds = explained_charges(state, replica, now)
-    return ReplaceVm(
-        replica.key,
-        Rule.VM_LOST,
-        Reason(event.cause.value),
-        f"{event.life.vm.name} {why}: {replica.seat.words} starts on another VM with the same hostname, at no charge."
-        + told(refunds),
-        tuple(peer.key for peer in refunds),
-    )
+    return vm_lost(state, replica, f"{event.life.vm.name} {why}", Reason(event.cause.value), now)

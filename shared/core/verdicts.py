@@ -228,13 +228,15 @@ class ReplaceVm:
 @dataclass(frozen=True, slots=True)
 class RerunJob:
     """The job's next attempt, on the VMs that are there. Charged to the reruns or to the internal retries; free where
-    the whole gang moves to `zone_index`, because the zone has no VM for the rest of it."""
+    the whole gang moves to `zone_index`, because the zone has no VM for the rest of it, and where a VM was lost and one
+    restart reruns the job: that of the replica `lost`, which gets another one."""
 
     charge: Budget
     rule: Rule
     reason: Reason
     text: str
     zone_index: int | None = None
+    lost: str | None = None
     kind: Literal["rerun_job"] = "rerun_job"
 
 

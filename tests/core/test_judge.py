@@ -91,6 +91,7 @@ WORKER_0_DOWN = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation
 WORKER_0_BACK = a_state(a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51)))
 SPENT = a_state(a_replica(WORKER_0, incarnation=6, restarts_used=5))
 RERUNS_SPENT = a_job(budgets=Budgets(reruns_used=3))
+RERUNS_ALL = a_job(plan=a_plan(restart_job_on_worker_restart=True))
 NO_RETRIES = a_job(plan=a_plan(disable_retries=True))
 
 CASES = [
@@ -132,6 +133,10 @@ CASES = [
     Case("an exit while the VM shuts down is a lost VM", a_state(), exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING), "replace_vm", Rule.VM_LOST, Reason.VM_STOPPING),
     Case("the primary's exit 0 while its VM shuts down is no success", a_state(), exited(CHIEF, 0, cause=ExitCause.VM_STOPPING), "replace_vm", Rule.VM_LOST, Reason.VM_STOPPING),
     Case("a rebooted VM restarts its replica for free", a_state(), exited(WORKER_0, cause=ExitCause.VM_RESTARTED), "restart_replica", Rule.VM_LOST, Reason.VM_RESTARTED),
+    Case("where one restart reruns the job a lost VM does", a_state(job=RERUNS_ALL), lost(WORKER_0), "rerun_job", Rule.VM_LOST, Reason.PREEMPTION),
+    Case("where one restart reruns the job a VM that shuts down does", a_state(job=RERUNS_ALL), exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING), "rerun_job", Rule.VM_LOST, Reason.VM_STOPPING),
+    Case("where one restart reruns the job a rebooted VM does", a_state(job=RERUNS_ALL), exited(WORKER_0, cause=ExitCause.VM_RESTARTED), "rerun_job", Rule.VM_LOST, Reason.VM_RESTARTED),
+    Case("a VM on which nothing ran yet is no restart", a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=RERUNS_ALL), lost(WORKER_0), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
     # Rule 5
     Case("a failed set-up restarts the attempt", a_state(), exited(WORKER_0, cause=ExitCause.SETUP), "rerun_job", Rule.INTERNAL, Reason.SETUP_FAILED),
     Case("the second failed set-up is not final", a_state(job=a_job(budgets=Budgets(internal_used=1))), exited(WORKER_0, cause=ExitCause.SETUP), "rerun_job", Rule.INTERNAL, Reason.SETUP_FAILED),

@@ -73,6 +73,7 @@ def test_the_primary_may_be_worker_0() -> None:
 
 NOT_NEEDED = {
     "the primary is in its first life": a_state(done()),
+    "the clocks of two functions differ": a_state(a_replica(CHIEF, ordered_at=at(401)), done()),
     "only another worker restarted": a_state(replace(RESTARTED, seat=WORKER_1), done()),
     "it was done in a life that began after the loss": a_state(UP, done(when=520, ready_at=at(505))),
     "it outlived the loss, and ran on for long": a_state(UP, done(when=510 + 180)),

@@ -176,6 +176,27 @@ def test_a_rerun_uses_the_vms_that_are_there(running: World) -> None:
     world.check()
 
 
+@pytest.mark.parametrize("how", ["preempted", "stopping", "gone"])
+def test_where_one_restart_reruns_the_job_a_lost_vm_does_and_only_that_one_is_made_anew(world: World, how: str) -> None:
+    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}})
+    world.deliver()
+    world.everyone_ready()
+    name = world.vms[1].name
+    if how == "preempted":
+        world.tell("maintenance", WORKER_0, cause="preemption")
+    elif how == "stopping":
+        world.tell("replica-exit", WORKER_0, cause="vm_stopping", signal=15)
+    else:
+        world.fleet.vanish(name)
+        world.sweep()
+    world.deliver()
+    assert (world.job.attempt, world.job.budgets.reruns_used) == (2, 0)
+    assert {vm.seat: vm.machine for vm in world.vms} == {CHIEF: 1, WORKER_0: 2, WORKER_1: 1}
+    assert {(vm.directive.attempt, vm.directive.incarnation) for vm in world.vms if vm.directive} == {(2, 1)}
+    world.everyone_ready()
+    world.check()
+
+
 def test_the_same_event_five_times_is_one_event(running: World) -> None:
     world = running
     life = world.life(WORKER_0)
