@@ -67,6 +67,7 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
     for name, value in view.items():
         if name != "trainingInput":
             say(f"{name}: {value}")
+    say(f"submitted: {extension['submitted']}")
     say(f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}")
     for name, budget in extension["budgets"].items():
         say(f"{name}: {budget['used']} of {budget['limit']}")

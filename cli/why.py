@@ -13,6 +13,7 @@ from shared.core.explain import concerns, condensed, differences, passed_over, w
 from shared.core.jobs import State
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.seats import Seat
+from shared.core.submissions import came
 from shared.core.verdicts import Rule
 from shared.errors import PermanentError
 from shared.jobspec import InvalidJob, parse_document, read_exit_policy
@@ -34,6 +35,8 @@ def why(
         told = tuple((entry, 0) for entry in about)
     else:
         told = condensed(entry for entry in about if entry.verdict.kind != "ignore")
+    if seat is None:
+        say(f"{state.job.job_id} was submitted {came(state.job)}.")
     for entry, left_out in told:
         if left_out:
             say(f"            {left_out} more refusals like these (--all tells them), and then")

@@ -92,6 +92,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
     if endpoints.iam:
         variables["TRAINMASTER_IAM_ENDPOINT"] = f"http://{endpoints.iam}"
         variables["TRAINMASTER_IAM_ACCOUNTS_ENDPOINT"] = f"http://{endpoints.iam}"
+        variables["TRAINMASTER_IAM_PEOPLE_ENDPOINT"] = f"http://{endpoints.iam}"
     return variables
 
 

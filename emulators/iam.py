@@ -1,9 +1,9 @@
-"""The two calls of Google's IAM that the API makes: may the bearer of this token do that in the project, and may it run
-machines as that service account?
+"""What the API asks Google about its callers: may the bearer of this token do that in the project, may it run machines
+as that service account, what is the project's number, and who is it?
 
     local-stack    may do everything (what the local stack's own clients send)
     local-viewer   may look
-    local-nobody   is somebody, and may nothing
+    local-nobody   is somebody, and may nothing; its scopes tell no e-mail
     anything else  is no token: 401, as Google answers an expired one
 
 Run as `python -m emulators.iam --port PORT --project P`. It keeps nothing.
@@ -25,6 +25,8 @@ NAME: Final = "iam"
 OWNER: Final = "local-stack"
 VIEWER: Final = "local-viewer"
 NOBODY: Final = "local-nobody"
+PROJECT_NUMBER: Final = "123456789012"
+EMAILS: Final = {OWNER: "owner@example.com", VIEWER: "viewer@example.com"}
 
 _LOOKS: Final = (".get", ".list")
 _MAY: Final[dict[str, Callable[[str], bool]]] = {
@@ -49,6 +51,18 @@ def answer(project: str, path: str, authorization: str, body: bytes) -> tuple[in
     return 200, {"permissions": granted} if granted else {}
 
 
+def looked_up(project: str, path: str, authorization: str) -> tuple[int, dict[str, Any]]:
+    """As Cloud Resource Manager answers `projects.get`, and OpenID Connect its UserInfo."""
+    token = authorization.removeprefix("Bearer ")
+    if token not in _MAY:
+        return _refusal(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+    if path == "/v1/userinfo":
+        return 200, {"sub": token, **({"email": EMAILS[token], "email_verified": True} if token in EMAILS else {})}
+    if path != f"/v1/projects/{project}" or not _MAY[token]("resourcemanager.projects.get"):
+        return _refusal(403, "PERMISSION_DENIED", "The caller does not have permission")
+    return 200, {"projectId": project, "projectNumber": PROJECT_NUMBER, "lifecycleState": "ACTIVE"}
+
+
 def _refusal(code: int, status: str, message: str) -> tuple[int, dict[str, Any]]:
     return code, {"error": {"code": code, "message": message, "status": status}}
 
@@ -64,7 +78,7 @@ def listen(port: int, project: str) -> ThreadingHTTPServer:
             self._send(*answer(project, self.path, self.headers.get("Authorization", ""), body))
 
         def do_GET(self) -> None:
-            self._send(*_refusal(404, "NOT_FOUND", "Only testIamPermissions is served here."))
+            self._send(*looked_up(project, self.path, self.headers.get("Authorization", "")))
 
         def _send(self, status: int, said: dict[str, Any]) -> None:
             data = json.dumps(said).encode()

@@ -15,6 +15,7 @@ from typing import Any, Final
 from shared.core.fleet import vm_name
 from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, public_id
 from shared.core.messages import with_log_link
+from shared.core.submissions import came
 from shared.mlunits import consumed
 
 EXTENSION: Final = "trainmaster"
@@ -84,6 +85,7 @@ def timestamp(at: datetime) -> str:
 def _extension(job: Job, replicas: Iterable[Replica]) -> View:
     plan = job.plan
     view: View = {
+        "submitted": came(job),
         "attempt": job.attempt,
         "zone": job.zone,
         "runtime": plan.runtime,

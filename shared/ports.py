@@ -140,6 +140,14 @@ class Access(Protocol):
         """Whether the token's bearer may have machines run as this service account. Raises UnknownTokenError."""
         ...
 
+    def project_number(self, token: str) -> str:
+        """Google's number of the project, for a bearer who may see it. Raises UnknownTokenError."""
+        ...
+
+    def email(self, token: str) -> str | None:
+        """Whose token it is, where its scopes tell."""
+        ...
+
 
 class Clock(Protocol):
     def __call__(self) -> datetime:

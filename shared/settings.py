@@ -58,6 +58,10 @@ class Settings(BaseSettings):
     iam_accounts_endpoint: str = Field(
         default="https://iam.googleapis.com", description="Where the API asks whom its callers may act as."
     )
+    iam_people_endpoint: str = Field(
+        default="https://openidconnect.googleapis.com",
+        description="Where the API asks who creates or cancels a job (OpenID Connect's UserInfo); empty: it does not.",
+    )
     jobs_per_minute: int = Field(
         default=60,
         ge=0,

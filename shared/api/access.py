@@ -1,4 +1,5 @@
-"""Who may do what: remembered for a minute, so that a client that polls does not ask Google each time.
+"""Who may do what: remembered for a minute, so that a client that polls does not ask Google each time. What never
+changes (whose token it is, the project's number) is remembered for good.
 
 Remembered by a hash of the token, in this process only; a token is never stored or logged. What a minute may hide is a
 permission just taken away; one just given is seen at once, because refusals are not remembered.
@@ -11,12 +12,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from shared.ports import Access
 
 REMEMBERED_S: Final = 60.0
 REMEMBERED_MAX: Final = 1_000
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 @dataclass
@@ -26,6 +30,8 @@ class RememberedAccess:
     access: Access
     seconds: Callable[[], float]
     _known: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
+    _emails: OrderedDict[str, str | None] = field(default_factory=OrderedDict)
+    _number: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def granted(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
@@ -46,6 +52,22 @@ class RememberedAccess:
             self._remember(token, as_account)
         return True
 
+    def project_number(self, token: str) -> str:
+        """Whether the bearer may see it is asked as any permission."""
+        if not self._number:
+            self._number = self.access.project_number(token)
+        return self._number
+
+    def email(self, token: str) -> str | None:
+        key = _hashed(token)
+        with self._lock:
+            if key in self._emails:
+                return self._emails[key]
+        email = self.access.email(token)
+        with self._lock:
+            _keep(self._emails, key, email)
+        return email
+
     def _knows(self, token: str, right: str) -> bool:
         now = self.seconds()
         with self._lock:
@@ -54,10 +76,14 @@ class RememberedAccess:
     def _remember(self, token: str, right: str) -> None:
         key = (_hashed(token), right)
         with self._lock:
-            self._known[key] = self.seconds() + REMEMBERED_S
-            self._known.move_to_end(key)
-            while len(self._known) > REMEMBERED_MAX:
-                self._known.popitem(last=False)
+            _keep(self._known, key, self.seconds() + REMEMBERED_S)
+
+
+def _keep(remembered: OrderedDict[Key, Value], key: Key, value: Value) -> None:
+    remembered[key] = value
+    remembered.move_to_end(key)
+    while len(remembered) > REMEMBERED_MAX:
+        remembered.popitem(last=False)
 
 
 def _hashed(token: str) -> str:

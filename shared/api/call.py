@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from shared.api.errors import Json
 from shared.api.quotas import Bucket
+from shared.errors import TemporaryError
 from shared.flows.record import Deps
 from shared.jobspec.parse import DOCUMENT_BYTES_MAX
 from shared.ports import Access
@@ -20,6 +22,8 @@ BODY_BYTES_READ: Final = DOCUMENT_BYTES_MAX + 1
 """Of any request, as nobody knows yet whose it is: enough to see that there is too much."""
 _INVOCATION: Final = re.compile(r"\binvocation-id/([0-9A-Za-z-]{8,64})\b")
 """Source: gcloud's User-Agent. One id per command, however often the command's transport sends its request."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,15 @@ class Service:
 
     def now(self) -> datetime:
         return self.deps.clock()
+
+
+def email_of(call: Call, service: Service) -> str | None:
+    """Who asks, for the record, where the token tells and Google answers: nothing is held up by it."""
+    try:
+        return service.access.email(call.token)
+    except TemporaryError as error:
+        _log.warning("who asks is not known: %s", error)
+        return None
 
 
 def meant(request: Request) -> Request:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from shared.api import errors
-from shared.api.call import Call, Service
+from shared.api.call import Call, Service, email_of
 from shared.api.quotas import MINUTE_S
 from shared.core.jobs import Job
 from shared.errors import TemporaryError
@@ -32,8 +32,9 @@ def create(document: Mapping[str, object], job_id: str, call: Call, service: Ser
     _within_quota(call, service)
     default_id = job_id if default else None
     _may_use(accept(document, default_job_id=default_id).plan.service_account, call, service)
+    by = email_of(call, service)
     try:
-        return submit.create(document, submission, now, deps, default_job_id=default_id)
+        return submit.create(document, submission, now, deps, default_job_id=default_id, by=by)
     except submit.JobExistsError:
         raise errors.job_exists() from None
     except submit.OverLimitError as over:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from shared.api import enums, errors, filters, pages
-from shared.api.call import Call, Service
+from shared.api.call import Call, Service, email_of
 from shared.api.creation import create as create_job
 from shared.api.errors import Json
 from shared.api.jobs import BODY, BY
@@ -94,7 +94,7 @@ def list_(call: Call, service: Service) -> Json:
 
 def cancel(call: Call, service: Service) -> Json:
     """Of a job that has ended: nothing, and no error, as the other API."""
-    cancelling.handle(find(call, service).job_id, BY, service.deps)
+    cancelling.handle(find(call, service).job_id, email_of(call, service) or BY, service.deps)
     return {}
 
 

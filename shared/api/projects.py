@@ -18,8 +18,14 @@ NO_POLICY: Final[Json] = {"etag": "ACAB"}
 
 
 def get_config(call: Call, service: Service) -> Json:
-    """The account that the jobs' machines run as."""
-    return {"serviceAccount": service.service_account} if service.service_account else {}
+    """The account that the jobs' machines run as, TPU nodes too; its project's number where that is this project."""
+    account = service.service_account
+    if not account:
+        return {}
+    config: Json = {"serviceAccount": account, "config": {"tpuServiceAccount": account}}
+    if account.endswith(f"@{call.project}.iam.gserviceaccount.com"):
+        config["serviceAccountProject"] = service.access.project_number(call.token)
+    return config
 
 
 def list_locations(call: Call, service: Service) -> Json:

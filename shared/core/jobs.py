@@ -243,8 +243,9 @@ class Label:
 @dataclass(frozen=True, slots=True)
 class Job:
     """`spec_json` is the job as submitted, verbatim. `submission` identifies the submission, so that the same file or
-    message delivered twice is one job. `version` counts the writes of this document, `labels_version` those of its
-    labels. `deleted_at`: since when its users no longer see it."""
+    message delivered twice is one job; `submitted_by` is the e-mail of who did, where the API knows it. `version`
+    counts the writes of this document, `labels_version` those of its labels. `deleted_at`: since when its users no
+    longer see it."""
 
     job_id: str
     spec_json: str
@@ -260,6 +261,7 @@ class Job:
     ended_at: datetime | None = None
     error_message: str | None = None
     labels_version: int = 1
+    submitted_by: str | None = None
     deleted_at: datetime | None = None
     version: int = 1
 

@@ -59,12 +59,18 @@ def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime |
 
 
 def create(
-    document: Mapping[str, object], submission: str, now: datetime, deps: Deps, *, default_job_id: str | None = None
+    document: Mapping[str, object],
+    submission: str,
+    now: datetime,
+    deps: Deps,
+    *,
+    default_job_id: str | None = None,
+    by: str | None = None,
 ) -> Job:
     """The job as this submission made it, now or before. Raises InvalidJob, JobExistsError or
     OverLimitError: nothing is stored."""
     spec = accept(document, default_job_id=default_job_id)
-    job = new_job(spec, submission, now)
+    job = new_job(spec, submission, now, by)
     too_much = exceeded(spec.plan, deps.limits)
     if too_much and deps.store.load(job.job_id) is None:
         raise OverLimitError(too_much)
@@ -75,7 +81,7 @@ def create(
     return first.job
 
 
-def new_job(spec: AcceptedSpec, submission: str, now: datetime) -> Job:
+def new_job(spec: AcceptedSpec, submission: str, now: datetime, by: str | None = None) -> Job:
     if spec.job_id is None:
         raise ValueError("an accepted spec without a default has a job id")
     return Job(
@@ -86,6 +92,7 @@ def new_job(spec: AcceptedSpec, submission: str, now: datetime) -> Job:
         state=JobState.QUEUED,
         created_at=now,
         labels=tuple(Label(key, value) for key, value in sorted(spec.labels.items())),
+        submitted_by=by,
     )
 
 

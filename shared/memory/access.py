@@ -11,11 +11,14 @@ from shared.ports import UnknownTokenError
 
 @dataclass
 class MemoryAccess:
-    """See `shared.ports.Access`. `accounts`: which service accounts a token may use. `asked` counts the questions."""
+    """See `shared.ports.Access`. `accounts`: which service accounts a token may use; `emails`: whose it is; `asked`:
+    how many questions."""
 
     tokens: Mapping[str, AbstractSet[str]]
     accounts: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     asked: int = field(default=0)
+    emails: Mapping[str, str] = field(default_factory=dict)
+    number: str = "123456789012"
 
     def granted(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
         self.asked += 1
@@ -26,3 +29,11 @@ class MemoryAccess:
     def may_act_as(self, token: str, account: str) -> bool:
         self.granted(token, ())
         return account in self.accounts.get(token, ())
+
+    def project_number(self, token: str) -> str:
+        self.granted(token, ())
+        return self.number
+
+    def email(self, token: str) -> str | None:
+        self.asked += 1
+        return self.emails.get(token)

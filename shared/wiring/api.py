@@ -18,8 +18,8 @@ from shared.wiring.light import deps
 @cache
 def access() -> Access:
     values = settings()
-    asked = ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint)
-    return RememberedAccess(asked, time.monotonic)
+    endpoints = values.iam_endpoint, values.iam_accounts_endpoint, values.iam_people_endpoint
+    return RememberedAccess(ProjectAccess(values.project, *endpoints), time.monotonic)
 
 
 @cache

@@ -189,7 +189,11 @@ def test_a_job_has_no_policy_of_its_own_and_none_can_be_set(api: Api) -> None:
 
 def test_the_config_names_the_machines_account_and_locations_are_the_regions(api: Api) -> None:
     config = api.done("GET", "/v1/projects/my-project:getConfig", schema="GetConfigResponse")
-    assert config == {"serviceAccount": "trainer@my-project.iam.gserviceaccount.com"}
+    assert config == {
+        "serviceAccount": ACCOUNT,
+        "serviceAccountProject": "123456789012",
+        "config": {"tpuServiceAccount": ACCOUNT},
+    }
     listed = api.done("GET", "/v1/projects/my-project/locations", schema="ListLocationsResponse")["locations"]
     here = api.done("GET", "/v1/projects/my-project/locations/us-central1", schema="Location")
     assert here == {"name": "projects/my-project/locations/us-central1", "capabilities": [{"type": "TRAINING"}]}
@@ -229,6 +233,18 @@ def test_whom_one_may_act_as_is_remembered_as_well_and_a_no_never() -> None:
     clock.now = REMEMBERED_S
     google.accounts = {}
     assert not access.may_act_as("t", "a@p")
+
+
+def test_whose_token_it_is_and_the_projects_number_are_asked_once() -> None:
+    google = MemoryAccess({"t": set(), "u": set()}, emails={"t": "anna@example.com"})
+    access = RememberedAccess(google, Clock())
+    assert [access.email(each) for each in ("t", "u", "t", "u")] == ["anna@example.com", None, "anna@example.com", None]
+    assert [access.project_number("t") for _ in range(3)] == [google.number] * 3
+    assert google.asked == 3
+    for nth in range(REMEMBERED_MAX + 10):
+        access.email(f"token-{nth}")
+    assert len(access._emails) == REMEMBERED_MAX
+    assert "token-" not in repr(access._emails)
 
 
 def test_what_is_remembered_is_of_one_token_and_bounded_and_not_the_token() -> None:

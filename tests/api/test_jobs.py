@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared.core.jobs import Label
+from shared.core.submissions import came
 from shared.errors import TemporaryError
 from tests.api.client import JOBS, OWNER, Api
 from tests.support.jobs import CHIEF, a_spec
@@ -164,6 +165,38 @@ def test_cancelling_ends_the_job_at_once_and_gives_its_machines_back(api: Api, w
     assert not world.vms
     assert api.cancel() == {}, "of a job that has ended: nothing, and no error"
     world.check()
+
+
+@pytest.mark.parametrize(
+    ("emails", "by"), [({OWNER: "anna@example.com"}, "anna@example.com"), ({}, "a user of the API")]
+)
+def test_who_cancelled_is_in_the_ledger_as_far_as_the_token_tells(
+    api: Api, world: World, emails: dict[str, str], by: str
+) -> None:
+    api.access.emails = emails
+    api.create()
+    api.cancel()
+    assert world.ledger[-1].verdict.text == f"Cancelled by {by}."
+    assert "anna" not in str(api.get()), "the service's view has no room for it"
+
+
+def test_who_created_a_job_is_stored_with_it(api: Api, world: World) -> None:
+    api.access.emails = {OWNER: "anna@example.com"}
+    created = api.create()
+    assert world.job.submitted_by == "anna@example.com"
+    assert came(world.job) == "through the API, by anna@example.com"
+    assert "anna" not in str(created), "the service's view has no room for it"
+    world.check()
+
+
+def test_google_not_telling_who_it_is_holds_up_nothing(api: Api, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> str:
+        raise TemporaryError("UserInfo answers 503")
+
+    monkeypatch.setattr(api.access, "email", broken)
+    api.create()
+    api.cancel()
+    assert (world.state, world.ledger[-1].verdict.text) == ("CANCELLED", "Cancelled by a user of the API.")
 
 
 def test_cancelling_a_job_that_has_ended_well_leaves_it_as_it_is(api: Api, world: World) -> None:

@@ -22,10 +22,11 @@ CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"
 @pytest.fixture(params=["memory", "resource manager"])
 def access(request: pytest.FixtureRequest) -> Iterator[Access]:
     if request.param == "memory":
-        yield MemoryAccess({iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.NOBODY: set()}, {iam.OWNER: {ACCOUNT}})
+        tokens: dict[str, set[str]] = {iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.NOBODY: set()}
+        yield MemoryAccess(tokens, {iam.OWNER: {ACCOUNT}}, emails=iam.EMAILS)
         return
     with serving(iam.listen(0, "my-project")) as endpoint:
-        yield ProjectAccess("my-project", endpoint, endpoint)
+        yield ProjectAccess("my-project", endpoint, endpoint, endpoint)
 
 
 def test_those_of_the_asked_that_the_token_has_and_no_others(access: Access) -> None:
@@ -39,6 +40,18 @@ def test_whom_one_may_act_as(access: Access) -> None:
     assert access.may_act_as(iam.OWNER, ACCOUNT)
     assert not access.may_act_as(iam.VIEWER, ACCOUNT)
     assert not access.may_act_as(iam.NOBODY, ACCOUNT)
+
+
+def test_the_projects_number_is_told_to_who_may_see_the_project(access: Access) -> None:
+    assert access.project_number(iam.OWNER) == access.project_number(iam.VIEWER) == iam.PROJECT_NUMBER
+    with pytest.raises(UnknownTokenError):
+        access.project_number("ya29.expired")
+
+
+def test_whose_token_it_is_as_far_as_its_scopes_tell(access: Access) -> None:
+    assert access.email(iam.OWNER) == "owner@example.com"
+    assert access.email(iam.NOBODY) is None
+    assert access.email("ya29.expired") is None
 
 
 def test_a_token_that_nobody_has_is_unknown(access: Access) -> None:
@@ -61,6 +74,8 @@ def google() -> Iterator[tuple[str, list[tuple[int, object]]]]:
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+        do_GET = do_POST
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -107,3 +122,40 @@ def test_google_may_not_grant_what_was_not_asked(google: tuple[str, list[tuple[i
 def test_who_does_not_answer_is_asked_again_later() -> None:
     with pytest.raises(TemporaryError):
         ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1").granted("t", [GET])
+
+
+@pytest.mark.parametrize(
+    "person",
+    [
+        {"sub": "1"},
+        {"sub": "1", "email": "a@example.com"},
+        {"sub": "1", "email": "a@example.com", "email_verified": False},
+        {"sub": "1", "email": "", "email_verified": True},
+    ],
+)
+def test_an_email_that_google_has_not_verified_is_nobodys(
+    google: tuple[str, list[tuple[int, object]]], person: object
+) -> None:
+    endpoint, answers = google
+    answers.append((200, person))
+    assert ProjectAccess("my-project", endpoint, endpoint, endpoint).email("t") is None
+
+
+@pytest.mark.parametrize(("status", "number"), [(403, None), (404, None), (503, None), (200, None)])
+def test_a_number_that_is_not_told_is_trouble(
+    google: tuple[str, list[tuple[int, object]]], status: int, number: object
+) -> None:
+    endpoint, answers = google
+    answers.append((status, {"projectNumber": number}))
+    with pytest.raises(TemporaryError, match=str(status)):
+        ProjectAccess("my-project", endpoint, endpoint).project_number("t")
+
+
+def test_without_an_endpoint_nobody_is_asked_for_and_trouble_is_no_name(
+    google: tuple[str, list[tuple[int, object]]],
+) -> None:
+    endpoint, answers = google
+    assert ProjectAccess("my-project", endpoint, endpoint).email("t") is None
+    answers.append((500, {}))
+    with pytest.raises(TemporaryError):
+        ProjectAccess("my-project", endpoint, endpoint, endpoint).email("t")
