@@ -19,6 +19,9 @@ SCHEMA := $(IMAGES)/google-provider/schema.json
 # Not locked: its wheels differ by CPU and accelerator, and their dependencies fill gigabytes. The version is exact.
 TORCH := torch==2.13.0
 
+# Checks infra/ against rules that others keep.
+CHECKOV := $(IMAGES)/checkov
+
 LOCKS := functions provision tune upload
 LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate
@@ -50,7 +53,7 @@ test: images ## the test suite with everything it needs, but for what trains for
 	@$(PYTEST) -m "not heavy"
 
 .PHONY: test-all
-test-all: images $(call IMAGE,aiplatform) ## the whole test suite
+test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## the whole test suite
 	@$(PYTEST)
 
 .PHONY: test-quick
@@ -81,6 +84,10 @@ check: $(INSTALLED) ## lint, format, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/python -c 'import sys; sys.path.insert(0, "."); from importlinter.cli import lint_imports_command as run; run()'
 
+.PHONY: check-infra
+check-infra: $(CHECKOV)/.complete ## checkov's rules on infra/, each kept or skipped with its reason
+	@$(CHECKOV)/bin/checkov --config-file infra/.checkov.yaml --quiet
+
 .PHONY: format
 format: $(INSTALLED) ## rewrite what ruff can put right by itself
 	@$(BIN)/ruff check --fix .
@@ -95,7 +102,7 @@ lock: $(INSTALLED) ## choose the newest versions the .in files allow and write t
 	@for name in $(LOCKS); do \
 		$(LOCK) --constraint requirements/dev.txt requirements/$$name.in --output-file requirements/$$name.txt; \
 	done
-	@for source in requirements/runtime-*.in; do $(LOCK) --upgrade $$source --output-file $${source%.in}.txt; done
+	@for source in requirements/runtime-*.in requirements/checkov.in; do $(LOCK) --upgrade $$source --output-file $${source%.in}.txt; done
 
 .PHONY: clean
 clean: ## remove everything that can be made again
@@ -129,6 +136,13 @@ $(SCHEMA): requirements/provider-schema.txt tests/infra/provider_schema.py | $(I
 		--dest $(@D) --requirement $<
 	@$(BIN)/python tests/infra/provider_schema.py $(@D)/*.whl $@
 	@rm $(@D)/*.whl
+
+$(CHECKOV)/.complete: requirements/checkov.txt | python
+	@echo "installing checkov"
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python $(PIP) --require-hashes -r $<
+	@touch $@
 
 $(IMAGES)/%/.complete: requirements/runtime-%.txt | python
 	@echo "building the runtime image $*"
