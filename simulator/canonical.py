@@ -23,7 +23,7 @@ def canonical(store: MemoryStore, fleet: MemoryFleet, job_id: str, rest: object)
     job, replicas = loaded.state.job, loaded.state.replicas
     ranks = {at: nth for nth, at in enumerate(sorted({at for each in replicas for at in _moments(each) if at}))}
     stored = (
-        (job.state, job.attempt, job.budgets, job.placement, job.started_at is None),
+        (job.state, job.attempt, job.budgets, job.placement.zone_index, job.placement.round, job.started_at is None),
         [_replica(each, ranks) for each in replicas],
         sorted((entry.key, entry.is_pending, isinstance(entry.verdict, Ignore)) for entry in store.ledger(job_id)),
         sorted((vm.name, vm.machine, vm.zone, vm.status, repr(vm.directive)) for vm in fleet.list_vms(job_id)),

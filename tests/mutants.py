@@ -31,7 +31,7 @@ class Mutant:
 
 JUDGE, EXITS, BLAME = "shared/core/judge.py", "shared/core/exits.py", "shared/core/attribution.py"
 EVOLVE, FLEET, ZONES = "shared/core/evolve.py", "shared/core/fleet.py", "shared/core/zones.py"
-CAPACITY, RECALL = "shared/core/capacity.py", "shared/core/recall.py"
+CAPACITY, RECALL, SEARCH = "shared/core/capacity.py", "shared/core/recall.py", "shared/core/search.py"
 RECORD, PROVISION = "shared/flows/record.py", "shared/flows/provision.py"
 
 MUTANTS: Final = (
@@ -90,6 +90,17 @@ MUTANTS: Final = (
     Mutant("the user's rules are forgotten", "shared/core/policy.py", "if rule.matches(code, task_type)), None)", "if False), None)"),
     # Rules 11 and 12
     Mutant("a stockout stays in its zone", CAPACITY, "return named[0] if named else (job.placement.zone_index + 1) % len(zones)", "return job.placement.zone_index"),
+    Mutant("what was refused is asked for at once", PROVISION, "if is_too_early(state.job, deps.clock()) and", "if False and"),
+    Mutant("nothing happens while machines are waited for", PROVISION, "            if not steps:\n                return  # what", "            if True:\n                return  # what"),
+    Mutant("a search is as quick after days as at first", SEARCH, "WAIT_MIN if sought < QUICK else", "WAIT_MIN if True else"),
+    Mutant("a search is slow from the start", SEARCH, "WAIT_MIN if sought < QUICK else", "WAIT_MAX if sought < QUICK else"),
+    Mutant("a search gets slower for ever", SEARCH, "min(max(sought * WAIT_SHARE, WAIT_MIN), WAIT_MAX)", "max(sought * WAIT_SHARE, WAIT_MIN)"),
+    Mutant("all jobs ask together", SEARCH, "(1 + JITTER *", "(1 + 0 *"),
+    Mutant("a later search is as slow as the one before", SEARCH, "return now if since is None or is_older else since", "return now if since is None else since"),
+    Mutant("a gang that moved is rerun from zone to zone", SEARCH, "return state.job.started_at is None or _has_moved(state)", "return state.job.started_at is None"),
+    Mutant("a gang that is up where it moved to moves on", SEARCH, "return is_older and not any(each.ever_ready for each in state.replicas)", "return is_older"),
+    Mutant("a rerun goes on with the search", EVOLVE, "replace(job.placement, since=None, next_at=None)", "job.placement"),
+    Mutant("a move begins another search", EVOLVE, "since=job.placement.since or now", "since=None"),
     Mutant("machines are sought for ever", CAPACITY, "and _age_s(job, now) >= SOUGHT_MAX_S:", "and False:"),
     Mutant("a job that waited for others is given up", CAPACITY, "and rounds >= REFUSALS_MIN and", "and"),
     Mutant("a stockout is forgotten", PROVISION, "if outcome.kind is RefusalKind.STOCKOUT:", "if False:"),

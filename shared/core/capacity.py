@@ -2,6 +2,8 @@
 
 before RUNNING     the gang moves from zone to zone, for a week at most where the job sets no maxWaitTime
 later              what runs is kept, and the rest is sought beside it; then the whole gang moves, at no charge
+
+How long a round over the zones is apart from the next one: `shared.core.search`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Final
 from shared.core import messages
 from shared.core.events import CapacityRefused
 from shared.core.exits import internal_error
-from shared.core.jobs import Job, ReplicaState, State
+from shared.core.jobs import Job, State
+from shared.core.search import asks_at, began, is_all_sought, is_round_over, sought_since
 from shared.core.verdicts import Budget, FailJob, Ignore, Reason, RerunJob, Rule, TryElsewhere, Verdict
 
 REST_SOUGHT_S: Final = 900
@@ -41,25 +44,33 @@ def judge_refusal(state: State, event: CapacityRefused, now: datetime) -> Verdic
         text = f"No machines for it within {SOUGHT_MAX_S // 86400} days, in {rounds} tries; the last answer: {said}."
         return FailJob(messages.exhausted(event.asked, said), Rule.CAPACITY, Reason.NEVER_ANY_ROOM, text)
     if event.refusal == "quota":
-        text = f"No quota for {event.asked} in {event.zone} ({said}): other zones of the region have none either."
-        return TryElsewhere(job.placement.zone_index, rounds, Rule.CAPACITY, Reason.QUOTA, text)
+        text = f"No quota for {event.asked} in {event.zone} ({said}): other zones of the region have none either"
+        return _again(state, job.placement.zone_index, Reason.QUOTA, text, now, waits=True)
     return _no_room(state, event, said, now)
 
 
 def _no_room(state: State, event: CapacityRefused, said: str, now: datetime) -> Verdict:
-    job, rounds = state.job, state.job.placement.round + 1
+    job = state.job
     what = f"No room for {event.asked} in {event.zone}"
     zone_index = _next_zone(job, event)
     where = job.plan.zones[zone_index]
-    if job.started_at is None:
-        text = f"{what} ({said}); trying {where} next."
-        return TryElsewhere(zone_index, rounds, Rule.CAPACITY, Reason.STOCKOUT, text)
-    sought_s = max(((now - at).total_seconds() for at in _sought_since(state)), default=0.0)
+    if is_all_sought(state):
+        text = f"{what} ({said}); trying {where} next"
+        return _again(state, zone_index, Reason.STOCKOUT, text, now, waits=is_round_over(job))
+    sought_s = max(((now - at).total_seconds() for at in sought_since(state)), default=0.0)
     if sought_s < REST_SOUGHT_S:
-        text = f"{what} ({said}); the rest of the gang is kept, and {event.zone} is asked again."
-        return TryElsewhere(job.placement.zone_index, rounds, Rule.CAPACITY, Reason.STOCKOUT, text)
+        text = f"{what} ({said}); the rest of the gang is kept, and {event.zone} is asked again"
+        return _again(state, job.placement.zone_index, Reason.STOCKOUT, text, now, waits=True)
     text = f"{what} for {sought_s:.0f} s ({said}): the whole job moves to {where}, at no charge."
     return RerunJob(Budget.FREE, Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, zone_index)
+
+
+def _again(state: State, zone_index: int, reason: Reason, text: str, now: datetime, *, waits: bool) -> TryElsewhere:
+    since = began(state, now)
+    next_at = asks_at(state.job, since, now) if waits else None
+    when = f", in {(next_at - now).total_seconds():.0f} s" if next_at else ""
+    rounds = state.job.placement.round + 1
+    return TryElsewhere(zone_index, rounds, Rule.CAPACITY, reason, f"{text}{when}.", since, next_at)
 
 
 def _age_s(job: Job, now: datetime) -> float:
@@ -71,9 +82,3 @@ def _next_zone(job: Job, event: CapacityRefused) -> int:
     zones = job.plan.zones
     named = [zones.index(zone) for zone in event.zones_available if zone in zones and zone != event.zone]
     return named[0] if named else (job.placement.zone_index + 1) % len(zones)
-
-
-def _sought_since(state: State) -> tuple[datetime, ...]:
-    """Since when a VM is wanted for each replica on whose machine no agent has spoken yet."""
-    waiting = (ReplicaState.WAITING, ReplicaState.REPLACING)
-    return tuple(each.ordered_at for each in state.replicas if each.state in waiting and each.ordered_at)

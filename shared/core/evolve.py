@@ -103,7 +103,7 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
         case RerunJob():
             return _rerun(state, verdict, now)
         case TryElsewhere():
-            moved = Placement(verdict.zone_index, verdict.round)
+            moved = Placement(verdict.zone_index, verdict.round, verdict.since, verdict.next_at)
             return Change(replace(state.job, placement=moved, version=state.job.version + 1), provision=True)
         case SucceedJob():
             primary = _named(state, verdict.replica)
@@ -198,9 +198,9 @@ def _rerun(state: State, verdict: RerunJob, now: datetime) -> Change:
         )
         for replica in state.replicas
     )
-    placement = job.placement
+    placement = replace(job.placement, since=None, next_at=None)
     if verdict.zone_index is not None:
-        placement = Placement(verdict.zone_index, placement.round + 1)
+        placement = Placement(verdict.zone_index, placement.round + 1, since=job.placement.since or now)
     rerun = replace(job, attempt=attempt, budgets=budgets, placement=placement, version=job.version + 1)
     # Written as they are: so that a commit on one of them that this rerun has not seen makes it judge again.
     closed = tuple(replace(replica, version=replica.version + 1) for replica in state.replicas)

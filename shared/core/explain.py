@@ -88,6 +88,8 @@ def _search(job: Job) -> str:
     """Where machines are sought after refusals, and until when."""
     times = f"{job.placement.round} time{'s' if job.placement.round > 1 else ''}"
     text = f"VMs are sought in {job.zone}; they were refused {times} so far"
+    if job.placement.next_at is not None:
+        text += f", and are asked for again at {job.placement.next_at:%H:%M:%S} or within the minute after"
     if job.started_at is not None:
         return f"{text}."
     plan = job.plan

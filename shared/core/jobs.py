@@ -228,10 +228,13 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the gang is sought: an index into the plan's zones and how often all of them were tried before."""
+    """Where the gang is sought: an index into the plan's zones, and how often it was refused. `since`: the latest
+    search's first refusal; `next_at`: before that nobody is asked."""
 
     zone_index: int = 0
     round: int = 0
+    since: datetime | None = None
+    next_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Literal
 
@@ -242,13 +243,16 @@ class RerunJob:
 
 @dataclass(frozen=True, slots=True)
 class TryElsewhere:
-    """The next zone, or the same one again: where VMs are sought from now on."""
+    """The next zone, or the same one again: where VMs are sought from now on, in a search that began `since`, and not
+    before `next_at` (None: at once)."""
 
     zone_index: int
     round: int
     rule: Rule
     reason: Reason
     text: str
+    since: datetime | None = None
+    next_at: datetime | None = None
     kind: Literal["try_elsewhere"] = "try_elsewhere"
 
 

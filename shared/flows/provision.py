@@ -38,6 +38,7 @@ from shared.core.fleet import (
 )
 from shared.core.jobs import Job, JobState, State
 from shared.core.recall import to_call_back
+from shared.core.search import is_too_early
 from shared.core.service_log import LOG_ID, task_base
 from shared.core.zones import Stockout, machine_kind
 from shared.errors import PermanentError, TemporaryError
@@ -92,6 +93,10 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         left = plan_steps(state.job, wanted(state.job, state.replicas), vms, state.replicas)
         back = (CallBack(each, vm_name(job_id, each.seat)) for each in to_call_back(state))
         steps = _without_ghosts((*left, *silent(state, vms, deps.clock()), *back), state, made)
+        if is_too_early(state.job, deps.clock()) and any(isinstance(step, Create) for step in steps):
+            steps = tuple(step for step in steps if not isinstance(step, Create))
+            if not steps:
+                return  # what was refused is not asked for yet: the sweep looks again
         if not steps:
             if state.job.state.is_terminal and not machines.fleet.release(state.job):
                 break
@@ -166,8 +171,6 @@ def _create(create: Create, job: Job, machines: Machines, deps: Deps, made: Coun
                 asked=f"{len(create.names)} x {kind} ({create.group.task_type})",
             )
             record(job.job_id, refused, deps)
-            if job.started_at or (create.round + 1) % len(job.plan.zones) == 0:
-                raise TemporaryError(f"{job.job_id}: no VMs in any zone tried, last {create.zone}: {outcome.code}")
         case _:
             assert_never(outcome)
 

@@ -111,4 +111,4 @@ def test_a_stockout_everywhere_is_waited_out(lab: Lab) -> None:
         assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), "none ever ran"
     finally:
         lab.faults.clear()
-    lab.ended_well(job_id, 90)
+    lab.ended_well(job_id, 180)

@@ -252,13 +252,49 @@ def test_a_stockout_tries_the_next_zone_and_leaves_nothing_in_the_first(world: W
 def test_a_stockout_everywhere_is_waited_for(world: World) -> None:
     world.submit()
     world.fleet.stockout_zones = set(world.job.plan.zones)
+    world.deliver()
+    refused = world.job.placement.round
+    assert refused == len(world.job.plan.zones), "each zone was asked"
     for _ in range(3):
-        with pytest.raises(TemporaryError):
-            world.provision()
+        world.provision()
+    assert world.job.placement.round == refused, "and is not asked again at once, whoever comes"
+    assert world.store.pending("digits_1"), "what is not there yet stays wanted"
+    world.wait(60)
+    world.sweep()
+    world.deliver()
+    assert world.job.placement.round == 2 * refused
     assert not world.vms
     world.fleet.stockout_zones = set()
-    world.provision()
+    world.wait(60)
+    world.sweep()
+    world.deliver()
     assert len(world.vms) == 3
+    assert world.store.pending("digits_1") == ()
+    world.check()
+
+
+def test_a_job_that_ends_while_it_waits_for_machines_is_cleaned_up_at_once(world: World) -> None:
+    world.submit()
+    world.fleet.stockout_zones = set(world.job.plan.zones)
+    world.deliver()
+    record("digits_1", CancelRequested("digits_1", "me", world.now), world.deps)
+    world.deliver()
+    assert (world.state, world.store.pending("digits_1")) == ("CANCELLED", ())
+    world.check()
+
+
+def test_what_needs_no_new_machine_is_done_while_one_is_waited_for(running: World) -> None:
+    world = running
+    world.fleet.stockout_zones = set(world.job.plan.zones)
+    world.tell("maintenance", WORKER_0, cause="preemption")
+    world.deliver()
+    assert world.job.placement.next_at is not None
+    world.kill(WORKER_1)
+    world.deliver()
+    vm = world.vm(WORKER_1)
+    assert vm is not None
+    assert vm.directive is not None
+    assert vm.directive.incarnation == 2, "told although the other's VM is not asked for yet"
     world.check()
 
 
