@@ -3,11 +3,30 @@ locals {
   topics = toset(["upload", "submit", "vm-ready", "replica-exit", "maintenance", "system-events", "provision", "sweep"])
 }
 
+# The agents' topics alone: Pub/Sub refuses there what is no message of theirs. A change commits a revision, of which there
+# are 20 at most; all of them are taken, so that agents of several releases are understood side by side.
+resource "google_pubsub_schema" "this" {
+  for_each   = var.schemas ? local.worker_topics : toset([])
+  name       = "trainmaster-${each.key}"
+  type       = "PROTOCOL_BUFFER"
+  definition = file("${path.module}/schemas/${each.key}.proto")
+
+  depends_on = [google_project_service.this]
+}
+
 resource "google_pubsub_topic" "this" {
   # checkov:skip=CKV_GCP_83:Google's own keys encrypt it; without a key of one's own, none can be revoked under running jobs.
   for_each                   = local.topics
   name                       = "trainmaster-${each.key}"
   message_retention_duration = "604800s" # a week: what was delivered can be replayed after a bad release
+
+  dynamic "schema_settings" {
+    for_each = [for topic, schema in google_pubsub_schema.this : schema.name if topic == each.key]
+    content {
+      schema   = "projects/${var.project}/schemas/${schema_settings.value}"
+      encoding = "JSON"
+    }
+  }
 
   depends_on = [google_project_service.this]
 }

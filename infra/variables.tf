@@ -41,6 +41,12 @@ variable "clients" {
   default     = []
 }
 
+variable "schemas" {
+  description = "Whether Pub/Sub itself refuses what is no message of an agent. The functions check them in any case."
+  type        = bool
+  default     = true
+}
+
 variable "worker_regions" {
   description = "Regions that jobs may run in: each gets a subnetwork. Region name => address range."
   type        = map(string)

@@ -26,6 +26,8 @@ from shared.gcp import documents
 from shared.ports import Orphan, Rejection
 
 FOLDER: Final = Path(__file__).parent / "releases"
+SCHEMAS: Final = Path(__file__).parents[2] / "infra" / "schemas"
+"""Of the agents' topics; tests/infra/test_topic_schemas.py compares them with those of releases."""
 AT: Final = datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)
 KINDS: Final[dict[str, Any]] = {
     "job": (Job, documents.job_document),
@@ -158,6 +160,8 @@ def main() -> int:
     sent = [{"function": function, "message": message} for function, each in MESSAGES.items() for message in each]
     for name, cases in (("documents", stored()), ("messages", sent)):
         (folder / f"{name}.json").write_text(text(cases), encoding="utf-8")
+    for schema in SCHEMAS.glob("*.proto"):
+        (folder / schema.name).write_bytes(schema.read_bytes())
     return 0
 
 
