@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cli.jobs import Form, JobId, find, open_store
-from cli.output import Format, complain
+from cli.output import Format, complain, visible
 from cli.simulate import span
 from shared.core.jobs import public_id
 from shared.errors import TemporaryError
@@ -129,7 +129,7 @@ def _plain(lines: Iterable[LogLine]) -> None:
 def _coloured(lines: Iterable[LogLine]) -> None:
     _write(
         f"\x1b[2m{line.timestamp[11:23]}\x1b[0m  \x1b[36m{line.task:<18}\x1b[0m "
-        f"\x1b[{COLOURS.get(line.severity, '0')}m{text}\x1b[0m"
+        f"\x1b[{COLOURS.get(line.severity, '0')}m{visible(text)}\x1b[0m"
         for line in lines
         for text in line.message.splitlines() or [""]
     )

@@ -12,6 +12,7 @@ import typer
 
 from cli import dead_letters, doctor, jobs, local, logs, orphans, schedule, simulate, submit, why
 from cli import run as run_command
+from cli.output import complain
 from emulators.state import StackError
 from shared.errors import PermanentError, TemporaryError
 
@@ -45,7 +46,7 @@ def run() -> None:
     try:
         app()
     except (StackError, PermanentError, TemporaryError) as error:
-        sys.stderr.write(f"trainmaster: {error}\n")
+        complain(f"trainmaster: {error}")
         sys.exit(1)
     except BrokenPipeError:
         # The reader (`| head`) has seen enough. Without this Python complains once more when it flushes at exit.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Final
 
 
 class Format(StrEnum):
@@ -15,14 +17,24 @@ class Format(StrEnum):
     JSON = "json"
 
 
+_COLOUR: Final = r"\x1b\[[0-9;]*m"
+_CONTROL: Final = re.compile(rf"({_COLOUR})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""But for tabs and ends of lines: what moves a terminal's cursor, sets its title, or turns letters round."""
+
+
+def visible(text: str) -> str:
+    """What a job's program or a file says, as a terminal may show it: its colours stay, the rest is made visible."""
+    return _CONTROL.sub(lambda found: found[1] or "\N{REPLACEMENT CHARACTER}", text)
+
+
 def say(line: str) -> None:
     """One line of progress or result."""
-    print(line, flush=True)  # noqa: T201 - this is where a command line prints
+    print(visible(line) if sys.stdout.isatty() else line, flush=True)  # noqa: T201 - this is where a command line prints
 
 
 def complain(line: str) -> None:
     """One line of progress or trouble, beside the result."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - as above
+    print(visible(line) if sys.stderr.isatty() else line, file=sys.stderr, flush=True)  # noqa: T201 - as above
 
 
 def print_json(value: object) -> None:
