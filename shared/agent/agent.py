@@ -165,6 +165,7 @@ class Agent:
             self._console.say("The VM is shutting down.")
             self._stopping = True
             self._setup.cancel()
+            self._launcher.cancel()
         self._reconcile()
 
     # What follows.

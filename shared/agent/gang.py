@@ -128,6 +128,11 @@ class Seat:
         """The task index: raises ValueError where the gang does not know this VM."""
         return list(self.gang.vm_names).index(self.vm.name)
 
+    @property
+    def is_primary(self) -> bool:
+        """Rank 0: for what one machine of a job is enough."""
+        return self.gang.rank_base == 0 and self.index == 0 and (self.host is None or self.host.number == 0)
+
 
 def parse_directive(text: str) -> Directive:
     """Raises KeyError, TypeError or ValueError where the text is no directive."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from shared.agent.container import ContainerProgram
 from shared.agent.environment import arguments_of, command_of, environment_of
-from shared.agent.metric import FILE, INSIDE, NAME, Metric
+from shared.agent.metric import FILE, INSIDE, NAME
 from shared.agent.processes import kill_marked
 from shared.agent.program import Program
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from shared.agent.engine import Engine
     from shared.agent.gang import Container, Key, Seat
+    from shared.agent.metric import Metric
     from shared.agent.place import Place
     from shared.agent.program import Ended
 
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class Launcher:
-    def __init__(self, seat: Seat, place: Place, engine: Engine | None) -> None:
+    def __init__(self, seat: Seat, place: Place, engine: Engine | None, metric: Metric) -> None:
         self._seat = seat
         self._engine = engine
         self._place = place
-        self._metric = Metric(seat, place.work)
+        self._metric = metric
 
     def clean_up(self) -> None:
         """Nothing of an earlier agent runs once this returns."""
@@ -53,7 +54,12 @@ class Launcher:
 
     def wait(self, key: Key, program: Running) -> Ended:
         """For the end of this life, with what it reported."""
-        return replace(program.wait(), measurement=self._metric.last(key))
+        ended = program.wait()
+        return replace(ended, measurement=self._metric.last(key, has_completed=ended.exit_status == 0))
+
+    def cancel(self) -> None:
+        """Keeps nobody waiting for what an ended program reported; from another thread."""
+        self._metric.cancel()
 
     def _start_module(self, env: Mapping[str, str]) -> Program:
         command = command_of(self._seat.gang)

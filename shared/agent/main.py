@@ -41,6 +41,7 @@ from shared.agent.calls import HttpError, backoffs
 from shared.agent.cloud_log import CloudLog, Origin
 from shared.agent.console import Console
 from shared.agent.engine import Engine
+from shared.agent.failure import Patience
 from shared.agent.fuse import Fuse
 from shared.agent.gang import Gang, Seat, Vm
 from shared.agent.inbox import Inbox
@@ -48,11 +49,14 @@ from shared.agent.launch import Launcher
 from shared.agent.lives import Lives
 from shared.agent.log_buffer import LogBuffer
 from shared.agent.metadata import Google, Metadata
+from shared.agent.metric import Metric
+from shared.agent.objects import Objects
 from shared.agent.place import Place
 from shared.agent.publish import Publisher
 from shared.agent.report import Report
 from shared.agent.setup import Setup
 from shared.agent.slices import ask_host, ask_node
+from shared.agent.summaries import Summaries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,6 +78,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         environ.get("TRAINMASTER_SECRETS_ENDPOINT"), "https://secretmanager.googleapis.com", metadata
     )
     place = Place(work, environ, console)
+    objects = Objects(storage, Patience(console))
     engine = Engine.find(environ, seat.instance.name) if seat.gang.container is not None else None
     inbox = Inbox(metadata)
     report = Report(seat, Publisher(pubsub, metadata, console), console, inbox)
@@ -92,8 +97,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox=inbox,
         report=report,
         lives=lives,
-        setup=Setup(seat, place, metadata=metadata, storage=storage, secret_manager=secret_manager, engine=engine),
-        launcher=Launcher(seat, place, engine),
+        setup=Setup(seat, place, metadata=metadata, objects=objects, secret_manager=secret_manager, engine=engine),
+        launcher=Launcher(seat, place, engine, Metric(seat, work, Summaries(objects, place))),
         console=console,
     ).run()
     return 0

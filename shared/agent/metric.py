@@ -5,7 +5,8 @@ its numbers as text, written anew with every report. Source: cloudml-hypertune 0
 
     {"accuracy": "0.93", "checkpoint_path": "", "global_step": "1000", "timestamp": 1580000000.12, "trial": "3"}
 
-The file is an attempt's, on one VM: a life that reports nothing leaves there what the life before it reported.
+The file is an attempt's, on one VM: a life that reports nothing leaves there what the life before it reported. Where it
+holds nothing, the primary's summary events may (``summaries.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from shared.agent.gang import Key, Seat
+    from shared.agent.summaries import Summaries
 
 TAG = "CLOUD_ML_HP_METRIC_TAG"
 FILE = "CLOUD_ML_HP_METRIC_FILE"
@@ -36,9 +38,11 @@ class Measurement:
 
 
 class Metric:
-    def __init__(self, seat: Seat, work: Path) -> None:
+    def __init__(self, seat: Seat, work: Path, summaries: Summaries) -> None:
         self._tag = seat.gang.environment.get(TAG)
+        self._job_dir = seat.gang.job_dir if seat.is_primary else None
         self._work = work
+        self._summaries = summaries
 
     def folder(self, key: Key) -> Path | None:
         """Where the program of this life reports, open to whoever it runs as; None where nothing is asked of it."""
@@ -49,18 +53,24 @@ class Metric:
         folder.chmod(0o777)  # the user of a container's image may be any
         return folder
 
-    def last(self, key: Key) -> Measurement | None:
-        """None where nothing was reported."""
+    def last(self, key: Key, *, has_completed: bool) -> Measurement | None:
+        """None where nothing was reported. Takes a minute where summary events have to be read."""
         if self._tag is None:
             return None
+        found = list(measurements(self._reported(key), self._tag))
+        if not found and has_completed and self._job_dir:
+            found = list(measurements(self._summaries.last(self._tag, self._job_dir), self._tag))
+        return found[-1] if found else None
+
+    def cancel(self) -> None:
+        """From another thread: what takes long is given up."""
+        self._summaries.cancel()
+
+    def _reported(self, key: Key) -> str:
         try:
-            text = (self._folder(key) / NAME).read_text(encoding="utf-8", errors="replace")
+            return (self._folder(key) / NAME).read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return None
-        last = None
-        for last in measurements(text, self._tag):  # noqa: B007 - the last one counts
-            pass
-        return last
+            return ""
 
     def _folder(self, key: Key) -> Path:
         return self._work / "metric" / str(key.attempt)

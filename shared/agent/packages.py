@@ -5,19 +5,18 @@ from __future__ import annotations
 import importlib.util
 import re
 import tarfile
-import urllib.parse
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.agent.failure import failed
+from shared.agent.objects import parts_of
 from shared.agent.pip import pip_failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shared.agent.failure import Patience
-    from shared.agent.metadata import Google
+    from shared.agent.objects import Objects
     from shared.agent.pip import Pip
     from shared.agent.place import Place
 
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
 class Packages:
     """They are installed in order, each by two calls of pip: itself whatever is there, then what it depends on."""
 
-    def __init__(self, storage: Google, pip: Pip, patience: Patience, place: Place) -> None:
-        self._storage = storage
+    def __init__(self, objects: Objects, pip: Pip, place: Place) -> None:
+        self._objects = objects
         self._pip = pip
-        self._patience = patience
         self._place = place
 
     def install(self, uris: Sequence[str]) -> None:
@@ -37,11 +35,12 @@ class Packages:
             self._install(uri, self._place.work / "packages" / str(position))
 
     def _install(self, uri: str, folder: Path) -> None:
-        bucket, _, name = uri[len("gs://") :].partition("/")
+        bucket, name = parts_of(uri)
         package = folder / name.rsplit("/", 1)[-1]
-        if not uri.startswith("gs://") or not bucket or package == folder:
+        if not bucket or package == folder:
             raise failed("PackageError", f"{uri} is no package in Cloud Storage", passing=False)
-        self._download(uri, bucket, name, package)
+        self._place.say(f"Downloading the package: {uri}")
+        self._objects.fetch(uri, package)
         first = ["--upgrade", "--force-reinstall", "--no-deps"]
         extra = ["--no-build-isolation"] if builds_without_isolation(package) else []
         names = [package.name if not package.name.startswith("-") else f"./{package.name}"]
@@ -56,16 +55,6 @@ class Packages:
             ended = self._pip.install([], names, folder, extra)
         if ended.exit_status != 0:
             raise pip_failure(package.name, ended)
-
-    def _download(self, uri: str, bucket: str, name: str, package: Path) -> None:
-        self._place.say(f"Downloading the package: {uri}")
-        path = f"/storage/v1/b/{urllib.parse.quote(bucket, safe='')}/o/{urllib.parse.quote(name, safe='')}?alt=media"
-
-        def fetch() -> None:
-            package.parent.mkdir(parents=True, exist_ok=True)
-            self._storage.call(path, timeout=60.0, into=package)
-
-        self._patience.ask(f"download {uri}", "DownloadError", fetch)
 
 
 def has_setuptools() -> bool:

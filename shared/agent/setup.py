@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shared.agent.engine import Engine
     from shared.agent.gang import Seat
     from shared.agent.metadata import Google, Metadata
+    from shared.agent.objects import Objects
     from shared.agent.place import Place
 
     Prepared = Union[Mapping[str, str], Failure]
@@ -34,7 +35,7 @@ class Setup:
         place: Place,
         *,
         metadata: Metadata,
-        storage: Google,
+        objects: Objects,
         secret_manager: Google,
         engine: Engine | None,
         pause: Callable[[float], object] = time.sleep,
@@ -46,7 +47,7 @@ class Setup:
         patience = Patience(place.console, pause)
         pip = Pip(self._children, place)
         self._runtime = Runtime(pip, place)
-        self._packages = Packages(storage, pip, patience, place)
+        self._packages = Packages(objects, pip, place)
         self._secrets = Secrets(secret_manager, patience, self._gang.project)
         self._images = None if engine is None else Images(engine, metadata, self._children, place, pause)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emulators.state import ROOT
 from shared.agent.metric import Measurement, measurements
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker
-from .support.vm import Vm, gang
+from .support.vm import NAME, Vm, gang
 
 TAG = "accuracy"
 REPORTS = """
@@ -124,3 +128,110 @@ def test_a_container_reports_in_a_folder_of_the_vms_where_the_library_writes_by_
     argv = docker.calls("run")[0]["argv"]
     assert argv[argv.index("--mount") + 1] == f"type=bind,source={folder},target=/tmp/hypertune"
     assert folder.stat().st_mode & 0o777 == 0o777
+
+
+TENSORBOARD = ROOT / ".images" / "tensorflow"
+WRITES = """
+import json, sys
+import types
+sys.modules["tensorboard.compat.notf"] = types.ModuleType("notf")
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from tensorboard.util.tensor_util import make_tensor_proto
+
+folder, *points = json.loads(sys.argv[1])
+writer = EventFileWriter(folder)
+for at, step, tag, value in points:
+    # As TensorFlow 1 writes a number, and as TensorFlow 2 does.
+    old = Summary.Value(tag=tag, simple_value=value) if isinstance(value, float) else None
+    new = old or Summary.Value(tag=tag, tensor=make_tensor_proto(value))
+    writer.add_event(Event(wall_time=at, step=step, summary=Summary(value=[new])))
+writer.close()
+"""
+
+
+def events(folder: Path, *points: tuple[float, int, str, float | list[float] | str]) -> bytes:
+    """An event file, by TensorBoard's own writer."""
+    python = str(TENSORBOARD / "bin" / "python")
+    subprocess.run([python, "-c", WRITES, json.dumps([str(folder), *points])], check=True)
+    (file,) = folder.iterdir()
+    return file.read_bytes()
+
+
+@pytest.fixture
+def primary(cloud: Cloud, vm: Vm) -> Vm:
+    """The only replica of a trial, on an image with TensorBoard; its program writes no metric's file."""
+    vm.environ["PATH"] = f"{TENSORBOARD / 'bin'}{os.pathsep}{vm.environ['PATH']}"
+    trial(vm, rank_base=0, vm_names=[NAME], job_dir="gs://b/d/3")
+    vm.program("pass")
+    cloud.direct(1, 1)
+    return vm
+
+
+def test_without_a_file_the_last_summary_event_of_the_tag_below_the_job_directory_is_told(
+    cloud: Cloud, primary: Vm, tmp_path: Path
+) -> None:
+    train = events(tmp_path / "train", (10.0, 1, TAG, 0.2), (30.0, 3, TAG, 0.4), (50.0, 5, "loss", 0.1))
+    evaluated = events(
+        tmp_path / "eval",
+        (20.0, 2, TAG, 0.3), (40.0, 4, TAG, [0.6]), (41.0, 5, TAG, float("nan")), (42.0, 6, TAG, "ü"),
+        (43.0, 7, TAG, [1.0, 2.0]), (44.0, 8, TAG, 0.9),
+    )  # fmt: skip
+    cloud.objects["gs://b/d/3/logs/eval/events.out.tfevents.2.host"] = evaluated[:-5]  # cut short
+    cloud.objects["gs://b/d/3/logs/train/events.out.tfevents.1.host"] = train
+    cloud.objects["gs://b/d/3/model/saved_model.pb"] = b"no events"
+    cloud.objects["gs://b/d/30/events.out.tfevents.3.host"] = b"another trial's"
+    primary.boot()
+    metric = cloud.wait_for_message("replica-exit").body["metric"]
+    assert (round(metric["value"], 6), metric["step"]) == (0.6, 4)
+    primary.wait_for_line("[trainmaster] Reading accuracy from 2 files of summary events.")
+    assert not (primary.work / "summaries").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "changes"),
+    [
+        pytest.param("raise SystemExit(9)", {}, id="a life that failed"),
+        pytest.param("pass", {"rank_base": 1}, id="a replica that is not the primary"),
+        pytest.param("pass", {"job_dir": None}, id="a trial without a job directory"),
+        pytest.param(f"{REPORTS}\nreport(0.5)", {}, id="a program that reports by the file"),
+    ],
+)
+def test_summary_events_are_not_looked_for_by(cloud: Cloud, primary: Vm, source: str, changes: dict[str, Any]) -> None:
+    trial(primary, **{"rank_base": 0, "job_dir": "gs://b/d/3", "vm_names": [NAME], **changes})
+    primary.program(source)
+    primary.boot()
+    cloud.wait_for_message("replica-exit")
+    assert not [path for path, _ in cloud.requests if path.startswith("/storage/")]
+
+
+def test_a_vm_without_tensorboard_says_so(cloud: Cloud, vm: Vm) -> None:
+    trial(vm, rank_base=0, vm_names=[NAME], job_dir="gs://b/d")
+    vm.program("pass")
+    cloud.objects["gs://b/d/events.out.tfevents.1.host"] = b""
+    cloud.direct(1, 1)
+    vm.boot()
+    assert "metric" not in cloud.wait_for_message("replica-exit").body
+    vm.wait_for_line("[trainmaster] Summary events cannot be read: this VM's Python has no TensorBoard.")
+
+
+def test_an_event_file_that_is_none_is_no_failure_of_the_trial(cloud: Cloud, primary: Vm) -> None:
+    cloud.objects["gs://b/d/3/events.out.tfevents.1.host"] = b"no events at all"
+    primary.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["exit_status"], "metric" in body) == (0, False)
+
+
+def test_a_shutdown_does_not_wait_for_the_reading(cloud: Cloud, primary: Vm, tmp_path: Path) -> None:
+    """The reader hangs: its Python finds a module of ours in TensorBoard's place."""
+    package = tmp_path / "stuck" / "tensorboard"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import signal; signal.pause()")
+    primary.environ["PYTHONPATH"] += f"{os.pathsep}{package.parent}"
+    cloud.objects["gs://b/d/3/events.out.tfevents.1.host"] = b""
+    primary.boot()
+    primary.wait_for_line("[trainmaster] Reading accuracy")
+    primary.terminate()
+    assert primary.wait() == 0
+    assert cloud.wait_for_message("replica-exit").body["cause"] == "vm_stopping"

@@ -10,8 +10,9 @@ import pytest
 
 from shared.agent import packages
 from shared.agent.console import Console
-from shared.agent.failure import TRIES, Failure
+from shared.agent.failure import TRIES, Failure, Patience
 from shared.agent.metadata import Google, Metadata
+from shared.agent.objects import Objects
 from shared.agent.packages import builds_without_isolation
 from shared.agent.place import Place
 from shared.agent.setup import Setup
@@ -166,11 +167,12 @@ class Storage:
         self.pauses: list[float] = []
         metadata = Metadata(cloud.host)
         google = Google(host or cloud.host, "", metadata)
+        console = Console(os.open(os.devnull, os.O_WRONLY))
         self.setup = Setup(
             seat(package_uris=[TRAINER]),
-            Place(work, {}, Console(os.open(os.devnull, os.O_WRONLY))),
+            Place(work, {}, console),
             metadata=metadata,
-            storage=google,
+            objects=Objects(google, Patience(console, self.pauses.append)),
             secret_manager=google,
             engine=None,
             pause=self.pauses.append,

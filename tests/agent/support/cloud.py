@@ -152,12 +152,29 @@ class Cloud:
             self._changed.notify_all()
             return status
 
+    def storage(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
+        bucket, slash, name = path.partition("/o/")
+        if not slash:
+            return 200, self.listing(unquote(bucket.removesuffix("/o")), query)
+        return self.download(f"gs://{unquote(bucket)}/{unquote(name)}")
+
     def download(self, uri: str) -> tuple[int, bytes]:
         if self.storage_statuses:
             status = self.storage_statuses.pop(0)
             if status != 200:
                 return status, b"told to fail"
         return (200, self.objects[uri]) if uri in self.objects else (404, b"No such object")
+
+    def listing(self, bucket: str, query: dict[str, str]) -> bytes:
+        """One page of two objects. The later they were put here, the later their time."""
+        found = [
+            {"name": uri.removeprefix(f"gs://{bucket}/"), "updated": f"2026-11-21T03:00:{position:02}.000Z"}
+            for position, uri in enumerate(self.objects)
+            if uri.startswith(f"gs://{bucket}/{query['prefix']}")
+        ]
+        start = int(query.get("pageToken", "0"))
+        page: dict[str, Any] = {"items": found[start : start + 2]} if found else {}
+        return json.dumps({**page, "nextPageToken": str(start + 2)} if found[start + 2 :] else page).encode()
 
     def access(self, version: str) -> tuple[int, bytes]:
         if self.secret_statuses:
@@ -192,9 +209,8 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
                     return
                 status, value, etag = cloud.metadata(url.path.removeprefix("/computeMetadata/v1/"), query)
                 self._answer(status, value.encode(), etag)
-            elif url.path.startswith("/storage/v1/b/") and query.get("alt") == "media":
-                bucket, _, name = url.path.removeprefix("/storage/v1/b/").partition("/o/")
-                self._answer(*cloud.download(f"gs://{unquote(bucket)}/{unquote(name)}"))
+            elif url.path.startswith("/storage/v1/b/"):
+                self._answer(*cloud.storage(url.path.removeprefix("/storage/v1/b/"), query))
             elif url.path.startswith("/v1/projects/") and url.path.endswith(":access"):
                 self._answer(*cloud.access(url.path.removeprefix("/v1/").removesuffix(":access")))
             else:
