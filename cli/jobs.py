@@ -12,10 +12,11 @@ import typer
 from cli.output import Format, print_json, print_table, say
 from cli.target import choose
 from shared.core.events import CancelRequested
-from shared.core.jobs import State
+from shared.core.jobs import Job, State
 from shared.core.ledger import LedgerEntry
 from shared.errors import PermanentError
 from shared.jobview import EXTENSION, job_view, timestamp
+from shared.mlunits import Usage, usage
 from shared.ports import Store
 from shared.settings import settings
 
@@ -59,7 +60,9 @@ def list_jobs(
 @app.command()
 def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
     """Show a job as the service's API shows it, with its replicas and what was substituted."""
-    view = _view(find(open_store(), job_id))
+    state = find(open_store(), job_id)
+    used = usage_of(state.job)
+    view = _view(state)
     if form is Format.JSON:
         print_json(view)
         return
@@ -68,6 +71,7 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
         if name != "trainingInput":
             say(f"{name}: {value}")
     say(f"submitted: {extension['submitted']}")
+    say(f"used so far: {used.words}" if not state.job.state.is_terminal else f"used: {used.words}")
     say(f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}")
     for name, budget in extension["budgets"].items():
         say(f"{name}: {budget['used']} of {budget['limit']}")
@@ -145,7 +149,12 @@ def find(store: Store, job_id: str) -> State:
 
 
 def _view(state: State) -> dict[str, Any]:
-    return job_view(state.job, state.replicas, settings().project)
+    return job_view(state.job, state.replicas, settings().project, usage_of(state.job))
+
+
+def usage_of(job: Job) -> Usage:
+    """Until now."""
+    return usage(job, datetime.now(UTC), settings().ml_unit_price)
 
 
 def _entry(entry: LedgerEntry) -> dict[str, Any]:

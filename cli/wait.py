@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Final
 from cli.output import complain
 from shared.core.jobs import JobState, State
 from shared.errors import PermanentError, TemporaryError
+from shared.mlunits import usage
 from shared.ports import Store
+from shared.price import Price
+from shared.settings import settings
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 POLL_S: Final = 1.0
 FAILED: Final = 1
@@ -55,8 +58,9 @@ def _shown() -> Iterator[Callable[[State], None]]:
     from rich.console import Console
     from rich.live import Live
 
+    price = settings().ml_unit_price
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        yield lambda state: live.update(table(state, datetime.now(UTC)), refresh=True)
+        yield lambda state: live.update(table(state, datetime.now(UTC), price), refresh=True)
 
 
 class _Lines:
@@ -77,19 +81,22 @@ class _Lines:
                 complain(f"  {replica.seat.words}: {now}")
 
 
-def table(state: State, now: datetime) -> Table:
-    """The job's replicas under its state."""
+def table(state: State, now: datetime, price: Price | None = None) -> Group:
+    """The job's replicas under its state, its time, and what it has used so far. `price`: of an ML unit."""
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     job = state.job
     spent = (job.ended_at or now) - job.created_at
     hours, seconds = divmod(int(spent.total_seconds()), 3600)
     title = f"{job.job_id}  {job.state}  {hours}:{seconds // 60:02d}:{seconds % 60:02d}"
     title += f"  attempt {job.attempt}" if job.attempt > 1 else ""
-    found = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    title += f"  {usage(job, now, price).words}" if job.started_at else ""
+    found = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("REPLICA", "STATE", "LIFE", "RESTARTS", "REPLACED", "WAITED FOR PEERS"):
         found.add_column(column)
     for each in state.replicas:
         counts = (each.incarnation, each.restarts_used, each.replaced, each.collateral)
         found.add_row(each.seat.words, each.state.value, *map(str, counts))
-    return found
+    return Group(Text(title, style="bold"), found)

@@ -16,7 +16,7 @@ from shared.core.fleet import vm_name
 from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, public_id
 from shared.core.messages import with_log_link
 from shared.core.submissions import came
-from shared.mlunits import consumed
+from shared.mlunits import Usage, consumed
 
 EXTENSION: Final = "trainmaster"
 
@@ -30,9 +30,12 @@ _ASKED: Final = {
 View = dict[str, Any]
 
 
-def job_view(job: Job, replicas: Iterable[Replica] = (), project: str = "") -> View:
+def job_view(job: Job, replicas: Iterable[Replica] = (), project: str = "", used: Usage | None = None) -> View:
     """The service's view of it with our own beside. `replicas` are those of the present attempt."""
-    return {**service_view(job, project=project), EXTENSION: _extension(job, replicas)}
+    extension = _extension(job, replicas)
+    if used is not None:
+        extension["usage"] = _usage(used)
+    return {**service_view(job, project=project), EXTENSION: extension}
 
 
 def service_view(job: Job, position: int = 0, project: str = "") -> View:
@@ -101,6 +104,13 @@ def _extension(job: Job, replicas: Iterable[Replica]) -> View:
             for each in plan.substitutions
         ]
     return view
+
+
+def _usage(used: Usage) -> View:
+    """What is not known is left out."""
+    units = {} if used.ml_units is None else {"mlUnits": used.ml_units}
+    cost = {"cost": {"amount": used.cost.amount, "currency": used.cost.currency}} if used.cost else {}
+    return {"machineHours": used.machine_hours, **units, **cost}
 
 
 def _used(used: int, limit: int) -> View:

@@ -9,6 +9,8 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shared.price import Price, read_price
+
 
 class Addressing(StrEnum):
     """How replicas of a job reach each other."""
@@ -73,6 +75,11 @@ class Settings(BaseSettings):
         description="Most requests to the API within a minute that create no job, as each instance counts them; "
         "0: no limit. Source: the service's own quota.",
     )
+    ml_unit_price: Annotated[Price | None, NoDecode] = Field(
+        default=None,
+        description="What one ML unit costs, such as `0.49 USD`: the command line then shows what a job costs. No "
+        "default: prices differ by region and contract, and nobody is told a wrong one.",
+    )
     operation_wait_s: float = Field(
         default=20.0,
         ge=0,
@@ -80,6 +87,14 @@ class Settings(BaseSettings):
         description="Longest wait for one Compute operation within a function. 20 s sees most inserts through, and "
         "several in a row still fit an ack deadline of 120 s.",
     )
+
+    @field_validator("ml_unit_price", mode="before")
+    @classmethod
+    def _price(cls, value: object) -> object:
+        """`0.49 USD` → a price."""
+        if not isinstance(value, str) or not value:
+            return value or None
+        return read_price(value)
 
     @field_validator("limits", mode="before")
     @classmethod

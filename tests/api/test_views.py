@@ -7,8 +7,9 @@ import pytest
 from shared.core.jobs import Accelerator, JobState, Label, TaskGroup, Tpu
 from shared.core.seats import TaskType
 from shared.jobspec.machines import LEGACY_MACHINES
-from shared.jobview import etag, service_view
-from shared.mlunits import consumed, units_per_hour
+from shared.jobview import etag, job_view, service_view
+from shared.mlunits import consumed, units_per_hour, usage
+from shared.price import Price
 from tests.api.discovery import faults
 from tests.support.jobs import START, a_job, a_plan, at
 
@@ -62,6 +63,40 @@ def test_units_count_from_running_to_the_end() -> None:
     assert consumed(ended) == 0.58
     assert consumed(a_job(JobState.RUNNING)) is None
     assert consumed(a_job(JobState.CANCELLED, ended_at=at(9))) is None
+
+
+def test_usage_grows_while_the_job_runs_and_stands_still_at_its_end() -> None:
+    price = Price(0.49, "USD")
+    running = a_job(JobState.RUNNING, a_plan(workers=2), started_at=at(100))
+    used = [usage(running, at(100 + seconds), price).words for seconds in (0, 1800, 3600)]
+    assert used == [
+        "0.00 machine-hours, 0.00 ML units, 0.00 USD",
+        "1.50 machine-hours, 0.58 ML units, 0.28 USD",
+        "3.00 machine-hours, 1.16 ML units, 0.57 USD",
+    ]
+    ended = a_job(JobState.SUCCEEDED, a_plan(workers=2), started_at=at(100), ended_at=at(100 + 1800))
+    assert usage(ended, at(9999)).ml_units == consumed(ended) == 0.58
+    assert usage(a_job(JobState.PREPARING), at(9999)).machine_hours == 0
+    assert usage(running, at(0)).machine_hours == 0, "a clock behind the function's"
+
+
+def test_machines_without_units_have_hours_and_no_cost_and_a_slice_has_its_hosts() -> None:
+    slices = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4))
+    running = a_job(JobState.RUNNING, a_plan(groups=(slices,)), started_at=at(0))
+    used = usage(running, at(3600), Price(0.49, "USD"))
+    assert (used.machine_hours, used.ml_units, used.cost) == (8.0, None, None)
+    assert used.words == "8.00 machine-hours"
+
+
+def test_usage_stands_beside_the_services_view() -> None:
+    running = a_job(JobState.RUNNING, a_plan(workers=2), started_at=at(0))
+    shown = job_view(running, used=usage(running, at(3600), Price(0.5, "EUR")))["trainmaster"]["usage"]
+    assert shown == {"machineHours": 3.0, "mlUnits": 1.16, "cost": {"amount": 0.58, "currency": "EUR"}}
+    assert job_view(running, used=usage(running, at(3600)))["trainmaster"]["usage"] == {
+        "machineHours": 3.0,
+        "mlUnits": 1.16,
+    }
+    assert "usage" not in job_view(running)["trainmaster"]
 
 
 def test_an_etag_is_of_one_job_and_one_state_of_its_labels() -> None:

@@ -15,8 +15,10 @@ from shared.core.seats import Seat, TaskType
 from shared.errors import PermanentError, TemporaryError
 from shared.memory.store import MemoryStore
 from shared.ports import Loaded
+from shared.price import Price
 from tests.support.world import World
 
+PRICE = Price(0.49, "USD")
 CHIEF, WORKER = Seat(TaskType.CHIEF, 0), Seat(TaskType.WORKER, 0)
 
 
@@ -70,7 +72,8 @@ def test_at_a_terminal_the_replicas_are_a_table_under_the_jobs_state_and_time() 
     world.fail(WORKER, status=3)
     state = state_of(world)
     shown = StringIO()
-    Console(file=shown, width=120).print(table(state, state.job.created_at + timedelta(hours=1, seconds=62)))
+    Console(file=shown, width=120).print(table(state, state.job.created_at + timedelta(hours=1, seconds=62), PRICE))
     lines = [line.split() for line in shown.getvalue().splitlines()]
-    assert lines[0] == ["digits_1", "RUNNING", "1:01:02"]
+    used = ["3.05", "machine-hours,", "1.18", "ML", "units,", "0.58", "USD"]
+    assert lines[0] == ["digits_1", "RUNNING", "1:01:02", *used]
     assert ["worker", "0", "RESTARTING", "2", "1", "0", "0"] in lines

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from shared.price import Price
 from shared.settings import Addressing, Settings
 
 
@@ -29,6 +30,21 @@ def test_limits_are_read_as_they_are_written(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_limit_that_is_none_is_refused_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", text)
     with pytest.raises(ValidationError, match=r"limits(.|\n)*is not RESOURCE=NUMBER, once each, such as vcpus=450"):
+        settings()
+
+
+def test_a_price_is_read_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings().ml_unit_price is None
+    monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", "")
+    assert settings().ml_unit_price is None
+    monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", "0.49 USD")
+    assert settings().ml_unit_price == Price(0.49, "USD")
+
+
+@pytest.mark.parametrize("text", ["0.49", "USD", "0,49 EUR", "-1 USD", "0.49USD", "1e3 USD", "0.49 usd"])
+def test_a_price_that_is_none_is_refused_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", text)
+    with pytest.raises(ValidationError, match=r"ml_unit_price(.|\n)*is not AMOUNT CURRENCY, such as 0.49 USD"):
         settings()
 
 
