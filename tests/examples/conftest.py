@@ -12,7 +12,17 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def tensorflow_image() -> Path:
     """The environment of a VM of runtimeVersion 2.21; tests that need it fail where it is missing."""
-    folder = ROOT / ".images" / "tensorflow"
+    return image("tensorflow")
+
+
+@pytest.fixture(scope="session")
+def scikit_learn_image() -> Path:
+    """The environment of a VM of runtimeVersion scikit-learn-1.9, likewise."""
+    return image("scikit-learn")
+
+
+def image(name: str) -> Path:
+    folder = ROOT / ".images" / name
     if not (folder / "bin" / "python").exists():
-        pytest.fail(f"no TensorFlow environment at {folder}: `make setup` builds it")
+        pytest.fail(f"no environment at {folder}: `make images` builds it")
     return folder

@@ -22,6 +22,7 @@ from cli.run import StackUp, upload
 from cli.watch import Report
 from emulators.state import StackConfig
 from examples import package as packages
+from shared.agent.metric import Measurement, measurements
 from shared.jobspec import accept, parse_document
 from shared.memory.objects import MemoryObjects
 
@@ -155,6 +156,28 @@ def test_the_scikit_learn_trainer_learns(tmp_path: Path, tensorflow_image: Path)
     assert ran.returncode == 0, ran.stderr
     assert json.loads((tmp_path / "metrics.json").read_text())["accuracy"] > 0.98
     assert (tmp_path / "model.joblib").stat().st_size > 0
+
+
+def test_a_trial_of_the_tuning_trainer_reports_its_metric_as_the_agent_reads_it(
+    tmp_path: Path, scikit_learn_image: Path
+) -> None:
+    hyperparameters = {"learning_rate": 0.02, "hidden_units": 24, "activation": "tanh"}
+    arguments = [f"--{name}={value}" for name, value in hyperparameters.items()]
+    reported = tmp_path / "metric" / "output.metrics"
+    ran = run_trainer(
+        scikit_learn_image,
+        "tuning_digits",
+        *("--job-dir", str(tmp_path), "--epochs", "6", *arguments),
+        CLOUD_ML_HP_METRIC_FILE=str(reported),
+        CLOUD_ML_TRIAL_ID="3",
+    )
+    assert ran.returncode == 0, ran.stderr
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics["accuracy"] > 0.9
+    assert hyperparameters.items() <= metrics.items()
+    assert (tmp_path / "model.joblib").stat().st_size > 0
+    *_, last = measurements(reported.read_text(), "accuracy")
+    assert last == Measurement(metrics["accuracy"], 6)
 
 
 @pytest.mark.slow
