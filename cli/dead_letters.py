@@ -47,8 +47,14 @@ def show(message_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @app.command()
 def replay(ids: Ids = None, everything: All = False) -> None:
-    """Publish messages again where they came from. Safe to repeat: an event that was judged is judged once."""
-    _report("replayed", _open().replay(_wanted(ids, everything)))
+    """Try messages again. Safe to repeat: an event that was judged is judged once."""
+    from cli.replaying import judged_here
+
+    replayed = _open().replay(_wanted(ids, everything), judged_here)
+    _report("replayed", replayed.done)
+    for letter, why in replayed.kept:
+        say(f"kept {letter.id} ({letter.topic}): {why}")
+    raise typer.Exit(int(bool(replayed.kept)))
 
 
 @app.command()
@@ -89,7 +95,7 @@ def _shown(letter: DeadLetter) -> dict[str, object]:
         "topic": letter.topic,
         "reason": letter.reason,
         "data": said,
-        "attributes": dict(letter.attributes),
+        "attributes": {**letter.attributes, **({"identity": "(a token)"} if "identity" in letter.attributes else {})},
     }
 
 

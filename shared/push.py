@@ -30,6 +30,8 @@ Answer = tuple[str, int]
 
 REASON_LENGTH_MAX: Final = 1000
 """Pub/Sub allows 1,024 bytes in an attribute's value."""
+MOVED: Final = "CloudPubSubDeadLetterSource"
+"""How the attributes begin that Pub/Sub itself gives a message that it moves: in any other they would be forged."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,10 +87,17 @@ def decode(body: bytes) -> Message:
 
 
 def _bury(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Answer:
-    """Kept for people, under its reason. The identity token is dropped: it is nobody's business there."""
+    """Kept for people, under its reason, with what a replay needs: where it came from, when it was told and by whom."""
     _log.error("can never be handled, kept in the dead letter: %s", reason)
-    attributes = {key: value for key, value in message.attributes.items() if key != "identity"}
-    attributes |= {"reason": _short(reason), "function": function, "message_id": message.message_id}
+    said = {name: value for name, value in message.attributes.items() if not name.startswith(MOVED)}
+    attributes = {
+        **said,
+        "reason": _short(reason),
+        "function": function,
+        "message_id": message.message_id,
+        "told_at": message.told_at.isoformat(),
+        "subscription": message.subscription.rpartition("/")[2],
+    }
     try:
         bus().publish(topics.DEAD_LETTER, message.data or b"(empty)", attributes)
     except TemporaryError as error:

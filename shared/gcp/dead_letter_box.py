@@ -6,7 +6,7 @@ there by a function has its reason; what Pub/Sub itself moved there after the la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,28 +16,38 @@ from google.api_core import exceptions
 from google.cloud import pubsub_v1
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 
-from shared import topics
+from shared import push, topics
 from shared.errors import PermanentError, TemporaryError
 
 TIMEOUT_S: Final = 20.0
 BATCH: Final = 100
 PULL_S: Final = 2.0
 """How long a pull may bring nothing before all is taken to be seen: Pub/Sub promises no single pull to be all."""
-MOVED_FROM: Final = "CloudPubSubDeadLetterSourceSubscription"
+MOVED_FROM: Final = f"{push.MOVED}Subscription"
 """Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message; the subscription is named as its topic."""
-_OWN: Final = ("reason", "function", "message_id")
+MOVED_AT: Final = f"{push.MOVED}TopicPublishTime"
+_OWN: Final = ("reason", "function", "message_id", "told_at", "subscription")
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """`topic`: where it was first published; None where nothing says so."""
+    """`topic`: where it was first published; None where nothing says so. `told_at`: when. `attributes`: as it was."""
 
     id: str
     at: datetime
     topic: str | None
+    told_at: datetime
     reason: str
     data: bytes
     attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """`kept`: with the reason why."""
+
+    done: tuple[DeadLetter, ...]
+    kept: tuple[tuple[DeadLetter, str], ...]
 
 
 class DeadLetterBox:
@@ -52,23 +62,28 @@ class DeadLetterBox:
         with self._taken() as letters:
             return tuple(letters[ack_id] for ack_id in sorted(letters, key=lambda each: letters[each].at))
 
-    def replay(self, wanted: Sequence[str] | None) -> tuple[DeadLetter, ...]:
-        """Publishes them again where they came from, and drops them here. None: all that say where."""
-        done = []
+    def replay(self, wanted: Sequence[str] | None, judged: Callable[[DeadLetter], bool]) -> Replayed:
+        """Publishes them again where they came from, but for those that are `judged` already, and drops them here.
+
+        None: all that say where. What `judged` refuses (PermanentError) is kept.
+        """
+        done, kept = [], []
         with self._taken() as letters:
             for ack_id, letter in _chosen(letters, wanted):
                 if letter.topic is None:
                     if wanted is not None:
                         raise PermanentError(f"{letter.id} does not say which topic it was published to")
                     continue
-                attributes = {key: value for key, value in letter.attributes.items() if not _is_added(key)}
-                path = self._publisher.topic_path(self._project, letter.topic)
-                with _translated():
-                    self._publisher.publish(path, letter.data, **attributes).result(TIMEOUT_S)  # type: ignore[arg-type]
+                try:
+                    if not judged(letter):
+                        self._publish(letter.topic, letter)
+                except PermanentError as error:
+                    kept.append((letter, str(error)))
+                    continue
                 self._acknowledge([ack_id])
                 del letters[ack_id]
                 done.append(letter)
-        return tuple(done)
+        return Replayed(tuple(done), tuple(kept))
 
     def drop(self, wanted: Sequence[str] | None) -> tuple[DeadLetter, ...]:
         """For good. None: all of them."""
@@ -105,18 +120,38 @@ class DeadLetterBox:
                 return ()
         return tuple(answer.received_messages)
 
+    def _publish(self, topic: str, letter: DeadLetter) -> None:
+        path = self._publisher.topic_path(self._project, topic)
+        with _translated():
+            self._publisher.publish(path, letter.data, **letter.attributes).result(TIMEOUT_S)  # type: ignore[arg-type]
+
     def _acknowledge(self, ack_ids: list[str]) -> None:
         with _translated():
             self._subscriber.acknowledge(subscription=self._path, ack_ids=ack_ids, timeout=TIMEOUT_S)
 
 
 def _letter(message: PubsubMessage) -> DeadLetter:
-    attributes = dict(message.attributes)
-    moved = attributes.get(MOVED_FROM)
-    function = attributes.get("function")
-    topic = moved or (f"trainmaster-{function.replace('_', '-')}" if function else None)
-    reason = attributes.get("reason") or (f"not acknowledged by {moved} in all its deliveries" if moved else "unknown")
-    return DeadLetter(message.message_id, message.publish_time, topic, reason, message.data, attributes)
+    said = dict(message.attributes)
+    moved = said.get(MOVED_FROM)
+    reason = said.get("reason") or (f"not acknowledged by {moved} in all its deliveries" if moved else "unknown")
+    told_at = said.get(MOVED_AT if moved else "told_at")
+    return DeadLetter(
+        message.message_id,
+        message.publish_time,
+        moved or _topic(said),
+        datetime.fromisoformat(told_at) if told_at else message.publish_time,
+        reason,
+        message.data,
+        {name: value for name, value in said.items() if not _is_added(name)},
+    )
+
+
+def _topic(said: Mapping[str, str]) -> str | None:
+    """Of what a function put there. A function may have two topics; another subscription than ours says nothing."""
+    if said.get("subscription") == topics.SYSTEM_EVENTS:
+        return topics.SYSTEM_EVENTS
+    function = said.get("function")
+    return f"trainmaster-{function.replace('_', '-')}" if function else None
 
 
 def _chosen(letters: Mapping[str, DeadLetter], wanted: Sequence[str] | None) -> list[tuple[str, DeadLetter]]:
@@ -129,7 +164,7 @@ def _chosen(letters: Mapping[str, DeadLetter], wanted: Sequence[str] | None) -> 
 
 
 def _is_added(attribute: str) -> bool:
-    return attribute in _OWN or attribute.startswith("CloudPubSubDeadLetterSource")
+    return attribute in _OWN or attribute.startswith(push.MOVED)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from shared import topics
 from shared.errors import PermanentError
 from shared.settings import settings
 
-REASON = {"function": "vm_ready", "reason": "no job digits_1", "message_id": "17", "keep": "me"}
+REASON = {"function": "submit", "reason": "no job digits_1", "message_id": "17", "keep": "me"}
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def pubsub(pubsub_emulator: str, monkeypatch: pytest.MonkeyPatch) -> PubSub:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", pubsub_emulator)
     settings.cache_clear()
     made = PubSub(pubsub_emulator, project)
-    for topic in (topics.DEAD_LETTER, topics.VM_READY):
+    for topic in (topics.DEAD_LETTER, topics.SUBMIT):
         made.create_topic(topic)
         made.create_pull(topic, topic)
     return made
@@ -46,7 +46,7 @@ def test_looking_takes_nothing_away(pubsub: PubSub, run: Callable[..., Result]) 
         pubsub.publish(topics.DEAD_LETTER, json.dumps({"nth": nth}).encode(), **REASON)
     first = listed(run)
     assert [each["data"] for each in first] == [{"nth": 0}, {"nth": 1}, {"nth": 2}]
-    assert {(each["topic"], each["reason"]) for each in first} == {(topics.VM_READY, "no job digits_1")}
+    assert {(each["topic"], each["reason"]) for each in first} == {(topics.SUBMIT, "no job digits_1")}
     assert listed(run) == first
     assert "no job digits_1" in run("list").stdout
     shown = json.loads(run("show", str(first[1]["id"])).stdout)
@@ -58,17 +58,17 @@ def test_a_replayed_message_is_where_it_came_from_as_it_was(pubsub: PubSub, run:
     pubsub.publish(topics.DEAD_LETTER, b'{"b": 2}', **REASON)
     first = listed(run)[0]
     assert run("replay", str(first["id"])).exit_code == 0
-    (message,) = pubsub.pull(topics.VM_READY)
+    (message,) = pubsub.pull(topics.SUBMIT)
     assert (message["data"], message["attributes"]) == (b'{"a": 1}', {"keep": "me"})
     assert [each["data"] for each in listed(run)] == [{"b": 2}]
 
 
 def test_what_pubsub_moved_there_goes_back_to_its_own_topic(pubsub: PubSub, run: Callable[..., Result]) -> None:
-    moved = {"CloudPubSubDeadLetterSourceSubscription": topics.VM_READY, "identity": "token"}
+    moved = {"CloudPubSubDeadLetterSourceSubscription": topics.SUBMIT, "identity": "token"}
     pubsub.publish(topics.DEAD_LETTER, b"{}", **moved)
-    assert "not acknowledged by trainmaster-vm-ready" in run("list").stdout
+    assert "not acknowledged by trainmaster-submit" in run("list").stdout
     run("replay", "--all")
-    (message,) = pubsub.pull(topics.VM_READY)
+    (message,) = pubsub.pull(topics.SUBMIT)
     assert message["attributes"] == {"identity": "token"}
     assert listed(run) == []
 

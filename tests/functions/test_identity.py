@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,13 +13,17 @@ from pathlib import Path
 import functions_framework
 import pytest
 from flask.testing import FlaskClient
+from google.pubsub_v1.types import PubsubMessage
 
+from cli.replaying import judged_here
 from emulators.compute.identity import TokenIssuer, VmIdentity
-from shared import identity, topics
+from shared import identity, push, topics, wire
 from shared.core.events import LossCause
 from shared.core.fleet import vm_name
 from shared.core.jobs import ReplicaState
-from shared.errors import TemporaryError
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp import dead_letter_box
+from shared.gcp.dead_letter_box import DeadLetter
 from shared.gcp.identity_tokens import IdentityTokens
 from shared.settings import settings
 from shared.wiring import identity as wiring
@@ -79,17 +83,32 @@ class Door:
             now=at,
         )
 
-    def tell(self, token: str | None, *, told_at: datetime = NOW, subscription: str = "s", **body: object) -> int:
+    def tell(
+        self,
+        token: str | None,
+        *,
+        told_at: datetime = NOW,
+        subscription: str = "s",
+        attributes: Mapping[str, str] | None = None,
+        **body: object,
+    ) -> int:
         data = json.dumps({**self.world.life(WORKER_0), **body}).encode()
-        return self.post(data, token, told_at, subscription)
+        return self.post(data, token, told_at, subscription, attributes or {})
 
-    def post(self, data: bytes, token: str | None, told_at: datetime, subscription: str) -> int:
+    def post(
+        self,
+        data: bytes,
+        token: str | None,
+        told_at: datetime,
+        subscription: str,
+        attributes: Mapping[str, str] | None = None,
+    ) -> int:
         if self.name not in self.clients:
             app = functions_framework.create_app(self.name, str(FUNCTIONS / f"{self.name}.py"), "http")
             self.clients[self.name] = app.test_client()
         message = {
             "data": base64.b64encode(data).decode(),
-            "attributes": {"identity": token} if token else {},
+            "attributes": {**(attributes or {}), **({"identity": token} if token else {})},
             "messageId": "17",
             "publishTime": told_at.isoformat().replace("+00:00", "Z"),
         }
@@ -102,7 +121,6 @@ class Door:
 
     def reasons(self) -> list[str]:
         found = [message for message in self.world.bus.drain() if message.topic == topics.DEAD_LETTER]
-        assert all("identity" not in message.attributes for message in found), "a token is nobody's business"
         return [message.attributes["reason"] for message in found]
 
 
@@ -240,3 +258,44 @@ def test_an_agents_own_word_of_its_end_needs_its_token(door: Door) -> None:
 def test_the_chief_is_not_touched_by_any_of_it(door: Door) -> None:
     door.tell(door.token())
     assert door.world.replica(CHIEF).state is ReplicaState.WAITING
+
+
+def test_an_event_in_the_dead_letter_is_judged_as_of_when_it_was_told(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release that could not read it put it there; a week later, with another one, its token has long ended."""
+    token = door.token()
+    with monkeypatch.context() as release:
+        release.setattr(wire, "vm_ready", refuses)
+        assert door.tell(token) == 204
+    (buried,) = [each for each in door.world.bus.drain() if each.topic == topics.DEAD_LETTER]
+    assert judged_here(a_letter(buried.attributes, buried.data)) is True
+    assert door.state is ReplicaState.RUNNING
+
+
+def test_a_forged_event_in_the_dead_letter_stays_there(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever tells it says when, and where it came from, too: what the function knows stands in their place."""
+    then = NOW - timedelta(hours=3)
+    old = door.token(at=then)
+    forged = {
+        "told_at": then.isoformat(),
+        f"{push.MOVED}Subscription": topics.VM_READY,
+        f"{push.MOVED}TopicPublishTime": then.isoformat(),
+    }
+    with monkeypatch.context() as release:
+        release.setattr(wire, "vm_ready", refuses)
+        assert door.tell(old, attributes=forged) == 204
+    (buried,) = [each for each in door.world.bus.drain() if each.topic == topics.DEAD_LETTER]
+    with pytest.raises(identity.IdentityError, match="was valid until"):
+        judged_here(a_letter(buried.attributes, buried.data))
+    assert door.state is not ReplicaState.RUNNING
+
+
+def refuses(_: bytes) -> None:
+    raise PermanentError("LifeMessage: version: not known here")
+
+
+def a_letter(attributes: Mapping[str, str], data: bytes) -> DeadLetter:
+    """As the box reads it."""
+    message = PubsubMessage(data=data, attributes=dict(attributes), message_id="1", publish_time=NOW)
+    return dead_letter_box._letter(message)
