@@ -9,7 +9,7 @@ import typer
 
 from cli.jobs import JobId, find, open_store
 from cli.output import say
-from shared.core.explain import concerns, condensed, differences, passed_over, what_comes_next
+from shared.core.explain import concerns, condensed, differences, is_news, passed_over, what_comes_next
 from shared.core.jobs import State
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.seats import Seat
@@ -31,10 +31,8 @@ def why(
     state = find(store, job_id)
     seat = _seat(replica, state) if replica else None
     about = [entry for entry in store.ledger(job_id) if seat is None or concerns(entry, seat)]
-    if everything:
-        told = tuple((entry, 0) for entry in about)
-    else:
-        told = condensed(entry for entry in about if entry.verdict.kind != "ignore")
+    news = [entry for entry in about if is_news(entry)]
+    told = tuple((entry, 0) for entry in about) if everything else condensed(news)
     if seat is None:
         say(f"{state.job.job_id} was submitted {came(state.job)}.")
     for entry, left_out in told:

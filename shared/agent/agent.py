@@ -192,8 +192,9 @@ class Agent:
         self._lives.begin(key)
         self._report.ready(key)
         self._unwanted = False
+        wanted = self._lives.wanted
         try:
-            program = self._launcher.start(key, secrets)
+            program = self._launcher.start(key, secrets, wanted.slices if wanted else ())
         except (OSError, ValueError) as error:  # arguments too long, a null character in them
             problem = {"type": type(error).__name__, "message": str(error), "frame": ""}
             self._lives.tell_exit(key, Ended(126, error=problem, tail=str(error)))

@@ -6,22 +6,25 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from shared.agent.gang import Gang, Seat
 
 
-def environment_of(seat: Seat, secrets: Mapping[str, str]) -> dict[str, str]:
+def environment_of(seat: Seat, secrets: Mapping[str, str], slices: Sequence[str] = ()) -> dict[str, str]:
     """The variables the program sees besides the VM's own: the job's, and, whatever these are called, what tells it
-    where it is: TF_CONFIG, CLUSTER_SPEC, RANK, the gang's, and those of a TPU slice."""
+    where it is: TF_CONFIG, CLUSTER_SPEC, RANK, the gang's, and those of a TPU slice. ``slices``: where these are."""
     gang = seat.gang
-    environment = {**gang.variables, **secrets, **{name: str(value) for name, value in gang.environment.items()}}
+    ours = {name: str(value) for name, value in gang.environment.items()}
     for name, spec in (("TF_CONFIG", gang.tf_config), ("CLUSTER_SPEC", gang.cluster_spec)):
         if spec is not None:
-            environment[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": seat.index}})
+            ours[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": seat.index}})
+    environment = {**gang.variables, **secrets, **{name: _resolved(text, slices) for name, text in ours.items()}}
     if seat.project_number and "CLOUD_ML_PROJECT_ID" in environment:
         environment["CLOUD_ML_PROJECT_ID"] = seat.project_number  # the service's was the number, not the id
     host = seat.host
+    if gang.slice_base is not None:
+        environment["MEGASCALE_SLICE_ID"] = str(gang.slice_base + seat.index)
     if gang.rank_base is not None:
         environment["RANK"] = str(gang.rank_base + seat.index * gang.hosts + (host.number if host else 0))
     if host is not None:
@@ -31,6 +34,13 @@ def environment_of(seat: Seat, secrets: Mapping[str, str]) -> dict[str, str]:
             # Rank 0 is this slice's first host, and no name of a TPU node leads there.
             environment["MASTER_ADDR"] = host.addresses[0]
     return environment
+
+
+def _resolved(text: str, slices: Sequence[str]) -> str:
+    """With addresses in the place of the names that stand for them: `shared.core.slices`."""
+    for number, address in enumerate(slices):
+        text = text.replace(f"slice-{number}.trainmaster.internal", address or f"slice-{number}.trainmaster.internal")
+    return text
 
 
 def arguments_of(gang: Gang) -> list[str]:

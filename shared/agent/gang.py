@@ -25,6 +25,7 @@ class Directive:
 
     key: Key
     action: str  # run, hold or stop
+    slices: Sequence[str] = ()  # addresses of the job's TPU slices in this life, where they have peers
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Gang:
     tf_config: Mapping[str, Any] | None
     cluster_spec: Mapping[str, Any] | None
     rank_base: int | None
+    slice_base: int | None  # number of the role's first TPU slice, where several make one; else None
     environment: Mapping[str, str]
     packages: Sequence[str]
     package_uris: Sequence[str]
@@ -84,6 +86,7 @@ class Gang:
             tf_config=stored["tf_config"],
             cluster_spec=stored.get("cluster_spec"),
             rank_base=stored.get("rank_base"),
+            slice_base=stored.get("slice_base"),
             environment=stored["environment"],
             packages=stored.get("packages") or (),
             package_uris=stored["package_uris"],
@@ -139,7 +142,8 @@ def parse_directive(text: str) -> Directive:
     stored = json.loads(text)
     if stored["action"] not in ("run", "hold", "stop"):
         raise ValueError(f"unknown action {stored['action']!r}")
-    return Directive(Key(int(stored["attempt"]), int(stored["incarnation"])), stored["action"])
+    key = Key(int(stored["attempt"]), int(stored["incarnation"]))
+    return Directive(key, stored["action"], tuple(str(address) for address in stored.get("slices", ())))
 
 
 def supersedes(new: Key, old: Key | None) -> bool:

@@ -14,7 +14,7 @@ from shared.agent.processes import kill_marked
 from shared.agent.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Union
 
@@ -43,9 +43,9 @@ class Launcher:
         if left:
             self._place.say(f"Removed {left} containers of an earlier life of the agent.")
 
-    def start(self, key: Key, secrets: Mapping[str, str]) -> Running:
-        """Raises OSError or ValueError where the program cannot be started at all."""
-        env = environment_of(self._seat, secrets)
+    def start(self, key: Key, secrets: Mapping[str, str], slices: Sequence[str]) -> Running:
+        """Raises OSError or ValueError where the program cannot be started at all. ``slices``: of the directive."""
+        env = environment_of(self._seat, secrets, slices)
         reports = self._metric.folder(key)
         container = self._seat.gang.container
         if container is not None:

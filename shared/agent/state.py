@@ -40,7 +40,9 @@ class State:
                 started=Key(*stored["started"]) if stored["started"] else None,
                 closed=stored["closed"],
                 exit=stored["exit"],
-                wanted=Directive(Key(*wanted["key"]), wanted["action"]) if wanted else None,
+                wanted=Directive(Key(*wanted["key"]), wanted["action"], tuple(wanted.get("slices", ())))
+                if wanted
+                else None,
                 announced=list(stored["announced"]),
             )
         except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -8,11 +8,11 @@ How long a round over the zones is apart from the next one: `shared.core.search`
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core import messages
-from shared.core.events import CapacityRefused
+from shared.core.events import QUEUED, CapacityRefused
 from shared.core.exits import internal_error
 from shared.core.jobs import Job, State
 from shared.core.search import asks_at, began, is_all_sought, is_round_over, sought_since
@@ -33,12 +33,20 @@ def judge_refusal(state: State, event: CapacityRefused, now: datetime) -> Verdic
     job = state.job
     if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, f"VMs are no longer sought in {event.zone}.")
+    if event.refusal == QUEUED:
+        text = f"{event.asked} waits in Cloud TPU's queue in {event.zone}."
+        return Ignore(Rule.CAPACITY, Reason.QUEUED, text)
     said = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
     if event.refusal == "denied":
         message = messages.internal_error(f"Compute Engine refused to create {event.asked}: {said}")
         return FailJob(message, Rule.INTERNAL, Reason.DENIED, f"Google says {said}; trying again cannot help.")
     if event.refusal == "internal":
         return internal_error(job, f"Compute Engine could not create {event.asked}: {said}", Reason.CREATE_FAILED)
+    return _sought_on(state, event, said, now)
+
+
+def _sought_on(state: State, event: CapacityRefused, said: str, now: datetime) -> Verdict:
+    job = state.job
     rounds = job.placement.round + 1
     if job.started_at is None and rounds >= REFUSALS_MIN and _age_s(job, now) >= SOUGHT_MAX_S:
         text = f"No machines for it within {SOUGHT_MAX_S // 86400} days, in {rounds} tries; the last answer: {said}."
@@ -71,6 +79,14 @@ def _again(state: State, zone_index: int, reason: Reason, text: str, now: dateti
     when = f", in {(next_at - now).total_seconds():.0f} s" if next_at else ""
     rounds = state.job.placement.round + 1
     return TryElsewhere(zone_index, rounds, Rule.CAPACITY, reason, f"{text}{when}.", since, next_at)
+
+
+def sought_until(job: Job) -> datetime | None:
+    """When the job ends if there is no machine for it until then; None: it sets no limit."""
+    plan = job.plan
+    if job.started_at is not None:
+        return job.started_at + timedelta(seconds=plan.max_running_s)
+    return job.created_at + timedelta(seconds=plan.max_wait_s) if plan.max_wait_s is not None else None
 
 
 def _age_s(job: Job, now: datetime) -> float:

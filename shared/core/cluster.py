@@ -16,6 +16,7 @@ from typing import Final
 
 from shared.core.jobs import Dialect, Job, TaskGroup
 from shared.core.seats import Seat, TaskType
+from shared.core.slices import name_of
 
 RANKED: Final = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 """Roles that take part in a collective, in rank order: the primary is rank 0. Source: PyTorch on the service."""
@@ -43,8 +44,11 @@ class Cluster:
     addresses: Mapping[Seat, str]
 
     def address(self, seat: Seat) -> str:
-        """A replica without peers finds itself on the loopback. Source: logs of the service's single-replica jobs."""
+        """A replica without peers finds itself on the loopback. Source: logs of the service's single-replica jobs. A
+        slice with peers has a name that the directive of each life puts an address to."""
         _, _, port = self.addresses[seat].rpartition(":")
+        if (slices := self.job.plan.slices) and seat in slices:
+            return f"{name_of(slices.index(seat))}:{port}"
         is_alone = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
         return f"{LOOPBACK}:{port}" if is_alone else self.addresses[seat]
 
@@ -94,6 +98,14 @@ class Cluster:
             return None
         before = RANKED[: RANKED.index(task_type)]
         return sum(group.count * group.hosts for group in self._ranked() if group.task_type in before)
+
+    def slice_base(self, task_type: TaskType) -> int | None:
+        """Number of the role's first slice; None where it is none of several of one kind, which alone can make one."""
+        plan = self.job.plan
+        kinds = {group.tpu for group in plan.groups if group.tpu}
+        if len(plan.slices) < 2 or len(kinds) > 1 or plan.group(task_type).tpu is None:  # noqa: PLR2004 - several
+            return None
+        return plan.slices.index(Seat(task_type, 0))
 
     def _ranked(self) -> list[TaskGroup]:
         return [group for group in self.job.plan.groups if group.task_type in RANKED]

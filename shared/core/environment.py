@@ -6,8 +6,10 @@
 | AI Platform's jobs | CLOUD_ML_JOB_ID, CLOUD_ML_JOB, CLOUD_ML_PROJECT_ID, CLOUD_ML_REGION          |
 | Vertex AI's jobs   | CLOUD_ML_JOB_ID, CLOUD_ML_PROJECT_ID, AIP_MODEL_DIR and its kin              |
 | programs on TPUs   | TPU_CONFIG, TPU_NAME                                                         |
+| libtpu, JAX        | MEGASCALE_*, on several slices of one kind (…_SLICE_ID is the agent's)       |
 
-Source: the service's documented list, and `environment_variables.py` of google-cloud-aiplatform for AIP_*.
+Source: the service's documented list, and `environment_variables.py` of google-cloud-aiplatform for AIP_*; JAX's and
+Ray's uses of MEGASCALE_*.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Final
 from shared.core.cluster import Cluster
 from shared.core.jobs import Dialect, public_id
 from shared.core.seats import TaskType
+from shared.core.slices import MEGASCALE_PORT, name_of
 
 AIP_DIRECTORIES: Final = {
     "AIP_MODEL_DIR": "model",
@@ -48,4 +51,10 @@ def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[s
         # The program runs beside the chips today: `local` is what TensorFlow's resolver takes for that.
         node = {"project": cluster.project, "zone": zone, "tpu_node_name": names[0]}
         found |= {"TPU_CONFIG": json.dumps(node), "TPU_NAME": "local"}
+    if cluster.slice_base(task_type) is not None:
+        found |= {
+            "MEGASCALE_COORDINATOR_ADDRESS": f"{name_of(0)}:{MEGASCALE_PORT}",
+            "MEGASCALE_NUM_SLICES": str(len(plan.slices)),
+            "MEGASCALE_PORT": MEGASCALE_PORT,
+        }
     return found

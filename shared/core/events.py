@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from shared.core.jobs import Job, Label
 from shared.core.seats import Seat
@@ -179,6 +179,9 @@ class VmLost:
         return f"{self.life.seat}-machine-{self.life.machine}-lost"
 
 
+QUEUED: Final = "queued"
+
+
 @dataclass(frozen=True, slots=True)
 class CompletionOutdated:
     """The primary begins another life, and may wait in it for this replica, which had exited 0."""
@@ -194,7 +197,10 @@ class CompletionOutdated:
 
 @dataclass(frozen=True, slots=True)
 class CapacityRefused:
-    """Compute did not create the VMs. `refusal`, `code`, `message`: see `shared.ports.Refused`; `asked`: for what."""
+    """Compute did not create the VMs. `refusal`, `code`, `message`: see `shared.ports.Refused`; `asked`: for what.
+
+    A `refusal` that is QUEUED is none yet: what was asked for waits in Cloud TPU's queue.
+    """
 
     job_id: str
     attempt: int
@@ -210,7 +216,8 @@ class CapacityRefused:
 
     @property
     def key(self) -> str:
-        return f"{self.attempt}-refused-{self.round}-{self.zone}"
+        outcome = QUEUED if self.refusal == QUEUED else "refused"
+        return f"{self.attempt}-{outcome}-{self.round}-{self.zone}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry
 from shared.core.policy import ExitPolicy
 from shared.core.seats import Seat
-from shared.core.verdicts import AcceptJob, Rule, TryElsewhere, Verdict
+from shared.core.verdicts import AcceptJob, Reason, Rule, TryElsewhere, Verdict
 
 REFUSALS_TOLD: Final = 8
 """In a row: twice round the zones of a region."""
@@ -35,6 +35,11 @@ def concerns(entry: LedgerEntry, seat: Seat) -> bool:
     """Whether the entry is about this replica, or about the job as a whole."""
     event = entry.event
     return not isinstance(event, ReplicaEvent) or event.life.seat == seat
+
+
+def is_news(entry: LedgerEntry) -> bool:
+    """Whether something was decided, or is waited for."""
+    return entry.verdict.kind != "ignore" or entry.verdict.reason is Reason.QUEUED
 
 
 def condensed(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:

@@ -34,6 +34,8 @@ class VmStatus(StrEnum):
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"  # STOPPING, PENDING_STOP, SUSPENDING, DEPROVISIONING, being deleted
     STOPPED = "STOPPED"  # TERMINATED, STOPPED, SUSPENDED
+    QUEUED = "QUEUED"  # only asked for: waits in Cloud TPU's queue, perhaps for days; nothing can be written to it
+    REFUSED = "REFUSED"  # only asked for, and in vain: creating it again tells why
 
 
 class DirectiveAction(StrEnum):
@@ -44,11 +46,13 @@ class DirectiveAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """What the stored state tells an agent to do: be in this life of this attempt, or wait before it."""
+    """What the stored state tells an agent to do: be in this life of this attempt, or wait before it. `slices`: where
+    the job's TPU slices are in this life (`shared.core.slices`); it orders nothing."""
 
     attempt: int
     incarnation: int
     action: DirectiveAction
+    slices: tuple[str, ...] = ()
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -56,12 +60,22 @@ class Directive:
         rank = {DirectiveAction.HOLD: 0, DirectiveAction.RUN: 1, DirectiveAction.STOP: 2}
         return (self.attempt, self.incarnation, rank[self.action])
 
+    @property
+    def said(self) -> dict[str, object]:
+        """As metadata has it: docs/interfaces.md section 3."""
+        said: dict[str, object] = {
+            "attempt": self.attempt,
+            "incarnation": self.incarnation,
+            "action": self.action.value,
+        }
+        return said | ({"slices": list(self.slices)} if self.slices else {})
+
 
 @dataclass(frozen=True, slots=True)
 class Vm:
     """A VM that exists, or a TPU node. `fingerprint` is that of its metadata: writing the directive with a stale one
     fails. `started_at` is when it last came up; None: it has not, or nobody said when. `loss`: why it stopped, as far
-    as its status tells."""
+    as its status tells. `address`: where the first host of a slice is reached."""
 
     name: str
     zone: str
@@ -75,6 +89,7 @@ class Vm:
     started_at: datetime | None = None
     is_tpu: bool = False
     loss: LossCause = LossCause.GONE
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +103,13 @@ class LabelledVm:
 @dataclass(frozen=True, slots=True)
 class WantedVm:
     """`may_create`: no agent has spoken from this machine yet, so a missing VM is one still to be made; otherwise it
-    is one that was lost."""
+    is one that was lost. `waits`: it is held only until more is known than now."""
 
     replica: Replica
     name: str
     directive: Directive
     may_create: bool
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,35 +236,52 @@ def plan_steps(
 
     A VM with a higher machine number, or a directive further on, than wanted was made by someone who read a newer
     state than ours: it is left alone. Of two VMs of one name (an insert that came late in a zone that was given up) one
-    is the replica's, the other a zombie.
+    is the replica's, the other a zombie. Who is held until more is known is awaited where nothing else is to be done.
     """
-    by_name = _chosen(job, wanted_vms, vms)
+    by_name = chosen(job, wanted_vms, vms)
     known = {vm_name(job.job_id, replica.seat): replica.machine for replica in replicas}
     steps: list[Step] = [
         _end(vm)
         for vm in vms
         if by_name.get(vm.name) is not vm and (job.state.is_terminal or vm.machine <= known.get(vm.name, vm.machine))
     ]
+    held: list[Step] = []
     missing: dict[tuple[str, int, Directive], list[WantedVm]] = {}
     for want in wanted_vms:
         vm = by_name.get(want.name)
-        machine = want.replica.machine
-        if vm is None and want.may_create:
-            missing.setdefault((want.replica.seat.task_type, machine, want.directive), []).append(want)
+        if _is_to_make(job, want, vm):
+            key = (want.replica.seat.task_type, want.replica.machine, want.directive)
+            missing.setdefault(key, []).append(want)
         elif vm is None:
             steps.append(Lost(want.replica, want.name, None))
-        elif vm.machine > machine:
-            continue
-        elif vm.machine < machine or (vm.zone != job.zone and want.may_create):
-            steps.append(_end(vm))
-        elif vm.status in (VmStatus.STOPPED, VmStatus.STOPPING):
-            steps.append(Lost(want.replica, want.name, vm, vm.loss))
-        elif vm.directive is None or vm.directive.order < want.directive.order:
-            steps.append(Direct(vm, want.directive))
-        elif vm.status is VmStatus.CREATING:
-            steps.append(Await(vm))
+        elif (step := _next(job, want, vm)) is not None:
+            steps.append(step)
+        elif want.waits:
+            held.append(Await(vm))
     steps.extend(_create(job, wants) for wants in missing.values())
-    return tuple(steps)
+    return tuple(steps or held)
+
+
+def _next(job: Job, want: WantedVm, vm: Vm) -> Step | None:
+    """What is to be done about this VM; None: nothing, it is as wanted, or somebody else's by now."""
+    if vm.machine > want.replica.machine:
+        return None
+    if vm.machine < want.replica.machine or (vm.zone != job.zone and want.may_create):
+        return _end(vm)
+    if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
+        return Lost(want.replica, want.name, vm, vm.loss)
+    is_told = vm.directive is not None and vm.directive.order >= want.directive.order
+    if not is_told:  # what is only asked for cannot be told: it is asked for anew
+        return _end(vm) if vm.status is VmStatus.QUEUED else Direct(vm, want.directive)
+    return Await(vm) if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None
+
+
+def _is_to_make(job: Job, want: WantedVm, vm: Vm | None) -> bool:
+    """It is not there, or was asked for in vain where it is still sought."""
+    if vm is None:
+        return want.may_create
+    is_this_one = vm.machine == want.replica.machine and vm.zone == job.zone
+    return vm.status is VmStatus.REFUSED and is_this_one and want.may_create
 
 
 def buys_spot(plan: Plan, replica: Replica) -> bool:
@@ -263,20 +296,24 @@ def silent(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[Lost, ...]
     """Replicas that should have spoken by now: the VM runs, was told this very life, and `SILENCE_S` have passed.
 
     Time counts from the latest of: the life was ordered; the VM came up, so that neither a slow create nor waiting for
-    capacity is silence; for a replica that was held, the last peer came back. `state` is the whole attempt.
+    capacity is silence; for a replica that was held, the last peer came back; where slices have to be told of each
+    other, the last one came up. `state` is the whole attempt.
     """
     wants = wanted(state.job, state.replicas)
-    chosen = _chosen(state.job, wants, vms)
+    there = chosen(state.job, wants, vms)
+    slices_up = [vm.started_at for vm in vms if vm.started_at and state.job.plan.slices]
     found = []
     for want in wants:
-        replica, vm = want.replica, chosen.get(want.name)
+        replica, vm = want.replica, there.get(want.name)
         if vm is None or vm.status is not VmStatus.RUNNING or vm.machine != replica.machine:
             continue
         if replica.state is ReplicaState.RUNNING or want.directive.action is not DirectiveAction.RUN:
             continue
-        if vm.directive != want.directive or replica.ordered_at is None or vm.started_at is None:
+        if vm.directive is None or vm.directive.order != want.directive.order:
             continue
-        since = [replica.ordered_at, vm.started_at]
+        if replica.ordered_at is None or vm.started_at is None:
+            continue
+        since = [replica.ordered_at, vm.started_at, *slices_up]
         if replica.state is ReplicaState.HELD:
             since += [peer.ready_at for peer in state.replicas if peer.ready_at]
         if now - max(since) >= timedelta(seconds=SILENCE_S):
@@ -284,7 +321,7 @@ def silent(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[Lost, ...]
     return tuple(found)
 
 
-def _chosen(job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
+def chosen(job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
     """The VM in each wanted seat: the youngest machine; of several, the one that has spoken, then the one in the job's
     zone."""
     spoken = {want.name: want.replica.instance_id for want in wanted_vms}

@@ -69,18 +69,26 @@ class Accelerator:
     count: int
 
 
+class TpuQueue(StrEnum):
+    """How a slice is waited for in Cloud TPU's own queue, where it is."""
+
+    STANDARD = "standard"  # like any other: on demand, Spot, reserved
+    FLEX_START = "flex_start"  # for a bounded time, at the price of that
+
+
 @dataclass(frozen=True, slots=True)
 class Tpu:
     """One Cloud TPU slice, which is one replica: its `hosts` all run the program.
 
     `type` and `runtime` in Cloud TPU's own spelling (`v5litepod-16`, `v2-alpha-tpuv5-lite`); `topology` (`4x4`) only
-    where the type does not say it.
+    where the type does not say it. `queue` None: it is made at once, or refused.
     """
 
     type: str
     runtime: str
     hosts: int = 1
     topology: str | None = None
+    queue: TpuQueue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +218,16 @@ class Plan:
     def tpu_zones(self) -> tuple[str, ...]:
         """Where TPU nodes of the job may be. Empty: it has none, and Cloud TPU need not be asked."""
         return self.zones if any(group.tpu for group in self.groups) else ()
+
+    @property
+    def slices(self) -> tuple[Seat, ...]:
+        """Its TPU slices in the order of their ranks, where they have peers: no name leads to a slice, so that all
+        replicas have to be told where they are. Empty: there are none, or one that is alone."""
+        if len(self.seats) == 1:
+            return ()
+        order = list(TaskType)
+        groups = sorted((group for group in self.groups if group.tpu), key=lambda group: order.index(group.task_type))
+        return tuple(Seat(group.task_type, index) for group in groups for index in range(group.count))
 
     def group(self, task_type: TaskType) -> TaskGroup:
         return next(group for group in self.groups if group.task_type == task_type)

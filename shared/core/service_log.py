@@ -24,6 +24,7 @@ from shared.core.verdicts import (
     FailJob,
     HoldReplica,
     Ignore,
+    Reason,
     ReplaceVm,
     RerunJob,
     RestartReplica,
@@ -75,7 +76,7 @@ def task_base(task_type: TaskType, dialect: Dialect) -> str:
 
 
 def lines_of(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
-    """What the service says when this is decided; nothing for what is ignored."""
+    """What the service says when this is decided; nothing for what is ignored, but that it waits."""
     return tuple(
         ServiceLine(entry.job_id, f"{SERVICE}-{entry.key}-{nth}", entry.at + nth * STEP, severity, message)
         for nth, (severity, message) in enumerate(_said(entry.job_id, entry.verdict))
@@ -84,6 +85,8 @@ def lines_of(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
 
 def _said(job_id: str, verdict: Verdict) -> Iterator[tuple[Severity, str]]:
     match verdict:
+        case Ignore(reason=Reason.QUEUED):
+            yield from _info(verdict.text)
         case Ignore():
             pass
         case AcceptJob():

@@ -76,6 +76,7 @@ class Reason(StrEnum):
     STOCKOUT = "stockout"
     STOCKOUT_LASTS = "stockout_lasts"
     QUOTA = "quota"
+    QUEUED = "queued"
     NEVER_ANY_ROOM = "never_any_room"
     DENIED = "denied"
     MAX_RUNNING_TIME = "max_running_time"

@@ -22,7 +22,7 @@ from typing import Final, assert_never
 from shared import topics, wire
 from shared.core.cluster import Cluster
 from shared.core.environment import environment
-from shared.core.events import CapacityRefused, CompletionOutdated, Life, VmLost, VmRef
+from shared.core.events import QUEUED, CapacityRefused, CompletionOutdated, Life, VmLost, VmRef
 from shared.core.fleet import (
     Await,
     CallBack,
@@ -31,6 +31,7 @@ from shared.core.fleet import (
     Direct,
     Lost,
     Step,
+    VmStatus,
     plan_steps,
     silent,
     vm_name,
@@ -40,6 +41,7 @@ from shared.core.jobs import Job, JobState, State
 from shared.core.recall import to_call_back
 from shared.core.search import is_too_early
 from shared.core.service_log import LOG_ID, task_base
+from shared.core.slices import introduced
 from shared.core.zones import Stockout, machine_kind
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import admission, orphans
@@ -90,7 +92,8 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         if state.job.state is JobState.QUEUED and admission.admit(state.job, deps):
             return  # it waits for others: what is pending stays so, and is looked at again
         vms = machines.fleet.list_vms(job_id, state.job.plan.tpu_zones)
-        left = plan_steps(state.job, wanted(state.job, state.replicas), vms, state.replicas)
+        wants = introduced(state.job, wanted(state.job, state.replicas), vms)
+        left = plan_steps(state.job, wants, vms, state.replicas)
         back = (CallBack(each, vm_name(job_id, each.seat)) for each in to_call_back(state))
         steps = _without_ghosts((*left, *silent(state, vms, deps.clock()), *back), state, made)
         if is_too_early(state.job, deps.clock()) and any(isinstance(step, Create) for step in steps):
@@ -98,17 +101,26 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
             if not steps:
                 return  # what was refused is not asked for yet: the sweep looks again
         if not steps:
-            if state.job.state.is_terminal and not machines.fleet.release(state.job):
-                break
-            deps.store.mark_done(job_id, keys, deps.clock())
-            if state.job.state.is_terminal:
-                admission.wake(deps)
-            return
+            if _is_done(state.job, keys, machines.fleet, deps):
+                return
+            break
+        if _are_queued(steps, state.job, deps):
+            return  # perhaps for days: the sweep looks again
         if all(isinstance(step, Await) for step in steps):
             deps.sleep(min(0.25 * 2**nth, 4.0))
         else:
             machines.run_all([partial(_carry_out, step, state, machines, deps, made) for step in steps])
     raise TemporaryError(f"{job_id}: the fleet does not yet equal what is wanted")
+
+
+def _is_done(job: Job, keys: Sequence[str], fleet: Fleet, deps: Deps) -> bool:
+    """And marked so; False: something of a job that has ended is still being given back."""
+    if job.state.is_terminal and not fleet.release(job):
+        return False
+    deps.store.mark_done(job.job_id, keys, deps.clock())
+    if job.state.is_terminal:
+        admission.wake(deps)
+    return True
 
 
 def _without_ghosts(steps: tuple[Step, ...], state: State, made: Counter[str]) -> tuple[Step, ...]:
@@ -175,6 +187,29 @@ def _create(create: Create, job: Job, machines: Machines, deps: Deps, made: Coun
             assert_never(outcome)
 
 
+def _are_queued(steps: Sequence[Step], job: Job, deps: Deps) -> bool:
+    """Whether Cloud TPU's queue is all that is waited for. Said once of each search: it tells no place in its queue."""
+    vms = [step.vm for step in steps if isinstance(step, Await) and step.vm.status is VmStatus.QUEUED]
+    if len(vms) < len(steps):
+        return False
+    for vm in vms:
+        group = job.plan.group(vm.seat.task_type)
+        kind = machine_kind(group, spot=group.spot)
+        waits = CapacityRefused(
+            job_id=job.job_id,
+            attempt=job.attempt,
+            zone=vm.zone,
+            round=job.placement.round,
+            refusal=QUEUED,
+            code="",
+            message="",
+            at=deps.clock(),
+            asked=f"1 x {kind} ({vm.seat.task_type})",
+        )
+        record(job.job_id, waits, deps)
+    return True
+
+
 def _lost(lost: Lost, job: Job, deps: Deps) -> None:
     replica, vm = lost.replica, lost.vm
     where = VmRef(lost.name, vm.zone if vm else job.zone, vm.instance_id if vm else "")
@@ -219,6 +254,7 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
         "tf_config": cluster.tf_config(task_type),
         "cluster_spec": cluster.cluster_spec(task_type),
         "rank_base": cluster.rank_base(task_type),
+        "slice_base": cluster.slice_base(task_type),
         "environment": environment(cluster, task_type, create.zone, of_role),
         "packages": job.plan.packages,
         "package_uris": program.package_uris,
@@ -243,14 +279,9 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
             "region": job.plan.region,
         },
     }
-    directive = {
-        "attempt": create.directive.attempt,
-        "incarnation": create.directive.incarnation,
-        "action": create.directive.action,
-    }
     return {
         **machines.agent_files,
         "trainmaster-gang": json.dumps(gang),
-        "trainmaster-directive": json.dumps(directive),
+        "trainmaster-directive": json.dumps(create.directive.said),
         "serial-port-logging-enable": "TRUE",
     }

@@ -44,11 +44,11 @@ def parse_directive(text: str | None) -> Directive | None:
     """None: there is none, or nobody of ours wrote it; it will be written anew."""
     try:
         said = json.loads(text or "")
-        return Directive(int(said["attempt"]), int(said["incarnation"]), DirectiveAction(said["action"]))
+        action = DirectiveAction(said["action"])
+        return Directive(int(said["attempt"]), int(said["incarnation"]), action, tuple(said.get("slices", ())))
     except (ValueError, TypeError, KeyError):
         return None
 
 
 def directive_json(directive: Directive) -> str:
-    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action.value}
-    return json.dumps(said)
+    return json.dumps(directive.said)

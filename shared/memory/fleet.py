@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from shared.core.events import LossCause
 from shared.core.fleet import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
 from shared.core.jobs import Job
 from shared.ports import Clock, Created, CreateOutcome, Pending, RefusalKind, Refused
@@ -18,6 +19,7 @@ class MemoryFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
     `stockout_zones` refuse every insert. With `is_slow`, VMs stay CREATING, and deleted ones STOPPING, until `settle`.
+    A slice that is asked for in Cloud TPU's queue is QUEUED until `admit`, or REFUSED from `expire` on.
     """
 
     stockout_zones: set[str] = field(default_factory=set)
@@ -27,6 +29,7 @@ class MemoryFleet:
     _metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     _outcomes: dict[str, CreateOutcome] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _searches: dict[str, str] = field(default_factory=dict)
     _last_number: int = 1000
 
     def copy(self) -> MemoryFleet:
@@ -38,6 +41,7 @@ class MemoryFleet:
                 _vms=dict(self._vms),
                 _metadata=dict(self._metadata),
                 _outcomes=dict(self._outcomes),
+                _searches=dict(self._searches),
                 _lock=threading.RLock(),
             )
 
@@ -52,12 +56,26 @@ class MemoryFleet:
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         key = create.request_key(job.job_id)
         with self._lock:
+            if create.group.tpu is not None and create.group.tpu.queue is not None:
+                return self._ask(job, create, metadata)
             if key in self._outcomes:
                 return self._outcomes[key]
             outcome = self._insert(job, create, metadata)
             if not isinstance(outcome, Pending):
                 self._outcomes[key] = outcome
             return outcome
+
+    def _ask(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """In the queue: what failed says so to the search that asked, and makes room for the next one."""
+        (name,) = create.names
+        if name not in self._vms:
+            self._place(job, create, name, metadata, VmStatus.QUEUED)
+            self._searches[name] = create.request_key(job.job_id)
+        elif self._vms[name][1].status is VmStatus.REFUSED:
+            if self._searches[name] == create.request_key(job.job_id):
+                return Refused(RefusalKind.STOCKOUT, "DEADLINE_EXCEEDED", "waited for in vain")
+            del self._vms[name]
+        return Pending()
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         if create.zone in self.stockout_zones:
@@ -66,27 +84,31 @@ class MemoryFleet:
         taken = [name for name in create.names if name in self._vms]
         if any(self._vms[name][1].machine != create.machine for name in taken):
             return Pending()
-        now = self.clock()
         for name in create.names:
-            if name in taken:
-                continue
-            self._last_number += 1
-            vm = Vm(
-                name=name,
-                zone=create.zone,
-                instance_id=str(self._last_number),
-                status=VmStatus.CREATING if self.is_slow else VmStatus.RUNNING,
-                seat=seat_of(name),
-                machine=create.machine,
-                directive=_directive(metadata["trainmaster-directive"]),
-                fingerprint="1",
-                created_at=now,
-                started_at=None if self.is_slow else now,
-                is_tpu=create.group.tpu is not None,
-            )
-            self._vms[name] = (job.job_id, vm)
-            self._metadata[name] = dict(metadata)
+            if name not in taken:
+                status = VmStatus.CREATING if self.is_slow else VmStatus.RUNNING
+                self._place(job, create, name, metadata, status)
         return Created()
+
+    def _place(self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus) -> None:
+        self._last_number += 1
+        now, is_tpu = self.clock(), create.group.tpu is not None
+        vm = Vm(
+            name=name,
+            zone=create.zone,
+            instance_id=str(self._last_number),
+            status=status,
+            seat=seat_of(name),
+            machine=create.machine,
+            directive=_directive(metadata["trainmaster-directive"]),
+            fingerprint="1",
+            created_at=now,
+            started_at=now if status is VmStatus.RUNNING else None,
+            is_tpu=is_tpu,
+            address=f"10.0.{self._last_number % 250}.1" if is_tpu else "",
+        )
+        self._vms[name] = (job.job_id, vm)
+        self._metadata[name] = dict(metadata)
 
     def delete(self, vm: Vm) -> bool:
         with self._lock:
@@ -115,6 +137,18 @@ class MemoryFleet:
         """These VMs print nothing."""
         return "", start
 
+    def admit(self, name: str) -> None:
+        """Its turn in the queue has come."""
+        with self._lock:
+            self._last_number += 1
+            vm = replace(self._vms[name][1], instance_id=str(self._last_number), status=VmStatus.RUNNING)
+            self._put(replace(vm, started_at=self.clock()))
+
+    def expire(self, name: str) -> None:
+        """It was waited for in vain."""
+        with self._lock:
+            self._put(replace(self._vms[name][1], status=VmStatus.REFUSED))
+
     def settle(self) -> None:
         """What was on its way has arrived."""
         with self._lock:
@@ -124,10 +158,10 @@ class MemoryFleet:
                 elif vm.status is VmStatus.CREATING:
                     self._put(replace(vm, status=VmStatus.RUNNING, started_at=self.clock()))
 
-    def stop(self, name: str) -> None:
+    def stop(self, name: str, loss: LossCause = LossCause.GONE) -> None:
         """The host took it down: it is there, and does nothing."""
         with self._lock:
-            self._put(replace(self._vms[name][1], status=VmStatus.STOPPED))
+            self._put(replace(self._vms[name][1], status=VmStatus.STOPPED, loss=loss))
 
     def vanish(self, name: str) -> None:
         with self._lock:
@@ -147,4 +181,5 @@ def _now() -> datetime:
 
 def _directive(text: str) -> Directive:
     said = json.loads(text)
-    return Directive(said["attempt"], said["incarnation"], DirectiveAction(said["action"]))
+    action = DirectiveAction(said["action"])
+    return Directive(said["attempt"], said["incarnation"], action, tuple(said.get("slices", ())))

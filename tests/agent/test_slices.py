@@ -64,6 +64,36 @@ def test_the_hosts_of_the_first_slice_find_rank_0_by_its_address_and_others_by_w
     assert environment_of(seat(host, hosts=2, rank_base=4, vm_names=[NAME]), {})["MASTER_ADDR"] == by_name
 
 
+def test_slices_of_one_job_are_told_where_they_are_by_the_directive_of_each_life(cloud: Cloud, host: Vm) -> None:
+    first, second = "slice-0.trainmaster.internal", "slice-1.trainmaster.internal"
+    host.gang(
+        hosts=2,
+        slice_base=0,
+        tf_config={"cluster": {"worker": [f"{first}:2222", f"{second}:2222"]}, "task": {"type": "worker"}},
+        environment={"MASTER_ADDR": first, "MEGASCALE_COORDINATOR_ADDRESS": f"{first}:8080"},
+        variables={"SAYS": first},
+    )
+    cloud.set(
+        "instance/attributes/trainmaster-directive", json.dumps({"attempt": 1, "incarnation": 1, "action": "hold"})
+    )
+    host.boot()
+    host.wait_for_line("[trainmaster] Directive: hold")
+    assert not cloud.messages, "nothing begins while an address is missing"
+    environments = []
+    for life, slices in ((1, ["10.0.0.1", "10.0.1.1"]), (2, ["10.0.0.1", "10.0.9.1"])):
+        said = {"attempt": 1, "incarnation": life, "action": "run", "slices": slices}
+        cloud.set("instance/attributes/trainmaster-directive", json.dumps(said))
+        cloud.wait_for_message("replica-exit", (1, life))
+        environments.append(json.loads(host.wait_for_line("ENV ", life)[4:]))
+    assert [json.loads(each["TF_CONFIG"])["cluster"]["worker"] for each in environments] == [
+        ["10.0.0.1:2222", "10.0.1.1:2222"],
+        ["10.0.0.1:2222", "10.0.9.1:2222"],
+    ]
+    for each in environments:
+        assert (each["MASTER_ADDR"], each["MEGASCALE_COORDINATOR_ADDRESS"]) == ("10.0.0.1", "10.0.0.1:8080")
+        assert (each["MEGASCALE_SLICE_ID"], each["SAYS"]) == ("1", first), "the job's own words are its own"
+
+
 def test_a_slice_of_one_host_is_found_by_its_nodes_name_and_leaves_the_host_out(cloud: Cloud, host: Vm) -> None:
     host.gang(hosts=1)
     cloud.direct(1, 1)

@@ -80,6 +80,37 @@ def test_every_host_of_a_slice_has_a_rank() -> None:
     assert (cluster.world_size(), cluster.rank_base(TaskType.WORKER)) == (9, 1)
 
 
+def test_slices_with_peers_have_names_that_stand_for_their_addresses() -> None:
+    tpu = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+    cluster = a_cluster(TaskGroup(TaskType.CHIEF, 1, "", tpu=tpu), TaskGroup(TaskType.WORKER, 2, "", tpu=tpu))
+    assert cluster.roles() == {
+        "chief": ["slice-0.trainmaster.internal:2222"],
+        "worker": ["slice-1.trainmaster.internal:2222", "slice-2.trainmaster.internal:2222"],
+    }
+    variables = seen(cluster, TaskType.WORKER)
+    assert variables["MASTER_ADDR"] == "slice-0.trainmaster.internal"
+    assert {name: value for name, value in variables.items() if name.startswith("MEGASCALE")} == {
+        "MEGASCALE_COORDINATOR_ADDRESS": "slice-0.trainmaster.internal:8080",
+        "MEGASCALE_NUM_SLICES": "3",
+        "MEGASCALE_PORT": "8080",
+    }
+    assert [cluster.slice_base(each) for each in (TaskType.CHIEF, TaskType.WORKER)] == [0, 1]
+
+
+def test_slices_are_one_only_where_there_are_several_of_one_kind() -> None:
+    small, large = Tpu("v5litepod-8", "r"), Tpu("v5litepod-16", "r", hosts=4)
+    for groups in (
+        (TaskGroup(TaskType.CHIEF, 1, "", tpu=small), TaskGroup(TaskType.WORKER, 1, "", tpu=large)),
+        (a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 1, "", tpu=large)),
+    ):
+        cluster = a_cluster(*groups)
+        assert cluster.slice_base(TaskType.WORKER) is None
+        assert not [name for name in seen(cluster, TaskType.WORKER) if name.startswith("MEGASCALE")]
+    beside = a_cluster(a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 2, "", tpu=large))
+    assert [beside.slice_base(each) for each in (TaskType.CHIEF, TaskType.WORKER)] == [None, 0]
+    assert beside.address(Seat(TaskType.CHIEF, 0)) == "chief-0.internal:2222"
+
+
 def test_a_program_on_a_tpu_is_told_which_and_that_it_is_beside_it() -> None:
     cluster = a_cluster(TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-8", "v2-alpha-tpuv5-lite")))
     variables = seen(cluster)

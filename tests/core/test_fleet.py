@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from shared.core.fleet import (
     vm_name,
     wanted,
 )
-from shared.core.jobs import Job, JobState, Placement, ReplicaState, State
+from shared.core.jobs import Job, JobState, Placement, ReplicaState, State, TaskGroup, Tpu, TpuQueue
 from shared.core.seats import Seat, TaskType
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 
@@ -75,6 +76,31 @@ def test_a_new_job_takes_one_insert_per_role() -> None:
 
 def test_a_fleet_as_wanted_needs_nothing() -> None:
     assert steps(a_state(), *everyone()) == ()
+
+
+def in_queue(status: VmStatus = VmStatus.QUEUED, **changes: Any) -> tuple[Step, ...]:
+    """The steps for a job of one slice, of which there is only the request."""
+    group = TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "r", queue=TpuQueue.STANDARD))
+    job = a_job(JobState.PREPARING, a_plan(groups=(group,)))
+    return steps(a_state(a_replica(CHIEF, ReplicaState.WAITING), job=job), a_vm(status=status, **changes))
+
+
+def test_what_is_in_the_queue_is_awaited_and_asked_for_anew_where_it_cannot_be_told_what_it_should_do() -> None:
+    (await_,) = in_queue()
+    assert isinstance(await_, Await)
+    assert [type(step) for step in in_queue(directive=Directive(1, 0, DirectiveAction.RUN))] == [Delete]
+    assert [type(step) for step in in_queue(zone="us-central1-b")] == [Delete]
+    (newer,) = in_queue(directive=Directive(2, 1, DirectiveAction.RUN))
+    assert isinstance(newer, Await)
+
+
+def test_what_the_queue_refused_is_created_again_to_hear_why_and_deleted_where_it_is_no_longer_sought() -> None:
+    (create,) = in_queue(VmStatus.REFUSED)
+    assert isinstance(create, Create)
+    assert [type(step) for step in in_queue(VmStatus.REFUSED, zone="us-central1-b")] == [Delete]
+    assert [type(step) for step in in_queue(VmStatus.REFUSED, machine=0)] == [Delete]
+    ended = a_state(job=a_job(JobState.CANCELLED))
+    assert [type(step) for step in steps(ended, a_vm(status=VmStatus.REFUSED))] == [Delete]
 
 
 def test_a_vm_on_its_way_up_is_awaited() -> None:

@@ -192,6 +192,7 @@ CASES = [
     Case("a job that wants it is rerun as a whole", a_state(job=a_job(plan=a_plan(restart_job_on_worker_restart=True))), exited(WORKER_0, 1), "rerun_job", Rule.RESTART, Reason.RESTART_JOB_ON_WORKER_RESTART),
     # Rule 11
     Case("a stockout moves the gang to the next zone", PREPARING, refused(), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
+    Case("what waits in Cloud TPU's queue is told of", PREPARING, refused(kind="queued"), "ignore", Rule.CAPACITY, Reason.QUEUED),
     Case("quota is waited for", PREPARING, refused(kind="quota"), "try_elsewhere", Rule.CAPACITY, Reason.QUOTA),
     Case("a refusal that Google cannot explain restarts the attempt", PREPARING, refused(kind="internal"), "rerun_job", Rule.INTERNAL, Reason.CREATE_FAILED),
     Case("a refusal for good ends the job", PREPARING, refused(kind="denied"), "fail_job", Rule.INTERNAL, Reason.DENIED),

@@ -8,15 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.core.events import JobSubmitted
+from shared.core.events import CancelRequested, JobSubmitted, Life, VmReady, VmRef
 from shared.core.fleet import Vm, VmStatus
 from shared.core.jobs import Job, JobState
 from shared.core.verdicts import Reason
 from shared.errors import TemporaryError
-from shared.flows import orphans, provision
+from shared.flows import orphans, provision, vm_ready
 from shared.flows.record import Deps, record
 from shared.gcp.fleets import Fleets
-from shared.gcp.tpu_fleet import TpuFleet
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
@@ -29,10 +28,10 @@ from tests.tpu.world import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_meta
 class Plane:
     """A control plane in this process, with the emulator's slices."""
 
-    def __init__(self, tpu: TpuFleet) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         self.store = MemoryStore()
         self.deps = Deps(self.store, MemoryBus(), clock=lambda: datetime.now(UTC), sleep=lambda _: time.sleep(0.05))
-        self.fleet: Fleet = Fleets(MemoryFleet(), tpu)
+        self.fleet = fleet
         agent = {"startup-script": "sleep 600"}
         self.machines = provision.Machines(self.fleet, FixedAddresses(), PROJECT, agent, in_turn)
 
@@ -48,6 +47,15 @@ class Plane:
         except TemporaryError:
             return False
         return True
+
+    def cancel(self, job: Job) -> None:
+        record(job.job_id, CancelRequested(job.job_id, "me", datetime.now(UTC)), self.deps)
+
+    def begin(self, job: Job) -> None:
+        """Every replica says that it is up."""
+        for vm in self.vms(job):
+            life = Life(job.job_id, 1, vm.seat, 1, vm.machine, VmRef(vm.name, vm.zone, vm.instance_id))
+            vm_ready.handle(VmReady(life, datetime.now(UTC)), self.deps)
 
     def vms(self, job: Job) -> tuple[Vm, ...]:
         return self.fleet.list_vms(job.job_id, job.plan.tpu_zones)
@@ -67,7 +75,7 @@ def job() -> Job:
 
 
 def test_a_gang_of_slices_is_made_in_the_zone_that_has_room(slices: Slices, job: Job) -> None:
-    plane = Plane(slices.fleet())
+    plane = Plane(Fleets(MemoryFleet(), slices.fleet()))
     slices.compute.faults(stockout_zones=[ZONE])
     plane.submit(job)
     eventually(lambda: plane.provision(job), 60)
@@ -77,7 +85,7 @@ def test_a_gang_of_slices_is_made_in_the_zone_that_has_room(slices: Slices, job:
 
 
 def test_a_refusal_that_comes_after_its_function_has_ended_moves_the_job_too(slices: Slices, job: Job) -> None:
-    plane = Plane(slices.fleet(wait_s=0.0))
+    plane = Plane(Fleets(MemoryFleet(), slices.fleet(wait_s=0.0)))
     slices.compute.faults(stockout_zones=[ZONE], slow_s=1.0)
     plane.submit(job)
     eventually(lambda: plane.provision(job), 90)
@@ -87,7 +95,7 @@ def test_a_refusal_that_comes_after_its_function_has_ended_moves_the_job_too(sli
 
 
 def test_slices_of_no_job_are_found_reported_and_then_deleted(slices: Slices) -> None:
-    plane = Plane(slices.fleet())
+    plane = Plane(Fleets(MemoryFleet(), slices.fleet()))
     lost = a_tpu_job(ONE_HOST)
     plane.fleet.create(lost, a_create(lost), a_metadata())
     kept = a_tpu_job(ONE_HOST)

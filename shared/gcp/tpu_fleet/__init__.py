@@ -1,9 +1,9 @@
 """The Fleet on Cloud TPU (and its emulator): a replica is a node, which is a slice of one or more hosts.
 
-fleet: the calls · nodes: what a node asks for and says of itself · operations: what became of a create
-refusals: what Google's errors mean
+fleet: the calls · making: a gang of nodes at once · queue: a node that is waited for · operations: what became of it
+nodes, queued: what a node and a queued resource ask for and say of themselves · refusals: what Google's errors mean
 
-docs/decisions/0012-tpu-nodes.md says why nodes and not queued resources, and what stands in for the fuse.
+docs/decisions/0012-tpu-nodes.md says why nodes, and what stands in for the fuse; 0020 when a queued resource.
 """
 
 from shared.gcp.tpu_fleet.fleet import TpuFleet

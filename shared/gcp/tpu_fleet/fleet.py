@@ -1,10 +1,8 @@
 """The calls: one port method each.
 
-Cloud TPU knows no request ids and no bulk insert: a gang of slices is one CreateNode each, and the node's name alone
-makes a repeated call harmless. What is there already is looked at: ours, another machine's, or a stranger's?
-
-    create ──► CreateNode for each ──► operations ──wait, bounded──► Created | Pending
-                   └─ 409 ──► the name is there       └─ one refused ──► the others are taken back ──► Refused
+Cloud TPU knows no bulk insert, and for nodes no request ids: the name alone makes a repeated call harmless. A gang of
+slices is one CreateNode each (`making`), a slice that is waited for a queued resource (`queue`), which makes the node.
+Both are listed, the requests first: one that is ACTIVE without a node in the later list has lost it.
 
 Nodes are changed and deleted by name only, so the numeric id is compared first. Nothing can come in between: a name is
 free only when its node is gone, and that takes longer than the two calls.
@@ -21,25 +19,20 @@ from google.api_core import exceptions
 from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
-from google.longrunning import operations_pb2
 from google.protobuf import field_mask_pb2
 
-from shared.core.fleet import Create, Directive, LabelledVm, Vm, VmStatus, job_label
+from shared.core.fleet import Create, Directive, LabelledVm, Vm, job_label
 from shared.core.jobs import Job
 from shared.errors import TemporaryError
 from shared.gcp.marks import DIRECTIVE_KEY, LABEL_JOB, directive_json
+from shared.gcp.tpu_fleet.making import Maker
 from shared.gcp.tpu_fleet.nodes import Site, fingerprint, resource, tell_of_trouble, vm_of
-from shared.gcp.tpu_fleet.operations import CALL_TIMEOUT_S, Making, Operations
-from shared.gcp.tpu_fleet.refusals import (
-    is_passing,
-    is_taken,
-    problem,
-    problem_of,
-    refused,
-    says_no_such_zone,
-    trouble,
-)
-from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
+from shared.gcp.tpu_fleet.operations import Operations
+from shared.gcp.tpu_fleet.queue import Queue
+from shared.gcp.tpu_fleet.queued import is_queued
+from shared.gcp.tpu_fleet.refusals import problem, says_no_such_zone, trouble
+from shared.gcp.tpu_fleet.rest import CALL_TIMEOUT_S, Rest
+from shared.ports import CreateOutcome, Refused
 
 SETTLE_S: Final = 3.0
 """How long a delete or a directive is waited for; on Google's side a delete takes a minute or more."""
@@ -71,7 +64,10 @@ class TpuFleet:
             options["credentials"] = AnonymousCredentials()
             options["client_options"] = ClientOptions(api_endpoint=endpoint.rstrip("/"))
         self._client = tpu_v2.TpuClient(transport="rest", **options)
-        self._operations = Operations(self._client)
+        rest = Rest(endpoint)
+        self._operations = Operations(rest)
+        self._maker = Maker(self._client, self._operations)
+        self._queue = Queue(self._client, self._operations, rest)
         self._project = project
         self._site = Site(project, service_account, network, subnetwork)
         self._wait_s = wait_s
@@ -85,45 +81,30 @@ class TpuFleet:
     def list_all(self) -> tuple[LabelledVm, ...]:
         """A zone that cannot be reached is left out: what is not seen is not deleted, and looked for again."""
         with trouble("list the TPU nodes of all jobs"):
-            return tuple(self._listed(ANYWHERE, must_reach=False))
+            return tuple(self._seen(ANYWHERE, must_reach=False))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """Raises TemporaryError where nothing can be known; what was begun is then found at the next call."""
-        deadline = time.monotonic() + self._wait_s
+        deadline, parent = time.monotonic() + self._wait_s, self._parent(create.zone)
         with trouble(f"create {create.group.task_type} TPU nodes in {create.zone}"):
-            try:
-                known = self._operations.makings(self._parent(create.zone))
-            except exceptions.GoogleAPICallError as error:
-                if says_no_such_zone(found := problem(error)):
-                    return refused(found)
-                raise
             node = resource(job, create, self._site, metadata)
-            begun = [self._begin(job, create, name, node, known) for name in create.names]
-            outcomes = [self._outcome(each, deadline) for each in begun]
-        if refusal := next((each for each in outcomes if isinstance(each, Refused)), None):
+            if is_queued(create):
+                return self._queue.ask(parent, job, create, node)
+            outcome = self._maker.make(parent, job, create, node, deadline)
+        if isinstance(outcome, Refused):
             self._take_back(job, create)
-            return refusal
-        return Pending() if any(isinstance(each, Pending) for each in outcomes) else Created()
+        return outcome
 
     def delete(self, vm: Vm) -> bool:
         with trouble(f"delete {vm.name}"):
+            if not vm.instance_id.isdigit():
+                return self._queue.delete(f"{self._parent(vm.zone)}/queuedResources/{vm.name}", vm.instance_id)
             node = self._same(vm)
             if node is None:
                 return True
-            if node.state == tpu_v2.Node.State.DELETING:
+            if node.queued_resource and not self._queue.delete(node.queued_resource):
                 return False
-            try:
-                operation = self._client.delete_node(
-                    tpu_v2.DeleteNodeRequest(name=node.name), timeout=CALL_TIMEOUT_S
-                ).operation
-            except exceptions.NotFound:
-                return True
-            except exceptions.GoogleAPICallError as error:
-                if problem(error).code == "FAILED_PRECONDITION":  # being made, or changed by another call
-                    return False
-                raise
-            finished = self._operations.followed(operation, time.monotonic() + SETTLE_S)
-        return bool(finished.done and not finished.HasField("error"))
+            return self._delete_node(node)
 
     def direct(self, vm: Vm, directive: Directive) -> bool:
         """All metadata is sent again, as the mask names the whole of it. Two writers at once are not kept apart: an
@@ -138,7 +119,7 @@ class TpuFleet:
                 update_mask=field_mask_pb2.FieldMask(paths=["metadata"]),
             )
             try:
-                operation = self._client.update_node(request, timeout=CALL_TIMEOUT_S).operation
+                operation = self._client.update_node(request, timeout=CALL_TIMEOUT_S).operation.name
             except exceptions.NotFound:
                 return False
             except exceptions.BadRequest as error:
@@ -146,7 +127,7 @@ class TpuFleet:
                 _log.warning("%s takes no directive now: %s", vm.name, problem(error).message)
                 return False
             finished = self._operations.followed(operation, time.monotonic() + SETTLE_S)
-        return not finished.HasField("error")
+        return finished.error is None
 
     def release(self, job: Job) -> bool:  # noqa: ARG002 - the port's signature
         """Nodes are all that a job has here."""
@@ -161,11 +142,18 @@ class TpuFleet:
 
     def _in_zone(self, zone: str) -> list[LabelledVm]:
         try:
-            return list(self._listed(zone, must_reach=True))
+            return self._seen(zone, must_reach=True)
         except exceptions.GoogleAPICallError as error:
             if says_no_such_zone(problem(error)):
                 return []
             raise
+
+    def _seen(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
+        """Nodes, and requests that have none."""
+        queued = list(self._queue.listed(self._parent(zone), must_reach=must_reach))
+        nodes = list(self._listed(zone, must_reach=must_reach))
+        there = {(each.vm.name, each.vm.zone) for each in nodes}
+        return nodes + [each for each in queued if (each.vm.name, each.vm.zone) not in there]
 
     def _listed(self, zone: str, *, must_reach: bool) -> Iterator[LabelledVm]:
         """Nodes with a job's label. `must_reach`: a zone that does not answer is an error, not an empty zone whose
@@ -179,54 +167,28 @@ class TpuFleet:
                 _log.warning("%s: nodes there are not seen", unreachable)
             yield from _labelled(page.nodes)
 
-    def _begin(
-        self, job: Job, create: Create, name: str, node: tpu_v2.Node, known: Mapping[str, Making]
-    ) -> operations_pb2.Operation | CreateOutcome:
-        """The operation to follow, or what is known at once."""
-        parent = self._parent(create.zone)
-        making = known.get(f"{parent}/nodes/{name}")
-        if making is not None and (not making.operation.done or making.operation.HasField("error")):
-            return making.operation
-        request = tpu_v2.CreateNodeRequest(parent=parent, node_id=name, node=node)
-        try:
-            return self._client.create_node(request, timeout=CALL_TIMEOUT_S).operation
-        except exceptions.GoogleAPICallError as error:
-            found = problem(error)
-            if is_taken(found):
-                return self._there(job, create, f"{parent}/nodes/{name}")
-            if is_passing(error, found):
-                raise
-            return refused(found)
-
-    def _outcome(self, begun: operations_pb2.Operation | CreateOutcome, deadline: float) -> CreateOutcome:
-        if not isinstance(begun, operations_pb2.Operation):
-            return begun
-        operation = self._operations.followed(begun, deadline)
-        if not operation.done:
-            return Pending()
-        if not operation.HasField("error"):
-            return Created()
-        self._operations.forget(operation)
-        return refused(problem_of(operation.error))
-
-    def _there(self, job: Job, create: Create, name: str) -> CreateOutcome:
-        """Whose node has the name."""
-        node = self._get(name)
-        if node is None:
-            return Pending()  # whoever had the name is gone by now
-        if node.labels.get(LABEL_JOB) != job_label(job.job_id):
-            return Refused(RefusalKind.DENIED, "ALREADY_EXISTS", f"{name} exists and is not this job's")
-        vm = vm_of(node)
-        if vm.machine < create.machine or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED):
-            return Pending()  # a predecessor still has the name
-        return Created()
-
     def _take_back(self, job: Job, create: Create) -> None:
         """All or nothing: the slices of this create that were made go again. One that cannot be deleted now is
         deleted by whoever looks next, as one in a zone that was given up."""
         for vm in self.list_vms(job.job_id, (create.zone,)):
             if vm.name in create.names and vm.machine == create.machine:
                 self.delete(vm)
+
+    def _delete_node(self, node: tpu_v2.Node) -> bool:
+        if node.state == tpu_v2.Node.State.DELETING:
+            return False
+        try:
+            operation = self._client.delete_node(
+                tpu_v2.DeleteNodeRequest(name=node.name), timeout=CALL_TIMEOUT_S
+            ).operation.name
+        except exceptions.NotFound:
+            return True
+        except exceptions.GoogleAPICallError as error:
+            if problem(error).code == "FAILED_PRECONDITION":  # being made, or changed by another call
+                return False
+            raise
+        finished = self._operations.followed(operation, time.monotonic() + SETTLE_S)
+        return finished.done and finished.error is None
 
     def _same(self, vm: Vm) -> tpu_v2.Node | None:
         """The very node, if it is still there: not a younger one of its name."""

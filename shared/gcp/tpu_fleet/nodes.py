@@ -132,6 +132,8 @@ def vm_of(node: tpu_v2.Node) -> Vm:
         started_at=created_at + timedelta(seconds=CREATION_S) if is_up and created_at else None,
         is_tpu=True,
         loss=_LOSSES.get(node.state, LossCause.GONE),
+        # Source: Node.network_endpoints: whoever reaches a slice reaches out to the first one.
+        address=node.network_endpoints[0].ip_address if node.network_endpoints else "",
     )
 
 

@@ -13,17 +13,17 @@ An answer that was given is deleted, so that the next try is a try. Where Google
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from google.api_core import exceptions
-from google.cloud import tpu_v2
-from google.longrunning import operations_pb2
 
-CALL_TIMEOUT_S: Final = 30.0
+from shared.gcp.tpu_fleet.refusals import Problem, problem_in
+from shared.gcp.tpu_fleet.rest import Rest
+
 ANSWER_S: Final = 300
 PAGE_SIZE: Final = 500
 """One page is read: the operations that matter are minutes old."""
@@ -33,53 +33,58 @@ POLL_MAX_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """The create operation of one node; `made_at` is when it was asked for."""
+class Operation:
+    """`target` is the full name of what it is about, `verb` what is done to it (`create`), `begun_at` since when."""
 
-    node: str
-    operation: operations_pb2.Operation
-    made_at: datetime
+    name: str
+    target: str = ""
+    verb: str = ""
+    begun_at: datetime | None = None
+    done: bool = False
+    error: Problem | None = None
+
+    @staticmethod
+    def parse(said: Mapping[str, Any]) -> Operation:
+        metadata = said.get("metadata") or {}
+        begun = metadata.get("createTime")
+        return Operation(
+            name=said["name"],
+            target=metadata.get("target", ""),
+            verb=metadata.get("verb", ""),
+            begun_at=datetime.fromisoformat(begun) if begun else None,
+            done=bool(said.get("done")),
+            error=problem_in(said["error"]) if "error" in said else None,
+        )
 
 
 class Operations:
-    def __init__(self, client: tpu_v2.TpuClient) -> None:
-        self._client = client
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
 
-    def makings(self, parent: str) -> dict[str, Making]:
-        """By full node name, the youngest create of each that still says something."""
-        now = datetime.now(UTC)
-        found: dict[str, Making] = {}
-        for making in sorted(self._creates(parent), key=lambda making: making.made_at):
-            found[making.node] = making
-        return {
-            name: making
-            for name, making in found.items()
-            if not making.operation.done or now - making.made_at < timedelta(seconds=ANSWER_S)
-        }
+    def makings(self, parent: str) -> dict[str, Operation]:
+        """By full name of what is made, the youngest create of each that still says something."""
+        listed = self._rest.call("GET", f"/v2/{parent}/operations", pageSize=str(PAGE_SIZE)).get("operations", [])
+        creates = [(each.begun_at, each) for each in map(Operation.parse, listed) if each.verb == "create"]
+        since = datetime.now(UTC) - timedelta(seconds=ANSWER_S)
+        found: dict[str, Operation] = {}
+        for begun_at, operation in sorted(((at, it) for at, it in creates if at), key=lambda pair: pair[0]):
+            found.pop(operation.target, None)
+            if not operation.done or begun_at > since:
+                found[operation.target] = operation
+        return found
 
-    def _creates(self, parent: str) -> Iterator[Making]:
-        listed = self._client.list_operations(
-            operations_pb2.ListOperationsRequest(name=parent, page_size=PAGE_SIZE), timeout=CALL_TIMEOUT_S
-        )
-        for operation in listed.operations:
-            said = tpu_v2.OperationMetadata()
-            if operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(said)) and said.verb == "create":
-                yield Making(said.target, operation, datetime.fromtimestamp(said.create_time.timestamp(), UTC))
-
-    def followed(self, operation: operations_pb2.Operation, deadline: float) -> operations_pb2.Operation:
+    def followed(self, name: str, deadline: float) -> Operation:
         """As it is when it is done, or when the monotonic clock reads `deadline`."""
         pause_s = POLL_FIRST_S
-        while not operation.done and (left_s := deadline - time.monotonic()) > 0:
+        while True:
+            operation = Operation.parse(self._rest.call("GET", f"/v2/{name}"))
+            left_s = deadline - time.monotonic()
+            if operation.done or left_s <= 0:
+                return operation
             time.sleep(min(pause_s, left_s))
             pause_s = min(pause_s * 2, POLL_MAX_S)
-            operation = self._client.get_operation(
-                operations_pb2.GetOperationRequest(name=operation.name), timeout=CALL_TIMEOUT_S
-            )
-        return operation
 
-    def forget(self, operation: operations_pb2.Operation) -> None:
+    def forget(self, operation: Operation) -> None:
         """Its answer was given."""
         with suppress(exceptions.NotFound, exceptions.MethodNotImplemented, exceptions.BadRequest):
-            self._client.delete_operation(
-                operations_pb2.DeleteOperationRequest(name=operation.name), timeout=CALL_TIMEOUT_S
-            )
+            self._rest.call("DELETE", f"/v2/{operation.name}")

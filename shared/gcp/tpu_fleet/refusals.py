@@ -8,10 +8,10 @@ the words decide. Source of the words: responses in public issue threads, and Sk
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import requests
 from google.api_core import exceptions
@@ -33,6 +33,7 @@ _ZONE_QUOTA: Final = re.compile(r"\bin zone\b")
 _DENIED: Final = frozenset(
     {"INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION", "UNIMPLEMENTED"}
 )
+_NO_ROOM: Final = ("RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED")  # the latter: waited for in vain
 _TAKEN: Final = "ALREADY_EXISTS"
 
 
@@ -67,8 +68,17 @@ def problem(error: exceptions.GoogleAPICallError) -> Problem:
 
 
 def problem_of(status: status_pb2.Status) -> Problem:
-    """Of an operation that failed."""
-    return Problem(code_pb2.Code.Name(status.code), status.message)
+    """Of a queued resource that failed."""
+    return Problem(_word(status.code), status.message)
+
+
+def problem_in(status: Mapping[str, Any]) -> Problem:
+    """Of an operation that failed: google.rpc.Status as JSON."""
+    return Problem(_word(int(status.get("code", 0))), str(status.get("message", "")))
+
+
+def _word(code: int) -> str:
+    return str(code_pb2.Code.Name(code)) if code in code_pb2.Code.values() else str(code)
 
 
 def is_passing(error: exceptions.GoogleAPICallError, found: Problem) -> bool:
@@ -96,6 +106,6 @@ def _kind(found: Problem) -> RefusalKind:
         return RefusalKind.STOCKOUT
     if _TPU_QUOTA.match(found.message):
         return RefusalKind.STOCKOUT if _ZONE_QUOTA.search(found.message) else RefusalKind.QUOTA
-    if found.code == "RESOURCE_EXHAUSTED":
+    if found.code in _NO_ROOM:
         return RefusalKind.STOCKOUT
     return RefusalKind.DENIED if found.code in _DENIED else RefusalKind.INTERNAL
