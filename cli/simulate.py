@@ -44,7 +44,7 @@ def simulate(
 ) -> None:
     """Run a job file through seeded histories in virtual time: how it ends, how long it takes, what is lost."""
     from simulator import report
-    from simulator.history import HistoryError
+    from simulator.scenario import HistoryError
 
     logging.disable()
     spec, message = _accepted(job_file)

@@ -22,6 +22,8 @@ BOOT_S: Final = (4.0, 15.0)
 SETUP_S: Final = (1.0, 6.0)
 HEAR_S: Final = (0.02, 0.3)
 END_S: Final = (0.1, 3.0)
+SAVE_S: Final = (0.5, 10.0)
+SAVES_AND_ENDS: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -37,10 +39,10 @@ class _Disk:
 
 
 class SimAgent:
-    """One VM's."""
+    """One VM's; or one host's of a slice, each of which has this very protocol, its number, and its own disk."""
 
-    def __init__(self, vm: SimVm, training: Training, bus: SimBus, context: Context) -> None:
-        self._vm, self._training, self._bus, self._context = vm, training, bus, context
+    def __init__(self, vm: SimVm, host: int | None, training: Training, bus: SimBus, context: Context) -> None:
+        self._vm, self._host, self._training, self._bus, self._context = vm, host, training, bus, context
         self._disk = _Disk()
         self._life = 0  # counts the agent's own lives: what an earlier one planned is void
         self._is_up = False
@@ -49,7 +51,7 @@ class SimAgent:
     def _reset(self) -> None:
         self.program: Program | None = None
         self._running: Key | None = None
-        self._unwanted = self._setting_up = self._stopping = self._past_settled = False
+        self._unwanted = self._setting_up = self._stopping = self._past_settled = self._is_announced = False
         self._lane, self._fault_lane = (Lane(self._bus, self._context, self._soon) for _ in range(2))
         self._seen_faults = list(self._disk.announced)
         self._waiting_faults: list[str] = []
@@ -87,6 +89,16 @@ class SimAgent:
 
     def hear_fault(self, cause: str) -> None:
         self._soon((0.1, 2.0), lambda: self._on_fault(cause))
+
+    def hear_of_window(self, within_s: float) -> None:
+        """The end is announced: the program is asked to save. If it ends, or when a replacement must begin, it is told;
+        what it ends with from now on is not its own doing (`shared.agent.departure`)."""
+        self._is_announced = True
+        if self.program and self._context.chance(SAVES_AND_ENDS):
+            program = self.program
+            self._soon(SAVE_S, lambda: self._training.save_and_end(program))
+        else:
+            self._soon((0.0, within_s), lambda: self._on_fault("maintenance"))
 
     def hear_soon(self) -> None:
         if self._is_up:
@@ -148,7 +160,9 @@ class SimAgent:
         self.program = self._running = None
         self._is_ending = False
         if not self._unwanted:
-            self._tell_exit(key, {**how, "cause": "vm_stopping"} if self._stopping else how)
+            self._tell_exit(key, {**how, "cause": "vm_stopping"} if self._stopping or self._is_announced else how)
+        if self._is_announced:
+            self._on_fault("maintenance")
         self._reconcile()
 
     # As in the agent: what follows.
@@ -177,7 +191,7 @@ class SimAgent:
         life, seat = self._life, self._vm.seen.seat
         self._running = key
         self._context.say("start", seat, *key)
-        self.program = self._training.start(seat, lambda how: self._ended(life, key, how))
+        self.program = self._training.start(seat, self._host or 0, lambda how: self._ended(life, key, how))
 
     def _ended(self, life: int, key: Key, how: Ending) -> None:
         self._context.say("exit", self._vm.seen.seat, *key, how.get("exit_status"), how.get("signal"))
@@ -236,6 +250,8 @@ class SimAgent:
             "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
             "at": self._context.scheduler.clock().isoformat(),
         }
+        if self._host is not None:
+            body["host"] = self._host
         lane.put(Event(topic, key, {**body, **fact}, accepted))
 
 

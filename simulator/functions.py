@@ -10,20 +10,35 @@ interleaving in which the later one ends first, without threads.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
 from shared import topics, wire
-from shared.core.events import CancelRequested
+from shared.core.ledger import LedgerEntry
+from shared.core.queue import Limits
 from shared.errors import PermanentError, TemporaryError
-from shared.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
-from shared.flows.record import Deps, record
+from shared.flows import (
+    cancel,
+    delete,
+    labels,
+    maintenance,
+    provision,
+    replica_exit,
+    submit,
+    sweep,
+    upload,
+    vm_ready,
+)
+from shared.flows.record import Deps
+from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
-from shared.ports import Bus, Fleet, Store
+from shared.ports import Bus, Fleet, Objects, Store
 from simulator.bus import SimBus
 from simulator.context import Context
+from simulator.hands import CANCEL, DELETE, LABEL
 from simulator.machines import SimFleet
 
 INSTANCES_MAX: Final = 4
@@ -32,10 +47,7 @@ SUSPENDED_S: Final = (0.01, 12.0)
 JITTER_S: Final = 1.0
 WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 """What `provision` waits between two looks. Any other wait is the jitter after a lost race."""
-CANCEL: Final = "cancel"
-"""A topic of the simulator's own: a user's command is not lost either."""
-
-CHANGES: Final = frozenset({"commit", "mark_done"})
+CHANGE: Final = "commit"
 
 
 class Died(BaseException):
@@ -62,7 +74,7 @@ def in_turn(tasks: Sequence[Callable[[], None]]) -> None:
 class Interposed:
     """A port whose every call goes through `step`."""
 
-    def __init__(self, port: object, step: Callable[[str, Callable[[], Any]], Any]) -> None:
+    def __init__(self, port: object, step: Callable[[str, partial[Any]], Any]) -> None:
         self._port, self._step = port, step
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -72,13 +84,15 @@ class Interposed:
 
 @dataclass(slots=True)
 class Functions:
-    """`changed` is called after every step that may have changed the stored state."""
+    """`changed` is called after every step that may have changed a job's stored state, with the job's id."""
 
     context: Context
     store: MemoryStore
     bus: SimBus
     fleet: SimFleet
-    changed: Callable[[], None]
+    objects: MemoryObjects
+    changed: Callable[[str], None]
+    limits: Limits = field(default_factory=dict)
     running: int = 0
     invocations: int = 0
     _handlers: dict[str, Callable[[bytes, Mapping[str, str], Deps], object]] = field(init=False)
@@ -91,9 +105,12 @@ class Functions:
             topics.MAINTENANCE: lambda data, _, deps: maintenance.handle(wire.maintenance(data), deps),
             topics.PROVISION: lambda data, _, deps: provision.handle(wire.provision(data), self._machines(), deps),
             topics.SWEEP: lambda _, __, deps: sweep.handle(deps),
-            CANCEL: lambda data, _, deps: record(
-                data.decode(), CancelRequested(data.decode(), "a user", deps.clock()), deps
+            topics.UPLOAD: lambda data, attributes, deps: upload.handle(
+                wire.uploaded(attributes, data), cast("Objects", Interposed(self.objects, self._step)), deps
             ),
+            CANCEL: lambda data, _, deps: cancel.handle(_asked(data)[0], "a user", deps),
+            DELETE: lambda data, _, deps: delete.handle(*_asked(data), deps),
+            LABEL: lambda data, _, deps: labels.handle(_asked(data)[0], {"a": "b"}, _asked(data)[1], None, deps),
         }
 
     def deliver(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> bool | None:
@@ -130,6 +147,7 @@ class Functions:
             cast("Bus", Interposed(self.bus, self._step)),
             clock=lambda: self.context.scheduler.clock(skew_s),
             sleep=self._sleep_of_flow,
+            limits=self.limits,
         )
 
     def _machines(self) -> provision.Machines:
@@ -140,7 +158,7 @@ class Functions:
         """The jitter after a lost race comes from a generator of the flow's own, which no seed rules: drawn anew."""
         self.sleep(seconds if seconds in WAITS_S else self.context.between(0, JITTER_S))
 
-    def _step(self, name: str, call: Callable[[], Any]) -> Any:
+    def _step(self, name: str, call: partial[Any]) -> Any:
         context, faults = self.context, self.context.faults
         drawn = context.rng.random()
         if drawn < faults.crash:
@@ -162,8 +180,14 @@ class Functions:
         self.sleep(context.between(*SUSPENDED_S))
         return result
 
-    def _apply(self, name: str, call: Callable[[], Any]) -> Any:
+    def _apply(self, name: str, call: partial[Any]) -> Any:
         result = call()
-        if name in CHANGES:
-            self.changed()
+        if name == CHANGE:
+            entry: LedgerEntry = call.args[1]
+            self.changed(entry.job_id)
         return result
+
+
+def _asked(data: bytes) -> tuple[str, str]:
+    said = json.loads(data)
+    return said["job_id"], said["what"]

@@ -1,4 +1,4 @@
-"""One history: a job from its submission to its end, and until nothing of it is left.
+"""One history: jobs from their submission to their end, and until nothing of them is left.
 
 0 ─── submitted ─── faults ─── faults_s ─── none any more ─── ended, and every VM gone ─── or, at horizon_s: stuck
 """
@@ -7,72 +7,25 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from shared import topics
-from shared.core.jobs import JobState, Plan
+from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
 from simulator.agent import SimAgent
 from simulator.bus import SimBus
 from simulator.context import Context
-from simulator.functions import CANCEL, Functions
+from simulator.functions import Functions
+from simulator.hands import Hands
 from simulator.machines import SimFleet, SimVm
 from simulator.misfortunes import Misfortunes
-from simulator.profiles import Profile
+from simulator.overseer import Overseer
+from simulator.scenario import HistoryError, Outcome, Scenario
 from simulator.training import Training
 from simulator.watch import ViolationError, Watch
 
 SWEEP_S: Final = 60.0
 TRACE_LINES: Final = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """`document` is the message to topic submit; `plan` what it means. Times in seconds of virtual time.
-
-    `quiet_s`: once the faults are over, a job to which nothing happens for so long is stuck.
-    """
-
-    job_id: str
-    document: bytes
-    plan: Plan
-    profile: Profile
-    duration_s: float
-    checkpoint_s: float
-    is_synchronous: bool = True
-    faults_s: float = 300.0
-    horizon_s: float = 4000.0
-    quiet_s: float = 700.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of the job. `vm_s`: seconds of all its VMs; `lost_s`: training done and thrown away."""
-
-    state: JobState
-    message: str | None
-    wall_s: float
-    vm_s: float
-    lost_s: float
-    attempts: int
-    verdicts: Counter[str]
-    steps: int
-    digest: str
-
-
-class HistoryError(AssertionError):
-    """A history that broke an invariant, or a flow that raised what it must not. Its text replays it."""
-
-    def __init__(self, seed: int, scenario: Scenario, cause: Exception, trace: str) -> None:
-        super().__init__(
-            f"seed {seed}, profile {scenario.profile.name}: {type(cause).__name__}: {cause}\n"
-            f"{scenario.document.decode()}\n{scenario.duration_s:.0f} s of training, a checkpoint every "
-            f"{scenario.checkpoint_s:.0f} s, {'synchronous' if scenario.is_synchronous else 'each for itself'}\n"
-            f"replay: python -m simulator --seed {seed} --profile {scenario.profile.name}\n{trace}"
-        )
-        self.seed = seed
-        self.cause = cause
 
 
 class History:
@@ -83,18 +36,19 @@ class History:
         self.context = context = Context(rng, scenario.profile)
         self.store = MemoryStore()
         self.bus = SimBus(context)
-        self.training = Training(
-            context,
-            scenario.plan.seats,
-            scenario.duration_s,
-            scenario.checkpoint_s,
-            scenario.plan.primary,
-            scenario.is_synchronous,
-        )
+        self.trainings = {
+            job.job_id: Training(context, job.plan, job.duration_s, job.checkpoint_s, job.is_synchronous)
+            for job in scenario.jobs
+        }
         self.fleet = SimFleet(context, self._boot, self._sleep, replays_requests=scenario.profile.replays_requests)
-        self.watch = Watch(context, self.store, self.fleet, scenario.job_id)
-        self.fleet.deleted = self.watch.deleted
-        self.functions = Functions(context, self.store, self.bus, self.fleet, self.watch.changed)
+        self.watches = {job.job_id: Watch(context, self.store, self.fleet, job.job_id) for job in scenario.jobs}
+        self.fleet.deleted = lambda vm: self.watches[vm.job_id].deleted(vm)
+        self.overseer = Overseer(context, self.fleet, self.watches, scenario.limits)
+        objects = MemoryObjects()
+        self.hands = Hands(context, self.bus, objects)
+        self.functions = Functions(
+            context, self.store, self.bus, self.fleet, objects, self.overseer.changed, scenario.limits
+        )
         self.bus.deliver = self.functions.deliver
         self.misfortunes = Misfortunes(context, self.fleet, self.bus)
         context.scheduler.happened = self._happened
@@ -102,37 +56,39 @@ class History:
     def run(self) -> None:
         """Raises ViolationError, or whatever a flow should not have raised."""
         scenario, scheduler = self.scenario, self.context.scheduler
-        self.bus.publish(topics.SUBMIT, scenario.document, {"source": "gs://b/jobs/j.yaml#1"})
+        for job in scenario.jobs:
+            self.hands.submit(job)
         scheduler.after(self.context.between(0, SWEEP_S), self._sweep)
         scheduler.after(scenario.faults_s, self._calm_down)
-        if self.context.chance(scenario.profile.cancel):
-            scheduler.after(
-                self.context.between(1, 200), lambda: self.bus.publish(CANCEL, scenario.job_id.encode(), {})
-            )
         scheduler.run_until(scenario.horizon_s, over=self._is_over)
-        self.watch.finish()
+        self.overseer.finish()
+        self.hands.check(self.store)
 
     def outcome(self, *, digest: bool = False) -> Outcome:
-        job = self.watch.job
-        if job is None:
+        first = self.scenario.jobs[0].job_id
+        watch = self.watches[first]
+        if watch.job is None:
             raise ViolationError("no job was ever stored")
-        ledger = self.store.ledger(job.job_id)
+        ledger = self.store.ledger(first)
         return Outcome(
-            state=job.state,
-            message=job.error_message,
-            wall_s=self.watch.ended_s or self.context.now,
+            state=watch.job.state,
+            message=watch.job.error_message,
+            wall_s=watch.ended_s or self.context.now,
             vm_s=sum((vm.gone_s or self.context.now) - vm.created_s for vm in self.fleet.past),
-            lost_s=self.training.lost_s,
-            attempts=job.attempt,
+            lost_s=self.trainings[first].lost_s,
+            attempts=watch.job.attempt,
             verdicts=Counter(entry.verdict.kind for entry in ledger),
             steps=len(self.context.lines),
             digest=self.context.digest() if digest else "",
+            states=Counter(each.job.state.value for each in self.watches.values() if each.job),
         )
 
-    def _boot(self, vm: SimVm) -> SimAgent:
-        agent = SimAgent(vm, self.training, self.bus, self.context)
+    def _boot(self, vm: SimVm) -> tuple[SimAgent, ...]:
+        training = self.trainings[vm.job_id]
+        hosts = range(vm.hosts) if vm.hosts > 1 else (None,)
+        agents = tuple(SimAgent(vm, host, training, self.bus, self.context) for host in hosts)
         self.misfortunes.await_vm(vm)
-        return agent
+        return agents
 
     def _sleep(self, seconds: float) -> None:
         self.functions.sleep(seconds)
@@ -142,10 +98,10 @@ class History:
         self.context.scheduler.after(SWEEP_S, self._sweep)
 
     def _happened(self) -> None:
-        self.watch.machines()
-        now, quiet_s = self.context.now, self.scenario.quiet_s
-        if now > self.scenario.faults_s + quiet_s and now > self.watch.changed_s + quiet_s and not self.watch.has_ended:
-            self.watch.finish()
+        overseer, now, quiet_s = self.overseer, self.context.now, self.scenario.quiet_s
+        overseer.machines()
+        if now > self.scenario.faults_s + quiet_s and now > overseer.changed_s + quiet_s and not overseer.has_ended:
+            overseer.finish()
 
     def _calm_down(self) -> None:
         self.context.say("calm")
@@ -153,11 +109,11 @@ class History:
 
     def _is_over(self) -> bool:
         return (
-            self.watch.has_ended
-            and not self.fleet.there
+            not self.fleet.there
             and not self.bus.in_flight
             and not self.functions.running
-            and not self.store.pending(self.scenario.job_id)
+            and self.overseer.has_ended
+            and not self.store.jobs_with_pending()
         )
 
 

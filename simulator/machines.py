@@ -37,14 +37,16 @@ Sleep = Callable[[float], None]
 
 @dataclass(eq=False, slots=True)
 class SimVm:
-    """`seen` is what a list call shows. `fuse_at`: Compute deletes it then, whatever happens."""
+    """`seen` is what a list call shows. `fuse_s`: Compute deletes it then, whatever happens. A slice has one agent for
+    each of its hosts."""
 
     seen: Vm
     job_id: str
     metadata: Mapping[str, str]
     created_s: float
     fuse_s: float
-    agent: SimAgent | None = None
+    hosts: int = 1
+    agents: tuple[SimAgent, ...] = ()
     is_gone: bool = False
     gone_s: float | None = None
 
@@ -64,12 +66,12 @@ class _Operation:
 
 @dataclass(slots=True)
 class SimFleet:
-    """See `shared.ports.Fleet`. `sleep` lets others run while a call waits; `boot` makes a VM's agent; `deleted` hears
+    """See `shared.ports.Fleet`. `sleep` lets others run while a call waits; `boot` makes a VM's agents; `deleted` hears
     of every VM that is about to be deleted. `replays_requests`: as Compute does, for ever; otherwise until a VM of it
     is gone."""
 
     context: Context
-    boot: Callable[[SimVm], SimAgent]
+    boot: Callable[[SimVm], tuple[SimAgent, ...]]
     sleep: Sleep
     deleted: Callable[[SimVm], None] = lambda _: None
     replays_requests: bool = True
@@ -119,8 +121,8 @@ class SimFleet:
             return False
         found.seen = replace(found.seen, directive=directive, fingerprint=str(int(vm.fingerprint) + 1))
         self.context.say("directed", vm.name, directive.attempt, directive.incarnation, directive.action)
-        if found.agent:
-            found.agent.hear_soon()
+        for agent in found.agents:
+            agent.hear_soon()
         return True
 
     def release(self, job: Job) -> bool:
@@ -147,8 +149,8 @@ class SimFleet:
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> _Operation:
         context, faults = self.context, self.context.faults
         key = create.request_key(job.job_id)
-        if context.chance(faults.stockout):
-            self._operations[key] = _Operation(context.now, _stockout(create.zone), (), [], is_done=True)
+        if refusal := self._refused_at_once(create.zone):
+            self._operations[key] = _Operation(context.now, refusal, (), [], is_done=True)
             return self._operations[key]
         create_s = context.between(*(SLOW_CREATE_S if context.chance(faults.slow_create) else CREATE_S))
         refusal = _stockout(create.zone) if context.chance(faults.stockout_late) else None
@@ -158,17 +160,30 @@ class SimFleet:
         context.scheduler.after(create_s, lambda: self._settle(operation))
         return operation
 
+    def _refused_at_once(self, zone: str) -> Refused | None:
+        context, faults = self.context, self.context.faults
+        if context.chance(faults.stockout):
+            return _stockout(zone)
+        if context.chance(faults.quota):
+            return Refused(RefusalKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'CPUS' exceeded. Limit: 24.0")
+        if context.chance(faults.internal):
+            return Refused(RefusalKind.INTERNAL, "INTERNAL_ERROR", "Internal error. Please try again")
+        if context.chance(faults.denied):
+            return Refused(RefusalKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission")
+        return None
+
     def _place(self, job: Job, create: Create, name: str, metadata: Mapping[str, str]) -> SimVm:
         self._numbers += 1
         said = json.loads(metadata["trainmaster-directive"])
         directive = Directive(said["attempt"], said["incarnation"], DirectiveAction(said["action"]))
         number, now = str(self._numbers), self._clock()
         seen = Vm(
-            name, create.zone, number, VmStatus.CREATING, seat_of(name), create.machine, directive, "1", created_at=now
-        )
+            name, create.zone, number, VmStatus.CREATING, seat_of(name), create.machine, directive, "1", created_at=now,
+            is_tpu=create.group.tpu is not None,
+        )  # fmt: skip
         plan = job.plan
         fuse_s = self.context.now + plan.max_running_s + (plan.max_wait_s or 0) + FUSE_SLACK_S
-        vm = SimVm(seen, job.job_id, metadata, self.context.now, fuse_s)
+        vm = SimVm(seen, job.job_id, metadata, self.context.now, fuse_s, create.group.hosts)
         self.there[name, create.zone] = vm
         self.context.scheduler.after(fuse_s - self.context.now, lambda: self.vanish(vm, "fuse"))
         return vm
@@ -189,8 +204,9 @@ class SimFleet:
         context.say("up", vm.seen.name, vm.seen.instance_id, f"machine {vm.seen.machine}")
         if context.chance(context.faults.mute):
             context.scheduler.after(context.between(0.1, 4), lambda: self._go_mutely(vm))
-        vm.agent = vm.agent or self.boot(vm)
-        vm.agent.boot()
+        vm.agents = vm.agents or self.boot(vm)
+        for agent in vm.agents:
+            agent.boot()
 
     def _go_mutely(self, vm: SimVm) -> None:
         """Before the agent's first word."""
@@ -208,8 +224,8 @@ class SimFleet:
         was_up = vm.seen.status is VmStatus.RUNNING
         vm.seen = replace(vm.seen, status=VmStatus.STOPPING)
         self.context.say("stopping", vm.seen.name, vm.seen.instance_id)
-        if vm.agent and was_up:
-            vm.agent.shut_down()
+        for agent in vm.agents if was_up else ():
+            agent.shut_down()
         end = (lambda: self.stop(vm, "shut down")) if stays else (lambda: self.vanish(vm, "deleted"))
         self.context.scheduler.after(within_s, end)
 
@@ -229,8 +245,8 @@ class SimFleet:
         self._power_off(vm)
 
     def _power_off(self, vm: SimVm) -> None:
-        if vm.agent:
-            vm.agent.die()
+        for agent in vm.agents:
+            agent.die()
 
     def _clock(self) -> datetime:
         return self.context.scheduler.clock()

@@ -1,4 +1,5 @@
-"""What happens to a VM that is up: it is taken away, with notice or without, or reboots, or its agent crashes.
+"""What happens to a VM that is up: it is taken away, with notice or without, or reboots, or its agent crashes. A slice
+is taken away as a whole; one of its hosts reboots, and is back.
 
 Every VM draws its own fate when it comes up, so that a fault belongs to a machine and not to a moment.
 """
@@ -11,6 +12,7 @@ from typing import Final
 
 from shared import topics
 from shared.core.fleet import VmStatus
+from simulator.agent import SimAgent
 from simulator.bus import SimBus
 from simulator.context import Context
 from simulator.machines import NOTICE_S, SimFleet, SimVm
@@ -36,7 +38,7 @@ class Misfortunes:
 
     def _lose(self, vm: SimVm) -> None:
         context, faults = self._context, self._context.faults
-        if vm.is_gone or vm.seen.status is not VmStatus.RUNNING or not faults.loss_per_hour:
+        if vm.is_gone or vm.seen.status is not VmStatus.RUNNING or not faults.loss_per_hour or not vm.agents:
             return
         stays = context.chance(0.5)
         if context.chance(faults.notice):
@@ -52,29 +54,36 @@ class Misfortunes:
 
     def _announce(self, vm: SimVm, *, stays: bool) -> None:
         """Spot VMs are shut down as they are told; maintenance tells some time before."""
-        if vm.agent is None:
-            return
         if self._context.chance(0.5):
-            vm.agent.hear_fault("preemption")
+            for agent in vm.agents:
+                agent.hear_fault("preemption")
             self._fleet.shut_down(vm, self._context.between(5, NOTICE_S), stays=stays)
-        else:
-            vm.agent.hear_fault("maintenance")
-            delay_s = self._context.between(2, 60)
-            self._context.scheduler.after(delay_s, lambda: self._fleet.shut_down(vm, NOTICE_S, stays=True))
+            return
+        delay_s = self._context.between(2, 120)
+        for agent in vm.agents:
+            agent.hear_of_window(delay_s)
+        self._context.scheduler.after(delay_s, lambda: self._fleet.shut_down(vm, NOTICE_S, stays=True))
 
     def _reboot(self, vm: SimVm) -> None:
+        agent = self._one_of(vm)
         self._context.say("reboot", vm.seen.name)
-        if vm.agent:
-            vm.agent.die()
-        self._context.scheduler.after(self._context.between(5, 30), lambda: self._come_back(vm))
+        agent.die()
+        self._context.scheduler.after(self._context.between(5, 30), lambda: self._come_back(vm, agent))
 
-    def _come_back(self, vm: SimVm) -> None:
-        if vm.is_live and vm.seen.status is VmStatus.RUNNING:
+    def _come_back(self, vm: SimVm, agent: SimAgent) -> None:
+        if not vm.is_live or vm.seen.status is not VmStatus.RUNNING:
+            return
+        if len(vm.agents) == 1:
             self._fleet.come_up(vm)
+        else:
+            agent.boot()
 
     def _crash_agent(self, vm: SimVm) -> None:
-        if vm.agent and self._context.faults.agent_crash_per_hour:
-            vm.agent.crash()
+        if vm.agents and self._context.faults.agent_crash_per_hour:
+            self._one_of(vm).crash()
+
+    def _one_of(self, vm: SimVm) -> SimAgent:
+        return vm.agents[int(self._context.rng.random() * len(vm.agents))]
 
     def _tell_audit_log(self, vm: SimVm, method: str) -> None:
         if self._context.chance(AUDIT_LOG):

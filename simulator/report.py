@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.jobspec import AcceptedSpec
-from simulator.history import Outcome, Scenario, run
+from simulator.history import run
 from simulator.profiles import preempted
+from simulator.scenario import Outcome, Scenario, SimJob
 
 HOUR_S: Final = 3600.0
 DAY_S: Final = 24 * HOUR_S
@@ -52,16 +53,9 @@ class Report:
 def scenario(spec: AcceptedSpec, document: bytes, question: Question) -> Scenario:
     """Faults go on for as long as the job does; it has the time that its own deadline gives it, and a day."""
     limit_s = spec.plan.max_running_s + (spec.plan.max_wait_s or 0) + DAY_S
-    return Scenario(
-        job_id=spec.job_id or "job",
-        document=document,
-        plan=spec.plan,
-        profile=preempted(question.preemptions_per_hour),
-        duration_s=question.duration_s,
-        checkpoint_s=question.checkpoint_s,
-        faults_s=limit_s,
-        horizon_s=limit_s,
-    )
+    job = SimJob(spec.job_id or "job", document, spec.plan, question.duration_s, question.checkpoint_s)
+    profile = preempted(question.preemptions_per_hour)
+    return Scenario((job,), profile, faults_s=limit_s, horizon_s=limit_s)
 
 
 def simulate(this: Scenario, seeds: int, progress: Callable[[int], None] = lambda _: None) -> list[Outcome]:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simulator.cases import case
-from simulator.history import HistoryError
 from simulator.profiles import PROFILES
+from simulator.scenario import HistoryError
 
 BATCH: Final = 50
 SHOWN_MAX: Final = 20
@@ -53,7 +53,7 @@ def batch(seeds: Sequence[int], names: Sequence[str]) -> Tally:
             tally.failures.append((profile.name, seed, f"{type(error.cause).__name__}: {error.cause}"[:300]))
         else:
             tally.steps += outcome.steps
-            tally.states[outcome.state.value] += 1
+            tally.states.update(outcome.states)
     return tally
 
 

@@ -6,10 +6,10 @@ Everything is counted anew from the ledger's verdicts, beside the code that keep
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from shared.core.events import Life, ReplicaExited, VmLost, VmReady
+from shared.core.events import Life, ReplicaEvent, ReplicaExited, VmLost, VmReady
 from shared.core.evolve import apply, evolve
 from shared.core.fleet import VmStatus, vm_name
 from shared.core.jobs import INTERNAL_RETRIES_MAX as INTERNAL_MAX
@@ -19,19 +19,22 @@ from shared.core.verdicts import (
     AcceptJob,
     Budget,
     CallBackReplica,
+    DeleteJob,
     HoldReplica,
     Ignore,
+    MarkReady,
+    RecordCompletion,
+    RecordHostDone,
     ReplaceVm,
     RerunJob,
     RestartReplica,
+    SetLabels,
+    SucceedJob,
 )
 from shared.memory.store import MemoryStore
 from simulator.context import Context
 from simulator.machines import SimFleet, SimVm
 
-TWINS_S: Final = 400.0
-"""How long two VMs of one name may live in two zones: an insert that came late in a zone that was given up is found by
-the next sweep, and a shutdown takes its time."""
 STUCK_S: Final = 10.0
 """How long a job may be PREPARING after its last replica has spoken, where messages and functions work."""
 
@@ -58,19 +61,19 @@ class Watch:
     job_id: str
     state: State | None = None
     ended_s: float | None = None
-    changed_s: float = 0.0
     _folded: int = 0
     _tallies: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     _reruns: int = 0
     _internal: int = 0
     _moved: int = 0
     _ended_lives: set[tuple[str, int]] = field(default_factory=set)
-    _twins_since: float | None = None
     _ready_since: float | None = None
-    _is_prompt: bool = field(init=False)
+    _has_no_delays: bool = field(init=False)
+    _labelled: int = 0
+    _said: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
-        self._is_prompt = not self.context.faults.delay
+        self._has_no_delays = not self.context.faults.delay
 
     @property
     def job(self) -> Job | None:
@@ -88,21 +91,13 @@ class Watch:
         for entry in ledger[self._folded :]:
             self._judge(entry)
         self._folded = len(ledger)
-        self.changed_s = self.context.now
         loaded = self.store.load_attempt(self.job_id)
         if loaded is None or loaded.state != self.state:
             raise ViolationError(f"I9: stored {loaded and loaded.state}\nbut the ledger says {self.state}")
 
-    def machines(self) -> None:
-        """After everything that happens (I5). Within a zone Compute itself gives a name once."""
-        now, there = self.context.now, self.fleet.there
-        if len(there) > 1 and len({name for name, _ in there}) < len(there):
-            self._twins_since = now if self._twins_since is None else self._twins_since
-            if now - self._twins_since > TWINS_S:
-                raise ViolationError(f"I5: two VMs of one name for {TWINS_S:.0f} s: {list(there)}")
-        elif self._twins_since is not None:
-            self._twins_since = None
-        if self._ready_since is not None and now - self._ready_since > STUCK_S and self._is_prompt:
+    def is_prompt(self) -> None:
+        """After everything that happens: who is complete runs."""
+        if self._ready_since is not None and self._has_no_delays and self.context.now - self._ready_since > STUCK_S:
             raise ViolationError("every replica has spoken, and the job is still PREPARING")
 
     def deleted(self, vm: SimVm) -> None:
@@ -119,8 +114,8 @@ class Watch:
         """Once the faults are over and everything is quiet (I1, I6, I8)."""
         if self.state is None or not self.has_ended:
             raise ViolationError(f"I1: the job has not ended{self._why()}: {self.state}")
-        if self.fleet.there:
-            raise ViolationError(f"I6: VMs are left: {[vm.seen for vm in self.fleet.there.values()]}")
+        if left := [vm.seen for vm in self.fleet.there.values() if vm.job_id == self.job_id]:
+            raise ViolationError(f"I6: VMs are left: {left}")
         if fold(self.store.ledger(self.job_id)) != self.state:
             raise ViolationError("I9: the whole ledger's fold is not what is stored")
 
@@ -149,10 +144,12 @@ class Watch:
             self.state = apply(before, change)
         if self.state is None:
             raise ViolationError(f"{entry.key} was judged without a job")
-        if before is not None and before.job.state.is_terminal and before.job != self.state.job:
+        if before is not None and before.job.state.is_terminal and not _is_same_end(before.job, self.state.job):
             raise ViolationError(f"I1: {entry.key} changed a job that had ended")
         self._count(entry)
         self._check_budgets(self.state)
+        self._check_hands(before, entry, self.state.job)
+        self._check_hosts(entry, self.state.job)
         if self.state.job.state.is_terminal and self.ended_s is None:
             self.ended_s = self.context.now
         is_waiting = self.state.job.state is JobState.PREPARING and all(map(_has_spoken, self.state.replicas))
@@ -161,7 +158,7 @@ class Watch:
     def _check_stale(self, before: State, entry: LedgerEntry) -> None:
         """I4, I2: who is not the present life changes nothing, and a life ends once."""
         event, verdict = entry.event, entry.verdict
-        if not isinstance(event, VmReady | ReplicaExited | VmLost) or isinstance(verdict, Ignore):
+        if not isinstance(event, ReplicaEvent) or isinstance(verdict, Ignore):
             return
         life = event.life
         if before.job.state.is_terminal:
@@ -171,7 +168,7 @@ class Watch:
             raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {verdict.kind}")
         if not _is_present(life, replica, is_loss=isinstance(event, VmLost)):
             raise ViolationError(f"I4: {entry.key} is not of the present life {replica}, and led to {verdict.kind}")
-        if not isinstance(event, VmReady):
+        if isinstance(event, ReplicaExited | VmLost) and not isinstance(verdict, RecordHostDone):
             end = (replica.key, replica.incarnation)
             if end in self._ended_lives:
                 raise ViolationError(f"I2: life {end} ended twice")
@@ -194,6 +191,27 @@ class Watch:
             self._internal += verdict.charge is Budget.INTERNAL
             self._moved += verdict.charge is Budget.FREE
 
+    def _check_hands(self, before: State | None, entry: LedgerEntry, job: Job) -> None:
+        """What its user does to a job beside its course."""
+        self._labelled += isinstance(entry.verdict, SetLabels)
+        if job.labels_version != 1 + self._labelled:
+            raise ViolationError(f"labels: version {job.labels_version} after {self._labelled} changes")
+        was_there = before is not None and before.job.deleted_at is None
+        if isinstance(entry.verdict, DeleteJob) and not (was_there and job.state.is_terminal):
+            raise ViolationError(f"a job was deleted twice, or alive: {job.state}, {job.deleted_at}")
+
+    def _check_hosts(self, entry: LedgerEntry, job: Job) -> None:
+        """A slice is up, and done, when each of its hosts has said so in this life."""
+        event, verdict = entry.event, entry.verdict
+        if not isinstance(event, VmReady | ReplicaExited) or event.life.host is None or isinstance(verdict, Ignore):
+            return
+        said = self._said[type(event).__name__, event.life.key]
+        said.add(event.life.host)
+        is_whole = isinstance(verdict, MarkReady | RecordCompletion | SucceedJob)
+        hosts = job.plan.group(event.life.seat.task_type).hosts
+        if is_whole and len(said) < hosts:
+            raise ViolationError(f"slices: {verdict.kind} after {len(said)} of {hosts} hosts: {entry.key}")
+
     def _check_budgets(self, state: State) -> None:
         """I3."""
         job = state.job
@@ -215,6 +233,12 @@ def _is_present(life: Life, replica: Replica, *, is_loss: bool) -> bool:
     if life.machine != replica.machine:
         return False
     return is_loss or life.incarnation == replica.incarnation
+
+
+def _is_same_end(before: Job, after: Job) -> bool:
+    """Labels and deletion are all that changes after it."""
+    labels = replace(after, labels=before.labels, labels_version=before.labels_version)
+    return replace(labels, deleted_at=before.deleted_at, version=before.version) == before
 
 
 def _has_spoken(replica: Replica) -> bool:

@@ -77,13 +77,15 @@ def test_jobs_that_were_refused_together_do_not_ask_together_and_each_always_at_
 
 def test_a_search_says_when_it_asks_next() -> None:
     state = preparing()
+    texts = []
     for nth in range(3):
         verdict = refuse(state, 10)
         assert isinstance(verdict, TryElsewhere)
         assert (verdict.next_at is None) == (nth < 2), "after the last zone"
+        texts.append(verdict.text)
         state = after(state, 10)
     assert state.job.placement.since == at(10)
-    assert "; trying us-central1-a next, in " in verdict.text
+    assert "; trying us-central1-a next, in " in texts[-1]
 
 
 def test_the_deadline_of_a_job_that_waits_is_not_put_off() -> None:

@@ -12,18 +12,22 @@ from typing import Any
 import pytest
 
 from shared.core import judge as judging
+from shared.core import queue
 from shared.core.events import AllReady, ProvisioningStarted, ReplicaEvent
 from shared.core.evolve import Change
 from shared.core.fleet import Delete, Vm, plan_steps, wanted
+from shared.core.jobs import Job
 from shared.core.ledger import LedgerEntry
-from shared.flows import provision, record, vm_ready
+from shared.core.queue import Limits, Wait
+from shared.core.verdicts import DeleteJob, Reason, Rule
+from shared.flows import admission, provision, record, vm_ready
 from shared.memory import store as stores
 from shared.memory.store import MemoryStore
 from shared.ports import AlreadyRecordedError, Loaded
 from simulator import cases
-from simulator.history import HistoryError
 from simulator.machines import SimFleet
-from simulator.profiles import CALM, EVERYTHING, MACHINES, MESSAGES, PROGRAMS, RACES, Profile
+from simulator.profiles import CALM, EVERYTHING, HANDS, LINE, MACHINES, MESSAGES, PROGRAMS, RACES, SLICES, Profile
+from simulator.scenario import HistoryError
 
 Break = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 250
@@ -133,6 +137,39 @@ def nobody_is_called_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(provision, "to_call_back", lambda _: ())
 
 
+def admissions_do_not_look_at_each_other(patch: pytest.MonkeyPatch) -> None:
+    commit = MemoryStore.commit
+    patch.setattr(
+        MemoryStore, "commit", lambda self, loaded, entry, change, turn=None: commit(self, loaded, entry, change)
+    )
+
+
+def whoever_comes_first_is_admitted(patch: pytest.MonkeyPatch) -> None:
+    """If there is room beside those that run: nobody counts those who wait."""
+
+    def greedy(job_id: str, jobs: Sequence[Job], limits: Limits) -> Wait | None:
+        return queue.wait_of(job_id, [job for job in jobs if job.state != "QUEUED" or job.job_id == job_id], limits)
+
+    patch.setattr(admission, "wait_of", greedy)
+
+
+def a_slice_is_done_with_its_first_host(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("shared.core.exits.Case.hosts_left", 0)
+
+
+def other_hosts_ends_are_the_same_event(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("shared.core.events.Life.host_key", "")
+
+
+def second_submissions_are_not_answered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryStore, "reject", lambda *_: None)
+
+
+def living_jobs_are_deleted(patch: pytest.MonkeyPatch) -> None:
+    verdict = DeleteJob(Rule.COURSE, Reason.DELETED_BY_USER, "")
+    patch.setattr(judging, "_judge_deletion", lambda _: verdict)
+
+
 BROKEN: tuple[tuple[Break, Profile], ...] = (
     (duplicates_are_judged_again, MESSAGES),
     (lost_races_are_not_noticed, RACES),
@@ -144,6 +181,12 @@ BROKEN: tuple[tuple[Break, Profile], ...] = (
     (the_sweep_looks_for_nothing, MESSAGES),
     (restarts_have_no_limit, replace(PROGRAMS, fail=1.0)),
     (nobody_is_called_back, MACHINES),
+    (admissions_do_not_look_at_each_other, replace(LINE, suspend=0.5)),
+    (whoever_comes_first_is_admitted, LINE),
+    (a_slice_is_done_with_its_first_host, SLICES),
+    (other_hosts_ends_are_the_same_event, SLICES),
+    (second_submissions_are_not_answered, HANDS),
+    (living_jobs_are_deleted, HANDS),
 )
 
 

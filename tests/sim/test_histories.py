@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
 from simulator import cases
-from simulator.history import HistoryError
-from simulator.profiles import CALM, EVERYTHING, MACHINES, PROFILES
+from simulator.history import History
+from simulator.profiles import CALM, CAPACITY, EVERYTHING, HANDS, LINE, MACHINES, PROFILES, SLICES, Profile
+from simulator.scenario import HistoryError
 
-SEEDS = 1000
+SEEDS = 800
 """Of each profile."""
 FOUND = (
     ("replays", 0),  # a VM that went before its agent spoke was never made again: its request id was answered for ever
@@ -81,6 +84,38 @@ def test_the_faults_do_happen() -> None:
         seen.update(cases.case(seed, MACHINES).verdicts)
     for verdict in ("restart_replica", "hold_replica", "replace_vm", "rerun_job", "try_elsewhere", "ignore"):
         assert seen[verdict] > 5, (verdict, seen)
+    assert seen["call_back_replica"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "verdicts"),
+    [
+        (HANDS, ("delete_job", "set_labels", "cancel_job")),
+        (SLICES, ("mark_host_ready", "record_host_done", "replace_vm", "restart_replica")),
+        (CAPACITY, ("try_elsewhere", "rerun_job", "fail_job")),
+    ],
+    ids=lambda each: each.name if isinstance(each, Profile) else "",
+)
+def test_what_a_profile_is_about_does_happen(profile: Profile, verdicts: tuple[str, ...]) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(60):
+        seen.update(cases.case(seed, profile).verdicts)
+    assert all(seen[verdict] for verdict in verdicts), seen
+
+
+def test_jobs_do_wait_in_line_and_all_of_them_end() -> None:
+    jobs = waited = 0
+    for seed in range(20):
+        rng = random.Random(seed)  # noqa: S311 - chance that repeats is the point
+        history = History(cases.scenario(rng, LINE), rng)
+        history.run()
+        assert history.overseer.has_ended
+        for job_id in history.watches:
+            moments = {entry.key: entry.at for entry in history.store.ledger(job_id)}
+            began = moments.get("preparing", moments["submitted"])
+            jobs, waited = jobs + 1, waited + (began - moments["submitted"] > timedelta(seconds=60))
+    assert jobs >= 40
+    assert waited >= 10
 
 
 def test_a_failing_history_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:

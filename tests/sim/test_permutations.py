@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -46,7 +46,8 @@ def told(events: Sequence[Told], *, is_running: bool) -> World:
 
 
 def timeless(replica: Replica) -> Replica:
-    return replace(replica, ready_at=None, lost_at=None, forgiven_at=None, charged_at=None, ordered_at=None, version=0)
+    moments = [each.name for each in fields(replica) if each.name.endswith("_at")]
+    return replace(replica, version=0, **dict.fromkeys(moments))  # type: ignore[arg-type]
 
 
 def outcome(world: World) -> tuple[JobState, object, list[Replica]]:
