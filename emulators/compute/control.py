@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 
+from emulators.compute import upcoming
 from emulators.compute.addresses import AddressBook
 from emulators.compute.cloud import Cloud
 from emulators.compute.errors import ApiError, Json, not_found, not_ready, required
@@ -61,6 +62,8 @@ class Control:
                 operation = lifecycle.maintain(instance, notice_s)
             case "crash":
                 operation = lifecycle.crash(instance)
+            case "upcoming-maintenance":
+                return upcoming.announce(lifecycle, instance, float(body.get("in_s", upcoming.AHEAD_S)))
             case "kill-program":
                 return self._kill_program(instance, str(body.get("signal", "KILL")))
             case _:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from emulators.compute.identity import VmIdentity
 from emulators.compute.instances import Instance
-from emulators.compute.metadata_server import Secret, Tree
+from emulators.compute.metadata_server import Document, Secret, Tree
 
 NO_MAINTENANCE = "NONE"
 
@@ -57,6 +57,7 @@ def guest_tree(instance: Instance, project: Project, ip: str) -> Tree:
                 "preemptible": str(scheduling.spot).upper(),
             },
             "service-accounts": accounts,
+            **({"upcoming-maintenance": Document({})} if properties.accelerators else {}),
             "tags": list((properties.shown.get("tags") or {}).get("items") or ()),
             "zone": f"{numbered}/zones/{instance.zone}",
         },

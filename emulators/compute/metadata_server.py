@@ -28,7 +28,14 @@ from emulators.compute.identity import TokenIssuer, VmIdentity
 ROOT: Final = "/computeMetadata/v1/"
 IDLE_TIMEOUT_S: Final = 600.0
 Tree = dict[str, Any]
-"""Directories are dicts; a leaf is text, a number, or a list of texts."""
+"""Directories are dicts; a leaf is text, a number, a list of texts, or a Document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A leaf that is a JSON object, its keys as they are."""
+
+    body: Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class GuestMetadata:
         self._changed = threading.Condition()
         self._closed = False
 
-    def put(self, path: str, value: str | Tree) -> None:
+    def put(self, path: str, value: str | Tree | Document) -> None:
         """`path` from the root, as `instance/preempted`."""
         *directories, leaf = path.split("/")
         with self._changed:
@@ -93,6 +100,8 @@ class GuestMetadata:
             if not isinstance(node, dict) or step not in node:
                 return error_answer(404, "Not Found")
             node = node[step]
+        if isinstance(node, Document):
+            return Answer(json.dumps(node.body).encode(), "application/json")
         recursive = query.get("recursive", "").lower() == "true"
         alt = query.get("alt", "json" if recursive and isinstance(node, dict) else "text")
         if isinstance(node, dict) and not recursive:
@@ -112,6 +121,8 @@ def error_answer(status: int, words: str) -> Answer:
 
 def _as_json(node: Any, *, own_keys: bool = False) -> Any:
     """As a recursive answer shows a directory. `own_keys`: the keys are the user's and stay as they are."""
+    if isinstance(node, Document):
+        return node.body
     if not isinstance(node, dict):
         return node
     entries = {
@@ -131,7 +142,7 @@ def _lines(node: Any, prefix: str = "") -> list[str]:
         return []
     if isinstance(node, dict):
         return [line for key, value in node.items() for line in _lines(value, f"{prefix}/{key}" if prefix else key)]
-    texts = node if isinstance(node, list) else [str(node)]
+    texts = node if isinstance(node, list) else [json.dumps(node.body) if isinstance(node, Document) else str(node)]
     return [f"{prefix} {text}" if prefix else text for text in texts]
 
 

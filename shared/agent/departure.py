@@ -26,6 +26,9 @@ GPU_NOTICE_S = 3600.0  # Source: Compute Engine, "Handle GPU host maintenance ev
 AHEAD_S = GPU_NOTICE_S  # a window announced days before is no news until then: a program can do a lot in days
 REPLACE_S = 600.0  # what a replacement takes at most: a VM, its drivers, packages or image, the program's start
 
+# What the metadata server says where nothing is announced: its documentation has an empty object, its readers the rest.
+NOTHING_UPCOMING = ("{}", "{ }", "NONE", '"NONE"')
+
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))")
 
 
@@ -83,7 +86,7 @@ class Departure:
     def on_upcoming(self, text: str) -> None:
         self._upcoming = text
         window = window_start(text)
-        if text == "NONE":
+        if text in NOTHING_UPCOMING:
             self._call_off("upcoming-maintenance")
         elif window is not None:  # anything else says that the server does not know: nothing is cleared by that
             self._plan(window)
@@ -141,8 +144,9 @@ class Departure:
 def window_start(text: str) -> float | None:
     """Of an upcoming maintenance, in seconds since 1970; None where the answer holds none."""
     try:
-        found = _TIME.fullmatch(json.loads(text)["window_start_time"])
-    except (ValueError, KeyError, TypeError):
+        told = json.loads(text)
+        found = _TIME.fullmatch(told.get("window_start_time") or told["windowStartTime"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if found is None:
         return None

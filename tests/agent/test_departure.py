@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from shared.agent.console import Console
-from shared.agent.departure import AHEAD_S, GPU_NOTICE_S, NOTICE_S, REPLACE_S, Departure, window_start
+from shared.agent.departure import (
+    AHEAD_S,
+    GPU_NOTICE_S,
+    NOTHING_UPCOMING,
+    NOTICE_S,
+    REPLACE_S,
+    Departure,
+    window_start,
+)
 from shared.agent.inbox import Inbox
 from shared.agent.metadata import Metadata
 
@@ -171,6 +179,15 @@ def test_what_is_called_off_is_not_told_and_what_comes_again_is() -> None:
     assert story.did[1:] == [(2 * GPU_NOTICE_S, "asked"), (2 * GPU_NOTICE_S, "told maintenance")]
 
 
+@pytest.mark.parametrize("nothing", NOTHING_UPCOMING)
+def test_an_upcoming_maintenance_is_called_off_by(nothing: str) -> None:
+    story = Story()
+    story.upcoming(3_000)
+    story.departure.on_upcoming(nothing)
+    story.clock.pass_until(T0 + 3_000)
+    assert story.did == [(0, "asked")]
+
+
 def test_what_one_source_does_not_know_calls_nothing_off() -> None:
     story = Story(notice_s=GPU_NOTICE_S)
     story.upcoming(3_000)
@@ -195,6 +212,8 @@ def test_what_was_told_before_the_agent_died_is_not_told_again() -> None:
         ('{"window_start_time": "2026-09-21T14:13:20.123456789Z"}', T0),
         ('{"window_start_time": "2026-09-21T07:13:20.000-07:00"}', T0),
         ('{"window_start_time": "2026-09-21T19:43:20+05:30"}', T0),
+        ('{"windowStartTime": "2026-09-21T14:13:20Z"}', T0),  # as the REST API has it; seen on some machine types
+        ('{"error": "no notifications have been received yet, try again later"}', None),
         ('{"window_start_time": "tomorrow"}', None),
         ('{"window_start_time": null}', None),
         ("{}", None),
