@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,6 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
+from cli.agents_events import AGENTS_SAY
 from cli.jobs import open_store
 from shared import topics
 from shared.api.permissions import CALLED
@@ -71,6 +73,7 @@ def examine(values: Settings, region: str | None) -> Iterator[Finding]:
         ("permissions", partial(_permissions, seen)),
         ("Firestore", partial(_state, seen)),
         *((f"topic {topic}", partial(_delivery, seen, topic)) for topic in EVENT_TOPICS),
+        *((f"schema of {topic}", partial(_schema, seen, topic, said)) for topic, said in AGENTS_SAY.items()),
         ("dead letter", partial(_dead_letter, seen)),
         ("bucket", partial(_bucket, seen, values.bucket)),
         ("worker account", partial(_worker, seen, values.worker_service_account)),
@@ -141,6 +144,18 @@ def _delivery(seen: Inspection, topic: str) -> Iterator[Finding]:
         yield Finding(Status.OK, f"topic {topic} and its delivery")
 
 
+def _schema(seen: Inspection, topic: str, said: Mapping[str, object]) -> Iterator[Finding]:
+    """A schema that refused what agents say would leave the service deaf."""
+    schema = seen.schema(topic)
+    if not schema:
+        yield Finding(Status.UNSEEN, f"schema of {topic}: there is none: its function alone checks what comes")
+    elif why := seen.refusal(schema, json.dumps(said).encode()):
+        what = f"the schema of {topic} refuses what agents say: {why}"
+        yield fix(what, "`terraform apply` with this release, or with `schemas = false`, which does without")
+    else:
+        yield Finding(Status.OK, f"the schema of {topic}, which takes what agents say")
+
+
 def _wrong_delivery(subscription: Subscription) -> Iterator[str]:
     if not subscription.endpoint:
         yield "pushes nowhere"
@@ -180,10 +195,7 @@ def _bucket(seen: Inspection, bucket: str) -> Iterator[Finding]:
     if seen.endpoints.storage:
         yield Finding(Status.UNSEEN, "the bucket's notification: not looked at: the local stack's notifies otherwise")
         return
-    told = [each for each in seen.notifications(bucket) if each.topic == topics.UPLOAD]
-    if any(
-        JOB_FILES.startswith(each.prefix) and (not each.events or "OBJECT_FINALIZE" in each.events) for each in told
-    ):
+    if any(each.tells(topics.UPLOAD, JOB_FILES) for each in seen.notifications(bucket)):
         yield Finding(Status.OK, f"gs://{bucket}/{JOB_FILES} tells {topics.UPLOAD}")
     else:
         yield fix(f"gs://{bucket}/{JOB_FILES} does not tell {topics.UPLOAD} of new files", APPLY)
@@ -214,10 +226,7 @@ def _compute(seen: Inspection, region: str | None) -> Iterator[Finding]:
     if not quotas:
         yield Finding(Status.UNSEEN, f"quotas of {region}: not looked at: none are told, as on the local stack")
     for quota in quotas:
-        if (
-            not quota.metric.endswith(("CPUS", "GPUS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB"))
-            or not quota.limit
-        ):
+        if not quota.metric.endswith(METRICS) or not quota.limit:
             continue
         what = f"quota {quota.metric} in {region}: {quota.used:g} of {quota.limit:g}"
         is_full = quota.used >= quota.limit

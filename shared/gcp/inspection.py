@@ -6,6 +6,7 @@ comes back as values; whether they are right is the doctor's to say.
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,6 +132,22 @@ class Inspection:
     def has_topic(self, name: str) -> bool:
         return self._pubsub(f"topics/{name}") is not None
 
+    def schema(self, topic: str) -> str:
+        """Full name of the schema that its messages must fit; empty: they need not."""
+        said = self._pubsub(f"topics/{topic}") or {}
+        return str(said.get("schemaSettings", {}).get("schema", ""))
+
+    def refusal(self, schema: str, message: bytes) -> str:
+        """Why Pub/Sub would not take such a message; empty: it would. Nothing is published."""
+        asked = {"name": schema, "message": base64.b64encode(message).decode(), "encoding": "JSON"}
+        try:
+            self._get("pubsub", f"/v1/projects/{self.project}/schemas:validateMessage", asked)
+        except LookError as error:
+            if error.status == HTTPStatus.BAD_REQUEST:
+                return str(error)
+            raise
+        return ""
+
     def subscription(self, name: str) -> Subscription | None:
         said = self._pubsub(f"subscriptions/{name}")
         if said is None:
@@ -182,8 +199,9 @@ class Inspection:
                 return None
             raise
 
-    def _get(self, service: str, path: str) -> Json:
-        answer = self._ask(service, path)
+    def _get(self, service: str, path: str, asked: Json | None = None) -> Json:
+        """With something to ask, it is a POST."""
+        answer = self._ask(service, path, asked)
         try:
             said = answer.json()
             if answer.ok:
@@ -193,13 +211,16 @@ class Inspection:
         except (ValueError, KeyError, TypeError):
             raise LookError(answer.status_code, answer.reason) from None
 
-    def _ask(self, service: str, path: str, *, needs_token: bool = True) -> requests.Response:
+    def _ask(
+        self, service: str, path: str, asked: Json | None = None, *, needs_token: bool = True
+    ) -> requests.Response:
         """`service` is a field of Endpoints."""
         emulator: str = getattr(self.endpoints, service)
         headers = {"Authorization": f"Bearer {self._token()}"} if needs_token and not emulator else {}
         base = emulator or getattr(GOOGLE, service)
         try:
-            return self._session.get(f"{base}{path}", headers=headers, timeout=TIMEOUT_S)
+            method = "GET" if asked is None else "POST"
+            return self._session.request(method, f"{base}{path}", json=asked, headers=headers, timeout=TIMEOUT_S)
         except requests.RequestException as error:
             raise LookError(0, f"{base} does not answer: {error}") from None
 

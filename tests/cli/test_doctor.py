@@ -9,7 +9,7 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.agents_events import AGENTS_SAY
 from cli.examination import EVENT_TOPICS
 from cli.main import app
 from emulators import iam, pubsub, state, storage
 from emulators.loopback import call
-from shared import topics
+from shared import topics, wire
 from shared.gcp import inspection
 from shared.gcp.inspection import TOKEN_FILE, Endpoints
 from shared.ports import Orphan
@@ -94,6 +95,14 @@ class Installation:
         lines = [line for line in result.stdout.splitlines() if line.startswith("FIX ")]
         assert result.exit_code == int(bool(lines)), result.output
         return lines
+
+    def with_schema(self, topic: str, name: str, fields: list[dict[str, object]]) -> None:
+        definition = json.dumps({"type": "record", "name": "Event", "fields": fields})
+        path = f"/v1/projects/{self.project}"
+        call(self.pubsub_host, "POST", f"{path}/schemas?schemaId={name}", {"type": "AVRO", "definition": definition})
+        settings = {"schema": f"projects/{self.project}/schemas/{name}", "encoding": "JSON"}
+        body = {"topic": {"name": f"projects/{self.project}/topics/{topic}", "schemaSettings": settings}}
+        call(self.pubsub_host, "PATCH", f"{path}/topics/{topic}", {**body, "updateMask": "schemaSettings"})
 
     def subscribe(self, topic: str, **changed: object) -> None:
         """Anew, with something other than it should be. None leaves a field out."""
@@ -200,6 +209,39 @@ def test_another_dead_letter_is_not_ours(installation: Installation) -> None:
     installation.subscribe(topics.SWEEP, deadLetterPolicy=elsewhere)
     (line,) = installation.broken()
     assert "does not give up into" in line
+
+
+def test_a_schema_is_tried_with_what_agents_say(installation: Installation) -> None:
+    """The emulator knows Avro only; what matters here is that Pub/Sub is asked, and its no is told."""
+    fields = _avro(AGENTS_SAY[topics.VM_READY])
+    installation.with_schema(topics.VM_READY, "fits", fields)
+    installation.with_schema(topics.MAINTENANCE, "does-not", [*fields, {"name": "unsaid", "type": "string"}])
+    (line,) = installation.broken()
+    assert f"the schema of {topics.MAINTENANCE} refuses what agents say" in line
+    assert "schemas = false" in line
+    assert f"ok   the schema of {topics.VM_READY}, which takes what agents say" in installation.run().stdout
+
+
+def _avro(said: Mapping[str, object]) -> list[dict[str, object]]:
+    """Fields of a record."""
+    found: list[dict[str, object]] = []
+    for name, value in said.items():
+        kind: object = "int" if isinstance(value, int) else "string"
+        if isinstance(value, dict):
+            kind = {"type": "record", "name": name.title(), "fields": _avro(value)}
+        found.append({"name": name, "type": kind})
+    return found
+
+
+def test_what_agents_say_is_what_the_functions_read() -> None:
+    """All of it, and no less: what a schema refuses must be found."""
+    for topic, read in (
+        (topics.VM_READY, wire.vm_ready),
+        (topics.REPLICA_EXIT, wire.replica_exit),
+        (topics.MAINTENANCE, wire.maintenance),
+    ):
+        read(json.dumps(AGENTS_SAY[topic]).encode())
+    assert set(AGENTS_SAY[topics.REPLICA_EXIT]) | {"host"} == set(wire._ReplicaExit.model_fields)
 
 
 @pytest.mark.parametrize("kind", ["topics", "subscriptions"])
