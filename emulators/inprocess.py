@@ -25,7 +25,7 @@ from emulators.processes import LOOPBACK
 from shared import topics, wire
 from shared.core.uploads import PREFIX, Uploaded
 from shared.errors import PermanentError, TemporaryError
-from shared.flows import maintenance, provision, replica_exit, submit, sweep, upload, vm_ready
+from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.store import MemoryStore
@@ -68,6 +68,7 @@ class ControlPlane:
             topics.REPLICA_EXIT: lambda it: replica_exit.handle(wire.replica_exit(it.data), deps),
             topics.MAINTENANCE: lambda it: maintenance.handle(wire.maintenance(it.data), deps),
             topics.PROVISION: lambda it: provision.handle(wire.provision(it.data), machines, deps),
+            topics.TUNE: lambda it: _tune(it, deps),
         }
         for work in (
             lambda: self._deliver(handlers),
@@ -118,6 +119,12 @@ class ControlPlane:
     def _sweep(self, deps: Deps) -> None:
         while not self._over.wait(SWEEP_S):
             sweep.handle(deps)
+
+
+def _tune(message: Message, deps: Deps) -> None:
+    from shared.wiring.suggesting import suggester  # half a second that only tuning jobs wait for
+
+    tune.handle(wire.tune(message.data), suggester(), deps)
 
 
 def _handler(bus: MemoryBus) -> type[BaseHTTPRequestHandler]:

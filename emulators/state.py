@@ -34,7 +34,7 @@ DEFAULT_STATE_DIR: Final = Path(".state/local")
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
 
-FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
+FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "tune", "sweep")
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 

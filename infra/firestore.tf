@@ -49,6 +49,7 @@ resource "google_firestore_field" "unindexed" {
   for_each = {
     spec    = { collection = "jobs", field = "spec_json" }
     plan    = { collection = "jobs", field = "plan" }
+    tuning  = { collection = "jobs", field = "tuning" }
     event   = { collection = "ledger", field = "event" }
     verdict = { collection = "ledger", field = "verdict" }
   }

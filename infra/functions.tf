@@ -9,6 +9,7 @@ locals {
     maintenance  = { topic = "maintenance", memory = "512Mi", timeout_s = 60, concurrency = 16, max_instances = 20 }
     sweep        = { topic = "sweep", memory = "512Mi", timeout_s = 120, concurrency = 1, max_instances = 1 }
     provision    = { topic = "provision", memory = "1Gi", timeout_s = 300, concurrency = 4, max_instances = 20 }
+    tune         = { topic = "tune", memory = "512Mi", timeout_s = 120, concurrency = 4, max_instances = 10 }
     api          = { topic = null, memory = "512Mi", timeout_s = 60, concurrency = 16, max_instances = 10 }
   }
 

@@ -4,13 +4,14 @@ locals {
   # Topics that each function publishes to, besides the dead letter, which all do.
   publishes = {
     upload       = ["submit"]
-    submit       = ["provision"]
-    vm_ready     = ["provision"]
-    replica_exit = ["provision"]
-    maintenance  = ["provision"]
-    sweep        = ["provision"]
-    provision    = ["provision"]
-    api          = ["provision"]
+    submit       = ["provision", "tune"]
+    vm_ready     = ["provision", "tune"]
+    replica_exit = ["provision", "tune"]
+    maintenance  = ["provision", "tune"]
+    sweep        = ["provision", "tune"]
+    provision    = ["provision", "tune"]
+    tune         = ["provision", "tune"]
+    api          = ["provision", "tune"]
   }
   publications = merge([
     for name, topics in local.publishes : { for topic in topics : "${name}-${topic}" => { function = name, topic = topic } }

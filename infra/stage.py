@@ -21,7 +21,7 @@ import grimp
 
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
-REQUIREMENTS: Final = {"upload": "upload", "provision": "provision"}
+REQUIREMENTS: Final = {"upload": "upload", "provision": "provision", "tune": "tune"}
 """Of those that need more than Firestore and Pub/Sub; the others have `functions.txt`."""
 DATA: Final = {"provision": ("shared/agent",)}
 """Folders that a function reads as files: `provision` brings the agent onto VMs."""

@@ -1,6 +1,6 @@
 locals {
   # Published to by whom, and read by which function: docs/interfaces.md section 1.
-  topics = toset(["upload", "submit", "vm-ready", "replica-exit", "maintenance", "system-events", "provision", "sweep"])
+  topics = toset(["upload", "submit", "vm-ready", "replica-exit", "maintenance", "system-events", "provision", "tune", "sweep"])
 }
 
 # The agents' topics alone: Pub/Sub refuses there what is no message of theirs. A change commits a revision, of which there

@@ -16,6 +16,7 @@ from shared.core.fleet import Create, Directive, LabelledVm, Vm
 from shared.core.jobs import Job, State
 from shared.core.ledger import LedgerEntry
 from shared.core.service_log import ServiceLine
+from shared.core.trials import Tuning
 from shared.core.zones import Stockout
 
 
@@ -112,6 +113,15 @@ class JobLog(Protocol):
     def write(self, lines: Sequence[ServiceLine]) -> None:
         """Idempotent: a line of the same key and time is the same one. Raises TemporaryError for whatever goes wrong,
         since nothing of a job depends on it."""
+        ...
+
+
+class Suggester(Protocol):
+    """What the next trial of a tuning job tries."""
+
+    def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
+        """One value for each parameter, in their order, all within what may be tried. The same tuning and seed give the
+        same; a space with an end is tried without repeating anything, trials under way included."""
         ...
 
 
@@ -257,7 +267,7 @@ class Store(Protocol):
         ...
 
     def created_since(self, moment: datetime) -> int:
-        """How many jobs were created at that moment or later."""
+        """How many jobs were created at that moment or later, trials of tuning jobs not counted."""
         ...
 
     def count_ready(self, job_id: str, attempt: int) -> int:

@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from shared.core.events import (
     ExitCause,
@@ -25,6 +33,7 @@ from shared.core.events import (
 )
 from shared.core.seats import Seat, TaskType
 from shared.core.system_events import SystemEvent
+from shared.core.trials import Measurement
 from shared.core.uploads import Uploaded
 from shared.errors import PermanentError
 
@@ -58,7 +67,7 @@ class _Vm(_Message):
 
 class _LifeMessage(_Message):
     version: Literal[1]
-    job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}$")]
+    job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}(-trial-[1-9][0-9]{0,3})?$")]
     attempt: Count
     task_type: Annotated[TaskType, Field(strict=False)]
     task_index: Annotated[int, Field(ge=0)]
@@ -86,6 +95,11 @@ class _Error(_Message):
     frame: str
 
 
+class _Metric(_Message):
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    step: Annotated[int, Field(strict=False, ge=0)] = 0
+
+
 class _ReplicaExit(_LifeMessage):
     cause: Annotated[ExitCause, Field(strict=False)]
     exit_status: int | None = None
@@ -93,6 +107,16 @@ class _ReplicaExit(_LifeMessage):
     out_of_memory: bool = False
     error: _Error | None = None
     tail: str = ""
+    metric: _Metric | None = None
+
+    @field_validator("metric", mode="wrap")
+    @classmethod
+    def _or_none(cls, value: object, read: ValidatorFunctionWrapHandler) -> object:
+        """What a program made of its metric must not keep its exit from being judged."""
+        try:
+            return read(value)
+        except ValidationError:
+            return None
 
 
 class _Maintenance(_LifeMessage):
@@ -127,6 +151,11 @@ class _Provision(_Message):
     job_id: str
 
 
+class _Tune(_Message):
+    version: Literal[1]
+    job_id: str
+
+
 class _OrphanSearch(_Message):
     version: Literal[1]
     orphans: Literal[True]
@@ -141,7 +170,7 @@ def replica_exit(data: bytes) -> ReplicaExited:
     message = _decode(_ReplicaExit, data)
     if message.cause is ExitCause.PROCESS and (message.exit_status is None) == (message.signal is None):
         raise PermanentError("replica-exit: exactly one of exit_status and signal must be given for cause process")
-    said = message.error
+    said, metric = message.error, message.metric
     error = ProgramError(said.type, said.message, said.frame) if said else None
     return ReplicaExited(
         message.life(),
@@ -152,6 +181,7 @@ def replica_exit(data: bytes) -> ReplicaExited:
         out_of_memory=message.out_of_memory,
         error=error,
         tail=message.tail[-TAIL_LENGTH_MAX:],
+        measurement=Measurement(metric.value, metric.step) if metric else None,
     )
 
 
@@ -171,6 +201,11 @@ def provision(data: bytes) -> str | OrphanSearch:
     return _decode(_Provision, data).job_id
 
 
+def tune(data: bytes) -> str:
+    """The tuning job's id."""
+    return _decode(_Tune, data).job_id
+
+
 def uploaded(attributes: Mapping[str, str], data: bytes) -> Uploaded:
     """Source of the attributes: Cloud Storage's Pub/Sub notifications; `data` is the object itself in JSON_API_V1."""
     try:
@@ -183,6 +218,10 @@ def uploaded(attributes: Mapping[str, str], data: bytes) -> Uploaded:
 
 
 def encode_provision(job_id: str) -> bytes:
+    return json.dumps({"version": 1, "job_id": job_id}).encode()
+
+
+def encode_tune(job_id: str) -> bytes:
     return json.dumps({"version": 1, "job_id": job_id}).encode()
 
 

@@ -147,7 +147,7 @@ MUTANTS: Final = (
     Mutant("a lost race is lost", RECORD, "except ConflictError:\n", "except ZeroDivisionError:\n"),
     Mutant("a rerun between two reads hides a loss", RECORD, "while loaded is not None and loaded.state.job.attempt > asked:", "if loaded is not None and loaded.state.job.attempt > asked:"),
     Mutant("an admission does not look at the others'", RECORD, "            if turn is not None:\n                raise\n", ""),
-    Mutant("a job that has to wait starts", PROVISION, "and admission.admit(state.job, deps):", "and not admission.admit(state.job, machines.limits, deps) and False:"),
+    Mutant("a job that has to wait starts", PROVISION, "and admission.admit(job, deps) is not None", "and not admission.admit(job, deps) and False"),
     Mutant("the end of a job wakes nobody", "shared/flows/admission.py", "if deps.limits:\n        for job", "if False:\n        for job"),
     Mutant("small jobs overtake large ones", "shared/core/queue.py", "            taken.update(wanted)  # also", "            taken.update(wanted if not short else {})  # also"),
     Mutant("priority means nothing", "shared/core/queue.py", "key=lambda job: (-job.plan.priority, job.created_at, job.job_id)", "key=lambda job: (job.created_at, job.job_id)"),

@@ -17,6 +17,7 @@ from typing import Final
 from shared.core.jobs import Dialect, Job, TaskGroup
 from shared.core.seats import Seat, TaskType
 from shared.core.slices import name_of
+from shared.core.studies import trial_number
 
 RANKED: Final = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 """Roles that take part in a collective, in rank order: the primary is rank 0. Source: PyTorch on the service."""
@@ -61,24 +62,26 @@ class Cluster:
 
     def tf_config(self, task_type: TaskType) -> Json:
         """TF_CONFIG without `task.index`."""
+        trial = trial_number(self.job)
         cloud = hashlib.sha256(self.job.job_id.encode()).hexdigest()[:16]
         return {
             "cluster": self.roles(),
-            "task": {"type": task_type, "cloud": f"w{cloud}-ml"},
+            "task": {"type": task_type, **({"trial": trial} if trial else {}), "cloud": f"w{cloud}-ml"},
             "job": self.said(task_type),
             "environment": "cloud",
         }
 
     def cluster_spec(self, task_type: TaskType) -> Json:
         """CLUSTER_SPEC without `task.index`: `job` is JSON text there."""
+        trial = trial_number(self.job)
         spec = {
             "cluster": self.roles(),
             "environment": "cloud",
-            "task": {"type": task_type, "trial": ""},
+            "task": {"type": task_type, "trial": trial},
             "job": json.dumps(self.said(task_type), separators=(",", ":")),
         }
         if self.job.plan.dialect is Dialect.VERTEX:
-            return {**spec, "cluster": self._pools(), "task": {"type": POOLS[task_type], "trial": ""}}
+            return {**spec, "cluster": self._pools(), "task": {"type": POOLS[task_type], "trial": trial}}
         return spec
 
     def said(self, task_type: TaskType) -> Json:

@@ -5,6 +5,7 @@
 | PyTorch            | WORLD_SIZE, MASTER_ADDR, MASTER_PORT (RANK is the agent's: it knows its index) |
 | AI Platform's jobs | CLOUD_ML_JOB_ID, CLOUD_ML_JOB, CLOUD_ML_PROJECT_ID, CLOUD_ML_REGION          |
 | Vertex AI's jobs   | CLOUD_ML_JOB_ID, CLOUD_ML_PROJECT_ID, AIP_MODEL_DIR and its kin              |
+| trials             | CLOUD_ML_TRIAL_ID, CLOUD_ML_HP_METRIC_TAG (CLOUD_ML_HP_METRIC_FILE is the agent's) |
 | programs on TPUs   | TPU_CONFIG, TPU_NAME                                                         |
 | libtpu, JAX        | MEGASCALE_*, on several slices of one kind (…_SLICE_ID is the agent's)       |
 
@@ -21,6 +22,7 @@ from shared.core.cluster import Cluster
 from shared.core.jobs import Dialect, public_id
 from shared.core.seats import TaskType
 from shared.core.slices import MEGASCALE_PORT, name_of
+from shared.core.studies import trial_number
 
 AIP_DIRECTORIES: Final = {
     "AIP_MODEL_DIR": "model",
@@ -41,6 +43,8 @@ def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[s
         "CLOUD_ML_JOB_ID": public_id(job.job_id),
         "CLOUD_ML_PROJECT_ID": cluster.project,
     }
+    if job.trial_of is not None:
+        found |= {"CLOUD_ML_TRIAL_ID": trial_number(job), "CLOUD_ML_HP_METRIC_TAG": job.trial_of.metric_tag}
     if plan.dialect is Dialect.VERTEX:
         base = (plan.output_directory or "").rstrip("/")
         found |= {name: f"{base}/{folder}/" for name, folder in AIP_DIRECTORIES.items() if base}

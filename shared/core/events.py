@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from shared.core.jobs import Job, Label
 from shared.core.seats import Seat
+from shared.core.trials import Measurement, TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,8 @@ class AllReady:
 class ReplicaExited:
     """Exactly one of `exit_status` and `signal` for a program; both may be absent for the other causes.
 
-    A slice fails once, whichever of its hosts is the first; each host succeeds for itself.
+    A slice fails once, whichever of its hosts is the first; each host succeeds for itself. `measurement`: what a
+    trial's program reported last.
     """
 
     life: Life
@@ -145,6 +147,7 @@ class ReplicaExited:
     out_of_memory: bool = False
     error: ProgramError | None = None
     tail: str = ""
+    measurement: Measurement | None = None
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property
@@ -280,6 +283,67 @@ class DeadlinePassed:
         return f"deadline-{self.deadline}"
 
 
+@dataclass(frozen=True, slots=True)
+class TrialSuggested:
+    """The values that the next trial of a tuning job may get, in the order of its parameters."""
+
+    job_id: str
+    number: int
+    values: tuple[str, ...]
+    at: datetime
+    kind: Literal["trial_suggested"] = "trial_suggested"
+
+    @property
+    def key(self) -> str:
+        return f"trial-{self.number}-suggested"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStarted:
+    """A trial's job is running since `started_at`."""
+
+    job_id: str
+    number: int
+    started_at: datetime
+    at: datetime
+    kind: Literal["trial_started"] = "trial_started"
+
+    @property
+    def key(self) -> str:
+        return f"trial-{self.number}-running"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded:
+    """A trial's job ended at `ended_at`; `error` is its errorMessage."""
+
+    job_id: str
+    number: int
+    state: TrialState
+    ended_at: datetime
+    at: datetime
+    measurement: Measurement | None = None
+    error: str = ""
+    kind: Literal["trial_ended"] = "trial_ended"
+
+    @property
+    def key(self) -> str:
+        return f"trial-{self.number}-ended"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyOver:
+    """No trial of a tuning job is to begin any more, as told by those that have ended."""
+
+    job_id: str
+    at: datetime
+    kind: Literal["study_over"] = "study_over"
+
+    @property
+    def key(self) -> str:
+        return "study-over"
+
+
 ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated
 JobEvent = (
     ProvisioningStarted
@@ -290,4 +354,5 @@ JobEvent = (
     | DeleteRequested
     | DeadlinePassed
 )
-Event = JobSubmitted | ReplicaEvent | JobEvent
+StudyEvent = TrialSuggested | TrialStarted | TrialEnded | StudyOver
+Event = JobSubmitted | ReplicaEvent | JobEvent | StudyEvent

@@ -10,20 +10,25 @@ from datetime import datetime
 from typing import assert_never
 
 from shared.core.jobs import Budgets, Job, JobState, Placement, Replica, ReplicaState, State
+from shared.core.studies import with_trial
 from shared.core.transitions import JOB_EDGES, REPLICA_EDGES
 from shared.core.verdicts import (
     AcceptJob,
     BeginPreparing,
     BeginRunning,
+    BeginTrial,
     Budget,
     CallBackReplica,
     CancelJob,
+    CompleteStudy,
     DeleteJob,
+    EndTrial,
     FailJob,
     HoldReplica,
     Ignore,
     MarkHostReady,
     MarkReady,
+    MarkTrialRunning,
     RecordCompletion,
     RecordHostDone,
     ReplaceVm,
@@ -42,7 +47,8 @@ class IllegalTransitionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The documents a verdict rewrites or creates. `provision`: the fleet may no longer equal what is wanted."""
+    """The documents a verdict rewrites or creates. `provision`: what there is may no longer equal what is wanted: a
+    job's machines, a tuning job's trials."""
 
     job: Job | None = None
     replicas: tuple[Replica, ...] = ()
@@ -52,7 +58,7 @@ class Change:
 def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
     """`state` is None only for AcceptJob. RerunJob needs the whole attempt loaded."""
     if isinstance(verdict, AcceptJob):
-        seats = verdict.job.plan.seats
+        seats = () if verdict.job.tuning else verdict.job.plan.seats
         first = tuple(Replica(verdict.job.attempt, seat, ordered_at=now) for seat in seats)
         return Change(verdict.job, first, provision=True)
     if state is None:
@@ -72,7 +78,7 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             replica = _named(state, verdict.replica)
             return Change(replicas=(_with_host(replica, hosts_ready=(*replica.hosts_ready, verdict.host)),))
         case RecordHostDone():
-            replica = _named(state, verdict.replica)
+            replica = _reporting(state, verdict)
             return Change(replicas=(_with_host(replica, hosts_done=(*replica.hosts_done, verdict.host)),))
         case RecordCompletion():
             replica = _named(state, verdict.replica)
@@ -82,14 +88,14 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
         case CallBackReplica():
             return Change(replicas=(_called_back(_named(state, verdict.replica), now),), provision=True)
         case RestartReplica():
-            restarted = _restarted(_named(state, verdict.replica), verdict, now)
+            restarted = _restarted(_reporting(state, verdict), verdict, now)
             return Change(replicas=(restarted, *_refunds(state, verdict.given_back, now)), provision=True)
         case HoldReplica():
-            replica = _named(state, verdict.replica)
+            replica = _reporting(state, verdict)
             held = _next_life(replica, ReplicaState.HELD, now, collateral=replica.collateral + 1, forgiven_at=now)
             return Change(replicas=(held,), provision=True)
         case ReplaceVm():
-            replica = _named(state, verdict.replica)
+            replica = _reporting(state, verdict)
             replaced = _next_life(
                 replica,
                 ReplicaState.REPLACING,
@@ -106,10 +112,10 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             moved = Placement(verdict.zone_index, verdict.round, verdict.since, verdict.next_at)
             return Change(replace(state.job, placement=moved, version=state.job.version + 1), provision=True)
         case SucceedJob():
-            primary = _named(state, verdict.replica)
+            primary = _reporting(state, verdict)
             # It may be done before its last peer is up: then the job started when the primary did.
             started_at = state.job.started_at or primary.ready_at or now
-            ended = _to(state.job, JobState.SUCCEEDED, started_at=started_at, ended_at=now)
+            ended = _to(_measured(state.job, primary), JobState.SUCCEEDED, started_at=started_at, ended_at=now)
             done = _move(primary, ReplicaState.COMPLETED, done_at=now)
             return Change(ended, (done,), provision=True)
         case FailJob():
@@ -130,6 +136,10 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             return Change(changed)
         case DeleteJob():
             return Change(replace(state.job, deleted_at=now, version=state.job.version + 1))
+        case BeginTrial() | MarkTrialRunning() | EndTrial():
+            return Change(replace(state.job, tuning=with_trial(state.job, verdict), version=state.job.version + 1))
+        case CompleteStudy():
+            return Change(_to(state.job, JobState.SUCCEEDED, ended_at=now), provision=True)
         case _:
             assert_never(verdict)
 
@@ -141,6 +151,20 @@ def apply(state: State, change: Change) -> State:
     kept = [written.pop(replica.key, replica) for replica in state.replicas]
     replicas = tuple(each for each in (*kept, *written.values()) if each.attempt == job.attempt)
     return replace(state, job=job, replicas=replicas)
+
+
+def _reporting(
+    state: State, verdict: RecordHostDone | RestartReplica | HoldReplica | ReplaceVm | SucceedJob
+) -> Replica:
+    """The replica, with what its exit told of its training; else what an earlier one did stands."""
+    replica = _named(state, verdict.replica)
+    return replace(replica, measurement=verdict.measurement or replica.measurement)
+
+
+def _measured(job: Job, primary: Replica) -> Job:
+    if job.trial_of is None:
+        return job
+    return replace(job, trial_of=replace(job.trial_of, measurement=primary.measurement))
 
 
 def _restarted(replica: Replica, verdict: RestartReplica, now: datetime) -> Replica:

@@ -78,6 +78,8 @@ def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: dateti
     """The exit is of the replica's present life."""
     case = Case(state, replica, event, now)
     verdict = next(found for row in ROWS if (found := row.decide(case)))
+    if isinstance(verdict, RecordHostDone | RestartReplica | HoldReplica | ReplaceVm | SucceedJob):
+        return replace(verdict, measurement=event.measurement)
     return replace(verdict, replica=replica.key) if isinstance(verdict, FailJob) else verdict
 
 

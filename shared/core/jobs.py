@@ -15,6 +15,7 @@ from typing import Final
 
 from shared.core.policy import Blame, ExitPolicy
 from shared.core.seats import PRIMARY_TYPES, Seat, TaskType
+from shared.core.trials import Measurement, TrialOf, Tuning, study_of
 
 RESTARTS_MAX: Final = 5
 """Restarts of one replica in one attempt. Source: the service's fault tolerance rules (at most 5 per worker)."""
@@ -266,7 +267,8 @@ class Job:
     """`spec_json` is the job as submitted, verbatim. `submission` identifies the submission, so that the same file or
     message delivered twice is one job; `submitted_by` is the e-mail of who did, where the API knows it. `version`
     counts the writes of this document, `labels_version` those of its labels. `deleted_at`: since when its users no
-    longer see it."""
+    longer see it. `tuning`: it is a tuning job, which has no replicas; its plan is that of its trials. `trial_of`: it
+    is a trial of one."""
 
     job_id: str
     spec_json: str
@@ -284,6 +286,8 @@ class Job:
     labels_version: int = 1
     submitted_by: str | None = None
     deleted_at: datetime | None = None
+    tuning: Tuning | None = None
+    trial_of: TrialOf | None = None
     version: int = 1
 
     @property
@@ -311,7 +315,7 @@ class Replica:
     or, while it is down, its last life began; `lost_at` when a life of it last ended for a cause of its own,
     `forgiven_at` when one last ended for a peer's, `charged_at` when a restart was last charged, `ordered_at` when its
     present life was ordered, `done_at` when it exited 0. Where the replica is a slice of several hosts: which of them
-    are up, and have exited 0, in this life.
+    are up, and have exited 0, in this life. `measurement`: what its program last reported, in a trial.
     """
 
     attempt: int
@@ -332,6 +336,7 @@ class Replica:
     done_at: datetime | None = None
     hosts_ready: tuple[int, ...] = ()
     hosts_done: tuple[int, ...] = ()
+    measurement: Measurement | None = None
     version: int = 1
 
     @property
@@ -361,7 +366,9 @@ class State:
 
 
 def public_id(job_id: str) -> str:
-    """The id that a job's users know, its programs and its log have: of a custom job made by the API, its number."""
+    """The id that a job's users know, its programs and its log have: of a custom job made by the API, its number; of a
+    trial, its tuning job's."""
+    job_id = study_of(job_id)
     number = job_id.removeprefix(CUSTOM_JOB_PREFIX)
     return number if number.isdecimal() else job_id
 

@@ -28,6 +28,10 @@ from shared.core.events import (
     ProvisioningStarted,
     ReplicaEvent,
     ReplicaExited,
+    StudyOver,
+    TrialEnded,
+    TrialStarted,
+    TrialSuggested,
     VmLost,
     VmReady,
 )
@@ -40,6 +44,7 @@ from shared.core.jobs import (
     State,
 )
 from shared.core.recall import is_needed_again
+from shared.core.tuning import judge_over, judge_suggestion, judge_trial
 from shared.core.verdicts import (
     AcceptJob,
     BeginPreparing,
@@ -67,19 +72,23 @@ def judge(state: State | None, event: Event, now: datetime) -> Verdict:
         return _judge_labels(state.job, event)
     if isinstance(event, DeleteRequested):
         return _judge_deletion(state.job)
+    if isinstance(event, TrialStarted | TrialEnded):
+        return judge_trial(state.job, event)
     if state.job.state.is_terminal:
         return Ignore(Rule.STALE, Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
     match event:
         case ProvisioningStarted():
             if state.job.state is not JobState.QUEUED:
                 return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "Provisioning had begun before.")
-            return BeginPreparing(Rule.COURSE, Reason.PREPARING, "The job's VMs are being created.")
+            whose = "first trial's" if state.job.tuning else "job's"
+            return BeginPreparing(Rule.COURSE, Reason.PREPARING, f"The {whose} VMs are being created.")
         case AllReady():
             if event.attempt != state.job.attempt:
                 return Ignore(Rule.STALE, Reason.OLD_ATTEMPT, f"Attempt {event.attempt} was rerun.")
             if state.job.state is not JobState.PREPARING:
                 return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The job is running already.")
-            return BeginRunning(Rule.COURSE, Reason.ALL_READY, "Every replica is up: the job is running.")
+            who = "The first trial runs" if state.job.tuning else "Every replica is up"
+            return BeginRunning(Rule.COURSE, Reason.ALL_READY, f"{who}: the job is running.")
         case CapacityRefused():
             return judge_refusal(state, event, now)
         case CancelRequested():
@@ -88,6 +97,10 @@ def judge(state: State | None, event: Event, now: datetime) -> Verdict:
             )
         case DeadlinePassed():
             return _judge_deadline(state.job, event, now)
+        case TrialSuggested():
+            return judge_suggestion(state.job, event)
+        case StudyOver():
+            return judge_over(state.job)
         case VmReady() | ReplicaExited() | VmLost() | CompletionOutdated():
             return _judge_replica(state, event, now)
         case _:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from shared.core.events import ExitCause, ReplicaExited
 from shared.core.jobs import public_id
+from shared.core.trials import Trial, TrialState, Tuning
 
 CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
@@ -63,6 +64,39 @@ def exhausted(asked: str, said: str) -> str:
 
 def internal_error(cause: str) -> str:
     return f"{INTERNAL_ERROR}: {cause}"
+
+
+def flags(tuning: Tuning, values: tuple[str, ...]) -> str:
+    """`--learning-rate 0.01 --optimizer adam`."""
+    return " ".join(f"--{each.name} {each.value}" for each in tuning.assigned(values))
+
+
+def too_many_trials_failed(tuning: Tuning, last: Trial) -> str:
+    """Source: the service's message, gaps and all, as users quoted it."""
+    failed = len(tuning.of_state(TrialState.FAILED))
+    return (
+        f"Hyperparameter Tuning Trial #{last.number} failed. {failed} total hyperparameter trial failures were seen, "
+        f"out of {len(tuning.trials)} trials attempted which reaches the user-specified limit of {tuning.max_failed}."
+        f"The last trial to fail was #{last.number}, {_with_error(tuning, last)}"
+    )
+
+
+def trial_failed_first(tuning: Tuning, last: Trial) -> str:
+    """In the form of the message above."""
+    return (
+        f"Hyperparameter Tuning Trial #{last.number} failed before any other trial succeeded; it had run "
+        f"{_with_error(tuning, last)}"
+    )
+
+
+def no_trial_succeeded(tuning: Tuning, last: Trial | None) -> str:
+    head = f"No hyperparameter tuning trial succeeded, out of {len(tuning.trials)} trials attempted."
+    return f"{head} The last trial to fail was #{last.number}, {_with_error(tuning, last)}" if last else head
+
+
+def _with_error(tuning: Tuning, trial: Trial) -> str:
+    parameters = "".join(f"{each.name}={each.value}, " for each in tuning.assigned(trial.values))
+    return f"with parameters: {parameters}.  The trial's error message was: {tuning.last_error}"
 
 
 def exceeded_running_time(limit_s: int) -> str:

@@ -67,12 +67,12 @@ def waits(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     taken: Counter[str] = Counter()
     for job in live:
         if job.state is not JobState.QUEUED:
-            taken.update(needs(job.plan))
+            taken.update(_needs(job))
     found: list[Wait] = []
     for job in live:
         if job.state is not JobState.QUEUED:
             continue
-        wanted = needs(job.plan)
+        wanted = _needs(job)
         short = [name for name, limit in limits.items() if wanted[name] and taken[name] + wanted[name] > limit]
         if short:
             found.append(Wait(job.job_id, len(found) + 1, _reason(short[0], wanted, taken, limits)))
@@ -96,6 +96,11 @@ def vcpus(machine_type: str) -> int:
         return each * int(built_in["count"])
     sized = _CUSTOM.search(machine_type) or _SIZE.search(machine_type)
     return int(sized[1]) if sized else _SHARED_CORE_VCPUS
+
+
+def _needs(job: Job) -> Counter[str]:
+    """A tuning job has no machines: its trials do."""
+    return Counter() if job.tuning else needs(job.plan)
 
 
 def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:

@@ -13,14 +13,16 @@ from enum import StrEnum
 from typing import Final
 
 from shared.core.cluster import POOLS
-from shared.core.jobs import Dialect
+from shared.core.jobs import Dialect, public_id
 from shared.core.ledger import LedgerEntry
 from shared.core.seats import TaskType
+from shared.core.trials import number_of
 from shared.core.verdicts import (
     AcceptJob,
     BeginPreparing,
     BeginRunning,
     CancelJob,
+    CompleteStudy,
     FailJob,
     HoldReplica,
     Ignore,
@@ -45,6 +47,8 @@ REPLICAS: Final = {
     TaskType.EVALUATOR: "evaluator-replica",
 }
 
+TROUBLES: Final = (Reason.TRIAL_FAILED, Reason.TRIAL_CANCELLED, Reason.TRIAL_WITHOUT_METRIC)
+
 TEARING_DOWN: Final = "Tearing down training program."
 
 STEP: Final = timedelta(microseconds=1)
@@ -61,7 +65,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServiceLine:
-    """`key` and `at` identify it within its job."""
+    """`key` and `at` identify it within its job, or its trial's: `job_id` is what is stored, not what the log says."""
 
     job_id: str
     key: str
@@ -93,14 +97,14 @@ def _said(job_id: str, verdict: Verdict) -> Iterator[tuple[Severity, str]]:
             yield from _info(
                 "Validating job requirements...",
                 "Job creation request has been successfully validated.",
-                f"Job {job_id} is queued.",
+                f"Job {_named(job_id)} is queued.",
                 "Waiting for job to be provisioned.",
             )
         case BeginPreparing():
             yield from _info("Waiting for training program to start.")
         case BeginRunning():
             yield from _info("Job is running.")
-        case SucceedJob():
+        case SucceedJob() | CompleteStudy():
             yield from _info(verdict.text, TEARING_DOWN, "Job completed successfully.")
         case FailJob():
             yield Severity.ERROR, verdict.message
@@ -111,7 +115,11 @@ def _said(job_id: str, verdict: Verdict) -> Iterator[tuple[Severity, str]]:
         case RestartReplica() | RerunJob() | ReplaceVm() | HoldReplica() | TryElsewhere():
             yield Severity.WARNING, verdict.text
         case _:
-            yield from _info(verdict.text)
+            yield (Severity.WARNING if verdict.reason in TROUBLES else Severity.INFO), verdict.text
+
+
+def _named(job_id: str) -> str:
+    return public_id(job_id) if number_of(job_id) else job_id
 
 
 def _info(*messages: str) -> Iterator[tuple[Severity, str]]:

@@ -11,6 +11,7 @@ from enum import IntEnum, StrEnum
 from typing import Literal
 
 from shared.core.jobs import Job, Label, LastExit
+from shared.core.trials import Measurement, TrialState
 
 
 class Rule(IntEnum):
@@ -29,6 +30,7 @@ class Rule(IntEnum):
     RESTART = 10
     CAPACITY = 11
     ENDED = 12
+    TUNING = 13
 
 
 class Reason(StrEnum):
@@ -86,6 +88,15 @@ class Reason(StrEnum):
     CHANGED_MEANWHILE = "changed_meanwhile"
     DELETED_BY_USER = "deleted_by_user"
     NOT_ENDED = "not_ended"
+    TRIAL_SUGGESTED = "trial_suggested"
+    TRIAL_RUNNING = "trial_running"
+    TRIAL_SUCCEEDED = "trial_succeeded"
+    TRIAL_WITHOUT_METRIC = "trial_without_metric"
+    TRIAL_FAILED = "trial_failed"
+    TRIAL_CANCELLED = "trial_cancelled"
+    TRIALS_DONE = "trials_done"
+    TOO_MANY_TRIALS_FAILED = "too_many_trials_failed"
+    NO_TRIAL_SUCCEEDED = "no_trial_succeeded"
 
 
 class Budget(StrEnum):
@@ -172,6 +183,7 @@ class RecordHostDone:
     rule: Rule
     reason: Reason
     text: str
+    measurement: Measurement | None = None
     kind: Literal["record_host_done"] = "record_host_done"
 
 
@@ -200,6 +212,7 @@ class RestartReplica:
     reason: Reason
     text: str
     given_back: tuple[str, ...] = ()
+    measurement: Measurement | None = None
     kind: Literal["restart_replica"] = "restart_replica"
 
 
@@ -212,6 +225,7 @@ class HoldReplica:
     rule: Rule
     reason: Reason
     text: str
+    measurement: Measurement | None = None
     kind: Literal["hold_replica"] = "hold_replica"
 
 
@@ -224,6 +238,7 @@ class ReplaceVm:
     reason: Reason
     text: str
     given_back: tuple[str, ...] = ()
+    measurement: Measurement | None = None
     kind: Literal["replace_vm"] = "replace_vm"
 
 
@@ -263,6 +278,7 @@ class SucceedJob:
     rule: Rule
     reason: Reason
     text: str
+    measurement: Measurement | None = None
     kind: Literal["succeed_job"] = "succeed_job"
 
 
@@ -306,6 +322,53 @@ class DeleteJob:
     kind: Literal["delete_job"] = "delete_job"
 
 
+@dataclass(frozen=True, slots=True)
+class BeginTrial:
+    """A tuning job's next trial, with these values in the order of its parameters."""
+
+    number: int
+    values: tuple[str, ...]
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["begin_trial"] = "begin_trial"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkTrialRunning:
+    number: int
+    started_at: datetime
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["mark_trial_running"] = "mark_trial_running"
+
+
+@dataclass(frozen=True, slots=True)
+class EndTrial:
+    """`error`: why it failed."""
+
+    number: int
+    state: TrialState
+    ended_at: datetime
+    rule: Rule
+    reason: Reason
+    text: str
+    measurement: Measurement | None = None
+    error: str = ""
+    kind: Literal["end_trial"] = "end_trial"
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteStudy:
+    """A tuning job SUCCEEDED: all its trials have ended, and one of them well."""
+
+    rule: Rule
+    reason: Reason
+    text: str
+    kind: Literal["complete_study"] = "complete_study"
+
+
 Verdict = (
     Ignore
     | AcceptJob
@@ -326,4 +389,8 @@ Verdict = (
     | CancelJob
     | SetLabels
     | DeleteJob
+    | BeginTrial
+    | MarkTrialRunning
+    | EndTrial
+    | CompleteStudy
 )

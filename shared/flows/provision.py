@@ -89,8 +89,8 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         if loaded is None:
             raise PermanentError(f"no job {job_id}")
         state = loaded.state
-        if state.job.state is JobState.QUEUED and admission.admit(state.job, deps):
-            return  # it waits for others: what is pending stays so, and is looked at again
+        if _has_none(state.job, deps):
+            return
         vms = machines.fleet.list_vms(job_id, state.job.plan.tpu_zones)
         wants = introduced(state.job, wanted(state.job, state.replicas), vms)
         left = plan_steps(state.job, wants, vms, state.replicas)
@@ -121,6 +121,15 @@ def _is_done(job: Job, keys: Sequence[str], fleet: Fleet, deps: Deps) -> bool:
     if job.state.is_terminal:
         admission.wake(deps)
     return True
+
+
+def _has_none(job: Job, deps: Deps) -> bool:
+    """A tuning job has no machines, its trials have. A job that waits for others has none yet: what is pending stays
+    so, and is looked at again."""
+    if job.tuning is not None:
+        deps.bus.publish(topics.TUNE, wire.encode_tune(job.job_id), {})
+        return True
+    return job.state is JobState.QUEUED and admission.admit(job, deps) is not None
 
 
 def _without_ghosts(steps: tuple[Step, ...], state: State, made: Counter[str]) -> tuple[Step, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -33,6 +33,7 @@ from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters
 from shared.core.queue import Limits
 from shared.core.service_log import lines_of
+from shared.core.trials import study_of
 from shared.core.verdicts import RerunJob, Verdict
 from shared.errors import ConflictError, PermanentError, TemporaryError
 from shared.ports import AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store, Turn
@@ -41,6 +42,9 @@ TRIES: Final = 12
 """Lost races before the message is given back to Pub/Sub. With 16 writers on one document the slowest needed 9."""
 
 EFFECT_PROVISION: Final = "provision"
+"""The job's machines."""
+EFFECT_TUNE: Final = "tune"
+"""The trials of the tuning job, or of the one that this job is a trial of."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,9 +89,17 @@ def record(job_id: str, event: Event, deps: Deps, turn: Turn | None = None) -> R
         },
     )
     if entry.is_pending:
-        deps.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})
+        publish(job_id, entry.effects, deps.bus)
     _say(entry, deps.job_log)
     return recorded
+
+
+def publish(job_id: str, effects: Iterable[str], bus: Bus) -> None:
+    """What carries the effects out, both of them level-triggered."""
+    if EFFECT_PROVISION in effects:
+        bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})
+    if EFFECT_TUNE in effects:
+        bus.publish(topics.TUNE, wire.encode_tune(study_of(job_id)), {})
 
 
 def _say(entry: LedgerEntry, job_log: JobLog | None) -> None:
@@ -176,8 +188,19 @@ def _entry(
         verdict=verdict,
         before=counters(state, about),
         after=counters(after, about),
-        effects=(EFFECT_PROVISION,) if change.provision else (),
+        effects=_effects(state, change),
     )
+
+
+def _effects(state: State | None, change: Change) -> tuple[str, ...]:
+    """A tuning job wants trials where others want machines, and hears of each of its trials' states."""
+    job = change.job or (state.job if state else None)
+    if job is None:
+        return ()
+    if job.tuning is not None:
+        return (EFFECT_TUNE,) if change.provision else ()
+    is_news = job.trial_of is not None and state is not None and state.job.state is not job.state
+    return (*((EFFECT_PROVISION,) if change.provision else ()), *((EFFECT_TUNE,) if is_news else ()))
 
 
 def _recorded_before(job_id: str, key: str, store: Store) -> Recorded:

@@ -16,7 +16,10 @@ from shared.core.events import JobSubmitted
 from shared.core.jobs import Job, JobState, Label
 from shared.core.messages import JOB_EXISTS
 from shared.core.queue import exceeded
+from shared.core.studies import found_by
 from shared.core.templates import at_time, is_template
+from shared.core.trials import Tuning
+from shared.core.tuning import planned
 from shared.core.zones import STOCKOUT_REMEMBERED, exhausted, with_last
 from shared.errors import PermanentError
 from shared.flows.record import Deps, record
@@ -24,6 +27,7 @@ from shared.jobspec import AcceptedSpec, InvalidJob, Problem, accept, parse_docu
 from shared.ports import Rejection, Store
 
 DIRECT = "message"
+RESUMES = "trainingInput.hyperparameters.resumePreviousJobId"
 
 
 class JobExistsError(Exception):
@@ -71,10 +75,12 @@ def create(
     OverLimitError: nothing is stored."""
     spec = accept(document, default_job_id=default_job_id)
     job = new_job(spec, submission, now, by)
+    if job.tuning is not None:
+        job = replace(job, tuning=continued(job.tuning, deps.store))
     too_much = exceeded(spec.plan, deps.limits)
     if too_much and deps.store.load(job.job_id) is None:
         raise OverLimitError(too_much)
-    event = _placed(job, now, deps.store)
+    event = placed(job, now, deps.store)
     first = record(event.job.job_id, event, deps).entry.event
     if not isinstance(first, JobSubmitted) or first.job.submission != submission:
         raise JobExistsError(event.job.job_id)
@@ -93,10 +99,29 @@ def new_job(spec: AcceptedSpec, submission: str, now: datetime, by: str | None =
         created_at=now,
         labels=tuple(Label(key, value) for key, value in sorted(spec.labels.items())),
         submitted_by=by,
+        tuning=spec.tuning,
     )
 
 
-def _placed(job: Job, now: datetime, store: Store) -> JobSubmitted:
+def continued(tuning: Tuning, store: Store) -> Tuning:
+    """With what the tuning job has found that it continues, if it names one. Raises InvalidJob where it cannot."""
+    if tuning.resumes is None:
+        return tuning
+    found = store.load(tuning.resumes)
+    before = found.state.job.tuning if found and found.state.job.deleted_at is None else None
+    if before is None:
+        problem = f"names {tuning.resumes}, which is no tuning job"
+    elif (before.parameters, before.goal, before.metric_tag) != (tuning.parameters, tuning.goal, tuning.metric_tag):
+        problem = f"names {tuning.resumes}, which has other params, another goal or another metric"
+    else:
+        resumed = replace(tuning, earlier=found_by(before))
+        if planned(resumed) > 0:
+            return resumed
+        problem = f"names {tuning.resumes}, which has tried every combination that there is"
+    raise InvalidJob((Problem(RESUMES, problem, "leave it out"),))
+
+
+def placed(job: Job, now: datetime, store: Store) -> JobSubmitted:
     """With the order in which its zones are tried, as things stand now: it goes into the ledger with the job."""
     last = exhausted(job.plan, store.stockouts(now - STOCKOUT_REMEMBERED), now)
     plan = replace(job.plan, zones=with_last(job.plan.zones, last))

@@ -17,6 +17,7 @@ from shared.core.messages import JOB_EXISTS
 from shared.core.templates import at_time, is_template
 from shared.core.uploads import ERROR_SUFFIX, Uploaded
 from shared.flows.record import Deps
+from shared.flows.submit import continued
 from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
 from shared.ports import Objects
 
@@ -37,6 +38,8 @@ def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
         if spec.job_id is None:
             raise ValueError("a default job id was given")
         _refuse_second(spec.job_id, source, deps)
+        if spec.tuning is not None:
+            continued(spec.tuning, deps.store)
     except InvalidJob as invalid:
         _answer(uploaded, invalid.problems, objects)
         return None

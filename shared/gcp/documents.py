@@ -25,7 +25,8 @@ _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
 
 
 def job_document(job: Job) -> Document:
-    return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": name_hash(job.job_id)}
+    asked = {} if job.trial_of else {"submitted_at": job.created_at}
+    return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": name_hash(job.job_id), **asked}
 
 
 def replica_document(replica: Replica) -> Document:

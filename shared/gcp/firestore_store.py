@@ -1,6 +1,6 @@
 """The Store on Firestore (native mode).
 
-    jobs/{job_id}                          Job, `is_live`, `vm_hash`
+    jobs/{job_id}                          Job, `is_live`, `vm_hash`, and but for trials `submitted_at`
     jobs/{job_id}/replicas/{replica key}   Replica and `ever_ready`, `ever_lost`
     jobs/{job_id}/ledger/{event key}       LedgerEntry and `is_pending`
     rejections/{key}                       Rejection
@@ -157,7 +157,7 @@ class FirestoreStore:
             return tuple(read(Job, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S))
 
     def created_since(self, moment: datetime) -> int:
-        query: Any = self._jobs.where(filter=FieldFilter("created_at", ">=", moment))
+        query: Any = self._jobs.where(filter=FieldFilter("submitted_at", ">=", moment))
         with _translated():
             return int(query.count().get(timeout=TIMEOUT_S)[0][0].value)
 

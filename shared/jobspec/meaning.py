@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shared.core.jobs import Dialect, Program, Substitution
 from shared.core.seats import TaskType
+from shared.core.trials import Tuning
 from shared.jobspec.asked import Role
 from shared.jobspec.problems import Loc
 from shared.jobspec.runtimes import Runtime
@@ -33,3 +34,4 @@ class Meaning:
     restart_job_on_worker_restart: bool = False
     disable_retries: bool = False
     output_directory: str | None = None
+    tuning: Tuning | None = None

@@ -6,6 +6,7 @@
     │   ├── scaleTier, masterType, workerType …, workerCount …
     │   ├── masterConfig …       ReplicaConfig ── acceleratorConfig, diskConfig
     │   ├── packageUris, pythonModule, args, jobDir, runtimeVersion, pythonVersion, region
+    │   ├── hyperparameters      HyperparameterSpec ── params: ParameterSpec
     │   └── scheduling           Scheduling
     └── trainmaster              Extension, in `extension_model`: what the service did not have
 
@@ -23,10 +24,19 @@ from pydantic import BeforeValidator, Field
 from shared.jobspec.extension_model import Extension
 from shared.jobspec.machines import ACCELERATOR_TYPES
 from shared.jobspec.schema import Wire
-from shared.jobspec.wire import Count, Duration, Flag, Item, Text, word
+from shared.jobspec.wire import Count, Duration, Figure, Flag, Item, Number, Text, word
 
 SCALE_TIERS: Final = ("BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM")
 
+GOALS: Final = ("MAXIMIZE", "MINIMIZE")
+ALGORITHMS: Final = ("GRID_SEARCH", "RANDOM_SEARCH")
+PARAMETER_TYPES: Final = ("DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE")
+SCALE_TYPES: Final = ("NONE", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
+
+GoalType = Annotated[str | None, BeforeValidator(lambda value: word(value, GOALS))]
+AlgorithmType = Annotated[str | None, BeforeValidator(lambda value: word(value, ALGORITHMS))]
+ParameterType = Annotated[str | None, BeforeValidator(lambda value: word(value, PARAMETER_TYPES))]
+ScaleType = Annotated[str | None, BeforeValidator(lambda value: word(value, SCALE_TYPES))]
 ScaleTier = Annotated[str | None, BeforeValidator(lambda value: word(value, SCALE_TIERS))]
 AcceleratorType = Annotated[str | None, BeforeValidator(lambda value: word(value, ACCELERATOR_TYPES))]
 
@@ -62,6 +72,31 @@ class EncryptionConfig(Wire):
     )
 
 
+class ParameterSpec(Wire):
+    parameter_name: Text = Field(None, examples=["learning-rate"])
+    type: ParameterType = Field(None, examples=["DOUBLE"])
+    min_value: Number = Field(None, examples=[0.0001])
+    max_value: Number = Field(None, examples=[0.1])
+    categorical_values: tuple[Item, ...] | None = Field(None, examples=[["adam", "sgd"]])
+    discrete_values: tuple[Figure, ...] | None = Field(None, examples=[[16, 32, 64]])
+    scale_type: ScaleType = Field(None, examples=["UNIT_LOG_SCALE"])
+
+
+class HyperparameterSpec(Wire):
+    goal: GoalType = Field(None, examples=["MAXIMIZE"])
+    params: tuple[ParameterSpec, ...] | None = Field(
+        None,
+        examples=[[{"parameterName": "learning-rate", "type": "DOUBLE", "minValue": 0.0001, "maxValue": 0.1}]],
+    )
+    max_trials: Count = Field(None, examples=[10])
+    max_parallel_trials: Count = Field(None, examples=[2])
+    max_failed_trials: Count = Field(None, examples=[3])
+    hyperparameter_metric_tag: Text = Field(None, examples=["accuracy"])
+    algorithm: AlgorithmType = Field(None, examples=["RANDOM_SEARCH"])
+    enable_trial_early_stopping: Flag = Field(default=False, examples=[False])
+    resume_previous_job_id: Text = Field(None, examples=["digits_tuning_1"])
+
+
 class TrainingInput(Wire):
     scale_tier: ScaleTier = Field(None, examples=["CUSTOM"])
     master_type: Text = Field(None, examples=["n1-standard-4"])
@@ -82,8 +117,8 @@ class TrainingInput(Wire):
     package_uris: tuple[Item, ...] | None = Field(None, examples=[["gs://my-bucket/packages/trainer-0.1.tar.gz"]])
     python_module: Text = Field(None, examples=["trainer.task"])
     args: tuple[Item, ...] | None = Field(None, examples=[["--epochs", "5"]])
-    hyperparameters: Mapping[str, object] | None = Field(
-        None, examples=[{"goal": "MAXIMIZE", "maxTrials": 10, "params": []}]
+    hyperparameters: HyperparameterSpec | None = Field(
+        None, examples=[{"goal": "MAXIMIZE", "maxTrials": 10, "params": [{"parameterName": "learning-rate"}]}]
     )
     region: Text = Field(None, examples=["us-central1"])
     job_dir: Text = Field(None, examples=["gs://my-bucket/digits"])

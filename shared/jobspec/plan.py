@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shared.core.jobs import Container, Plan, Program, TaskGroup
+from shared.core.trials import Tuning
 from shared.jobspec import custom_job, training
 from shared.jobspec.crew import crew_of
 from shared.jobspec.documents import TRAINING_INPUT
@@ -36,12 +37,16 @@ _NOTHING: Final = Program((), "", (), None, Container(""))
 
 @dataclass(frozen=True)
 class AcceptedSpec:
-    """`spec_json` is the document as submitted, as canonical compact JSON: nothing filled in, nothing respelled."""
+    """`spec_json` is the document as submitted, as canonical compact JSON: nothing filled in, nothing respelled.
+
+    `tuning`: it is a tuning job, and `plan` that of each trial.
+    """
 
     job_id: str | None
     spec_json: str
     labels: Mapping[str, str]
     plan: Plan
+    tuning: Tuning | None = None
 
 
 def accept(document: Mapping[str, object], *, default_job_id: str | None) -> AcceptedSpec:
@@ -81,7 +86,7 @@ def _understand(job: Job | CustomJob, default_job_id: str | None, spec_json: str
             found.add_text((TRAINING_INPUT,), "is required", TRAINING_INPUT_EXAMPLE)
         asked = job.training_input or TrainingInput.model_validate({})
         meaning = training.meaning_of(asked, extension, extras, found)
-    return AcceptedSpec(job_id, spec_json, labels, _plan(meaning, extension, extras, found))
+    return AcceptedSpec(job_id, spec_json, labels, _plan(meaning, extension, extras, found), meaning.tuning)
 
 
 def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Findings) -> Plan:

@@ -26,6 +26,7 @@ from shared.jobspec.rules import (
     check_waiting_time,
 )
 from shared.jobspec.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
+from shared.jobspec.tuning import tuning_of
 from shared.jobspec.versions import PYTHON_AT, RUNTIME_AT, name_of, resolve_runtime, runtime_of
 
 _IMAGE_AT: Final[Loc] = (TRAINING_INPUT, "masterConfig", "imageUri")
@@ -60,6 +61,7 @@ def meaning_of(training: TrainingInput, extension: Extension, extras: Extras, fo
         network=training.network,
         kms_key=key,
         substitutions=substitutions,
+        tuning=tuning_of(training, found, substitutions),
     )
 
 

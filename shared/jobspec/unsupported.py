@@ -30,12 +30,6 @@ _POOL: Final = "jobSpec.workerPoolSpecs.*"
 _AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity.reservationAffinityType"
 
 NOT_YET: Final = (
-    NotYet(
-        "trainingInput.hyperparameters",
-        "hyperparameter tuning",
-        "submit one job per set of values",
-        'args: ["--learning-rate", "0.01"]',
-    ),
     NotYet("*.enableWebAccess", "an interactive shell", "use gcloud compute ssh", "enableWebAccess: false"),
     NotYet("*.enableDashboardAccess", "a dashboard", "use gcloud compute ssh with a port", _LEAVE_OUT),
     NotYet("jobSpec.persistentResourceId", "a persistent resource", "every job has its own VMs", _LEAVE_OUT),

@@ -6,6 +6,7 @@ that worked (tensorflow_cloud, TFX, gcloud).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -64,6 +65,25 @@ def _count(value: object) -> object:
     return int(str(value).partition(".")[0]) or None
 
 
+def _figure(value: object) -> object:
+    """A double travels as a number or as a string, too. Source: proto3 JSON."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    return refuse(f"must be a number, not {given(value)}")
+
+
+def _number(value: object) -> object:
+    """0 is said here, unlike in counts: a range may well begin with it."""
+    return None if value is None or value == "" else _figure(value)
+
+
 def _flag(value: object) -> object:
     """Source: `"useChiefInTfConfig": "True"` is seen in job bodies that worked."""
     if value is None or isinstance(value, bool):
@@ -116,5 +136,7 @@ def _kind(value: object) -> str:
 Text = Annotated[str | None, BeforeValidator(_text)]
 Item = Annotated[str, BeforeValidator(_item)]
 Count = Annotated[int | None, BeforeValidator(_count)]
+Figure = Annotated[float, BeforeValidator(_figure)]
+Number = Annotated[float | None, BeforeValidator(_number)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Duration = Annotated[str | None, BeforeValidator(_duration)]

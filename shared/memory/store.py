@@ -132,7 +132,7 @@ class MemoryStore:
 
     def created_since(self, moment: datetime) -> int:
         with self._lock:
-            return sum(each.job.created_at >= moment for each in self._jobs.values())
+            return sum(each.job.created_at >= moment for each in self._jobs.values() if each.job.trial_of is None)
 
     def count_ready(self, job_id: str, attempt: int) -> int:
         with self._lock:

@@ -66,6 +66,13 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
         _EXIT,
         {**_EXIT, "signal": None, "out_of_memory": False, "error": _ERROR, "tail": "the end", "host": 1},
         {**_LIFE, "cause": "process", "signal": 9, "out_of_memory": True},
+        {
+            **_LIFE,
+            "job_id": "digits_1-trial-3",
+            "cause": "process",
+            "exit_status": 0,
+            "metric": {"value": 0.93, "step": 1000},
+        },
         *({**_LIFE, "cause": cause} for cause in ("install", "setup", "vm_stopping", "vm_restarted")),
     ],
     "maintenance": [
@@ -73,6 +80,7 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
         _SYSTEM_EVENT,
     ],
     "provision": [{"version": 1, "job_id": "digits_1"}, {"version": 1, "orphans": True}],
+    "tune": [{"version": 1, "job_id": "digits_1"}],
 }
 """Function of `shared.wire` → what it is sent: docs/interfaces.md section 2."""
 

@@ -223,10 +223,11 @@ def test_the_judge_says(case: Case) -> None:
 
 
 def test_every_rule_and_every_reason_but_the_named_ones_is_in_the_table() -> None:
-    assert {case.rule for case in CASES} == set(Rule)
+    assert {case.rule for case in CASES} == set(Rule) - {Rule.TUNING}  # test_tuning
     elsewhere = {Reason.HOST_ERROR, Reason.MAX_RUNNING_TIME, Reason.MAX_WAIT_TIME}
     elsewhere |= {Reason.HOST_READY, Reason.HOST_EXITED_ZERO}  # test_slices
     elsewhere |= {Reason.PRIMARY_RESTARTED}  # test_recall
+    elsewhere |= {reason for reason in Reason if reason.name.startswith(("TRIAL", "TOO_MANY_TRIALS", "NO_TRIAL"))}
     assert {case.reason for case in CASES} == set(Reason) - elsewhere
 
 

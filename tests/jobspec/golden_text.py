@@ -24,7 +24,8 @@ def plan_text(name: str) -> str:
     data = (GOLDEN / f"{name}.yaml").read_bytes()
     spec = accept(parse_document(data, f"{name}.yaml"), default_job_id=job_id_from(name, ""))
     head = [f"job: {spec.job_id}", *(f"label: {key}={value}" for key, value in sorted(spec.labels.items()))]
-    return "\n".join((*head, *_lines(spec.plan, ""))) + "\n"
+    tuning = [] if spec.tuning is None else ["tuning:", *_lines(spec.tuning, "  ")]
+    return "\n".join((*head, *_lines(spec.plan, ""), *tuning)) + "\n"
 
 
 def group_text(group: TaskGroup) -> str:

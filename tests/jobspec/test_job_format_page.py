@@ -20,7 +20,7 @@ from shared.jobspec.tpus import TPU_TYPES, TPU_VMS
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "job-format.md").read_text(encoding="utf-8")
 EXAMPLES: Final = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-UNSAID: Final = {"reservationAffinityType", "key", "values", "hyperparameters", "goal"}
+UNSAID: Final = {"reservationAffinityType", "key", "values"}
 """Below what is refused as a whole."""
 
 

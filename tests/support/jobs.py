@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from shared.core.events import ExitCause, Life, LossCause, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
 from shared.core.fleet import vm_name
@@ -120,3 +122,26 @@ def exited(
 
 def lost(seat: Seat, cause: LossCause = LossCause.PREEMPTION, incarnation: int = 1, machine: int = 1) -> VmLost:
     return VmLost(a_life(seat, incarnation, machine), START, cause)
+
+
+def a_tuning_spec(training_input: Mapping[str, object] | None = None, **hyperparameters: Any) -> dict[str, object]:
+    """A tuning job of two integers, one machine a trial."""
+    params = [
+        {"parameterName": "layers", "type": "INTEGER", "minValue": 1, "maxValue": 3},
+        {"parameterName": "width", "type": "DISCRETE", "discreteValues": [16, 32]},
+    ]
+    return a_spec(
+        scaleTier="BASIC",
+        masterType=None,
+        workerType=None,
+        workerCount=None,
+        hyperparameters={
+            "goal": "MAXIMIZE",
+            "params": params,
+            "maxTrials": 3,
+            "maxParallelTrials": 2,
+            "hyperparameterMetricTag": "accuracy",
+            **hyperparameters,
+        },
+        **(training_input or {}),
+    )

@@ -6,24 +6,36 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import product
 
 from shared import topics, wire
 from shared.core.fleet import Vm, vm_name
 from shared.core.jobs import Job, Replica
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.seats import Seat
+from shared.core.trials import Tuning
 from shared.errors import TemporaryError
-from shared.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
+from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
+from shared.ports import Suggester
 from tests.support.jobs import START, a_spec
 
 
 class FixedAddresses:
     def address(self, name: str, zone: str) -> str:
         return f"{name}.{zone}:2222"
+
+
+class Grid:
+    """Tries what has an end in its order, and knows nothing of what came of it."""
+
+    def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
+        tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
+        points = product(*([each.nth(nth) for nth in range(each.size or 1)] for each in tuning.parameters))
+        return next(point for point in points if point not in tried)
 
 
 def in_turn(tasks: Sequence[Callable[[], None]]) -> None:
@@ -33,7 +45,7 @@ def in_turn(tasks: Sequence[Callable[[], None]]) -> None:
 
 @dataclass
 class World:
-    """`deliver` hands every waiting provision message to its function, as Pub/Sub would; a TemporaryError puts it back
+    """`deliver` hands every waiting message of ours to its function, as Pub/Sub would; a TemporaryError puts it back
     once. Agents' events are told with `tell`."""
 
     job_id: str = "digits_1"
@@ -42,6 +54,7 @@ class World:
     bus: MemoryBus = field(default_factory=MemoryBus)
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
     limits: dict[str, int] = field(default_factory=dict)
+    suggester: Suggester = field(default_factory=Grid)
 
     def __post_init__(self) -> None:
         self.fleet.clock = lambda: self.now
@@ -69,12 +82,15 @@ class World:
 
     def deliver(self) -> None:
         while message := self.bus.take():
-            assert message.topic == topics.PROVISION, message
+            functions: dict[str, Callable[[bytes], None]] = {
+                topics.PROVISION: lambda data: provision.handle(wire.provision(data), self.machines, self.deps),
+                topics.TUNE: lambda data: tune.handle(wire.tune(data), self.suggester, self.deps),
+            }
             try:
-                provision.handle(wire.provision(message.data), self.machines, self.deps)
+                functions[message.topic](message.data)
             except TemporaryError:
                 self.wait(10)
-                provision.handle(wire.provision(message.data), self.machines, self.deps)
+                functions[message.topic](message.data)
 
     def tell(self, kind: str, seat: Seat, **more: object) -> None:
         """An agent's event: of the life and machine that its VM was last told, unless said otherwise."""
