@@ -64,6 +64,7 @@ class Gang:
     job_dir: str | None
     container: Container | None
     variables: Mapping[str, str]
+    expands: bool  # $(NAME) in arguments, command and variables
     secrets: Mapping[str, str]
     hosts: int
     checkpoint_signal: signal.Signals
@@ -95,6 +96,7 @@ class Gang:
             job_dir=stored.get("job_dir"),
             container=Container(container["image"], container.get("command") or ()) if container else None,
             variables=stored.get("variables") or {},
+            expands=bool(stored.get("expands")),
             secrets=stored.get("secrets") or {},
             hosts=int(stored.get("hosts") or 1),
             checkpoint_signal=signal.Signals[stored.get("checkpoint_signal") or "SIGTERM"],

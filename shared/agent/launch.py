@@ -12,6 +12,7 @@ from shared.agent.environment import arguments_of, command_of, environment_of
 from shared.agent.metric import FILE, INSIDE, NAME
 from shared.agent.processes import kill_marked
 from shared.agent.program import Program
+from shared.agent.references import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Union
 
     from shared.agent.engine import Engine
-    from shared.agent.gang import Container, Key, Seat
+    from shared.agent.gang import Container, Gang, Key, Seat
     from shared.agent.metric import Metric
     from shared.agent.place import Place
     from shared.agent.program import Ended
@@ -45,12 +46,13 @@ class Launcher:
 
     def start(self, key: Key, secrets: Mapping[str, str], slices: Sequence[str]) -> Running:
         """Raises OSError or ValueError where the program cannot be started at all. ``slices``: of the directive."""
-        env = environment_of(self._seat, secrets, slices)
+        own = replace(self._seat.gang, variables={})
+        gang = resolved(self._seat.gang, environment_of(replace(self._seat, gang=own), {}, slices))
+        env = environment_of(replace(self._seat, gang=gang), secrets, slices)
         reports = self._metric.folder(key)
-        container = self._seat.gang.container
-        if container is not None:
-            return self._start_container(key, container, env, reports)
-        return self._start_module({**env, FILE: str(reports / NAME)} if reports else env)
+        if gang.container is not None:
+            return self._start_container(key, gang, gang.container, env, reports)
+        return self._start_module(gang, {**env, FILE: str(reports / NAME)} if reports else env)
 
     def wait(self, key: Key, program: Running) -> Ended:
         """For the end of this life, with what it reported."""
@@ -61,8 +63,8 @@ class Launcher:
         """Keeps nobody waiting for what an ended program reported; from another thread."""
         self._metric.cancel()
 
-    def _start_module(self, env: Mapping[str, str]) -> Program:
-        command = command_of(self._seat.gang)
+    def _start_module(self, gang: Gang, env: Mapping[str, str]) -> Program:
+        command = command_of(gang)
         self._place.say(f"Running command: {shlex.join(command)}")
         folder = self._place.work / "run"  # stands first in the program's sys.path: nothing of ours may be in it
         folder.mkdir(exist_ok=True)
@@ -72,11 +74,11 @@ class Launcher:
         return Program(command, self._place, env={**vms_own, **env}, cwd=folder)
 
     def _start_container(
-        self, key: Key, container: Container, env: Mapping[str, str], reports: Path | None
+        self, key: Key, gang: Gang, container: Container, env: Mapping[str, str], reports: Path | None
     ) -> ContainerProgram:
         if self._engine is None:
             raise OSError("the container engine is gone")
-        arguments = arguments_of(self._seat.gang)
+        arguments = arguments_of(gang)
         self._place.say(f"Running image {shlex.join([container.image, *container.command, *arguments])}")
         return ContainerProgram(
             self._engine,

@@ -37,7 +37,7 @@ from shared.core.fleet import (
     vm_name,
     wanted,
 )
-from shared.core.jobs import Job, JobState, State
+from shared.core.jobs import Dialect, Job, JobState, State
 from shared.core.recall import to_call_back
 from shared.core.search import is_too_early
 from shared.core.service_log import LOG_ID, task_base
@@ -273,6 +273,7 @@ def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
         "container": {"image": container.image, "command": container.command} if container else None,
         "variables": {each.name: each.value for each in program.environment if each.secret is None},
         "secrets": {each.name: each.secret for each in program.environment if each.secret is not None},
+        "expands": job.plan.dialect is Dialect.VERTEX,
         "hosts": create.group.hosts,
         "fuse_s": job.plan.fuse_s if create.group.tpu else None,
         "checkpoint_signal": job.plan.checkpoint_signal,

@@ -75,6 +75,7 @@ def test_every_vm_is_told_its_gang_and_its_first_life(world: World) -> None:
     assert gang["vm_names"].index(vm.name) == 1
     assert gang["tf_config"]["cluster"]["worker"][1] == f"{vm.name}.us-central1-a:2222"
     assert gang["args"] == ["--epochs", "5"]
+    assert gang["expands"] is False
     assert gang["job_dir"] == "gs://bucket/digits"
     assert gang["topics"]["vm_ready"] == "projects/my-project/topics/trainmaster-vm-ready"
     assert json.loads(metadata["trainmaster-directive"]) == {"attempt": 1, "incarnation": 1, "action": "run"}
