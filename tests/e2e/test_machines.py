@@ -51,16 +51,25 @@ def bought(lab: Lab, vm: Vm) -> str:
     return str(found["scheduling"]["provisioningModel"])
 
 
-@pytest.mark.parametrize(("fault", "changes"), [("maintenance", GPU), ("preempt", SPOT)])
-def test_a_vm_that_is_taken_away_with_notice_is_replaced(lab: Lab, fault: str, changes: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("fault", "notice", "changes"),
+    [
+        ("maintenance", {"notice_s": 1}, GPU),
+        ("upcoming_maintenance", {"in_s": 3600}, GPU),
+        ("preempt", {"notice_s": 1}, SPOT),
+    ],
+)
+def test_a_vm_that_is_taken_away_with_notice_is_replaced(
+    lab: Lab, fault: str, notice: dict[str, float], changes: dict[str, object]
+) -> None:
     job_id = lab.scripted(1, LONG, 0.1, **changes)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     assert bought(lab, vm) == ("SPOT" if changes is SPOT else "STANDARD")
-    getattr(lab.faults, fault)(vm.name, notice_s=1)
+    getattr(lab.faults, fault)(vm.name, **notice)
     replaced(lab, job_id, vm.instance_id)
     reasons = [entry.verdict.reason for entry in lab.verdicts(job_id)]
-    assert {"maintenance": Reason.MAINTENANCE, "preempt": Reason.PREEMPTION}[fault] in reasons
+    assert (Reason.PREEMPTION if fault == "preempt" else Reason.MAINTENANCE) in reasons
 
 
 def test_a_vm_that_crashes_without_a_word_is_being_replaced_within_ten_seconds(lab: Lab) -> None:
