@@ -64,6 +64,7 @@ def meaning_of(job: CustomJob, extension: Extension, extras: Extras, found: Find
         kms_key=key,
         substitutions=substitutions,
         spot="ALL" if scheduling.strategy in _SPOT_STRATEGIES else None,
+        flex_start_at=(*at, "strategy") if scheduling.strategy == "FLEX_START" else None,
         restart_job_on_worker_restart=scheduling.restart_job_on_worker_restart,
         disable_retries=scheduling.disable_retries,
         output_directory=directory,

@@ -13,10 +13,12 @@ from shared.jobspec.wire import Count, Flag, Item, Text, word
 
 EXIT_PRESETS: Final = tuple(preset.name for preset in Preset)
 SPOT_USES: Final = ("NONE", "ALL", "WORKERS")
+QUEUES: Final = ("NONE", "STANDARD", "FLEX_START")
 CHECKPOINT_SIGNALS: Final = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
 
 ExitPreset = Annotated[str | None, BeforeValidator(lambda value: word(value, EXIT_PRESETS))]
 SpotUse = Annotated[str | None, BeforeValidator(lambda value: word(value, SPOT_USES))]
+Queue = Annotated[str | None, BeforeValidator(lambda value: word(value, QUEUES))]
 CheckpointSignal = Annotated[str | None, BeforeValidator(lambda value: word(value, CHECKPOINT_SIGNALS))]
 
 
@@ -47,6 +49,7 @@ class Extension(Wire):
     )
     image: Text = Field(None, examples=["projects/my-project/global/images/family/trainer"])
     spot: SpotSpec | None = Field(None, examples=["workers"])
+    queue: Queue = Field(None, examples=["standard"])
     reservation: Text = Field(None, examples=["my-reservation"])
     checkpoint_signal: CheckpointSignal = Field(None, examples=["SIGUSR1"])
     restart_job_on_worker_restart: Flag = Field(default=False, examples=[True])

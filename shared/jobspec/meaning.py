@@ -14,7 +14,8 @@ from shared.jobspec.runtimes import Runtime
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """`is_runtime_named`: the job says which runtime it wants. `spot`: the API's own way to ask."""
+    """`is_runtime_named`: the job says which runtime it wants. `spot`, `flex_start_at` (where that is said): the APIs
+    own ways to ask."""
 
     dialect: Dialect
     roles: tuple[Role, ...]
@@ -31,6 +32,7 @@ class Meaning:
     substitutions: list[Substitution]
     priority: int = 0
     spot: str | None = None
+    flex_start_at: Loc | None = None
     restart_job_on_worker_restart: bool = False
     disable_retries: bool = False
     output_directory: str | None = None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shared.core.jobs import Container, Plan, Program, TaskGroup
+from shared.core.jobs import Container, Plan, Program, TaskGroup, TpuQueue
 from shared.core.trials import Tuning
 from shared.jobspec import custom_job, training
 from shared.jobspec.crew import crew_of
@@ -29,6 +29,7 @@ from shared.jobspec.rules import check_job_id, check_labels, check_place
 from shared.jobspec.runtimes import OWN_IMAGE
 from shared.jobspec.unsupported import check_supported
 from shared.jobspec.vertex_model import CustomJob
+from shared.jobspec.waiting import queue_of
 
 SPEC_BYTES_MAX: Final = 64 * 1024
 """Every VM carries the spec three times (TF_CONFIG, CLOUD_ML_JOB, its arguments) in one metadata value of 256 KiB."""
@@ -97,10 +98,11 @@ def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Finding
     if extras.image is not None:
         check_image_of(extras.image, found, has_tpu=any(role.is_tpu for role in meaning.roles))
     region, zones = check_place(meaning.region, meaning.region_at, extension.zones or (), tpus, found)
+    queue = queue_of(extension, extras, meaning, groups, found)
     disable_retries = meaning.disable_retries or extension.disable_retries
     restarts_job = meaning.restart_job_on_worker_restart or extension.restart_job_on_worker_restart
     return Plan(
-        groups=tuple(_outfit(group, program, meaning, extras) for group in groups),
+        groups=tuple(_outfit(group, program, meaning, extras, queue) for group in groups),
         program=program,
         region=region,
         zones=zones,
@@ -127,9 +129,9 @@ def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Finding
     )
 
 
-def _outfit(group: TaskGroup, common: Program, meaning: Meaning, extras: Extras) -> TaskGroup:
+def _outfit(group: TaskGroup, common: Program, meaning: Meaning, extras: Extras, queue: TpuQueue | None) -> TaskGroup:
     """With what the job says of its role besides the machine."""
     own = meaning.programs.get(group.task_type, common)
-    tpu = replace(group.tpu, runtime=extras.image) if group.tpu and extras.image else group.tpu
+    tpu = group.tpu and replace(group.tpu, runtime=extras.image or group.tpu.runtime, queue=queue)
     spot = is_spot(extras.spot or meaning.spot, group.task_type)
     return replace(group, tpu=tpu, program=None if own == common else own, spot=spot)

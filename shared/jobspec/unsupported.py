@@ -44,13 +44,6 @@ NOT_YET: Final = (
     NotYet("jobSpec.experiment*", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
     NotYet("jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT),
     NotYet("jobSpec.protectedArtifactLocationId", "protected artifacts", _LEAVE_OUT, _LEAVE_OUT),
-    NotYet(
-        "jobSpec.scheduling.strategy",
-        "a flexible start",
-        "STANDARD waits for capacity zone by zone",
-        'strategy: "STANDARD"',
-        lambda value: value == "FLEX_START",
-    ),
     NotYet(f"{_POOL}.nfsMounts", "an NFS mount", "read from Cloud Storage", _LEAVE_OUT),
     NotYet(f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT),
     NotYet(f"{_POOL}.machineSpec.gpuPartitionSize", "a part of a GPU", "ask for a smaller GPU", _LEAVE_OUT),
