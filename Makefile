@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
+# The stack and its tests are hundreds of Python processes: without bytecode each would compile our sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 VENV := .venv
@@ -46,6 +48,7 @@ run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),imag
 stack: $(INSTALLED) ## start the local stack and keep it until Ctrl-C
 	@$(BIN)/trainmaster local up
 
+# One process more than cores: those that run whole jobs often wait.
 PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 .PHONY: test
@@ -54,7 +57,7 @@ test: images ## the test suite with everything it needs, but for what trains for
 
 .PHONY: test-all
 test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## the whole test suite
-	@$(PYTEST)
+	@$(PYTEST) --hypothesis-profile thorough
 
 .PHONY: test-quick
 test-quick: $(INSTALLED) ## the tests that need neither emulators nor images

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 pytest_plugins = ["tests.support.stack"]
+
+# Of properties that do not say themselves how many examples they need; `make test-all` asks for the second.
+hypothesis.settings.register_profile("every change", max_examples=150, deadline=None)
+hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
+hypothesis.settings.load_profile("every change")
 
 LONGEST = ("e2e", "e2e, apart", "sim", "examples", "agent", "api", "tpu", "emulators", "compute")
 WHOLE_JOBS = "tests/e2e/"

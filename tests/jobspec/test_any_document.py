@@ -191,21 +191,20 @@ def usable(spec: AcceptedSpec) -> bool:
 
 
 @given(st.dictionaries(NAMES, ANYTHING, max_size=6))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_any_document_is_a_plan_or_problems(document: dict[str, object]) -> None:
     spec = outcome(document)
     assert spec is None or usable(spec)
 
 
 @given(st.dictionaries(NAMES, ANYTHING, max_size=4))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_any_training_input_is_a_plan_or_problems(training: dict[str, object]) -> None:
     spec = outcome({"trainingInput": {**MINIMAL, **training}})
     assert spec is None or usable(spec)
 
 
 @given(PLAUSIBLE)
-@settings(max_examples=600, deadline=None)
 def test_any_plausible_job_is_a_plan_or_problems(document: dict[str, object]) -> None:
     spec = outcome(document)
     assert spec is None or usable(spec)
@@ -214,7 +213,7 @@ def test_any_plausible_job_is_a_plan_or_problems(document: dict[str, object]) ->
 
 
 @given(CUSTOM_JOBS)
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_any_plausible_custom_job_is_a_plan_or_problems(document: dict[str, object]) -> None:
     spec = outcome(document)
     assert spec is None or usable(spec)
@@ -223,7 +222,7 @@ def test_any_plausible_custom_job_is_a_plan_or_problems(document: dict[str, obje
 
 
 @given(st.dictionaries(NAMES, ANYTHING, max_size=4))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_any_worker_pool_is_a_plan_or_problems(pool: dict[str, object]) -> None:
     right = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": IMAGE}}
     spec = outcome({"workerPoolSpecs": [{**right, **pool}], "trainmaster": {"region": "us-central1"}})
@@ -231,7 +230,6 @@ def test_any_worker_pool_is_a_plan_or_problems(pool: dict[str, object]) -> None:
 
 
 @given(st.binary(max_size=200) | st.text(alphabet="{}[]:,-&*!?|>'\"%@`#\n\t ab01.~", max_size=80).map(str.encode))
-@settings(max_examples=600, deadline=None)
 def test_any_bytes_are_a_document_or_problems(data: bytes) -> None:
     for name in ("job.yaml", "job.json"):
         try:
