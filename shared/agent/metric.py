@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TAG = "CLOUD_ML_HP_METRIC_TAG"
 FILE = "CLOUD_ML_HP_METRIC_FILE"
 NAME = "output.metrics"
+STEP_MAX = 2**53  # what JSON's readers agree on: Pub/Sub would refuse the whole message for more
 INSIDE = "/tmp/hypertune"  # noqa: S108 - in a container; where the library writes that was told nothing
 
 
@@ -91,6 +92,7 @@ def measurements(text: str, tag: str) -> Iterator[Measurement]:
 
 def _step(told: object) -> int:
     try:
-        return int(float(str(told)))
+        step = int(float(str(told)))
     except (ValueError, OverflowError):
         return 0
+    return step if 0 <= step <= STEP_MAX else 0

@@ -48,6 +48,8 @@ def record(tag: str, value: object, step: object = "1000") -> str:
         pytest.param(record(TAG, "5", "7.0"), [(5.0, 7)], id="a step like 7.0"),
         pytest.param(json.dumps({TAG: "5"}), [(5.0, 0)], id="no step"),
         pytest.param(record(TAG, "5", None) + record(TAG, "6", "inf"), [(5.0, 0), (6.0, 0)], id="a step that is none"),
+        pytest.param(record(TAG, "5", "1e30") + record(TAG, "6", "-1"), [(5.0, 0), (6.0, 0)], id="a step out of range"),
+        pytest.param(record(TAG, "5", "5000000000"), [(5.0, 5_000_000_000)], id="examples seen, for a step"),
         pytest.param("", [], id="an empty file"),
     ],
 )

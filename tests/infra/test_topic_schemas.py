@@ -35,7 +35,14 @@ MODELS: Final[dict[str, type[BaseModel]]] = {
     "replica-exit": wire._ReplicaExit,
     "maintenance": wire._Maintenance,
 }
-TYPES: Final = {int: FieldDescriptor.TYPE_INT32, str: FieldDescriptor.TYPE_STRING, bool: FieldDescriptor.TYPE_BOOL}
+TYPES: Final = {
+    int: FieldDescriptor.TYPE_INT32,
+    float: FieldDescriptor.TYPE_DOUBLE,
+    str: FieldDescriptor.TYPE_STRING,
+    bool: FieldDescriptor.TYPE_BOOL,
+}
+SAME: Final = {FieldDescriptor.TYPE_INT64: FieldDescriptor.TYPE_INT32}
+"""Whole numbers are of either size: programs count their steps themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +145,10 @@ def test_they_can_be_left_out(planned: Any) -> None:
 def fields(descriptor: Descriptor) -> dict[str, tuple[Any, bool]]:
     """Name → type (of a message, its fields) and whether it is required."""
     return {
-        each.name: (fields(each.message_type) if each.message_type else each.type, each.is_required)
+        each.name: (
+            fields(each.message_type) if each.message_type else SAME.get(each.type, each.type),
+            each.is_required,
+        )
         for each in descriptor.fields
     }
 
@@ -187,6 +197,7 @@ def said_by_the_agent() -> Iterator[tuple[str, dict[str, Any]]]:
             "out_of_memory": True,
             "error": error,
             "tail": "é",
+            "metric": {"value": 0.93, "step": 2**53},
         }
         report.ready(Key(1, 1))
         report.exit(Key(1, 1), fact, lambda: None)
