@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -64,11 +64,28 @@ def test_training_goes_on_without_a_control_plane_and_everything_is_judged_once_
     assert len(keys) == len(set(keys))
 
 
-def test_peers_that_die_of_a_preemption_before_it_is_known_pay_nothing(lab: Lab) -> None:
-    """Real synchronous training: the VM is gone at once, its peers' exits are judged first, the loss comes in late."""
-    job_id = lab.example("digits")
+def digits(lab: Lab) -> str:
+    return lab.example("digits")
+
+
+def scripted_together(lab: Lab) -> str:
+    return lab.scripted(args=["--steps", "60", "--step-seconds", "0.2", "--together"])
+
+
+@pytest.mark.parametrize(
+    ("submit", "word"),
+    [
+        pytest.param(scripted_together, "step 2/", id="plain sockets"),
+        pytest.param(digits, "epoch 2/", id="tensorflow", marks=pytest.mark.heavy),
+    ],
+)
+def test_peers_that_die_of_a_preemption_before_it_is_known_pay_nothing(
+    lab: Lab, submit: Callable[[Lab], str], word: str
+) -> None:
+    """Synchronous training: the VM is gone at once, its peers' exits are judged first, the loss comes in late."""
+    job_id = submit(lab)
     lab.wait(job_id, "RUNNING", 90)
-    lab.until(lambda: "epoch 2/" in lab.console(job_id, CHIEF), 90)
+    lab.until(lambda: word in lab.console(job_id, CHIEF), 90)
     with asleep(lab, "maintenance", "provision"):
         lab.faults.crash(vm_name(job_id, WORKER_1))
         judged = (ReplicaState.RESTARTING, ReplicaState.HELD)

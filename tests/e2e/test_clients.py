@@ -19,14 +19,8 @@ WORKER_0 = Seat(TaskType.WORKER, 0)
 
 
 def a_job_file(lab: Lab, folder: Path, steps: int) -> Path:
-    """The spec of a job that ran before, as a file."""
-    template = lab.scripted(workers=1, steps=1)
-    spec = json.loads(lab.state(template).job.spec_json)
-    del spec["jobId"]
-    spec["trainingInput"]["args"] = ["--steps", str(steps), "--step-seconds", "0.1"]
     path = folder / "job.yaml"
-    path.write_text(yaml.safe_dump(spec))
-    lab.ended_well(template)
+    path.write_text(yaml.safe_dump(lab.scripted_spec(workers=1, steps=steps)))
     return path
 
 

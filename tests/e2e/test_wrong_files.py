@@ -67,25 +67,19 @@ def test_a_file_that_cannot_be_read_says_where(lab: Lab) -> None:
     assert "line 2" in problem_of(answer(lab, uri))["problem"]
 
 
-def test_the_answer_goes_when_the_file_is_put_right(lab: Lab) -> None:
-    job_id = lab.scripted(workers=0, steps=1)
-    spec = json.loads(lab.state(job_id).job.spec_json)
-    del spec["jobId"]
+def test_the_answer_goes_when_the_file_is_put_right_and_its_job_id_is_used_from_then_on(lab: Lab) -> None:
     uri = f"gs://{lab.bucket}/jobs/mended.yaml"
     lab.objects.write(uri, b"{}", content_type="text/yaml")
     answer(lab, uri)
+    spec = {"jobId": "mended_1", **lab.scripted_spec(workers=0, steps=1)}
     lab.objects.write(uri, yaml.safe_dump(spec).encode(), content_type="text/yaml")
     lab.until(lambda: lab.objects.read(f"{uri}.error.json", max_bytes=10) is None, 20)
-    lab.ended_well(job_id)
-
-
-def test_a_used_job_id_is_refused_beside_the_file(lab: Lab) -> None:
-    job_id = lab.scripted(workers=0, steps=1)
-    uri = f"gs://{lab.bucket}/jobs/second.yaml"
-    lab.objects.write(uri, lab.state(job_id).job.spec_json.encode(), content_type="text/yaml")
-    problem = problem_of(answer(lab, uri))
+    lab.until(lambda: lab.store.load("mended_1"), 20)
+    second = f"gs://{lab.bucket}/jobs/second.yaml"
+    lab.objects.write(second, yaml.safe_dump(spec).encode(), content_type="text/yaml")
+    problem = problem_of(answer(lab, second))
     assert (problem["field"], problem["problem"]) == ("jobId", "A job with this id already exists.")
-    lab.ended_well(job_id)
+    lab.ended_well("mended_1")
 
 
 def test_a_wrong_message_is_recorded_and_kept_with_its_reason_and_never_tried_for_ever(lab: Lab) -> None:
@@ -108,11 +102,8 @@ def test_a_wrong_message_is_recorded_and_kept_with_its_reason_and_never_tried_fo
 
 
 def test_a_job_published_to_submit_runs(lab: Lab) -> None:
-    template = lab.scripted(workers=0, steps=1)
-    spec = json.loads(lab.state(template).job.spec_json)
-    body = json.dumps({**spec, "jobId": "published_1"}).encode()
+    body = json.dumps({"jobId": "published_1", **lab.scripted_spec(workers=0, steps=1)}).encode()
     for _ in range(2):
         lab.stack.pubsub.publish(topics.SUBMIT, body)
     lab.until(lambda: lab.store.load("published_1"), 20)
     lab.ended_well("published_1")
-    lab.ended_well(template)

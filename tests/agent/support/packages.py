@@ -43,9 +43,13 @@ def sdist(name: str, task: str, requires: tuple[str, ...] = (), extra: dict[str,
 
 
 def wheel(name: str, module: str) -> bytes:
+    return wheel_of(name, {f"{name}/__init__.py": module})
+
+
+def wheel_of(name: str, files: dict[str, str]) -> bytes:
     info = f"{name}-0.1.dist-info"
     files = {
-        f"{name}/__init__.py": module,
+        **files,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n",
         f"{info}/WHEEL": WHEEL,
     }
