@@ -175,7 +175,8 @@ class SimFleet:
     def _place(self, job: Job, create: Create, name: str, metadata: Mapping[str, str]) -> SimVm:
         self._numbers += 1
         said = json.loads(metadata["trainmaster-directive"])
-        directive = Directive(said["attempt"], said["incarnation"], DirectiveAction(said["action"]))
+        action, slices = DirectiveAction(said["action"]), tuple(said.get("slices", ()))
+        directive = Directive(said["attempt"], said["incarnation"], action, slices)
         number, now = str(self._numbers), self._clock()
         seen = Vm(
             name, create.zone, number, VmStatus.CREATING, seat_of(name), create.machine, directive, "1", created_at=now,
@@ -200,7 +201,8 @@ class SimFleet:
 
     def come_up(self, vm: SimVm) -> None:
         context = self.context
-        vm.seen = replace(vm.seen, status=VmStatus.RUNNING, started_at=self._clock())
+        address = f"10.0.0.{vm.seen.instance_id}" if vm.seen.is_tpu else ""
+        vm.seen = replace(vm.seen, status=VmStatus.RUNNING, started_at=self._clock(), address=address)
         context.say("up", vm.seen.name, vm.seen.instance_id, f"machine {vm.seen.machine}")
         if context.chance(context.faults.mute):
             context.scheduler.after(context.between(0.1, 4), lambda: self._go_mutely(vm))

@@ -15,6 +15,7 @@ from shared.core.fleet import VmStatus, vm_name
 from shared.core.jobs import INTERNAL_RETRIES_MAX as INTERNAL_MAX
 from shared.core.jobs import RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, ReplicaState, State
 from shared.core.ledger import LedgerEntry, fold
+from shared.core.seats import Seat, TaskType
 from shared.core.verdicts import (
     AcceptJob,
     Budget,
@@ -35,6 +36,8 @@ from shared.memory.store import MemoryStore
 from simulator.context import Context
 from simulator.machines import SimFleet, SimVm
 
+NEEDED_S: Final = 400.0
+"""How long a member of the cluster may be done while the primary lives on in a later life: some sweeps."""
 STUCK_S: Final = 10.0
 """How long a job may be PREPARING after its last replica has spoken, where messages and functions work."""
 
@@ -70,6 +73,9 @@ class Watch:
     _ready_since: float | None = None
     _has_no_delays: bool = field(init=False)
     _labelled: int = 0
+    _alone_since: float | None = None
+    _began: dict[Seat, float] = field(default_factory=dict)
+    _done: dict[Seat, float] = field(default_factory=dict)
     _said: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
@@ -99,6 +105,8 @@ class Watch:
         """After everything that happens: who is complete runs."""
         if self._ready_since is not None and self._has_no_delays and self.context.now - self._ready_since > STUCK_S:
             raise ViolationError("every replica has spoken, and the job is still PREPARING")
+        if self._alone_since is not None and self.context.now - self._alone_since > NEEDED_S:
+            raise ViolationError("the primary lives a further life, and a peer that was done before is not called back")
 
     def deleted(self, vm: SimVm) -> None:
         """A VM that the stored state wants is never deleted: not by who knows less, not instead of an older one."""
@@ -152,8 +160,24 @@ class Watch:
         self._check_hosts(entry, self.state.job)
         if self.state.job.state.is_terminal and self.ended_s is None:
             self.ended_s = self.context.now
+        self._look_at_done(before, self.state)
         is_waiting = self.state.job.state is JobState.PREPARING and all(map(_has_spoken, self.state.replicas))
         self._ready_since = (self._ready_since or self.context.now) if is_waiting else None
+
+    def _look_at_done(self, before: State | None, state: State) -> None:
+        """Since when the primary lives a life that began after a peer, which it may wait for, was done."""
+        plan, now = state.job.plan, self.context.now
+        for replica in state.replicas:
+            was = before.find(replica.attempt, replica.seat) if before else None
+            if was is None or was.incarnation != replica.incarnation:
+                self._began[replica.seat] = now
+                self._done.pop(replica.seat, None)
+            if replica.state is ReplicaState.COMPLETED:
+                self._done.setdefault(replica.seat, now)
+        is_over = plan.independent or state.job.state.is_terminal
+        done = [at for seat, at in self._done.items() if seat.task_type is not TaskType.EVALUATOR]
+        is_alone = not is_over and any(at < self._began[plan.primary] for at in done)
+        self._alone_since = (self._alone_since or now) if is_alone else None
 
     def _check_stale(self, before: State, entry: LedgerEntry) -> None:
         """I4, I2: who is not the present life changes nothing, and a life ends once."""
