@@ -26,7 +26,7 @@ All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 @app.command("list")
 def list_(form: Form = Format.TABLE) -> None:
-    """What is there, the oldest first."""
+    """List them, the oldest first."""
     letters = _open().look()
     if form is Format.JSON:
         print_json([_shown(letter) for letter in letters])
@@ -36,8 +36,8 @@ def list_(form: Form = Format.TABLE) -> None:
 
 
 @app.command()
-def show(message_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
-    """One message, whole."""
+def show(message_id: Annotated[str, typer.Argument(metavar="ID", help="Of a message, as list shows it.")]) -> None:
+    """Show one message, whole."""
     for letter in _open().look():
         if letter.id == message_id:
             print_json(_shown(letter))

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
 
 from cli.jobs import Form
 from cli.output import Format, print_json, say
-from cli.target import PROJECT, choose
+from cli.target import PROJECT, choose, settings_problems
 from shared.settings import settings
 
 if TYPE_CHECKING:
     from cli.examination import Finding
-
-PREFIX: Final = "TRAINMASTER_"
 
 Project = Annotated[str | None, typer.Option(help=f"Project of the installation, instead of {PROJECT}.")]
 Region = Annotated[str | None, typer.Option(help="A region to look at the quotas of.")]
@@ -49,9 +47,8 @@ def _findings(region: str | None) -> Iterator[Finding]:
     try:
         values = settings()
     except ValidationError as error:
-        for each in error.errors():
-            name = f"{PREFIX}{'_'.join(map(str, each['loc'])).upper()}"
-            yield fix(f"settings: {name}: {each['msg']}", "docs/interfaces.md, section 5, says what it means")
+        for problem in settings_problems(error):
+            yield fix(f"settings: {problem}", "docs/interfaces.md, section 5, says what it means")
         return
     yield Finding(Status.OK, f"settings of project {values.project}")
     yield from examine(values, region)

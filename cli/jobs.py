@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.output import Format, print_json, print_table, say
+from cli.output import Format, print_json, print_table, replica_word, say
 from cli.target import choose
 from shared.core.events import CancelRequested
 from shared.core.jobs import Job, State
@@ -68,8 +68,10 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
         return
     extension = view.pop(EXTENSION)
     for name, value in view.items():
-        if name != "trainingInput":
+        if not isinstance(value, dict):
             say(f"{name}: {value}")
+    if "labels" in view:
+        say(f"labels: {', '.join(f'{key}={value}' for key, value in view['labels'].items())}")
     say(f"submitted: {extension['submitted']}")
     say(f"used so far: {used.words}" if not state.job.state.is_terminal else f"used: {used.words}")
     say(f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}")
@@ -82,7 +84,7 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
         [
             [
                 f"{each['taskType']} {each['taskIndex']}",
-                each["state"],
+                replica_word(each["state"], has_ended=state.job.state.is_terminal),
                 str(each["incarnation"]),
                 each["vm"],
                 str(each["machine"]),

@@ -6,15 +6,19 @@ Exit status: 0 done · 1 it could not be done (the reason on standard error) · 
 from __future__ import annotations
 
 import sys
-from typing import Final
+from importlib.metadata import version
+from typing import Annotated, Final, NoReturn
 
 import typer
+from pydantic import ValidationError
 
 from cli import dead_letters, doctor, jobs, local, logs, orphans, schedule, simulate, submit, why
 from cli import run as run_command
-from cli.output import complain
+from cli.output import complain, say
+from cli.target import settings_problems
 from emulators.state import StackError
 from shared.errors import PermanentError, TemporaryError
+from shared.settings import Settings
 
 INTERRUPTED: Final = 130
 
@@ -25,6 +29,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        say(f"trainmaster {version('trainmaster')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before any command."""
+
+
 local.app.command("run")(run_command.run)
 app.add_typer(local.app, name="local")
 app.add_typer(jobs.app, name="jobs")
@@ -46,14 +67,28 @@ def run() -> None:
     try:
         app()
     except (StackError, PermanentError, TemporaryError) as error:
-        complain(f"trainmaster: {error}")
-        sys.exit(1)
+        _end(str(error))
+    except ValidationError as error:
+        if error.title != Settings.__name__:
+            raise
+        _end("; ".join(settings_problems(error)))
     except BrokenPipeError:
         # The reader (`| head`) has seen enough. Without this Python complains once more when it flushes at exit.
         sys.stderr.close()
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        from shared.gcp.refusals import told
+
+        if (said := told(error)) is None:
+            raise
+        _end(said)
+
+
+def _end(said: str) -> NoReturn:
+    complain(f"trainmaster: {said}")
+    sys.exit(1)
 
 
 if __name__ == "__main__":

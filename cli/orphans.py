@@ -9,7 +9,7 @@ from cli.output import Format, print_json, print_table
 
 
 def orphans(form: Form = Format.TABLE) -> None:
-    """What is there without a living owner. It is deleted when a second look, a minute later, finds it still so."""
+    """List machines without a living job. Each is deleted when a second look, a minute later, finds it still so."""
     found = open_store().orphans()
     if form is Format.JSON:
         print_json([asdict(orphan) for orphan in found])

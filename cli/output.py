@@ -27,6 +27,11 @@ def visible(text: str) -> str:
     return _CONTROL.sub(lambda found: found[1] or "\N{REPLACEMENT CHARACTER}", text)
 
 
+def replica_word(state: str, *, has_ended: bool) -> str:
+    """What a replica does, in a table: whatever it did, with its job it has ended."""
+    return "ended" if has_ended and state != "COMPLETED" else state
+
+
 def say(line: str) -> None:
     """One line of progress or result."""
     print(visible(line) if sys.stdout.isatty() else line, flush=True)  # noqa: T201 - this is where a command line prints

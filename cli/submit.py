@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,7 +25,7 @@ from shared import topics
 from shared.core.jobs import Job
 from shared.core.templates import at_time
 from shared.errors import PermanentError
-from shared.jobspec import InvalidJob, accept, job_id_from, parse_document
+from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
 from shared.jobview import job_view
 from shared.ports import Store
 from shared.settings import settings
@@ -35,44 +36,57 @@ LOOKS: Final = 3
 """For the job, before the refusals are looked through: those are all that there ever were."""
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
+MACHINE: Final = "Compute Engine's name, or the service's own."
+ACCELERATOR: Final = "type=nvidia-tesla-t4,count=1."
+IMAGE: Final = "A container instead of packages."
+COUNT: Final = "How many."
+
 Text = str | None
+
+_program = partial(typer.Option, rich_help_panel="The program")
+_place = partial(typer.Option, rich_help_panel="Where and for whom")
+_machines = partial(typer.Option, rich_help_panel="Machines")
 
 
 def submit(
     context: typer.Context,
     job: Annotated[str, typer.Argument(help="A job file, or an id for a job made of the flags.", metavar="FILE|JOB")],
     config: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A job file below the flags.")
+        Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="A job file below the flags.")
     ] = None,
     package_path: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the trainer.")
+        Path | None, _program(exists=True, file_okay=False, metavar="DIR", help="Folder of the trainer, packaged here.")
     ] = None,
-    packages: Annotated[Text, typer.Option(help="More packages: files and gs://, with commas between.")] = None,
-    staging_bucket: Annotated[Text, typer.Option(help="Where packages go.")] = None,
-    module_name: Annotated[Text, typer.Option(help="What runs: python -m MODULE.")] = None,
-    region: Annotated[Text, typer.Option()] = None,
-    job_dir: Annotated[Text, typer.Option(help="gs:// folder of the job's output.")] = None,
+    packages: Annotated[Text, _program(metavar="LIST", help="More packages: files and gs://, with commas.")] = None,
+    staging_bucket: Annotated[Text, _program(metavar="BUCKET", help="Where packages go.")] = None,
+    module_name: Annotated[Text, _program(metavar="MODULE", help="What runs: python -m MODULE.")] = None,
+    runtime_version: Annotated[
+        Text, _program(metavar="VERSION", help="What is installed: 2.21, pytorch-2.13 ….")
+    ] = None,
+    python_version: Annotated[Text, _program(metavar="VERSION", help="The runtime's own, whatever is said.")] = None,
+    job_dir: Annotated[Text, _program(metavar="URI", help="gs:// folder of the job's output.")] = None,
+    use_chief_in_tf_config: Annotated[
+        bool | None, _program(help="Of containers: the primary is `chief` in TF_CONFIG, not `master`.")
+    ] = None,
+    region: Annotated[Text, _place(metavar="REGION", help="Where its machines are.")] = None,
+    service_account: Annotated[Text, _place(metavar="EMAIL", help="Who its machines run as.")] = None,
+    network: Annotated[Text, _place(metavar="NETWORK", help="projects/NUMBER/global/networks/NAME.")] = None,
+    labels: Annotated[Text, _place(metavar="LABELS", help="KEY=VALUE, with commas.")] = None,
+    max_running_time: Annotated[Text, _place(metavar="TIME", help="Then it is cancelled: 7200s.")] = None,
     scale_tier: Annotated[
-        Text, typer.Option(help="basic, standard-1, premium-1, basic-gpu, basic-tpu, custom.")
+        Text, _machines(metavar="TIER", help="basic, standard-1, premium-1, basic-gpu, basic-tpu, custom.")
     ] = None,
-    runtime_version: Annotated[Text, typer.Option()] = None,
-    python_version: Annotated[Text, typer.Option()] = None,
-    service_account: Annotated[Text, typer.Option()] = None,
-    network: Annotated[Text, typer.Option()] = None,
-    labels: Annotated[Text, typer.Option(help="KEY=VALUE,…")] = None,
-    use_chief_in_tf_config: Annotated[bool | None, typer.Option()] = None,
-    max_running_time: Annotated[Text, typer.Option(help="Such as 7200s.")] = None,
-    master_machine_type: Annotated[Text, typer.Option()] = None,
-    master_accelerator: Annotated[Text, typer.Option(help="type=nvidia-tesla-t4,count=1")] = None,
-    master_image_uri: Annotated[Text, typer.Option()] = None,
-    worker_machine_type: Annotated[Text, typer.Option()] = None,
-    worker_count: Annotated[int | None, typer.Option(min=0)] = None,
-    worker_accelerator: Annotated[Text, typer.Option()] = None,
-    worker_image_uri: Annotated[Text, typer.Option()] = None,
-    parameter_server_machine_type: Annotated[Text, typer.Option()] = None,
-    parameter_server_count: Annotated[int | None, typer.Option(min=0)] = None,
-    parameter_server_accelerator: Annotated[Text, typer.Option()] = None,
-    parameter_server_image_uri: Annotated[Text, typer.Option()] = None,
+    master_machine_type: Annotated[Text, _machines(metavar="TYPE", help=MACHINE)] = None,
+    master_accelerator: Annotated[Text, _machines(metavar="GPU", help=ACCELERATOR)] = None,
+    master_image_uri: Annotated[Text, _machines(metavar="IMAGE", help=IMAGE)] = None,
+    worker_machine_type: Annotated[Text, _machines(metavar="TYPE", help=MACHINE)] = None,
+    worker_count: Annotated[int | None, _machines(min=0, metavar="N", help=COUNT)] = None,
+    worker_accelerator: Annotated[Text, _machines(metavar="GPU", help=ACCELERATOR)] = None,
+    worker_image_uri: Annotated[Text, _machines(metavar="IMAGE", help=IMAGE)] = None,
+    parameter_server_machine_type: Annotated[Text, _machines(metavar="TYPE", help=MACHINE)] = None,
+    parameter_server_count: Annotated[int | None, _machines(min=0, metavar="N", help=COUNT)] = None,
+    parameter_server_accelerator: Annotated[Text, _machines(metavar="GPU", help=ACCELERATOR)] = None,
+    parameter_server_image_uri: Annotated[Text, _machines(metavar="IMAGE", help=IMAGE)] = None,
     follow: Annotated[bool, typer.Option("--wait", help="Until it has ended; exit status 1 unless SUCCEEDED.")] = False,
     asynchronous: Annotated[bool, typer.Option("--async", hidden=True, help="As gcloud: what happens anyway.")] = False,
     stream_logs: Annotated[bool, typer.Option("--stream-logs", help="As --wait, with its log.")] = False,
@@ -128,11 +142,17 @@ def checked(document: dict[str, Any]) -> str:
     try:
         spec = accept(document, default_job_id=None)
     except InvalidJob as invalid:
-        said = "".join(f"\n  {each.field}: {each.problem}. Right would be: {each.example}" for each in invalid.problems)
+        said = "".join(
+            f"\n  {each.field}: {_sentence(each.problem)} Right: {each.example}" for each in invalid.problems
+        )
         raise PermanentError(f"nothing was submitted:{said}") from None
     if spec.job_id is None:
         raise ValueError("an accepted spec without a default has a job id")
     return spec.job_id
+
+
+def _sentence(problem: Problem) -> str:
+    return problem.problem if problem.problem.endswith("?") else f"{problem.problem}."
 
 
 def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> Job:

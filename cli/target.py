@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+
+from pydantic import ValidationError
 
 from emulators import clients, stack, state
 from emulators.state import StackError
 from shared.errors import PermanentError
 
-PROJECT = "TRAINMASTER_PROJECT"
+PREFIX = "TRAINMASTER_"
+PROJECT = f"{PREFIX}PROJECT"
 
 
 def choose() -> None:
@@ -22,3 +26,10 @@ def choose() -> None:
         raise PermanentError(
             f"which installation? Set {PROJECT}, or start a local one: `trainmaster local up`"
         ) from None
+
+
+def settings_problems(error: ValidationError) -> Iterator[str]:
+    """`TRAINMASTER_LIMITS: …`, one for each setting that is wrong."""
+    for each in error.errors():
+        name = f"{PREFIX}{'_'.join(map(str, each['loc'])).upper()}"
+        yield f"{name}: {each['msg'].removeprefix('Value error, ')}"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from cli.output import complain
+from cli.output import complain, replica_word
 from shared.core.jobs import JobState, State
 from shared.errors import PermanentError, TemporaryError
 from shared.mlunits import usage
@@ -98,5 +98,6 @@ def table(state: State, now: datetime, price: Price | None = None) -> Group:
         found.add_column(column)
     for each in state.replicas:
         counts = (each.incarnation, each.restarts_used, each.replaced, each.collateral)
-        found.add_row(each.seat.words, each.state.value, *map(str, counts))
+        word = replica_word(each.state, has_ended=job.state.is_terminal)
+        found.add_row(each.seat.words, word, *map(str, counts))
     return Group(Text(title, style="bold"), found)

@@ -88,7 +88,7 @@ def _tell(entry: LedgerEntry) -> None:
     say(f"{entry.at:%H:%M:%S}  {entry.verdict.text}{rule}")
     if entry.verdict.rule > Rule.STALE:
         for passed, takes in passed_over(entry):
-            say(f"            not rule {int(passed)}: that takes that {takes}")
+            say(f"            not rule {int(passed)} ({takes})")
     before, after = entry.before, entry.after
     for name in ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral"):
         if getattr(before, name) != getattr(after, name) and after.attempt == before.attempt:
