@@ -142,9 +142,7 @@ def checked(document: dict[str, Any]) -> str:
     try:
         spec = accept(document, default_job_id=None)
     except InvalidJob as invalid:
-        said = "".join(
-            f"\n  {each.field}: {_sentence(each.problem)} Right: {each.example}" for each in invalid.problems
-        )
+        said = "".join(f"\n  {each.field}: {_sentence(each)} Right: {each.example}" for each in invalid.problems)
         raise PermanentError(f"nothing was submitted:{said}") from None
     if spec.job_id is None:
         raise ValueError("an accepted spec without a default has a job id")
