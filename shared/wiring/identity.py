@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from shared import identity, topics
 from shared.core.events import ReplicaExited, VmLost, VmReady
+from shared.core.fleet import vm_name
 from shared.core.system_events import SystemEvent
 from shared.gcp.identity_tokens import IdentityTokens
 from shared.identity import IdentityError, Site, Tokens
@@ -31,9 +32,11 @@ def proven(event: Event, message: Message) -> Event:
     token = message.attributes.get("identity")
     if not token:
         raise IdentityError("identity: the event carries no token")
-    life = event.life
-    is_slice = life.host is not None and _is_slice(event, light.deps().store)
-    identity.check(tokens().claims(token), life, message.told_at, site, is_slice=is_slice)
+    life, claims = event.life, tokens().claims(token)
+    # A slice of one host does not say which host it is; a VM has its seat's name, and needs no look at the job.
+    may_be_slice = life.host is not None or claims.instance_name != vm_name(life.job_id, life.seat)
+    is_slice = may_be_slice and _is_slice(event, light.deps().store)
+    identity.check(claims, life, message.told_at, site, is_slice=is_slice)
     return event
 
 

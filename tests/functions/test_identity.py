@@ -196,6 +196,27 @@ def test_an_event_that_is_delivered_days_late_was_told_in_time(door: Door) -> No
     assert door.state is ReplicaState.RUNNING
 
 
+@pytest.fixture
+def slice_door(door: Door) -> Door:
+    """Its job has a slice of one host beside a VM."""
+    image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
+    training = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4", "masterConfig": image, "region": "us-central1"}
+    tpu = {"workerType": "ct5lp-hightpu-4t", "workerCount": 1, "workerConfig": image}
+    world = World(store=door.world.store, bus=door.world.bus, job_id="slices_1")
+    world.submit({"trainingInput": {**training, **tpu}})
+    world.deliver()
+    world.bus.drain()
+    return Door(world, door.issuer)
+
+
+def test_a_slice_of_one_host_is_heard_though_google_named_its_host(slice_door: Door) -> None:
+    """It does not say which of its hosts it is: there is one."""
+    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
+    token = slice_door.token(audience=audience, project="of-google-tp", instance_name="t1v-n-1-w-0", instance_id=1)
+    assert slice_door.tell(token) == 204
+    assert (slice_door.state, slice_door.reasons()) == (ReplicaState.RUNNING, [])
+
+
 def test_nobody_becomes_a_slice_by_saying_so(door: Door) -> None:
     assert door.tell(door.token(instance_name="t1v-n-1-w-0"), host=0) == 204
     assert "the token is of VM" in door.reasons()[0]
