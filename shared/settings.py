@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
-from typing import Annotated
+from typing import Final, Self
 
-from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from shared.price import Price, read_price
+
+PREFIX: Final = "TRAINMASTER_"
 
 
 class Addressing(StrEnum):
@@ -19,10 +22,10 @@ class Addressing(StrEnum):
     EMULATOR = "emulator"  # a free loopback port per VM name, from the Compute emulator
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Each with the unit in its name and the reason beside its default."""
 
-    model_config = SettingsConfigDict(env_prefix="TRAINMASTER_", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     project: str = Field(min_length=6, max_length=30, description="Project id.")
     bucket: str = Field(default="", description="Bucket of job files, packages and job directories.")
@@ -49,7 +52,7 @@ class Settings(BaseSettings):
         default="",
         description="The VMs' subnetwork, in which {region} stands for the job's; empty: the network's own there.",
     )
-    limits: Annotated[dict[str, int], NoDecode] = Field(
+    limits: dict[str, int] = Field(
         default_factory=dict,
         description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8; those that do not "
         "fit wait in QUEUED. Empty: none but Google's own quotas.",
@@ -75,7 +78,7 @@ class Settings(BaseSettings):
         description="Most requests to the API within a minute that create no job, as each instance counts them; "
         "0: no limit. Source: the service's own quota.",
     )
-    ml_unit_price: Annotated[Price | None, NoDecode] = Field(
+    ml_unit_price: Price | None = Field(
         default=None,
         description="What one ML unit costs, such as `0.49 USD`: the command line then shows what a job costs. No "
         "default: prices differ by region and contract, and nobody is told a wrong one.",
@@ -87,6 +90,12 @@ class Settings(BaseSettings):
         description="Longest wait for one Compute operation within a function. 20 s sees most inserts through, and "
         "several in a row still fit an ack deadline of 120 s.",
     )
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Self:
+        """What is named there, and the defaults of the rest. Raises ValidationError."""
+        names = {name: f"{PREFIX}{name.upper()}" for name in cls.model_fields}
+        return cls.model_validate({name: environment[key] for name, key in names.items() if key in environment})
 
     @field_validator("ml_unit_price", mode="before")
     @classmethod
@@ -113,4 +122,4 @@ class Settings(BaseSettings):
 
 @cache
 def settings() -> Settings:
-    return Settings()  # type: ignore[call-arg]  # from the environment
+    return Settings.of(os.environ)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final
 
-import google.auth
-import requests
-from google.auth.exceptions import GoogleAuthError
-from google.auth.transport.requests import AuthorizedSession
-
 from shared.errors import TemporaryError
+from shared.gcp import callers
+from shared.gcp.rest import Rest, RestError
 
 GOOGLE: Final = "https://logging.googleapis.com"
-SCOPES: Final = ("https://www.googleapis.com/auth/logging.write", "https://www.googleapis.com/auth/logging.read")
 PAGE_MAX: Final = 1000  # Source: ListLogEntriesRequest.page_size
 
 Entry = Mapping[str, Any]
@@ -35,13 +30,13 @@ class RefusedError(TemporaryError):
 
 
 class CloudLogging:
-    """`endpoint`: the emulator's, which asks for no credentials; empty: Google's. Thread-safe as requests is."""
+    """`endpoint`: the emulator's, which asks for no credentials; empty: Google's. Nothing is tried again: who calls
+    knows how long a line is worth waiting for. Thread-safe."""
 
     def __init__(self, project: str, endpoint: str, timeout_s: float) -> None:
         self.project = project
-        self._base = endpoint or GOOGLE
-        self._timeout_s = timeout_s
-        self._needs_credentials = not endpoint
+        caller = callers.Emulated() if endpoint else callers.ours()
+        self._rest = Rest(endpoint or GOOGLE, caller, timeout_s, tries=1)
 
     def write(self, body: Mapping[str, object]) -> None:
         """One `entries:write`. Raises TemporaryError; RefusedError where it was answered so."""
@@ -59,21 +54,12 @@ class CloudLogging:
         answer = self._call("list", body)
         return answer.get("entries", []), answer.get("nextPageToken", "")
 
+    def close(self) -> None:
+        self._rest.close()
+
     def _call(self, method: str, body: Mapping[str, object]) -> dict[str, Any]:
         try:
-            answer = self._session.post(f"{self._base}/v2/entries:{method}", json=body, timeout=self._timeout_s)
-            if answer.ok:
-                found: dict[str, Any] = answer.json()
-                return found
-            said = answer.json().get("error", {}).get("message", answer.reason)
-        except (requests.RequestException, GoogleAuthError, ValueError) as error:
-            raise TemporaryError(f"Cloud Logging: {error}") from error
-        raise RefusedError(answer.status_code, said)
-
-    @cached_property
-    def _session(self) -> requests.Session:
-        if not self._needs_credentials:
-            return requests.Session()
-        credentials, _ = google.auth.default(scopes=SCOPES)
-        session: requests.Session = AuthorizedSession(credentials)
-        return session
+            found: dict[str, Any] = self._rest.post(f"/v2/entries:{method}", body)
+        except RestError as error:
+            raise RefusedError(error.status, error.said) from error
+        return found

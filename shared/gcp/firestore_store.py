@@ -8,7 +8,7 @@
     stockouts/{zone and machine kind}      Stockout
     control/turn                           who was admitted last: its update time is what a turn is taken on
 
-A change is one batch: preconditions on the update times that were read, and the ledger entry's creation as duplicate
+A change is one commit: preconditions on the update times that were read, and the ledger entry's creation as duplicate
 check. No transaction, no lock: on a contended document that is several times faster, and correct.
 """
 
@@ -16,13 +16,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, Final
-
-from google.api_core import exceptions
-from google.cloud import firestore
-from google.cloud.firestore_v1.base_query import FieldFilter
+from typing import Final
 
 from shared.core.evolve import Change
 from shared.core.fleet import hash_in, seat_of, vm_name
@@ -39,154 +35,132 @@ from shared.gcp.documents import (
     replica_document,
     stockout_document,
 )
+from shared.gcp.firestore import Document, Fields, Firestore, Order, Write, at_least, create, equal, update
+from shared.gcp.rest import RestError
 from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Turn
 
 JOB: Final = "job"
-TIMEOUT_S: Final = 20.0
-"""Of one call. The functions' own deadline is 60 s."""
-
-Snapshot = Any
+REJECTIONS: Final = "rejections"
+ORPHANS: Final = "orphans"
+STOCKOUTS: Final = "stockouts"
+TURN: Final = "control/turn"
 
 
 class FirestoreStore:
     """See `shared.ports.Store`. Thread-safe, as its client is."""
 
-    def __init__(self, client: firestore.Client) -> None:
+    def __init__(self, client: Firestore) -> None:
         self._client = client
-        self._jobs = client.collection("jobs")
 
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
-        job_ref = self._jobs.document(job_id)
-        replicas = job_ref.collection("replicas")
-        refs = [job_ref, *([replicas.document(replica)] if replica else [])]
+        replicas = _replicas(job_id)
         with _translated():
-            found = {each.reference.path: each for each in self._client.get_all(refs, timeout=TIMEOUT_S) if each.exists}
-            if job_ref.path not in found:
+            found = self._client.get(_job(job_id), *([f"{replicas}/{replica}"] if replica else []))
+            job = found.pop(_job(job_id), None)
+            if job is None:
                 return None
-            snapshots = [each for path, each in found.items() if path != job_ref.path]
-            if snapshots and lost_peers:
-                attempt = snapshots[0].get("attempt")
-                query = replicas.where(filter=FieldFilter("attempt", "==", attempt))
-                query = query.where(filter=FieldFilter("ever_lost", "==", True))
-                snapshots += [each for each in query.stream(timeout=TIMEOUT_S) if each.id != replica]
-        return _loaded(found[job_ref.path], snapshots, whole=False)
+            asked = list(found.values())
+            if asked and lost_peers:
+                of_attempt = equal("attempt", asked[0].fields["attempt"])
+                lost = self._client.find(replicas, of_attempt, equal("ever_lost", True))
+                asked += [each for each in lost if each.id != replica]
+        return _loaded(job, asked, whole=False)
 
     def load_attempt(self, job_id: str) -> Loaded | None:
-        job_ref = self._jobs.document(job_id)
         with _translated():
-            job = job_ref.get(timeout=TIMEOUT_S)
-            if not job.exists:
+            job = self._client.get(_job(job_id)).get(_job(job_id))
+            if job is None:
                 return None
-            query = job_ref.collection("replicas").where(filter=FieldFilter("attempt", "==", job.get("attempt")))
-            snapshots = list(query.stream(timeout=TIMEOUT_S))
-        return _loaded(job, snapshots, whole=True)
+            replicas = self._client.find(_replicas(job_id), equal("attempt", job.fields["attempt"]))
+        return _loaded(job, replicas, whole=True)
 
     def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
-        job_ref = self._jobs.document(entry.job_id)
         tokens = loaded.tokens if loaded else {}
-        batch = self._client.batch()
-        batch.create(job_ref.collection("ledger").document(entry.key), entry_document(entry))
-        writes = [
-            (replica.key, job_ref.collection("replicas").document(replica.key), replica_document(replica))
+        writes = [create(f"{_ledger(entry.job_id)}/{entry.key}", entry_document(entry))]
+        documents = [
+            (replica.key, f"{_replicas(entry.job_id)}/{replica.key}", replica_document(replica))
             for replica in change.replicas
         ]
         if change.job:
-            writes.append((JOB, job_ref, job_document(change.job)))
-        for name, ref, document in writes:
-            if name in tokens:
-                option = self._client.write_option(last_update_time=tokens[name])
-                batch.update(ref, document, option=option)
-            else:
-                batch.create(ref, document)
+            documents.append((JOB, _job(entry.job_id), job_document(change.job)))
+        for name, path, document in documents:
+            writes.append(update(path, document, tokens[name]) if name in tokens else create(path, document))
         if turn is not None:
-            self._take(turn, entry, batch)
+            # What is written differs each time: a write that changes nothing leaves the update time as it is.
+            taken = {"job_id": entry.job_id, "at": entry.at}
+            writes.append(create(TURN, taken) if turn.token is None else update(TURN, taken, turn.token))
         try:
             with _translated():
-                batch.commit(timeout=TIMEOUT_S)
+                self._client.commit(*writes)
         except _ExistsError:
             if self.entry(entry.job_id, entry.key):
                 raise AlreadyRecordedError(entry.key) from None
             raise ConflictError(f"{entry.job_id}: a document was created meanwhile") from None
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
+        path = f"{_ledger(job_id)}/{key}"
         with _translated():
-            snapshot = self._ledger(job_id).document(key).get(timeout=TIMEOUT_S)
-        return read(LedgerEntry, snapshot.to_dict()) if snapshot.exists else None
+            found = self._client.get(path).get(path)
+        return read(LedgerEntry, found.fields) if found else None
 
     def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
         with _translated():
-            snapshots = sorted(self._ledger(job_id).stream(timeout=TIMEOUT_S), key=lambda each: each.create_time)
-        return tuple(read(LedgerEntry, each.to_dict()) for each in snapshots)
+            found = sorted(self._client.find(_ledger(job_id)), key=lambda each: each.created_at)
+        return tuple(read(LedgerEntry, each.fields) for each in found)
 
     def pending(self, job_id: str) -> tuple[str, ...]:
-        query = self._ledger(job_id).where(filter=FieldFilter("is_pending", "==", True))
         with _translated():
-            return tuple(each.id for each in query.stream(timeout=TIMEOUT_S))
+            return tuple(each.id for each in self._client.find(_ledger(job_id), equal("is_pending", True)))
 
     def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
         if not keys:
             return
-        batch = self._client.batch()
-        for key in keys:
-            batch.update(self._ledger(job_id).document(key), {"is_pending": False, "done_at": at})
+        done = {"is_pending": False, "done_at": at}
         with _translated():
-            batch.commit(timeout=TIMEOUT_S)
+            self._client.commit(*(update(f"{_ledger(job_id)}/{key}", done) for key in keys))
 
     def jobs_with_pending(self) -> tuple[str, ...]:
-        query = self._client.collection_group("ledger").where(filter=FieldFilter("is_pending", "==", True))
         with _translated():
-            return tuple(sorted({each.get("job_id") for each in query.select(["job_id"]).stream(timeout=TIMEOUT_S)}))
+            found = self._client.find("ledger", equal("is_pending", True), everywhere=True, fields=["job_id"])
+        return tuple(sorted({each.fields["job_id"] for each in found}))
 
     def live_jobs(self) -> tuple[Job, ...]:
-        query = self._jobs.where(filter=FieldFilter("is_live", "==", True))
         with _translated():
-            return tuple(read(Job, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S))
+            return tuple(read(Job, each.fields) for each in self._client.find("jobs", equal("is_live", True)))
 
     def turn(self) -> Turn:
         with _translated():
-            last = self._last_turn().get(timeout=TIMEOUT_S)
-        return Turn(last.update_time if last.exists else None, self.live_jobs())
+            last = self._client.get(TURN).get(TURN)
+        return Turn(last.update_time if last else None, self.live_jobs())
 
     def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
         """The order that Firestore's own index of one field has: no index has to be made for it."""
-        query = self._jobs.order_by("created_at", direction=firestore.Query.DESCENDING)
-        query = query.order_by("__name__", direction=firestore.Query.DESCENDING).limit(limit)
-        if after is not None:
-            query = query.start_after({"created_at": after.created_at, "__name__": self._jobs.document(after.job_id)})
+        order = Order("created_at", limit, (after.created_at, _job(after.job_id)) if after else None)
         with _translated():
-            return tuple(read(Job, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S))
+            return tuple(read(Job, each.fields) for each in self._client.find("jobs", order=order))
 
     def created_since(self, moment: datetime) -> int:
-        query: Any = self._jobs.where(filter=FieldFilter("submitted_at", ">=", moment))
         with _translated():
-            return int(query.count().get(timeout=TIMEOUT_S)[0][0].value)
+            return self._client.count("jobs", at_least("submitted_at", moment))
 
     def count_ready(self, job_id: str, attempt: int) -> int:
-        query = self._jobs.document(job_id).collection("replicas")
-        query = query.where(filter=FieldFilter("attempt", "==", attempt))
-        query = query.where(filter=FieldFilter("ever_ready", "==", True))
         with _translated():
-            return int(query.count().get(timeout=TIMEOUT_S)[0][0].value)
+            return self._client.count(_replicas(job_id), equal("attempt", attempt), equal("ever_ready", True))
 
     def reject(self, rejection: Rejection) -> None:
-        with _translated():
-            try:
-                self._rejections().document(rejection.key).create(rejection_document(rejection), timeout=TIMEOUT_S)
-            except exceptions.AlreadyExists:
-                return
+        self._once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
 
     def rejections(self) -> tuple[Rejection, ...]:
         with _translated():
-            return tuple(read(Rejection, each.to_dict()) for each in self._rejections().stream(timeout=TIMEOUT_S))
+            return tuple(read(Rejection, each.fields) for each in self._client.find(REJECTIONS))
 
     def job_of_vm(self, name: str) -> str | None:
         """Asked by the names' common part, which is short enough for two jobs to share; the name itself decides."""
         vm_hash = hash_in(name)
         if vm_hash is None:
             return None
-        query = self._jobs.where(filter=FieldFilter("vm_hash", "==", vm_hash))
         with _translated():
-            jobs = [read(Job, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S)]
+            jobs = [read(Job, each.fields) for each in self._client.find("jobs", equal("vm_hash", vm_hash))]
         seat = seat_of(name)
         return next((job.job_id for job in jobs if seat in job.plan.seats and vm_name(job.job_id, seat) == name), None)
 
@@ -194,51 +168,27 @@ class FirestoreStore:
         """Written over: a write that comes late is late by moments, which matter to nobody here."""
         key = f"{stockout.zone}-{hashlib.sha256(stockout.kind.encode()).hexdigest()[:16]}"
         with _translated():
-            self._stockouts().document(key).set(stockout_document(stockout), timeout=TIMEOUT_S)
+            self._client.commit(Write(f"{STOCKOUTS}/{key}", stockout_document(stockout)))
 
     def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
-        query = self._stockouts().where(filter=FieldFilter("at", ">=", since))
         with _translated():
-            return tuple(read(Stockout, each.to_dict()) for each in query.stream(timeout=TIMEOUT_S))
+            return tuple(read(Stockout, each.fields) for each in self._client.find(STOCKOUTS, at_least("at", since)))
 
     def report_orphan(self, orphan: Orphan) -> None:
-        with _translated():
-            try:
-                self._orphans().document(orphan.instance_id).create(orphan_document(orphan), timeout=TIMEOUT_S)
-            except exceptions.AlreadyExists:
-                return
+        self._once(f"{ORPHANS}/{orphan.instance_id}", orphan_document(orphan))
 
     def orphans(self) -> tuple[Orphan, ...]:
         with _translated():
-            return tuple(read(Orphan, each.to_dict()) for each in self._orphans().stream(timeout=TIMEOUT_S))
+            return tuple(read(Orphan, each.fields) for each in self._client.find(ORPHANS))
 
     def forget_orphan(self, instance_id: str) -> None:
         with _translated():
-            self._orphans().document(instance_id).delete(timeout=TIMEOUT_S)
+            self._client.commit(Write(f"{ORPHANS}/{instance_id}", None))
 
-    def _take(self, turn: Turn, entry: LedgerEntry, batch: firestore.WriteBatch) -> None:
-        """What is written differs each time: a write that changes nothing leaves the update time as it is."""
-        document = {"job_id": entry.job_id, "at": entry.at}
-        if turn.token is None:
-            batch.create(self._last_turn(), document)
-        else:
-            option = self._client.write_option(last_update_time=turn.token)
-            batch.update(self._last_turn(), document, option=option)
-
-    def _last_turn(self) -> Any:
-        return self._client.collection("control").document("turn")
-
-    def _ledger(self, job_id: str) -> Any:
-        return self._jobs.document(job_id).collection("ledger")
-
-    def _rejections(self) -> Any:
-        return self._client.collection("rejections")
-
-    def _stockouts(self) -> Any:
-        return self._client.collection("stockouts")
-
-    def _orphans(self) -> Any:
-        return self._client.collection("orphans")
+    def _once(self, path: str, document: Fields) -> None:
+        """Who wrote it first stands."""
+        with suppress(_ExistsError), _translated():
+            self._client.commit(create(path, document))
 
 
 class _ExistsError(Exception):
@@ -250,22 +200,31 @@ def _translated() -> Iterator[None]:
     """Google's errors as ours. What is neither is a bug and goes on as it is."""
     try:
         yield
-    except exceptions.AlreadyExists as error:
-        raise _ExistsError(str(error)) from error
-    except (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound) as error:
-        raise ConflictError(str(error)) from error
-    except (
-        exceptions.ServerError,
-        exceptions.ResourceExhausted,
-        exceptions.RetryError,
-        exceptions.Cancelled,
-    ) as error:
-        raise TemporaryError(str(error)) from error
+    except RestError as error:
+        if error.code == "ALREADY_EXISTS":
+            raise _ExistsError(str(error)) from error
+        if error.code in ("FAILED_PRECONDITION", "ABORTED", "NOT_FOUND"):
+            raise ConflictError(str(error)) from error
+        if error.is_passing:
+            raise TemporaryError(f"Firestore: {error}") from error
+        raise
 
 
-def _loaded(job: Snapshot, replicas: Sequence[Snapshot], *, whole: bool) -> Loaded:
-    state_job = read(Job, job.to_dict())
-    read_replicas = [read(Replica, each.to_dict()) for each in replicas]
+def _job(job_id: str) -> str:
+    return f"jobs/{job_id}"
+
+
+def _replicas(job_id: str) -> str:
+    return f"jobs/{job_id}/replicas"
+
+
+def _ledger(job_id: str) -> str:
+    return f"jobs/{job_id}/ledger"
+
+
+def _loaded(job: Document, replicas: Sequence[Document], *, whole: bool) -> Loaded:
+    state_job = read(Job, job.fields)
+    read_replicas = [read(Replica, each.fields) for each in replicas]
     if whole:
         order = {seat: nth for nth, seat in enumerate(state_job.plan.seats)}
         read_replicas.sort(key=lambda each: order[each.seat])

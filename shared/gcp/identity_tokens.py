@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
-import requests
-from google.auth import exceptions, jwt
+import urllib3
 
 from shared.errors import TemporaryError
 from shared.identity import Claims, IdentityError
@@ -40,6 +40,8 @@ class IdentityTokens:
         self._good_until = self._asked_at = float("-inf")
 
     def claims(self, token: str) -> Claims:
+        from google.auth import exceptions, jwt  # brings cryptography: where no token comes, none is read
+
         try:
             key_id = str(jwt.decode_header(token).get("kid"))
             said: Mapping[str, Any] = jwt.decode(token, certs=self._certificates(key_id), clock_skew_in_seconds=LATE_S)
@@ -60,11 +62,12 @@ class IdentityTokens:
 
 def _fetch(url: str) -> tuple[Mapping[str, str], float]:
     try:
-        answer = requests.get(url, timeout=TIMEOUT_S)
-        answer.raise_for_status()
+        answer = urllib3.request("GET", url, timeout=TIMEOUT_S)
         keys: Mapping[str, str] = answer.json()
-    except requests.RequestException as error:
+    except (urllib3.exceptions.HTTPError, ValueError) as error:
         raise TemporaryError(f"the keys of identity tokens cannot be had: {error}") from error
+    if answer.status != HTTPStatus.OK:
+        raise TemporaryError(f"the keys of identity tokens cannot be had: HTTP {answer.status}")
     age = re.search(r"max-age=(\d+)", answer.headers.get("Cache-Control", ""))
     return keys, float(age[1]) if age else KEEP_S
 

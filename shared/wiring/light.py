@@ -6,10 +6,9 @@ import time
 from datetime import UTC, datetime
 from functools import cache
 
-from google.cloud import firestore
-
 from shared.flows.record import Deps
 from shared.gcp.cloud_logging import CloudLogging
+from shared.gcp.firestore import Firestore
 from shared.gcp.firestore_store import FirestoreStore
 from shared.gcp.job_log import TIMEOUT_S, CloudJobLog
 from shared.gcp.pubsub_bus import PubsubBus
@@ -19,7 +18,7 @@ from shared.settings import settings
 
 @cache
 def store() -> Store:
-    return FirestoreStore(firestore.Client(project=settings().project))
+    return FirestoreStore(Firestore(settings().project))
 
 
 @cache

@@ -76,6 +76,6 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
         yield made
         over.set()
         function.join()
-        logging._session.close()
+        logging.close()
     cloud.entries.close()
     settings.settings.cache_clear()

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-import requests
 
 from emulators.pubsub import PubSub
 from shared.errors import TemporaryError
 from shared.gcp.pubsub_bus import PubsubBus
+from shared.gcp.rest import RestError
 from tests.support.serving import serving
 
 
@@ -35,16 +35,16 @@ def test_what_is_published_arrives_as_it_is(pubsub: PubSub, project: str) -> Non
     said = {b"\x00\xff not text": {"source": "gs://b/jobs/ä.yaml#1"}, b"{}": {}}
     for data, attributes in said.items():
         bus.publish("trainmaster-submit", data, attributes)
-    bus._session.close()
+    bus.close()
     found = {each["data"]: each["attributes"] for each in pubsub.pull("trainmaster-submit")}
     assert found == said
 
 
 def test_a_topic_that_is_not_there_is_no_passing_trouble(pubsub: PubSub, project: str) -> None:
     bus = PubsubBus(project)
-    with pytest.raises(requests.HTTPError, match="404"):
+    with pytest.raises(RestError, match="404"):
         bus.publish("nobodys-topic", b"{}", {})
-    bus._session.close()
+    bus.close()
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_trouble_that_passes_soon_is_sat_out(troubled: list[int], status: int, p
     troubled += [status, status, 200]
     bus = PubsubBus(project)
     bus.publish("trainmaster-submit", b"{}", {})
-    bus._session.close()
+    bus.close()
     assert troubled == [200]
 
 
@@ -83,7 +83,7 @@ def test_trouble_that_stays_is_for_the_next_delivery(troubled: list[int], status
     bus = PubsubBus(project)
     with pytest.raises(TemporaryError, match=f"publish to trainmaster-submit: HTTP {status}"):
         bus.publish("trainmaster-submit", b"{}", {})
-    bus._session.close()
+    bus.close()
 
 
 def test_nobody_answers(project: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,4 +91,4 @@ def test_nobody_answers(project: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bus = PubsubBus(project)
     with pytest.raises(TemporaryError, match="publish to trainmaster-submit"):
         bus.publish("trainmaster-submit", b"{}", {})
-    bus._session.close()
+    bus.close()

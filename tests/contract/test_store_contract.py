@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from google.auth.credentials import AnonymousCredentials
-from google.cloud import firestore
 
 from shared.core.events import JobSubmitted, ProvisioningStarted, ReplicaExited
 from shared.core.evolve import Change, evolve
@@ -19,6 +17,7 @@ from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters, fold
 from shared.core.zones import Stockout
 from shared.errors import ConflictError
+from shared.gcp.firestore import Firestore
 from shared.gcp.firestore_store import FirestoreStore
 from shared.memory.store import MemoryStore
 from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Store
@@ -31,7 +30,7 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
         yield MemoryStore()
         return
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", request.getfixturevalue("firestore_emulator"))
-    client = firestore.Client(project=f"test-{uuid.uuid4().hex[:12]}", credentials=AnonymousCredentials())
+    client = Firestore(f"test-{uuid.uuid4().hex[:12]}")
     yield FirestoreStore(client)
     client.close()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from google.auth.credentials import AnonymousCredentials
-from google.cloud import firestore, storage
+from google.cloud import storage
 
 from emulators.faults import Faults
 from emulators.pubsub import PubSub
@@ -27,6 +27,7 @@ from shared.core.ledger import LedgerEntry, fold
 from shared.core.seats import Seat
 from shared.flows.record import Deps, record
 from shared.gcp.compute_fleet import ComputeFleet
+from shared.gcp.firestore import Firestore
 from shared.gcp.firestore_store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
 from shared.ports import Bus, Fleet, Objects, Store
@@ -194,7 +195,7 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FIRESTORE_EMULATOR_HOST", "STORAGE_EMULATOR_HOST"):
             patch.setenv(name, environment[name])
-        database = firestore.Client(project=stack.state.config.project, credentials=AnonymousCredentials())
+        database = Firestore(stack.state.config.project)
         bucket = storage.Client(project=stack.state.config.project, credentials=AnonymousCredentials())
     fleet = ComputeFleet(
         project=stack.state.config.project,

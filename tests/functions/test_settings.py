@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings() -> Settings:
-    return Settings()  # type: ignore[call-arg]  # from the environment
+    return Settings.of(os.environ)
 
 
 def test_limits_are_read_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

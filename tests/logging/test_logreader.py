@@ -164,4 +164,4 @@ def test_four_replicas_of_a_thousand_lines_a_second_are_followed_without_loss_or
     for task, lines in seen.items():
         assert lines == expected, task
 
-    logging._session.close()
+    logging.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import requests
 
 from shared.core.jobs import Dialect
 from shared.core.seats import Seat, TaskType
@@ -21,6 +21,7 @@ from shared.gcp.job_log import CloudJobLog
 from shared.memory.job_log import MemoryJobLog
 from tests.logging.cloud import PROJECT, Cloud
 from tests.support.jobs import START, a_spec
+from tests.support.serving import serving
 from tests.support.world import World
 
 CHIEF = Seat(TaskType.CHIEF, 0)
@@ -142,7 +143,7 @@ def job_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cl
     with cloud.serving() as address:
         logging = CloudLogging(PROJECT, address, timeout_s=30)
         yield CloudJobLog(logging), cloud
-        logging._session.close()
+        logging.close()
     cloud.entries.close()
 
 
@@ -162,17 +163,25 @@ def test_lines_are_entries_of_the_task_service_once_however_often_they_are_writt
     assert {len(each["timestamp"]) for each in found} == {len("2026-11-21T03:00:00.000000001Z")}
 
 
-@pytest.mark.parametrize("broken", ["nobody listens", "a wrong answer", "it says no"])
-def test_whatever_goes_wrong_is_temporary(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logging = CloudLogging(PROJECT, "http://127.0.0.1:9", timeout_s=5)
-    answer = requests.Response()
-    answer.status_code, answer._content = {
-        "a wrong answer": (200, b"<html>"),
-        "it says no": (403, b'{"error": {}}'),
-    }.get(broken, (0, b""))
-    post: Callable[..., requests.Response] = lambda *_, **__: answer  # noqa: E731 - one line stands for a server
-    if answer.status_code:
-        monkeypatch.setattr(logging._session, "post", post)
+@pytest.mark.parametrize("answer", [(200, b"<html>"), (403, b'{"error": {}}'), (503, b"")])
+def test_an_answer_that_is_none_is_temporary(answer: tuple[int, bytes]) -> None:
+    class Wrong(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(answer[0])
+            self.end_headers()
+            self.wfile.write(answer[1])
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Wrong)) as address:
+        logging = CloudLogging(PROJECT, address, timeout_s=30)
+        with pytest.raises(TemporaryError):
+            CloudJobLog(logging).write(LINES)
+        logging.close()
+
+
+def test_nobody_who_listens_is_temporary() -> None:
     with pytest.raises(TemporaryError):
-        CloudJobLog(logging).write(LINES)
-    logging._session.close()
+        CloudJobLog(CloudLogging(PROJECT, "http://127.0.0.1:9", timeout_s=5)).write(LINES)

@@ -1,0 +1,103 @@
+"""Google's APIs over REST: JSON in, JSON out; connections are kept, and trouble that passes soon is sat out.
+
+Any call may be made twice: what ours write is guarded by a precondition, or the same each time, or a message, which may
+be delivered twice anyway. Why no client libraries: docs/decisions/0018-cold-starts.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from http import HTTPStatus
+from typing import Any, Final
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from shared.errors import TemporaryError
+from shared.gcp.callers import Caller
+
+TRIES: Final = 4
+BACKOFF_S: Final = 0.1
+AGAIN: Final = (429, 500, 502, 503, 504)
+_PASSING: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, 499)  # the last: CANCELLED
+_CONNECTIONS: Final = 16
+"""As many as a function serves events at a time (infra/functions.tf)."""
+
+
+class RestError(Exception):
+    """The API's own refusal. `status` is HTTP's, `code` Google's word for it, such as ABORTED, `said` its message."""
+
+    def __init__(self, status: int, code: str, said: str) -> None:
+        super().__init__(f"HTTP {status}: {said}")
+        self.status = status
+        self.code = code
+        self.said = said
+
+    @property
+    def is_passing(self) -> bool:
+        return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR or self.status in _PASSING
+
+
+class Rest:
+    """`base` is what paths are added to. `timeout_s` is that of one try. Thread-safe."""
+
+    def __init__(self, base: str, caller: Caller, timeout_s: float, tries: int = TRIES) -> None:
+        self._base = base
+        self._caller = caller
+        again = urllib3.Retry(
+            total=tries - 1,
+            backoff_factor=BACKOFF_S,
+            status_forcelist=AGAIN,
+            allowed_methods=None,
+            raise_on_status=False,
+            respect_retry_after_header=False,
+        )
+        self._pool = _pool(base, retries=again, timeout=timeout_s, maxsize=_CONNECTIONS)
+
+    def post(self, path: str, body: object) -> Any:
+        """Raises RestError for what is refused, TemporaryError where nobody answers or nobody can read the answer."""
+        data = json.dumps(body, allow_nan=False).encode()
+        answer = self._send(path, data, anew=False)
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            answer = self._send(path, data, anew=True)
+        try:
+            said = json.loads(answer.data)
+        except ValueError:
+            if answer.status < HTTPStatus.BAD_REQUEST:
+                raise TemporaryError(f"{self._base}{path}: no JSON: {answer.data[:100]!r}") from None
+            said = None
+        _raise_for(answer, said)
+        return said
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _send(self, path: str, data: bytes, *, anew: bool) -> urllib3.BaseHTTPResponse:
+        headers = {"Content-Type": "application/json", **self._caller.headers(anew=anew)}
+        try:
+            return self._pool.request("POST", f"{self._base}{path}", body=data, headers=headers)
+        except HTTPError as error:
+            raise TemporaryError(f"{self._base}{path}: {error}") from error
+
+
+def _raise_for(answer: urllib3.BaseHTTPResponse, said: Any) -> None:
+    """An answer in parts is a list: what went wrong on the way is said by its last part, under status 200."""
+    last = said[-1] if isinstance(said, list) and said else said
+    error = last.get("error") if isinstance(last, dict) else None
+    if isinstance(error, dict):
+        status = int(error.get("code") or answer.status)
+        raise RestError(status, str(error.get("status", "")), str(error.get("message") or answer.reason))
+    if answer.status >= HTTPStatus.BAD_REQUEST:
+        raise RestError(answer.status, "", str(answer.reason))
+
+
+def _pool(base: str, **options: Any) -> urllib3.PoolManager:
+    """Through the proxy that the environment names, if it names one for Google."""
+    if base.startswith("https://") and ("https_proxy" in os.environ or "HTTPS_PROXY" in os.environ):
+        from urllib.request import getproxies, proxy_bypass  # a tenth of a bare import, for the few who have one
+
+        proxy = getproxies().get("https")
+        if proxy and not proxy_bypass(urllib3.util.parse_url(base).host or ""):
+            return urllib3.ProxyManager(proxy, **options)
+    return urllib3.PoolManager(**options)
