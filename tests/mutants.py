@@ -39,6 +39,8 @@ EVOLVE, FLEET, ZONES = "shared/core/evolve.py", "shared/core/fleet.py", "shared/
 CAPACITY, RECALL, SEARCH = "shared/core/capacity.py", "shared/core/recall.py", "shared/core/search.py"
 RECORD, PROVISION = "shared/flows/record.py", "shared/flows/provision.py"
 
+SLICES, SLICED = "shared/core/slices.py", ("tests/core/test_meeting.py",)
+
 MUTANTS: Final = (
     # Rule 1: the fences
     Mutant("events of an ended job count", JUDGE, "if state.job.state.is_terminal:", "if False:"),
@@ -153,6 +155,15 @@ MUTANTS: Final = (
     Mutant("priority means nothing", "shared/core/queue.py", "key=lambda job: (-job.plan.priority, job.created_at, job.job_id)", "key=lambda job: (job.created_at, job.job_id)"),
     Mutant("peers are not looked at", RECORD, "lost_peers=has_peers", "lost_peers=False"),
     Mutant("running begins without counting", "shared/flows/vm_ready.py", ">= len(job.plan.seats):", ">= 0:"),
+    # Slices
+    Mutant("slices begin before the others are up", SLICES, "        return replace(want, directive=replace(want.directive, action=DirectiveAction.HOLD), waits=True)", "        return want", SLICED),
+    Mutant("an old slice's address is told", SLICES, "vm.machine != want.replica.machine or ", "", SLICED),
+    Mutant("a slice that is repaired is up", SLICES, " or vm.status is not VmStatus.RUNNING:", ":", SLICED),
+    Mutant("who waits for others is done", FLEET, "return tuple(steps or held)", "return tuple(steps)", SLICED),
+    Mutant("waiting for others is silence", FLEET, "since = [replica.ordered_at, vm.started_at, *slices_up]", "since = [replica.ordered_at, vm.started_at]", SLICED),
+    Mutant("what waits in the queue is done", FLEET, "if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None", "if vm.status is VmStatus.CREATING else None"),
+    Mutant("what was refused in the queue is made elsewhere", FLEET, "vm.status is VmStatus.REFUSED and is_this_one and want.may_create", "vm.status is VmStatus.REFUSED and want.may_create"),
+    Mutant("a request that waits is a refusal", CAPACITY, "if event.refusal == QUEUED:", "if False:"),
     Mutant("done before it is looked at again", PROVISION, "        if not steps:\n            if _is_done", "        if not steps or nth:\n            if _is_done"),
     Mutant("what is on its way is done", PROVISION, 'raise TemporaryError(f"{job_id}: the fleet does not yet equal what is wanted")', "deps.store.mark_done(job_id, keys, deps.clock())"),
     Mutant("a rejection is not kept", "shared/flows/submit.py", "store.reject(", "(lambda _: None)("),

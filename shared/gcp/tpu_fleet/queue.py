@@ -51,7 +51,8 @@ class Queue:
         self._client, self._operations, self._rest = client, operations, rest
 
     def listed(self, parent: str, *, must_reach: bool) -> Iterator[LabelledVm]:
-        """Requests with a job's label, by the name of their node. `must_reach`: as for nodes."""
+        """Requests with a job's label, by the name of their node. `must_reach`: as for nodes. The zone `-` is every
+        one. Source: `gcloud compute tpus queued-resources list --zone=-` in public clean-up guides."""
         asked = tpu_v2.ListQueuedResourcesRequest(parent=parent, page_size=PAGE_SIZE)
         for page in self._client.list_queued_resources(asked, timeout=CALL_TIMEOUT_S).pages:
             if page.unreachable and must_reach:
