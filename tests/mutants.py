@@ -38,6 +38,19 @@ JUDGE, EXITS, BLAME = "shared/core/judge.py", "shared/core/exits.py", "shared/co
 EVOLVE, FLEET, ZONES = "shared/core/evolve.py", "shared/core/fleet.py", "shared/core/zones.py"
 CAPACITY, RECALL, SEARCH = "shared/core/capacity.py", "shared/core/recall.py", "shared/core/search.py"
 RECORD, PROVISION = "shared/flows/record.py", "shared/flows/provision.py"
+ACCESS, DOOR, CREATION, CALL = (f"shared/api/{name}.py" for name in ("access", "door", "creation", "call"))
+JOBS, CUSTOM, QUOTAS, PAGES = (f"shared/api/{name}.py" for name in ("jobs", "custom_jobs", "quotas", "pages"))
+IDENTITY, TOKENS, IAM = "shared/identity.py", "shared/gcp/identity_tokens.py", "shared/gcp/project_access.py"
+SPEAKER, PROGRAMS, RULES = "shared/wiring/identity.py", "shared/jobspec/programs.py", "shared/jobspec/rules.py"
+
+WHO = ("tests/api/test_access.py", "tests/api/test_jobs.py")
+WHAT = ("tests/api/test_jobs.py", "tests/api/test_custom_jobs.py")
+OFTEN = ("tests/api/test_quotas.py", "tests/api/test_jobs.py")
+SAID = ("tests/functions/test_identity.py", "tests/functions/test_push.py")
+ASKED = ("tests/contract/test_access_contract.py",)
+TRIED = ("tests/security/test_attacks.py",)
+WRITTEN = ("tests/jobspec/test_parse.py", "tests/jobspec/test_wrong_jobs.py")
+UPLOADED = ("tests/flows/test_upload.py", "tests/security/test_attacks.py")
 
 SLICES, SLICED = "shared/core/slices.py", ("tests/core/test_meeting.py",)
 
@@ -168,6 +181,83 @@ MUTANTS: Final = (
     Mutant("what is on its way is done", PROVISION, 'raise TemporaryError(f"{job_id}: the fleet does not yet equal what is wanted")', "deps.store.mark_done(job_id, keys, deps.clock())"),
     Mutant("a rejection is not kept", "shared/flows/submit.py", "store.reject(", "(lambda _: None)("),
     Mutant("the sweep looks at nothing", "shared/flows/sweep.py", "for job_id in job_ids:", "for job_id in ():"),
+    # Who may ask what of the API
+    Mutant("a no is remembered as a yes", ACCESS, "for each in granted:\n            self._remember", "for each in asked:\n            self._remember", WHO),
+    Mutant("a yes is remembered for ever", ACCESS, "self.seconds() + REMEMBERED_S", 'float("inf")', WHO),
+    Mutant("a yes to one token is everybody's", ACCESS, "return hashlib.sha256(token.encode()).hexdigest()", 'return "the same"', WHO),
+    Mutant("tokens are kept as they are", ACCESS, "return hashlib.sha256(token.encode()).hexdigest()", "return token", WHO),
+    Mutant("what is remembered has no end", ACCESS, "while len(remembered) > REMEMBERED_MAX:", "while False:", WHO),
+    Mutant("whom one may act as is not asked again", ACCESS, "if not self.access.may_act_as(token, account):", "if False:", WHO),
+    Mutant("every project is served", DOOR, "if call.project != service.project:", "if False:", WHO),
+    Mutant("nobody is asked what they may", DOOR, "if route.permission and route.permission not in service.access.granted(call.token, [route.permission]):", "if False:", WHO),
+    Mutant("no token is as good as one", DOOR, "    if match is None:\n        raise errors.no_token()\n    return match[1]", '    return match[1] if match else "token-of-an-owner"', WHO),
+    Mutant("an unknown token is a bug of ours", DOOR, "        except UnknownTokenError:\n            refusal = errors.bad_token()\n", "", WHO),
+    Mutant("trouble with IAM is a bug of ours", DOOR, '        except TemporaryError as error:\n            _log.warning("to be tried again: %s", error)\n            refusal = errors.unavailable()\n', "", WHO),
+    Mutant("a bug tells what it was", DOOR, "            refusal = errors.internal()", "            raise", WHO),
+    Mutant("who looks may cancel", "shared/api/routes.py", 'f"{_JOB}:cancel", CANCEL,', 'f"{_JOB}:cancel", GET,', WHO),
+    Mutant("any header makes another method", CALL, '!= "GET":', 'not in ("GET", "DELETE", "PATCH", "PUT", "POST", "get"):', TRIED),
+    Mutant("jobs run as whom they name", CREATION, "if account and not is_own and not service.access.may_act_as(call.token, account):", "if False:", WHO),
+    Mutant("google grants what was not asked", IAM, 'frozenset(json.loads(said).get("permissions", ())) & frozenset(asked)', 'frozenset(json.loads(said).get("permissions", ()))', ASKED),
+    Mutant("an API that is switched off is a no", IAM, "if status == HTTPStatus.FORBIDDEN and _SWITCHED_OFF not in said:", "if status == HTTPStatus.FORBIDDEN:", ASKED),
+    Mutant("trouble with IAM is a no", IAM, "if status == HTTPStatus.FORBIDDEN and _SWITCHED_OFF not in said:", "if status != HTTPStatus.OK:", ASKED),
+    Mutant("an account that there is not is trouble", IAM, "return status != HTTPStatus.NOT_FOUND and bool(", "return bool(", ASKED),
+    Mutant("an e-mail that nobody verified counts", IAM, 'if person.get("email") and person.get("email_verified") else None', 'if person.get("email") else None', ASKED),
+    Mutant("a cancellation waits for who asked it", CALL, "    except TemporaryError as error:\n", "    except ZeroDivisionError as error:\n", WHAT),
+    # What is asked of the API
+    Mutant("the store is asked for any name", JOBS, "service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None", "service.deps.store.load(job_id)", TRIED),
+    Mutant("the store is asked for any name of a custom job", CUSTOM, "service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None", "service.deps.store.load(job_id)", TRIED),
+    Mutant("a custom job is found in every region", CUSTOM, 'return is_custom and job.plan.region == call.params["location"]', "return is_custom", WHAT),
+    Mutant("a deleted job is shown", CUSTOM, "is Dialect.VERTEX and job.deleted_at is None", "is Dialect.VERTEX", WHAT),
+    Mutant("etags are not compared", JOBS, "if given != etag(job):", "if False:", WHAT),
+    Mutant("of two changes of labels both are made", JOBS, "    return job.labels_version\n", "    return None  # type: ignore\n", WHAT),
+    Mutant("a second create finds the first", CREATION, "if before and before.state.job.submission == submission:", "if before:", WHAT),
+    Mutant("what gcloud sends again is another request", CALL, "invocation[1] if invocation else new_id()", "new_id()", WHAT),
+    Mutant("two requests with the same words are one", CALL, "invocation[1] if invocation else new_id()", 'invocation[1] if invocation else ""', WHAT),
+    Mutant("another body is the same request", CALL, 'b"\\n" + request.body', 'b"\\n"', WHAT),
+    Mutant("enums by number are not understood", CUSTOM, "enums.with_names(value, name)", "value", WHAT),
+    Mutant("a body is read to its end", "functions/api.py", "request.stream.read(BODY_BYTES_READ)", "request.get_data()", WHAT),
+    # Quotas
+    Mutant("one job too many a minute", CREATION, ">= limit:", "> limit:", OFTEN),
+    Mutant("jobs are created without end", CREATION, "    _within_quota(call, service)\n", "", OFTEN),
+    Mutant("requests without end", QUOTAS, "if self._level + 1 > self.per_minute:", "if False:", OFTEN),
+    Mutant("one request too many", QUOTAS, "if self._level + 1 > self.per_minute:", "if self._level > self.per_minute:", OFTEN),
+    Mutant("a bucket never drains", QUOTAS, "self._level - drained", "self._level", OFTEN),
+    Mutant("a bucket remembers what it let drain", QUOTAS, "max(self._level - drained, 0.0)", "self._level - drained", OFTEN),
+    Mutant("a refused request counts", QUOTAS, "            if self._level + 1 > self.per_minute:\n", "            self._level += 1\n            if self._level > self.per_minute:\n", OFTEN),
+    Mutant("strangers use up the quota", DOOR, "    _permit(call, route, service)\n    _count(call, route, service)\n", "    _count(call, route, service)\n    _permit(call, route, service)\n", OFTEN),
+    Mutant("who proves nothing uses up the quota", DOOR, "if bucket and route.permission and not route.creates", "if bucket and not route.creates", OFTEN),
+    Mutant("creations use up the quota of requests", DOOR, "route.permission and not route.creates and", "route.permission and", OFTEN),
+    # Who speaks for a replica
+    Mutant("a token for anything speaks", IDENTITY, "if claims.audience != wanted:", "if False:", SAID),
+    Mutant("a token of any account speaks", IDENTITY, "if claims.account != site.account:", "if False:", SAID),
+    Mutant("a token that has ended speaks", IDENTITY, "<= claims.expires_at + SKEW", "", SAID),
+    Mutant("a token of the future speaks", IDENTITY, "claims.issued_at - SKEW <= told_at <=", "told_at <=", SAID),
+    Mutant("a token of any VM speaks", IDENTITY, "if said != wanted or life.host is not None:", "if False:", SAID),
+    Mutant("a VM may say that it is a host", IDENTITY, "if said != wanted or life.host is not None:", "if said != wanted:", SAID),
+    Mutant("who says so is a slice", SPEAKER, "return group is not None and group.tpu is not None", "return True", SAID),
+    Mutant("who has no token speaks", SPEAKER, '    if not token:\n        raise IdentityError("identity: the event carries no token")\n', "    if not token:\n        return event\n", SAID),
+    Mutant("Compute's log comes through any topic", SPEAKER, "if settings().worker_service_account and not message.subscription", "if False and not message.subscription", SAID),
+    Mutant("an agent's loss is taken at its word", SPEAKER, "    if isinstance(event, VmLost):\n        return proven(event, message)\n", "    if isinstance(event, VmLost):\n        return event\n", SAID),
+    Mutant("anybody signs tokens", TOKENS, "jwt.decode(token, certs=self._certificates(key_id), clock_skew_in_seconds=LATE_S)", "jwt.decode(token, verify=False)", SAID),
+    Mutant("strangers make us ask for keys", TOKENS, " and now - self._asked_at >= ASK_AGAIN_S", "", SAID),
+    Mutant("any issuer is Google", TOKENS, 'if said["iss"] not in ISSUERS or not said.get("email_verified"):', "if False:", SAID),
+    Mutant("who tells may say when it was told", "shared/push.py", "if not name.startswith(MOVED)", "if True", SAID),
+    Mutant("a sender says what Pub/Sub says of a dead letter", "shared/push.py", " if not name.startswith(MOVED)", "", SAID),
+    Mutant("a sender says when its dead letter was told", "shared/push.py", '        "subscription": message.subscription.rpartition("/")[2],\n', '        "subscription": message.subscription.rpartition("/")[2],\n        **said,\n', SAID),
+    # What a job may say
+    Mutant("a package's address leads anywhere", PROGRAMS, '        and not any(step in (".", "..") for step in uri.split("/"))\n', "", TRIED),
+    Mutant("a package's address has anything in it", PROGRAMS, "        and pattern.fullmatch(uri) is not None\n", "", TRIED),
+    Mutant("a module is anything", PROGRAMS, "    if not _MODULE.fullmatch(module):\n", "    if False:\n", TRIED),
+    Mutant("a job's labels say whose a VM is", RULES, "if not _LABEL_KEY.fullmatch(key) or key.startswith(_OWN_LABELS):", "if not _LABEL_KEY.fullmatch(key):", TRIED),
+    Mutant("aliases multiply", "shared/jobspec/parse.py", "if isinstance(event, yaml.AliasEvent):", "if False:", WRITTEN),
+    Mutant("anchors are let in", "shared/jobspec/parse.py", "if event.anchor is not None:", "if False:", WRITTEN),
+    Mutant("tags make objects", "shared/jobspec/parse.py", "and event.tag not in _TAGS:", "and False:", WRITTEN),
+    Mutant("depth has no end", "shared/jobspec/parse.py", "        if depth > DEPTH_MAX:\n", "        if False:\n", WRITTEN),
+    Mutant("a job file is read to its end", "shared/flows/upload.py", "max_bytes=FILE_BYTES_MAX + 1", "max_bytes=1 << 40", UPLOADED),
+    Mutant("a time in a job id is that of the delivery", "shared/flows/upload.py", "at_time(job_id, uploaded.created_at)", "at_time(job_id, __import__('datetime').datetime.now().astimezone())", UPLOADED),
+    Mutant("a used id is submitted all the same", "shared/flows/upload.py", "if loaded and loaded.state.job.submission != source:", "if False:", UPLOADED),
+    Mutant("one upload told twice is refused", "shared/flows/upload.py", "if loaded and loaded.state.job.submission != source:", "if loaded:", UPLOADED),
+    Mutant("programs drive terminals", "cli/output.py", 'found[1] or "\\N{REPLACEMENT CHARACTER}"', "found[0]", TRIED),
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import functions_framework
 import pytest
 from flask.testing import FlaskClient
+from google.auth import jwt
 from google.pubsub_v1.types import PubsubMessage
 
 from cli.replaying import judged_here
@@ -176,6 +177,28 @@ def test_a_token_that_proves_nothing_is_recorded_and_changes_nothing(
     (said,) = door.reasons()
     assert said.startswith("identity: ")
     assert reason in said
+    assert door.world.ledger == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"iss": "https://accounts.example.com"},
+        {"iss": "https://accounts.google.com.example.com"},
+        {"email_verified": False},
+        {"google": {}},
+        {"exp": None},
+    ],
+    ids=str,
+)
+def test_a_token_that_google_signed_for_something_else_proves_nothing(door: Door, changes: dict[str, object]) -> None:
+    claims = {**jwt.decode(door.token(), verify=False), **changes}
+    said = {name: value for name, value in claims.items() if value is not None}
+    forged: bytes = jwt.encode(door.issuer._signer, said)
+    before = door.world.ledger
+    assert door.tell(forged.decode()) == 204
+    (reason,) = door.reasons()
+    assert reason.startswith("identity: ")
     assert door.world.ledger == before
 
 
