@@ -1,4 +1,4 @@
-"""Mutants that are still mutants: each one's text stands in its file, once (`make mutants` sees that tests kill them)."""
+"""Mutants that still are some: each one's text stands in its file, once. `make mutants` sees that tests kill them."""
 
 from __future__ import annotations
 
