@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from shared import topics, wire
-from shared.core.events import JobSubmitted
+from shared.core.events import JobSubmitted, LossCause
 from shared.core.fleet import Vm, vm_name
-from shared.core.jobs import ReplicaState, TaskGroup, Tpu
+from shared.core.jobs import ReplicaState, TaskGroup, Tpu, TpuQueue
 from shared.core.seats import Seat, TaskType
 from shared.core.verdicts import Reason
 from shared.flows.record import Deps, record
@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
 ZONES = ("us-central1-a", "us-south1-a")
 SLICE = Seat(TaskType.CHIEF, 0)
 FOUR_HOSTS = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+ONE_SLICE = TaskGroup(SLICE.task_type, 1, "", tpu=FOUR_HOSTS)
+ONE_HOST = Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")
 LONG = 100_000
 
 
@@ -43,11 +45,10 @@ class TpuLab(Lab):
     """Jobs of one slice of four hosts. A job's own packages are installed, its runtime's are not: the local image has
     what the real one lacks."""
 
-    def on_slice(self, training_input: dict[str, object], name: str) -> str:
+    def on_slice(self, training_input: dict[str, object], name: str, group: TaskGroup = ONE_SLICE) -> str:
         now = datetime.now(UTC)
         spec = accept({"trainingInput": training_input}, default_job_id=f"{name}_{now:%H%M%S%f}")
         job = new_job(spec, f"test:{name}", now)
-        group = TaskGroup(SLICE.task_type, 1, "", tpu=FOUR_HOSTS)
         plan = replace(job.plan, groups=(group,), zones=ZONES, packages=())
         submitted = JobSubmitted(replace(job, plan=plan), now)
         record(job.job_id, submitted, self.deps)
@@ -57,7 +58,7 @@ class TpuLab(Lab):
     def deps(self) -> Deps:
         return Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
 
-    def scripted_on_slice(self, steps: int, step_s: float = 0.1) -> str:
+    def scripted_on_slice(self, steps: int, step_s: float = 0.1, group: TaskGroup = ONE_SLICE) -> str:
         self.stage(str(Path(__file__).parent / "scripted"), "scripted")
         return self.on_slice(
             {
@@ -70,7 +71,13 @@ class TpuLab(Lab):
                 "runtimeVersion": "scikit-learn-1.9",
             },
             "scripted_slice",
+            group,
         )
+
+    def is_told(self, job_id: str, seat: Seat, words: str) -> None:
+        """The youngest slice in this seat, of one host, prints these words."""
+        folder = self.stack.state_dir / "compute" / "serial"
+        self.until(lambda: any(words in log for log in logs_of(folder, vm_name(job_id, seat))), 120)
 
     def logs(self, job_id: str) -> list[str]:
         """What each host of the youngest slice has printed."""
@@ -167,3 +174,40 @@ def test_a_stockout_moves_the_slice_to_the_next_zone(tpus: TpuLab) -> None:
         tpus.faults.clear()
     assert state.job.zone == ZONES[1]
     assert Reason.STOCKOUT in [entry.verdict.reason for entry in tpus.verdicts(job_id)]
+
+
+def test_two_slices_know_each_other_also_after_the_first_one_was_replaced(tpus: TpuLab) -> None:
+    first, second = Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+    job_id = tpus.scripted_on_slice(LONG, group=TaskGroup(TaskType.WORKER, 2, "", tpu=ONE_HOST))
+
+    def all_are_told(address: str) -> None:
+        for number, seat in enumerate((first, second)):
+            tpus.is_told(job_id, seat, f"slice {number} {address}:8080 {address}\n")
+
+    tpus.wait(job_id, "RUNNING", 150)
+    old = tpus.vm(job_id, first)
+    assert old.address
+    all_are_told(old.address)
+    tpus.faults.preempt(old.name, notice_s=0)
+    tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)].count(LossCause.PREEMPTION) == 1, 60)
+    tpus.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})  # as the sweep does every minute
+    tpus.until(lambda: tpus.replica(job_id, first).machine == 2, 60)
+    tpus.faults.kill_program(vm_name(job_id, second))
+    tpus.until(lambda: {each.state for each in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}, 150)
+    all_are_told(tpus.vm(job_id, first).address)
+    assert [each.restarts_used for each in tpus.state(job_id).replicas] == [0, 0], "one died of the other's loss"
+    tpus.cancel(job_id)
+
+
+def test_a_slice_waits_in_the_queue_until_there_is_room(tpus: TpuLab) -> None:
+    waiting = TaskGroup(SLICE.task_type, 1, "", tpu=replace(ONE_HOST, queue=TpuQueue.STANDARD))
+    tpus.faults.change(stockout_zones=list(ZONES))
+    try:
+        job_id = tpus.scripted_on_slice(2, group=waiting)
+        tpus.until(lambda: Reason.QUEUED in [each.verdict.reason for each in tpus.store.ledger(job_id)], 60)
+        assert tpus.state(job_id).job.zone == ZONES[0]
+    finally:
+        tpus.faults.clear()
+    state = tpus.ended_well(job_id, 180)
+    assert state.job.zone == ZONES[0], "it stayed in line"
+    tpus.until(lambda: not tpus.fleet.list_vms(job_id), 60)

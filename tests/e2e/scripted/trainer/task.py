@@ -91,6 +91,9 @@ def main() -> None:
     progress = Path.home() / "progress"
     done = int(progress.read_text()) if progress.exists() else 0
     print(f"{task['type']} {task['index']} begins after step {done}, job dir {options.job_dir}", flush=True)
+    if "MEGASCALE_SLICE_ID" in os.environ:
+        seen = [os.environ[name] for name in ("MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS", "MASTER_ADDR")]
+        print("slice", *seen, flush=True)
     gang = Gang(config, done) if options.together else None
     for step in range((gang.done if gang else done) + 1, options.steps + 1):
         if who == f"{task['type']}-{task['index']}" and step == int(at_step):
