@@ -67,7 +67,7 @@ def run() -> None:
     try:
         app()
     except (StackError, PermanentError, TemporaryError) as error:
-        _end(str(error))
+        _end(_cause(error) or str(error))
     except ValidationError as error:
         if error.title != Settings.__name__:
             raise
@@ -79,11 +79,16 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:
-        from shared.gcp.refusals import told
-
-        if (said := told(error)) is None:
+        if (said := _cause(error)) is None:
             raise
         _end(said)
+
+
+def _cause(error: BaseException) -> str | None:
+    """What a person can do about it, where the error, or the one it came of, tells."""
+    from shared.gcp.refusals import told
+
+    return told(error) or (told(error.__cause__) if error.__cause__ else None)
 
 
 def _end(said: str) -> NoReturn:

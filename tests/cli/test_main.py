@@ -20,6 +20,7 @@ from cli import jobs, main
 from shared import settings
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.refusals import told
+from shared.gcp.rest import RestError
 from tests.cli.conftest import Installation
 from tests.support.jobs import a_spec
 
@@ -74,6 +75,10 @@ def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
             "your credentials for Google Cloud have ended: log in with `gcloud auth application-default login`",
         ),
         (
+            RestError(403, "PERMISSION_DENIED", "Missing or insufficient permissions."),
+            "Google Cloud refuses: Missing or insufficient permissions. `trainmaster doctor` says what to repair",
+        ),
+        (
             PermissionDenied("Missing or insufficient permissions."),
             "Google Cloud refuses: Missing or insufficient permissions. `trainmaster doctor` says what to repair",
         ),
@@ -86,13 +91,19 @@ def test_what_a_user_can_cause_is_one_line_and_status_1(
     assert ended(raised) == (1, f"trainmaster: {said}\n")
 
 
+def test_trouble_that_comes_of_missing_credentials_says_how_to_log_in(ended: Callable[..., tuple[object, str]]) -> None:
+    trouble = TemporaryError("credentials: …")
+    trouble.__cause__ = DefaultCredentialsError("…")
+    assert "gcloud auth application-default login" in ended(trouble)[1]
+
+
 def test_a_wrong_setting_is_named_and_an_interrupt_has_its_status(
     ended: Callable[..., tuple[object, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     monkeypatch.setenv("TRAINMASTER_LIMITS", "many")
     with pytest.raises(ValueError, match="limits") as wrong:
-        settings.Settings()  # type: ignore[call-arg]
+        settings.Settings.of(os.environ)
     assert ended(wrong.value) == (
         1,
         "trainmaster: TRAINMASTER_LIMITS: 'many' is not RESOURCE=NUMBER, once each, such as vcpus=450\n",
