@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from socketserver import BaseServer
+from http.server import HTTPServer
 from threading import Thread
 
 LOOKS_EVERY_S = 0.01
@@ -12,12 +12,12 @@ LOOKS_EVERY_S = 0.01
 
 
 @contextmanager
-def serving(server: BaseServer) -> Iterator[str]:
+def serving(server: HTTPServer) -> Iterator[str]:
     """Where it is: `http://127.0.0.1:PORT`."""
     thread = Thread(target=server.serve_forever, args=(LOOKS_EVERY_S,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
