@@ -24,9 +24,11 @@ hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=Non
 hypothesis.settings.load_profile("every change")
 
 LONGEST = ("e2e", "e2e, apart", "sim", "examples", "agent", "api", "tpu", "emulators", "compute")
-WHOLE_JOBS = "tests/e2e/"
-APART = ("rules", "machines", "run", "clients", "wrong_files")
-"""The second half of them."""
+APART = {
+    *(f"e2e/test_{name}.py" for name in ("rules", "machines", "run", "clients", "wrong_files")),
+    "cli/test_whole_job.py",
+}
+"""The second half of the whole jobs."""
 
 
 class ByUnit(LoadScopeScheduling):
@@ -48,6 +50,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def unit(nodeid: str) -> str:
     """`tests/core/test_judge.py::test_…` is of unit `core`."""
-    folder, _, rest = nodeid.removeprefix("tests/").partition("/")
-    is_apart = nodeid.startswith(WHOLE_JOBS) and rest.partition(".py")[0].removeprefix("test_") in APART
-    return f"{folder}, apart" if is_apart else folder
+    file = nodeid.partition("::")[0].removeprefix("tests/")
+    return "e2e, apart" if file in APART else file.partition("/")[0]

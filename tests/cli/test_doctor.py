@@ -31,7 +31,6 @@ from shared.gcp.inspection import TOKEN_FILE, Endpoints
 from shared.ports import Orphan
 from shared.settings import settings
 from shared.wiring import light
-from tests.support.stack import LocalStack
 
 REGION = "us-central1"
 
@@ -401,11 +400,3 @@ def test_on_google_cloud_the_bucket_must_tell_of_job_files_and_the_account_exist
     assert installation.answers.tokens == {f"Bearer {iam.OWNER}"}
     del said[account]
     assert any("no account worker@" in line for line in installation.broken())
-
-
-@pytest.mark.e2e
-@pytest.mark.slow
-def test_the_local_stack_is_well(stack: LocalStack) -> None:
-    done = stack.run("trainmaster", "doctor", "--region", REGION)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "FIX" not in done.stdout

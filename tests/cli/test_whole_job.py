@@ -112,6 +112,12 @@ def test_a_job_that_fails_ends_the_command_with_1_and_its_traceback_is_in_the_lo
     assert "Job failed." in errors
 
 
+def test_the_doctor_finds_nothing_wrong_with_it(stack: LocalStack) -> None:
+    done = stack.run("trainmaster", "doctor", "--region", "us-central1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FIX" not in done.stdout
+
+
 @pytest.mark.heavy
 def test_four_replicas_of_a_thousand_lines_a_second_each_are_followed_line_by_line(
     stack: LocalStack, package: Path
