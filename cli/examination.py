@@ -36,6 +36,7 @@ EVENT_TOPICS: Final = (
     topics.SYSTEM_EVENTS,
     topics.PROVISION,
     topics.SWEEP,
+    topics.TUNE,
 )
 JOB_FILES: Final = "jobs/"
 METRICS: Final = ("CPUS", "GPUS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB")

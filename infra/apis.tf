@@ -1,8 +1,10 @@
 locals {
+  # Each is called by something here: tests/infra/test_apis.py. Vertex AI's own, because the API of this installation asks for
+  # its permissions; unconfirmed whether Cloud Resource Manager tells of permissions of an API that is off.
   apis = [
-    "artifactregistry", "billingbudgets", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler",
-    "compute", "firestore", "iam", "iamcredentials", "logging", "monitoring", "pubsub", "run", "secretmanager",
-    "storage", "tpu",
+    "aiplatform", "artifactregistry", "billingbudgets", "cloudbuild", "cloudfunctions", "cloudresourcemanager",
+    "cloudscheduler", "compute", "firestore", "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage",
+    "tpu",
   ]
 }
 

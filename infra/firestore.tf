@@ -3,7 +3,7 @@ resource "google_firestore_database" "this" {
   location_id                       = var.region
   type                              = "FIRESTORE_NATIVE"
   concurrency_mode                  = "PESSIMISTIC"
-  delete_protection_state           = "DELETE_PROTECTION_DISABLED"
+  delete_protection_state           = var.keep_data ? "DELETE_PROTECTION_ENABLED" : "DELETE_PROTECTION_DISABLED"
   deletion_policy                   = "DELETE"
   point_in_time_recovery_enablement = "POINT_IN_TIME_RECOVERY_DISABLED"
 

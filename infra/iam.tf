@@ -93,6 +93,8 @@ resource "google_project_iam_custom_role" "provisioner" {
     "compute.zoneOperations.list",
     "compute.regionOperations.get",
   ]
+
+  depends_on = [google_project_service.this]
 }
 
 resource "google_project_iam_member" "provisioner" {
@@ -155,6 +157,8 @@ resource "google_project_iam_custom_role" "tpu_fuse" {
   title       = "Trainmaster TPU fuse"
   description = "A TPU node is deleted by its own hosts when its job can no longer need it."
   permissions = ["tpu.nodes.delete"]
+
+  depends_on = [google_project_service.this]
 }
 
 resource "google_project_iam_member" "worker_tpu_fuse" {

@@ -5,7 +5,7 @@ resource "google_storage_bucket" "this" {
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
-  force_destroy               = !var.keep_bucket
+  force_destroy               = !var.keep_data
 
   versioning {
     enabled = true

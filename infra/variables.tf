@@ -71,8 +71,8 @@ variable "billing_account" {
   default     = null
 }
 
-variable "keep_bucket" {
-  description = "Whether `terraform destroy` leaves the bucket with packages, checkpoints and models."
+variable "keep_data" {
+  description = "Whether bucket and database are protected from `terraform destroy`: packages, checkpoints, models, jobs and their history."
   type        = bool
   default     = true
 }

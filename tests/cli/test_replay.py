@@ -23,26 +23,28 @@ import pytest
 from typer.testing import CliRunner
 from werkzeug.serving import make_server
 
+from cli.examination import EVENT_TOPICS
 from cli.main import app
 from emulators import pubsub
 from shared import topics
 from shared.core.jobs import ReplicaState
 from shared.core.seats import Seat
+from shared.core.trials import trial_id
 from shared.errors import PermanentError
-from shared.flows import maintenance, provision, replica_exit, submit, sweep, upload, vm_ready
+from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
 from shared.gcp.dead_letter_box import DeadLetter, DeadLetterBox
 from shared.gcp.pubsub_bus import PubsubBus
 from shared.memory.fleet import MemoryFleet
 from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
 from shared.settings import settings
-from shared.wiring import light, machines, objects
-from tests.support.jobs import CHIEF, WORKER_0, a_spec
+from shared.wiring import light, machines, objects, suggesting
+from tests.support.jobs import CHIEF, WORKER_0, a_spec, a_tuning_spec
 from tests.support.stack import eventually
 from tests.support.world import World
 
 FUNCTIONS: Final = Path(__file__).parents[2] / "functions"
-FLOWS: Final = (upload, submit, vm_ready, replica_exit, maintenance, provision, sweep)
+FLOWS: Final = (upload, submit, vm_ready, replica_exit, maintenance, provision, sweep, tune)
 KINDS: Final = (
     topics.UPLOAD,
     topics.SUBMIT,
@@ -52,6 +54,7 @@ KINDS: Final = (
     topics.SYSTEM_EVENTS,
     topics.REPLICA_EXIT,
     topics.SWEEP,
+    topics.TUNE,
 )
 WAYS: Final = ("refused", "failing")
 ATTEMPTS: Final = 5
@@ -107,6 +110,7 @@ def lab(pubsub_emulator: str, patched: pytest.MonkeyPatch) -> Iterator[Lab]:
     patched.setattr(light, "deps", lambda: lab.real.deps)
     patched.setattr(machines, "machines", lambda: lab.real.machines)
     patched.setattr(objects, "objects", lambda: lab.objects)
+    patched.setattr(suggesting, "suggester", lambda: lab.real.suggester)
     server = make_server("127.0.0.1", 0, door(lab), threaded=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -200,12 +204,16 @@ def test_a_replay_after_the_fix_completes_the_job(way: str, kind: str, lab: Lab,
     assert replayed.count(f"({kind})") == len(WAYS)
     world = lab.world(name(way, kind))
     eventually(lambda: has_taken_effect(world, kind))
-    finish(lab, world.job_id)
+    if kind == topics.TUNE:
+        finish(lab, trial_id(world.job_id, 1), metric={"value": 0.5, "step": 1})
+        eventually(lambda: world.state == "SUCCEEDED", within_s=60)
+    else:
+        finish(lab, world.job_id)
 
 
 def has_taken_effect(world: World, kind: str) -> bool:
     """What only this message brings about."""
-    if world.store.load(world.job_id) is None:
+    if world.store.load(trial_id(world.job_id, 1) if kind == topics.TUNE else world.job_id) is None:
         return False
     if kind in {topics.PROVISION, topics.SWEEP}:
         return bool(world.vms)
@@ -214,6 +222,10 @@ def has_taken_effect(world: World, kind: str) -> bool:
     if kind in {topics.MAINTENANCE, topics.SYSTEM_EVENTS}:
         return world.replica(WORKER_0).machine == 2
     return kind != topics.REPLICA_EXIT or world.state == "SUCCEEDED"
+
+
+def test_every_kind_is_tried() -> None:
+    assert set(KINDS) == set(EVENT_TOPICS)
 
 
 def name(way: str, kind: str) -> str:
@@ -225,8 +237,8 @@ def poison(lab: Lab, way: str, kind: str) -> tuple[bytes, dict[str, str]]:
     world = lab.world(name(way, kind))
     job = json.dumps({"jobId": world.job_id, **a_spec()}).encode()
     if kind not in {topics.UPLOAD, topics.SUBMIT}:
-        world.submit()
-    if kind not in {topics.UPLOAD, topics.SUBMIT, topics.PROVISION, topics.SWEEP}:
+        world.submit(a_tuning_spec(maxTrials=1, maxParallelTrials=1) if kind == topics.TUNE else None)
+    if kind not in {topics.UPLOAD, topics.SUBMIT, topics.PROVISION, topics.SWEEP, topics.TUNE}:
         world.deliver()
     if kind in {topics.MAINTENANCE, topics.SYSTEM_EVENTS, topics.REPLICA_EXIT}:
         world.everyone_ready()
@@ -235,6 +247,7 @@ def poison(lab: Lab, way: str, kind: str) -> tuple[bytes, dict[str, str]]:
         topics.SUBMIT: lambda: job,
         topics.PROVISION: lambda: json.dumps({"version": 1, "job_id": world.job_id}).encode(),
         topics.SWEEP: lambda: b"{}",
+        topics.TUNE: lambda: json.dumps({"version": 1, "job_id": world.job_id}).encode(),
         topics.VM_READY: lambda: life(world, CHIEF),
         topics.MAINTENANCE: lambda: life(world, WORKER_0, cause="preemption"),
         topics.SYSTEM_EVENTS: lambda: system_event(world, WORKER_0),
@@ -268,7 +281,7 @@ def system_event(world: World, seat: Seat) -> bytes:
     return json.dumps({"protoPayload": payload, "resource": resource, "timestamp": world.now.isoformat()}).encode()
 
 
-def finish(lab: Lab, job_id: str) -> None:
+def finish(lab: Lab, job_id: str, **more: object) -> None:
     """Machines are there and say so, the chief ends well: then the job has SUCCEEDED, unless something was lost."""
     world = lab.world(job_id)
 
@@ -284,5 +297,5 @@ def finish(lab: Lab, job_id: str) -> None:
 
     eventually(has_run, within_s=60)
     if world.state != "SUCCEEDED":
-        lab.pubsub.publish(topics.REPLICA_EXIT, life(world, CHIEF, cause="process", exit_status=0))
+        lab.pubsub.publish(topics.REPLICA_EXIT, life(world, CHIEF, cause="process", exit_status=0, **more))
     eventually(lambda: world.state == "SUCCEEDED", within_s=60)

@@ -7,9 +7,11 @@ Makefile. A word in capitals, `…` or `${…}` stands for something of the read
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -31,7 +33,7 @@ PAGES: Final = sorted([
     *(path for path in (ROOT / "infra").rglob("*") if path.suffix in {".md", ".tf"}),
     *(ROOT / "examples").rglob("*.md"),
 ])  # fmt: skip
-PROGRAMS: Final = ("gcloud", "trainmaster", "make")
+PROGRAMS: Final = ("gcloud", "trainmaster", "make", "terraform")
 MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
 PROSE: Final = re.compile(r"[…|]|\$\{")
 
@@ -61,11 +63,11 @@ def commands(page: Path, text: str) -> Iterator[Command]:
         said = [each for block in blocks for each in _LINE.findall(block.replace("\\\n", " "))]
         said += [" ".join(span.split()) for span in spans if span.split()[0] in PROGRAMS]
     else:
-        said = _LINE.findall(text)
+        said = _LINE.findall(text.replace("\\\n", " "))
     for each in said:
         words = shlex.split(re.sub(r"\s# .*", "", each))
         for chosen in product(*(word.split("|") if re.fullmatch(r"[a-z|-]+", word) else [word] for word in words)):
-            if len(chosen) > 1:
+            if len(chosen) > 1 and chosen[1] != "{":  # a block of Terraform's
                 yield Command(str(page.relative_to(ROOT)), chosen)
 
 
@@ -123,7 +125,42 @@ def check_make(words: tuple[str, ...]) -> None:
         raise WrongError(f"the Makefile has no {name!r}")
 
 
-CHECKS: Final = {"gcloud": check_gcloud, "trainmaster": check_trainmaster, "make": check_make}
+@cache
+def terraform_help(*command: str) -> str:
+    program = shutil.which("terraform")
+    if program is None:
+        pytest.skip("terraform is not installed")
+    environment = {**os.environ, "TF_CLI_CONFIG_FILE": os.devnull}
+    done = subprocess.run(
+        [program, *command, "-help"], capture_output=True, text=True, check=False, timeout=60, env=environment
+    )
+    return done.stdout
+
+
+def check_terraform(words: tuple[str, ...]) -> None:
+    """Its commands are those that its help lists, at each level; a flag has one dash."""
+    command: list[str] = []
+    for word in words[1:]:
+        if not re.search(rf"(?m)^ {{2,4}}{re.escape(word)}  +\w", terraform_help(*command)):
+            break
+        command.append(word)
+    rest = words[1 + len(command) :]
+    if not command or (rest and "Subcommands:" in terraform_help(*command)):
+        raise WrongError(f"terraform has no command {rest[0]!r} there")
+    takes_plans = command[0] in {"apply", "destroy"}  # and their help says so, without listing them
+    known = terraform_help(*command) + (terraform_help("plan") if takes_plans else "")
+    for word in rest:
+        flag = word.partition("=")[0]
+        if word.startswith("-") and not re.search(rf"(?m)^  {re.escape(flag)}\b", known):
+            raise WrongError(f"no flag {flag}")
+
+
+CHECKS: Final = {
+    "gcloud": check_gcloud,
+    "trainmaster": check_trainmaster,
+    "make": check_make,
+    "terraform": check_terraform,
+}
 
 
 def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -156,6 +193,9 @@ def test_commands_of_every_program_are_found_on_many_pages() -> None:
         "trainmaster local begin",
         "make trian",
         "make run FAULT=1",
+        "terraform destory",
+        "terraform state remove X",
+        "terraform apply -auto-aprove",
     ],
 )
 def test_what_does_not_exist_is_found(typed: str) -> None:

@@ -56,7 +56,7 @@ def test_an_empty_project_takes_one_apply(plan: Plan) -> None:
 def test_every_variable_may_be_said(planned: Callable[..., Plan]) -> None:
     plan = planned(
         nat=False,
-        keep_bucket=False,
+        keep_data=False,
         budget=100,
         billing_account="012345-6789AB-CDEF01",
         clients=["group:ml@example.com", "user:a@example.com"],
@@ -74,6 +74,8 @@ def test_every_variable_may_be_said(planned: Callable[..., Plan]) -> None:
     assert regions == {"europe-west4", "us-east1"}
     assert not plan.of("google_compute_router_nat")
     assert plan.of("google_storage_bucket")["google_storage_bucket.this"]["force_destroy"]
+    (database,) = plan.of("google_firestore_database").values()
+    assert database["delete_protection_state"] == "DELETE_PROTECTION_DISABLED"
 
 
 def test_wrong_values_are_refused_with_their_names(terraform: Terraform, archives: dict[str, Path]) -> None:
@@ -92,6 +94,13 @@ def test_a_budget_without_its_account_is_refused_before_anything_is_made(
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
     assert done.returncode == 1
     assert "billing_account" in done.stderr
+
+
+def test_data_is_protected_unless_somebody_says_otherwise(plan: Plan) -> None:
+    (database,) = plan.of("google_firestore_database").values()
+    assert database["delete_protection_state"] == "DELETE_PROTECTION_ENABLED"
+    assert database["type"] == "FIRESTORE_NATIVE"
+    assert not plan.of("google_storage_bucket")["google_storage_bucket.this"]["force_destroy"]
 
 
 def test_nothing_is_paid_for_while_nothing_happens(plan: Plan) -> None:

@@ -11,19 +11,24 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
 
+from emulators import iam
 from emulators.pubsub import PubSub
 from emulators.state import ROOT
 from infra import stage
 from shared import topics
 from tests.support.jobs import a_spec
+from tests.support.serving import serving
 
 MACHINES = "provision"
 CLIENTS = ("google.cloud.compute_v1", "google.cloud.tpu_v2", "google.cloud.storage")
@@ -104,18 +109,25 @@ def running(python: Path, folder: Path, function: str, variables: dict[str, str]
         process.wait(30)
 
 
-def post(port: int, data: object, **attributes: str) -> int:
-    """Waits for the function to listen."""
+def push(port: int, data: object, **attributes: str) -> int:
     encoded = base64.b64encode(json.dumps(data).encode()).decode()
-    body = json.dumps({"message": {"data": encoded, "attributes": attributes, "messageId": "1"}, "subscription": "s"})
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/", body.encode(), {"Content-Type": "application/json"})
+    message = {"data": encoded, "attributes": attributes, "messageId": "1"}
+    status, _ = call(port, "POST", "/", {"message": message, "subscription": "s"})
+    return status
+
+
+def call(port: int, method: str, path: str, body: object = None, token: str = "") -> tuple[int, dict[str, Any]]:
+    """Waits for the function to listen. Status, and what is answered as JSON."""
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
     deadline = time.monotonic() + 60
     while True:
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
-                return int(answer.status)
+                return int(answer.status), json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
-            return int(error.code)
+            return int(error.code), json.loads(error.read() or b"{}")
         except urllib.error.URLError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -132,15 +144,58 @@ LIFE: dict[str, object] = {
     "vm": {"name": "tm-nobody-aaaaaa-chief-0", "zone": "us-central1-a", "instance_id": "1"},
     "at": "2026-11-21T03:00:00Z",
 }
-EVENTS: dict[str, dict[str, object]] = {
-    "submit": {"jobId": "staged_1", **a_spec()},
-    "vm_ready": LIFE,
-    "replica_exit": {**LIFE, "cause": "process", "exit_status": 1},
-    "maintenance": {**LIFE, "cause": "preemption"},
-    "provision": {"version": 1, "job_id": "nobody"},
-    "sweep": {},
-    "upload": {},
+NO_JOB = "no job nobody"
+EVENTS: dict[str, tuple[dict[str, object], str]] = {
+    "submit": ({"jobId": "staged_1", **a_spec()}, ""),
+    "vm_ready": (LIFE, NO_JOB),
+    "replica_exit": ({**LIFE, "cause": "process", "exit_status": 1}, NO_JOB),
+    "maintenance": ({**LIFE, "cause": "preemption"}, NO_JOB),
+    "provision": ({"version": 1, "job_id": "nobody"}, NO_JOB),
+    "sweep": ({}, ""),
+    "tune": ({"version": 1, "job_id": "nobody"}, NO_JOB),
+    "upload": ({}, "not a Cloud Storage notification"),
 }
+"""An event, and how the reason begins for which it is in the dead letter; empty: it is not."""
+
+
+def test_every_function_is_started() -> None:
+    assert {*EVENTS, "api"} == set(stage.FUNCTIONS)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Emulators that the archives' functions speak to, with topics of its own."""
+
+    pubsub: PubSub
+    variables: dict[str, str]
+
+    def reasons(self) -> list[str]:
+        return [each["attributes"]["reason"] for each in self.pubsub.pull(topics.DEAD_LETTER)]
+
+
+@pytest.fixture
+def site(firestore_emulator: str, pubsub_emulator: str) -> Iterator[Site]:
+    project = f"staged-{uuid.uuid4().hex[:8]}"
+    pubsub = PubSub(pubsub_emulator, project)
+    for topic in (topics.DEAD_LETTER, topics.PROVISION):
+        pubsub.create_topic(topic)
+    pubsub.create_pull(topics.DEAD_LETTER, topics.DEAD_LETTER)
+    with serving(iam.listen(0, project)) as access:
+        nobody = "http://127.0.0.1:9"  # what cannot be said there holds nothing up
+        yield Site(
+            pubsub,
+            {
+                "TRAINMASTER_PROJECT": project,
+                "TRAINMASTER_LOGGING_ENDPOINT": nobody,
+                "TRAINMASTER_COMPUTE_ENDPOINT": nobody,
+                "TRAINMASTER_IAM_ENDPOINT": access,
+                "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": access,
+                "FIRESTORE_EMULATOR_HOST": firestore_emulator,
+                "PUBSUB_EMULATOR_HOST": pubsub_emulator,
+                "STORAGE_EMULATOR_HOST": nobody,
+                "GOOGLE_CLOUD_PROJECT": project,
+            },
+        )
 
 
 @pytest.mark.slow
@@ -148,26 +203,35 @@ EVENTS: dict[str, dict[str, object]] = {
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("function", EVENTS)
 def test_each_starts_from_its_own_archive_in_an_empty_environment_and_answers(
-    function: str,
-    archives: dict[str, Path],
-    environments: Path,
-    tmp_path: Path,
-    firestore_emulator: str,
-    pubsub_emulator: str,
+    function: str, archives: dict[str, Path], environments: Path, tmp_path: Path, site: Site
 ) -> None:
-    """Acknowledged: handled, or put into the dead letter, which takes both emulators."""
+    """Handled, or in the dead letter for the right reason, which takes both emulators."""
+    event, reason = EVENTS[function]
+    with started(function, archives, environments, tmp_path, site) as port:
+        assert push(port, event) == 204
+    reasons = site.reasons()
+    assert len(reasons) == bool(reason)
+    assert all(each.startswith(reason) for each in reasons), reasons
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+def test_the_api_starts_from_its_own_archive_and_creates_a_job(
+    archives: dict[str, Path], environments: Path, tmp_path: Path, site: Site
+) -> None:
+    path = f"/v1/projects/{site.variables['TRAINMASTER_PROJECT']}/jobs"
+    with started("api", archives, environments, tmp_path, site) as port:
+        assert call(port, "GET", path)[0] == 401
+        status, job = call(port, "POST", path, {"jobId": "staged_1", **a_spec()}, iam.OWNER)
+        assert (status, job["state"]) == (200, "QUEUED"), job
+        assert call(port, "GET", f"{path}/staged_1", token=iam.VIEWER)[1]["jobId"] == "staged_1"
+        assert call(port, "POST", f"{path}/staged_1:cancel", {}, iam.VIEWER)[0] == 403
+
+
+@contextmanager
+def started(function: str, archives: dict[str, Path], environments: Path, folder: Path, site: Site) -> Iterator[int]:
     with zipfile.ZipFile(archives[function]) as file:
-        file.extractall(tmp_path)
-    for topic in (topics.DEAD_LETTER, topics.PROVISION):
-        PubSub(pubsub_emulator, "my-project").create_topic(topic)
-    variables = {
-        "TRAINMASTER_PROJECT": "my-project",
-        "TRAINMASTER_LOGGING_ENDPOINT": "http://127.0.0.1:9",  # what cannot be said there holds nothing up
-        "TRAINMASTER_COMPUTE_ENDPOINT": "http://127.0.0.1:9",
-        "FIRESTORE_EMULATOR_HOST": firestore_emulator,
-        "PUBSUB_EMULATOR_HOST": pubsub_emulator,
-        "STORAGE_EMULATOR_HOST": "http://127.0.0.1:9",
-        "GOOGLE_CLOUD_PROJECT": "my-project",
-    }
-    with running(python_for(function, environments), tmp_path, function, variables) as port:
-        assert post(port, EVENTS[function]) == 204
+        file.extractall(folder)
+    with running(python_for(function, environments), folder, function, site.variables) as port:
+        yield port
