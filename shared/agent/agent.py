@@ -143,6 +143,8 @@ class Agent:
             self._console.say("Clean up finished.")
             self._console.say("Task completed successfully.")
         else:
+            if self._launcher.command:
+                self._console.complain(ended.told_of(self._launcher.command))
             self._console.say(f"Module ended with {ended.how}{', out of memory' if ended.out_of_memory else ''}.")
         told = replace(ended, cause="vm_stopping") if is_going else ended
         tell = functools.partial(self._lives.tell_exit, key, told)

@@ -47,6 +47,11 @@ class Console:
         line = f"{text}\n".encode("utf-8", "backslashreplace")
         self._put(Stream.AGENT, line, b"[trainmaster] " + line)
 
+    def complain(self, text: str) -> None:
+        """A line of the agent's own that tells of an error."""
+        line = f"{text}\n".encode("utf-8", "backslashreplace")
+        self._put(Stream.STDERR, line, b"[trainmaster] " + line)
+
     def write(self, stream: Stream, lines: bytes) -> None:
         """Whole lines of a program."""
         self._put(stream, lines, lines)

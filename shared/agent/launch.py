@@ -34,6 +34,7 @@ class Launcher:
         self._engine = engine
         self._place = place
         self._metric = metric
+        self.command: Sequence[str] = ()  # that was started last, as it is told; of a container, none
 
     def clean_up(self) -> None:
         """Nothing of an earlier agent runs once this returns."""
@@ -65,6 +66,7 @@ class Launcher:
 
     def _start_module(self, gang: Gang, env: Mapping[str, str]) -> Program:
         command = command_of(gang)
+        self.command = tuple(command)
         self._place.say(f"Running command: {shlex.join(command)}")
         folder = self._place.work / "run"  # stands first in the program's sys.path: nothing of ours may be in it
         folder.mkdir(exist_ok=True)

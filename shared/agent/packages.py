@@ -31,6 +31,8 @@ class Packages:
 
     def install(self, uris: Sequence[str]) -> None:
         """Raises SetupError. May be repeated."""
+        if not uris:
+            self._place.say("No packages to install.")
         for position, uri in enumerate(uris):
             self._install(uri, self._place.work / "packages" / str(position))
 
@@ -41,6 +43,7 @@ class Packages:
             raise failed("PackageError", f"{uri} is no package in Cloud Storage", passing=False)
         self._place.say(f"Downloading the package: {uri}")
         self._objects.fetch(uri, package)
+        self._place.say(f"Installing the package: {uri}")
         first = ["--upgrade", "--force-reinstall", "--no-deps"]
         extra = ["--no-build-isolation"] if builds_without_isolation(package) else []
         names = [package.name if not package.name.startswith("-") else f"./{package.name}"]

@@ -44,6 +44,11 @@ class Ended:
     def how(self) -> str:
         return f"exit status {self.exit_status}" if self.signal is None else f"signal {self.signal}"
 
+    def told_of(self, command: Sequence[str]) -> str:
+        """A failure in the words of Python's own `subprocess`, which were the service's."""
+        returncode = -self.signal if self.signal is not None else self.exit_status or 0
+        return str(subprocess.CalledProcessError(returncode, list(command)))
+
 
 class Program:
     """A child process in a session of its own, its output forwarded line by line. Starts when constructed (OSError)."""

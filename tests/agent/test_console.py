@@ -57,6 +57,14 @@ def test_the_copy_has_every_line_with_where_it_comes_from_and_without_our_mark(s
     assert sorted(shown.read_bytes().splitlines()) == [b"[trainmaster] before", b"[trainmaster] hello", b"err", b"out"]
 
 
+def test_a_complaint_is_the_agents_own_on_the_console_and_an_error_in_the_copy(shown: Path) -> None:
+    console, copy = console_of(shown), Copy()
+    console.copy_to(copy)
+    console.complain("it failed")
+    assert shown.read_bytes() == b"[trainmaster] it failed\n"
+    assert copy.lines == [(Stream.STDERR, b"it failed\n")]
+
+
 def test_the_log_comes_before_the_exit_and_holds_up_nothing_else(cloud: Cloud, shown: Path) -> None:
     console, copy = console_of(shown), Copy()
     console.copy_to(copy)

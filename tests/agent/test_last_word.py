@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -50,7 +50,9 @@ class Told(Report):
 class Endless:
     """A program that ends when the test says so; whoever starts it, and what is set up before, is this as well."""
 
-    def start(self, key: Key, secrets: Mapping[str, str]) -> Endless:
+    command = ()
+
+    def start(self, key: Key, secrets: Mapping[str, str], slices: Sequence[str]) -> Endless:
         return self
 
     def notify(self, number: int) -> None:
@@ -59,7 +61,7 @@ class Endless:
     def cancel(self) -> None:
         pass
 
-    def wait(self) -> None:
+    def wait(self, key: Key, program: Endless) -> None:
         threading.Event().wait()
 
 

@@ -127,10 +127,14 @@ def test_a_module_that_does_not_exist_is_told_as_such(cloud: Cloud, vm: Vm) -> N
 def test_a_failure_is_told_with(cloud: Cloud, vm: Vm, source: str, exit_status: int | None, signal: int | None) -> None:
     vm.program(source)
     cloud.direct(1, 1)
+    vm.gang(args=["--lr", "0.1"])
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["signal"]) == ("process", exit_status, signal)
     assert body["error"] is None
+    vm.wait_for_line("[trainmaster] No packages to install.")
+    how = f"returned non-zero exit status {exit_status}." if signal is None else "died with <Signals.SIG"
+    vm.wait_for_line(f"[trainmaster] Command '['python3', '-m', 'trainer.task', '--lr', '0.1']' {how}")
 
 
 def test_arguments_no_program_can_be_started_with_are_an_exit_too(cloud: Cloud, vm: Vm) -> None:

@@ -48,14 +48,16 @@ def test_packages_are_installed_in_order_with_the_documented_calls_and_run_with_
     offline.wait_for_line("[trainmaster] The exit is reported.")
     said = [line.decode().removeprefix("[trainmaster] ") for line in offline.lines("[trainmaster] ")]
     assert said[said.index("Directive: run attempt 1, incarnation 1.") + 1 : said.index("The exit is reported.")] == [
-        # As replicas of the old service said it, from real logs. Two are left out: `Running run_module.py`, which is no
-        # file of ours, and `Running command: gsutil -q cp …`, since the agent downloads without it.
+        # As replicas of the old service said it, from real logs and its launcher. Two are left out: `Running
+        # run_module.py`, which is no file of ours, and `Running command: gsutil -q cp …`: the agent does without it.
         STARTED_WITH,
         "Running module trainer.task.",
         "Downloading the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
+        "Installing the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
         "Running command: pip3 install --user --upgrade --force-reinstall --no-deps helper-0.1-py3-none-any.whl",
         "Running command: pip3 install --user helper-0.1-py3-none-any.whl",
         f"Downloading the package: {TRAINER}",
+        f"Installing the package: {TRAINER}",
         "Running command: pip3 install --user --upgrade --force-reinstall --no-deps trainer-0.1.tar.gz",
         "Running command: pip3 install --user trainer-0.1.tar.gz",
         "Running command: python3 -m trainer.task",
