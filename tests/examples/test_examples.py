@@ -78,7 +78,8 @@ def test_a_job_file_gives_only_flags_that_its_trainer_knows(path: Path) -> None:
         for argument in call.args
         if isinstance(argument, ast.Constant)
     }
-    assert {argument for argument in training["args"] if argument.startswith("--")} <= known
+    tuned = {f"--{each['parameterName']}" for each in training.get("hyperparameters", {}).get("params", ())}
+    assert {argument for argument in training["args"] if argument.startswith("--")} | tuned <= known
     assert "--job-dir" in known
 
 
