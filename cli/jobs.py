@@ -14,10 +14,11 @@ from cli.target import choose
 from shared.core.events import CancelRequested
 from shared.core.jobs import Job, State
 from shared.core.ledger import LedgerEntry
+from shared.core.trials import Tuning
 from shared.errors import PermanentError
 from shared.jobview import EXTENSION, job_view, timestamp
 from shared.mlunits import Usage, usage
-from shared.ports import Store
+from shared.ports import JobPlace, Store
 from shared.settings import settings
 
 app = typer.Typer(help="Jobs: list, describe, wait, cancel, and why each decision was taken.", no_args_is_help=True)
@@ -48,7 +49,7 @@ def list_jobs(
     form: Form = Format.TABLE,
 ) -> None:
     """List jobs, the youngest first."""
-    jobs = open_store().recent_jobs(limit)
+    jobs = submitted(open_store(), limit)
     if form is Format.JSON:
         print_json([job_view(job, project=settings().project) for job in jobs])
     else:
@@ -79,6 +80,9 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
         say(f"{name}: {budget['used']} of {budget['limit']}")
     for each in extension.get("substitutions", ()):
         say(f"substituted {each['field']}: {each['asked']} -> {each['given']} ({each['why']})")
+    if state.job.tuning is not None:
+        print_trials(state.job.tuning)
+        return
     print_table(
         ["replica", "state", "life", "vm", "machine", "restarts", "replaced", "collateral"],
         [
@@ -95,6 +99,36 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
             for each in extension["replicas"]
         ],
     )
+
+
+def print_trials(tuning: Tuning) -> None:
+    """The best first."""
+    print_table(
+        ["trial", "state", tuning.metric_tag, "step", *(parameter.name for parameter in tuning.parameters)],
+        [
+            [
+                str(trial.number),
+                trial.state,
+                f"{trial.measurement.value:g}" if trial.measurement else "",
+                str(trial.measurement.step) if trial.measurement else "",
+                *trial.values,
+            ]
+            for trial in tuning.best_first()
+        ],
+    )
+
+
+def submitted(store: Store, limit: int) -> list[Job]:
+    """The youngest first; trials are shown with their tuning job."""
+    found: list[Job] = []
+    place: JobPlace | None = None
+    while len(found) < limit:
+        jobs = store.recent_jobs(limit, place)
+        found += [job for job in jobs if job.trial_of is None]
+        if len(jobs) < limit:
+            break
+        place = JobPlace(jobs[-1].created_at, jobs[-1].job_id)
+    return found[:limit]
 
 
 @app.command("wait")

@@ -15,9 +15,10 @@ from cli.jobs import Form, JobId, find, open_store
 from cli.output import Format, complain, visible
 from cli.simulate import span
 from shared.core.jobs import public_id
+from shared.core.trials import number_of
 from shared.errors import TemporaryError
 from shared.gcp.cloud_logging import RefusedError
-from shared.logreader import TASK, LogLine, LogReader, Page
+from shared.logreader import TASK, TRIAL, LogLine, LogReader, Page
 from shared.ports import Store
 from shared.settings import settings
 
@@ -57,6 +58,7 @@ def logs(
         begin = max(begin, datetime.now(UTC) - timedelta(seconds=span(since)))
     more = [f'timestamp>="{begin.isoformat()}"']
     more += [f'{TASK}="{task}"'] if task else []
+    more += [f'{TRIAL}="{number_of(job_id)}"'] if number_of(job_id) else []
     more += [f"severity>={severity.upper()}"] if severity else []
     reader = LogReader(patient(logging().page), public_id(job_id), more)
     show = _json if form is Format.JSON else _coloured if sys.stdout.isatty() else _plain
@@ -120,7 +122,7 @@ def follow_log(
 def _plain(lines: Iterable[LogLine]) -> None:
     """A message of several lines is several, as gcloud has it."""
     _write(
-        f"{line.timestamp[:23]}Z  {line.severity:<8} {line.task:<18} {text}"
+        f"{line.timestamp[:23]}Z  {line.severity:<8} {line.who:<18} {text}"
         for line in lines
         for text in line.message.splitlines() or [""]
     )
@@ -128,7 +130,7 @@ def _plain(lines: Iterable[LogLine]) -> None:
 
 def _coloured(lines: Iterable[LogLine]) -> None:
     _write(
-        f"\x1b[2m{line.timestamp[11:23]}\x1b[0m  \x1b[36m{line.task:<18}\x1b[0m "
+        f"\x1b[2m{line.timestamp[11:23]}\x1b[0m  \x1b[36m{line.who:<18}\x1b[0m "
         f"\x1b[{COLOURS.get(line.severity, '0')}m{visible(text)}\x1b[0m"
         for line in lines
         for text in line.message.splitlines() or [""]
@@ -142,6 +144,7 @@ def _json(lines: Iterable[LogLine]) -> None:
                 "timestamp": line.timestamp,
                 "severity": line.severity,
                 "task": line.task,
+                **({"trial": line.trial} if line.trial else {}),
                 "message": line.message,
                 **({"payload": line.payload} if line.payload else {}),
             },

@@ -46,7 +46,7 @@ def why(
         say(f"Next: {sentence}")
     pending = store.pending(job_id)
     if pending:
-        say(f"Not yet seen done: provisioning after {', '.join(pending)}; each minute's sweep asks for it again.")
+        say(f"Not yet seen done: what is wanted after {', '.join(pending)}; each minute's sweep asks for it again.")
 
 
 def replay(

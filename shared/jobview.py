@@ -16,6 +16,7 @@ from shared.core.fleet import vm_name
 from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, public_id
 from shared.core.messages import with_log_link
 from shared.core.submissions import came
+from shared.core.trials import Measurement, Trial, TrialState, Tuning
 from shared.mlunits import Usage, consumed
 
 EXTENSION: Final = "trainmaster"
@@ -51,7 +52,7 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
         **_asked(spec),
         "createTime": timestamp(job.created_at),
         "state": job.state.value,
-        "trainingOutput": {} if units is None else {"consumedMLUnits": units},
+        "trainingOutput": {**_tried(job), **({} if units is None else {"consumedMLUnits": units})},
         "jobPosition": str(position),
         "etag": etag(job),
     }
@@ -67,6 +68,39 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
     if job.labels:
         view["labels"] = {label.key: label.value for label in job.labels}
     return view
+
+
+def _tried(job: Job) -> View:
+    """Of a tuning job its trials, the best first. Source: HyperparameterOutput, and what real jobs answered."""
+    tuning = job.tuning
+    if tuning is None:
+        return {}
+    shown: View = {
+        "completedTrialCount": str(len(tuning.of_state(TrialState.SUCCEEDED))),
+        "isHyperparameterTuningJob": True,
+        "hyperparameterMetricTag": tuning.metric_tag,
+    }
+    trials = [_trial(trial, tuning) for trial in tuning.best_first()]
+    return {**shown, "trials": trials} if trials else shown
+
+
+def _trial(trial: Trial, tuning: Tuning) -> View:
+    shown: View = {
+        "trialId": str(trial.number),
+        "hyperparameters": {each.name: each.value for each in tuning.assigned(trial.values)},
+        "state": trial.state.value,
+    }
+    if trial.started_at:
+        shown["startTime"] = timestamp(trial.started_at)
+    if trial.ended_at:
+        shown["endTime"] = timestamp(trial.ended_at)
+    if trial.measurement:
+        shown["finalMetric"] = _metric(trial.measurement)
+    return shown
+
+
+def _metric(measurement: Measurement) -> View:
+    return {"trainingStep": str(measurement.step), "objectiveValue": measurement.value}
 
 
 def _asked(spec: Mapping[str, object]) -> View:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 JOB: Final = 'labels."ml.googleapis.com/job_id"'
 TASK: Final = 'labels."ml.googleapis.com/task_name"'
+TRIAL: Final = 'labels."ml.googleapis.com/trial_id"'
 VM: Final = 'labels."trainmaster/vm"'
 
 LATE_S: Final = 600.0
@@ -33,7 +34,7 @@ Page = Callable[[str, str], tuple[Sequence[Mapping[str, Any]], str]]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """`timestamp` as Cloud Logging wrote it; `vm` is empty for the service's own lines."""
+    """`timestamp` as Cloud Logging wrote it; `vm` is empty for the service's own lines, `trial` but for trials'."""
 
     timestamp: str
     insert_id: str
@@ -42,6 +43,12 @@ class LogLine:
     severity: str
     message: str
     payload: Mapping[str, object]
+    trial: str = ""
+
+    @property
+    def who(self) -> str:
+        """`master-replica-0`, and of a trial `master-replica-0 #3`."""
+        return f"{self.task} #{self.trial}" if self.trial else self.task
 
 
 def parse(entry: Mapping[str, Any]) -> LogLine:
@@ -56,6 +63,7 @@ def parse(entry: Mapping[str, Any]) -> LogLine:
         severity=entry.get("severity", "DEFAULT"),
         message=json.dumps(payload) if message is None else str(message),
         payload=payload,
+        trial=labels.get("ml.googleapis.com/trial_id", ""),
     )
 
 

@@ -62,9 +62,11 @@ def consumed(job: Job) -> float | None:
 
 
 def _running_h(job: Job, now: datetime) -> float:
-    if job.started_at is None:
-        return 0.0
-    return max(((job.ended_at or now) - job.started_at).total_seconds(), 0.0) / 3600
+    """Of a tuning job those of its trials, which all have the machines of its plan."""
+    spells = [(job.started_at, job.ended_at)]
+    if job.tuning is not None:
+        spells = [(trial.started_at, trial.ended_at or job.ended_at) for trial in job.tuning.trials]
+    return sum(max(((end or now) - begin).total_seconds(), 0.0) for begin, end in spells if begin) / 3600
 
 
 def _units(job: Job, hours: float) -> float | None:

@@ -102,8 +102,8 @@ def _line(service: Service) -> Mapping[str, int]:
 
 
 def _is_ours(job: Job) -> bool:
-    """Vertex AI's jobs have an address of their own."""
-    return job.plan.dialect is Dialect.AI_PLATFORM and job.deleted_at is None
+    """Vertex AI's jobs have an address of their own; a trial is shown with its tuning job."""
+    return job.plan.dialect is Dialect.AI_PLATFORM and job.deleted_at is None and job.trial_of is None
 
 
 def _seen(document: Mapping[str, object], job: Job) -> int:

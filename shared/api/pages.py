@@ -26,7 +26,7 @@ SIZE_MAX: Final = 100
 LOOKED_AT_MAX: Final = 1_000
 """By one request: some seconds of reading from Firestore."""
 
-_Token: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")]])
+_Token: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]])
 
 
 def page(call: Call, store: Store, wanted: Callable[[Job], bool]) -> tuple[list[Job], str | None]:

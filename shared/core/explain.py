@@ -17,6 +17,9 @@ from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry
 from shared.core.policy import ExitPolicy
 from shared.core.seats import Seat
+from shared.core.studies import tuning_of
+from shared.core.trials import trial_id
+from shared.core.tuning import planned
 from shared.core.verdicts import AcceptJob, Reason, Rule, TryElsewhere, Verdict
 
 REFUSALS_TOLD: Final = 8
@@ -71,6 +74,8 @@ def what_comes_next(job: Job, replicas: Iterable[Replica]) -> tuple[str, ...]:
     """One sentence for each thing that is still to come."""
     if job.state.is_terminal:
         return ()
+    if job.tuning is not None:
+        return _trials_to_come(job)
     waits = {
         ReplicaState.WAITING: "waits for its VM and its set-up",
         ReplicaState.RESTARTING: "restarts in its VM as soon as the agent reads its directive",
@@ -87,6 +92,18 @@ def what_comes_next(job: Job, replicas: Iterable[Replica]) -> tuple[str, ...]:
             until = f"until {' and '.join(down)} is back" if down else "no longer: it is being started"
             found.append(f"{replica.seat.words} waits {until}.")
     return tuple(found) or ("Nothing is on its way: every replica runs.",)
+
+
+def _trials_to_come(job: Job) -> tuple[str, ...]:
+    tuning = tuning_of(job)
+    found = []
+    if tuning.live:
+        under_way = ", ".join(str(trial.number) for trial in tuning.live)
+        each = trial_id(job.job_id, tuning.live[0].number)
+        found.append(f"Trials under way: {under_way}; each is a job, such as {each}.")
+    if left := planned(tuning) - len(tuning.trials):
+        found.append(f"{left} more trials may begin, at most {tuning.max_parallel} at once.")
+    return tuple(found)
 
 
 def _search(job: Job) -> str:

@@ -51,7 +51,7 @@ def job_of(study: Job, trial: Trial, now: datetime) -> Job:
     return Job(
         job_id=trial_id(study.job_id, trial.number),
         spec_json=study.spec_json,
-        submission=f"trial of {study.submission}",
+        submission=f"{study.job_id}: {study.submission}",
         plan=_plan(study.plan, trial.number, assigned),
         state=JobState.QUEUED,
         created_at=now,

@@ -21,6 +21,10 @@ _DOORS: Final = (
 
 def came(job: Job) -> str:
     """`through the API, by anna@example.com`."""
+    trial = job.trial_of
+    if trial is not None:
+        tried = "".join(f" --{each.name} {each.value}" for each in trial.assigned)
+        return f"by {trial.job_id}, as its trial {trial.number}:{tried}"
     prefix, words = next(each for each in _DOORS if job.submission.startswith(each[0]))
     said = words.format(source=job.submission.partition("#")[0], rest=job.submission.removeprefix(prefix))
     return f"{said}, by {job.submitted_by}" if job.submitted_by else said

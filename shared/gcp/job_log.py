@@ -9,6 +9,7 @@ from typing import Final
 
 from shared.core.jobs import public_id
 from shared.core.service_log import LOG_ID, SERVICE, ServiceLine
+from shared.core.trials import number_of
 from shared.gcp.cloud_logging import CloudLogging, RefusedError
 
 TIMEOUT_S: Final = 3.0
@@ -38,6 +39,8 @@ class CloudJobLog:
 
     def _write(self, lines: Sequence[ServiceLine], resource: object) -> None:
         labels = {"ml.googleapis.com/job_id": public_id(lines[0].job_id), "ml.googleapis.com/task_name": SERVICE}
+        if trial := number_of(lines[0].job_id):
+            labels["ml.googleapis.com/trial_id"] = trial
         self._logging.write(
             {
                 "logName": f"projects/{self._logging.project}/logs/{LOG_ID}",

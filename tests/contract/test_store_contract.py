@@ -15,8 +15,10 @@ from shared.core.fleet import vm_name
 from shared.core.jobs import Job, JobState, Label, Replica, State
 from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters, fold
+from shared.core.trials import Measurement, Parameter, ParameterKind, Past, Trial, TrialOf, TrialState, Tuning
 from shared.core.zones import Stockout
 from shared.errors import ConflictError
+from shared.gcp.documents import job_document
 from shared.gcp.firestore import Firestore
 from shared.gcp.firestore_store import FirestoreStore
 from shared.memory.store import MemoryStore
@@ -182,6 +184,53 @@ def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:
     for nth in range(3):
         submit(store, a_job(JobState.QUEUED, job_id=f"job_{nth}", created_at=at(nth)))
     assert [store.created_since(at(seconds)) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
+
+
+def test_trials_are_no_jobs_that_somebody_created(store: Store) -> None:
+    submit(store)
+    submit(store, a_job(JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")))
+    assert store.created_since(START) == 1
+    assert {job.job_id for job in store.live_jobs()} == {"digits_1", "digits_1-trial-1"}
+
+
+def a_large_study() -> Job:
+    """The largest that the job format accepts, of eight numbers with all their digits."""
+    values = tuple(f"-{nth}.12345678901234567e-300" for nth in range(8))
+    trials = tuple(
+        Trial(number, values, TrialState.SUCCEEDED, at(1), at(2), Measurement(0.5, 10)) for number in range(1, 1001)
+    )
+    parameters = tuple(Parameter(f"p{nth}", ParameterKind.DOUBLE, 0, 1) for nth in range(8))
+    tuning = Tuning(parameters, max_trials=1000, trials=trials, last_error="x" * 4096)
+    return a_job(JobState.RUNNING, tuning=tuning, spec_json="x" * 65536)
+
+
+def test_a_tuning_job_of_a_thousand_trials_comes_back_as_it_was(store: Store) -> None:
+    job = submit(store, a_large_study())
+    assert must(store.load(job.job_id)).state.job == job
+
+
+def size_of(value: object) -> int:
+    """Source: Firestore's documented storage size calculations."""
+    match value:
+        case str():
+            return len(value.encode()) + 1
+        case bool() | None:
+            return 1
+        case list():
+            return sum(map(size_of, value))
+        case dict():
+            return sum(size_of(key) + size_of(each) for key, each in value.items())
+        case _:
+            return 8
+
+
+def test_the_largest_tuning_job_fits_a_document_with_as_much_of_an_earlier_one() -> None:
+    job = a_large_study()
+    tuning = job.tuning
+    assert tuning is not None
+    whole = replace(tuning, earlier=tuple(Past(trial.values, 0.5) for trial in tuning.trials))
+    size = size_of(job_document(replace(job, tuning=whole)))
+    assert 500_000 < size < 1 << 20
 
 
 def test_a_rejection_is_kept_once(store: Store) -> None:

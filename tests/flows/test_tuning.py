@@ -12,8 +12,7 @@ import pytest
 
 from shared import topics, wire
 from shared.core.events import CancelRequested, TrialSuggested
-from shared.core.ledger import fold
-from shared.core.trials import Trial, TrialState, Tuning, trial_id
+from shared.core.trials import Trial, TrialState, Tuning
 from shared.core.verdicts import Reason
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import provision, tune
@@ -22,60 +21,8 @@ from shared.memory.bus import MemoryBus, Message
 from shared.memory.store import MemoryStore
 from shared.ports import Bus, Store
 from tests.support.jobs import CHIEF, a_spec, a_tuning_spec
+from tests.support.study import STUDY, Study, a_whole_study
 from tests.support.world import World
-
-STUDY = "digits_1"
-
-
-@dataclass
-class Study(World):
-    """A world whose job is a tuning job; `trial` is the world of one of its trials."""
-
-    def trial(self, number: int) -> World:
-        return World(trial_id(STUDY, number), self.now, self.store, self.bus, self.fleet, self.limits, self.suggester)
-
-    def tell_of(self, number: int, kind: str, **more: object) -> None:
-        trial = self.trial(number)
-        trial.tell(kind, CHIEF, **more)
-        self.now = trial.now
-        self.fleet.clock = lambda: self.now
-
-    def up(self, *numbers: int) -> None:
-        for number in numbers:
-            self.tell_of(number, "vm-ready")
-        self.deliver()
-
-    def done(self, number: int, value: float | None = None) -> None:
-        metric = {} if value is None else {"metric": {"value": value, "step": 100}}
-        self.tell_of(number, "replica-exit", cause="process", exit_status=0, **metric)
-        self.deliver()
-
-    def failed(self, number: int) -> None:
-        self.tell_of(number, "replica-exit", cause="install", exit_status=1, tail="no such package")
-        self.deliver()
-
-    def begin(self, **hyperparameters: Any) -> None:
-        self.submit(a_tuning_spec(**hyperparameters))
-        self.deliver()
-
-    @property
-    def tuning(self) -> Tuning:
-        assert self.job.tuning is not None
-        return self.job.tuning
-
-    @property
-    def states(self) -> list[str]:
-        return [trial.state.value for trial in self.tuning.trials]
-
-    def check(self) -> None:
-        """Every ledger leads to what is stored; what runs has a tuning job that has not ended; not too much runs."""
-        super().check()
-        live = [job for job in self.store.live_jobs() if job.trial_of]
-        assert len(live) <= self.tuning.max_parallel
-        for trial in self.tuning.trials:
-            loaded = self.store.load_attempt(trial_id(STUDY, trial.number))
-            if loaded is not None:
-                assert fold(self.store.ledger(loaded.state.job.job_id)) == loaded.state
 
 
 @pytest.fixture
@@ -146,15 +93,6 @@ def test_every_message_delivered_twice_is_the_same_study(study: Study, monkeypat
             (2, "running"), (2, "ended"), (3, "running"), (3, "ended"),
         )
     ]  # fmt: skip
-
-
-def a_whole_study(study: Study) -> None:
-    study.begin()
-    for number in (1, 2, 3):
-        study.up(number)
-        study.done(number, number / 10)
-    assert (study.state, study.states) == ("SUCCEEDED", ["SUCCEEDED"] * 3)
-    study.check()
 
 
 @dataclass

@@ -18,9 +18,10 @@ from shared.flows import submit, vm_ready
 from shared.flows.record import Deps
 from shared.gcp.cloud_logging import CloudLogging
 from shared.gcp.job_log import CloudJobLog
+from shared.logreader import parse
 from shared.memory.job_log import MemoryJobLog
 from tests.logging.cloud import PROJECT, Cloud
-from tests.support.jobs import START, a_spec
+from tests.support.jobs import START, a_spec, a_tuning_spec
 from tests.support.serving import serving
 from tests.support.world import World
 
@@ -161,6 +162,26 @@ def test_lines_are_entries_of_the_task_service_once_however_often_they_are_writt
     labels = found[0]["resource"]["labels"]
     assert labels.get("task_name", labels.get("task_id")) == "service"
     assert {len(each["timestamp"]) for each in found} == {len("2026-11-21T03:00:00.000000001Z")}
+
+
+def test_lines_of_a_trial_are_its_tuning_jobs_with_the_trials_number(job_log: tuple[CloudJobLog, Cloud]) -> None:
+    log, cloud = job_log
+    of_study = ServiceLine("digits_1", "service-submitted-0", START, Severity.INFO, "one")
+    for line in (of_study, replace(of_study, job_id="digits_1-trial-3", message="of trial 3")):
+        log.write([line])
+    found = cloud.read('labels."ml.googleapis.com/job_id"="digits_1"')
+    told = {each["jsonPayload"]["message"]: each["labels"].get("ml.googleapis.com/trial_id") for each in found}
+    assert told == {"one": None, "of trial 3": "3"}
+    (shown,) = (parse(each) for each in found if "3" in each["jsonPayload"]["message"])
+    assert (shown.trial, shown.who) == ("3", "service #3")
+
+
+def test_a_trial_is_told_as_its_tuning_job_is_called() -> None:
+    world = LoggedWorld()
+    world.submit(a_tuning_spec())
+    world.deliver()
+    assert "Job digits_1 is queued." in [line.message for line in world.log.lines("digits_1-trial-1")]
+    assert "Trial 1 begins: --layers 1 --width 16." in world.said()
 
 
 @pytest.mark.parametrize("answer", [(200, b"<html>"), (403, b'{"error": {}}'), (503, b"")])
