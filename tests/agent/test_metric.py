@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from emulators.state import ROOT
+from shared.agent.cloud_log import Origin
 from shared.agent.metric import Measurement, measurements
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker
-from .support.vm import NAME, Vm, gang
+from .support.vm import NAME, Vm, gang, seat
 
 TAG = "accuracy"
 REPORTS = """
@@ -60,6 +61,21 @@ def test_the_records_of_the_documented_file(text: str, found: list[tuple[float, 
 def trial(vm: Vm, **changes: Any) -> None:
     environment = {**gang()["environment"], "CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": TAG}
     vm.gang(environment=environment, **changes)
+
+
+def test_a_trials_log_is_its_tuning_jobs_under_its_own_number() -> None:
+    log = {"name": "projects/p/logs/trainmaster", "task": "master-replica", "region": "us-central1"}
+    environment = {"CLOUD_ML_JOB_ID": "digits", "CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": TAG}
+    origin = Origin.of(seat(job_id="digits-trial-3", environment=environment, log=log))
+    assert origin is not None
+    assert (origin.labels["ml.googleapis.com/job_id"], origin.labels["ml.googleapis.com/trial_id"]) == ("digits", "3")
+    assert origin.resources[0] == {
+        "type": "ml_job",
+        "labels": {"project_id": "p", "job_id": "digits", "task_name": "master-replica-1"},
+    }
+    other = Origin.of(seat(log=log))
+    assert other is not None
+    assert "ml.googleapis.com/trial_id" not in other.labels
 
 
 def test_the_last_reported_value_is_told_with_the_exit(cloud: Cloud, vm: Vm) -> None:

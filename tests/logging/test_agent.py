@@ -61,7 +61,8 @@ def test_all_a_program_printed_is_in_the_log_when_its_exit_is_told(google: Googl
         assert [text for text in said if text.startswith("step")] == [f"step {nth}" for nth in range(2500)]
         assert {"json", "no line end", "Running module trainer.task."} <= set(said)
         errors = [each["jsonPayload"]["message"] for each in found if each["severity"] == "ERROR"]
-        assert (errors[0], errors[-1]) == ("Traceback (most recent call last):", "ValueError: bad shape")
+        assert (errors[0], errors[-2]) == ("Traceback (most recent call last):", "ValueError: bad shape")
+        assert errors[-1] == "Command '['python3', '-m', 'trainer.task']' returned non-zero exit status 1."
         of_program = next(each for each in found if each["jsonPayload"]["message"] == "step 0")
         assert of_program["labels"]["trainmaster/incarnation"] == "2"
         assert of_program["insertId"].startswith("4711-1-2-")
