@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -32,6 +33,7 @@ from shared.core.fleet import vm_name
 from shared.core.jobs import Job, JobState
 from shared.core.seats import Seat, TaskType
 from shared.errors import PermanentError
+from shared.mlunits import usage
 from shared.ports import Fleet, Objects, Store
 
 EXAMPLES: Final = ROOT / "examples"
@@ -242,6 +244,7 @@ def summary(job: Job, on: StackUp, report: Report, phases: Phases, left: int) ->
         counts = f"restarts {each.restarts_used}, replaced {each.replaced}, collateral {each.collateral}"
         console.print(f"  {each.seat.words:<11} lives {each.incarnation}, {counts}")
     console.print(f"  attempts    {job.attempt}; VMs left: {left}")
+    console.print(f"  used        {usage(job, datetime.now(UTC)).words}")
     for substitution in job.plan.substitutions:
         console.print(f"  substituted {substitution.field}: {substitution.asked} -> {substitution.given}")
     for line in phases.lines():

@@ -10,7 +10,7 @@ from typing import Final
 from shared.core.jobs import Job
 
 _DOORS: Final = (
-    ("gs://", "uploaded as {source}"),
+    ("gs://", "by the upload of {source}"),
     ("api:", "through the API"),
     ("cli:", "by trainmaster submit"),
     ("schedule:", "by the schedule {rest}"),

@@ -13,7 +13,7 @@ from tests.support.world import World
 @pytest.mark.parametrize(
     ("submission", "by", "said"),
     [
-        ("gs://bucket/jobs/digits.yaml#17", None, "uploaded as gs://bucket/jobs/digits.yaml"),
+        ("gs://bucket/jobs/digits.yaml#17", None, "by the upload of gs://bucket/jobs/digits.yaml"),
         ("api:4711", "anna@example.com", "through the API, by anna@example.com"),
         ("api:4711", None, "through the API"),
         ("cli:4711", None, "by trainmaster submit"),
