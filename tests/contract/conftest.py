@@ -1,0 +1,48 @@
+"""The Compute emulator for all tests of this folder, and the fleets over it and in memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from shared.core.jobs import Job
+from tests.compute.emulator import Emulator, running_emulator
+from tests.contract.fleets import (
+    EmulatorWorld,
+    MemoryWorld,
+    World,
+)
+from tests.support.jobs import a_job
+
+
+@pytest.fixture(scope="session")
+def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    with running_emulator(tmp_path_factory.mktemp("fleet")) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def emulator(shared_emulator: Emulator) -> Iterator[Emulator]:
+    yield shared_emulator
+    shared_emulator.delete_all()
+
+
+@pytest.fixture
+def compute(emulator: Emulator) -> EmulatorWorld:
+    return EmulatorWorld(emulator)
+
+
+@pytest.fixture(params=["memory", "emulator"])
+def world(request: pytest.FixtureRequest) -> World:
+    if request.param == "memory":
+        return MemoryWorld()
+    found: EmulatorWorld = request.getfixturevalue("compute")
+    return found
+
+
+@pytest.fixture
+def job() -> Job:
+    """Never the same twice: request ids are remembered beyond the VMs."""
+    return a_job(job_id=f"digits_{uuid.uuid4().hex[:8]}")

@@ -1,0 +1,84 @@
+"""Fleets under test, what happens to them from outside, and what they are asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Protocol
+
+from shared.core.fleet import Create, Directive, DirectiveAction, Vm, vm_name
+from shared.core.jobs import Job
+from shared.core.seats import Seat, TaskType
+from shared.gcp.compute_fleet import ComputeFleet
+from shared.memory.fleet import MemoryFleet
+from shared.ports import Fleet
+from tests.compute.emulator import PROJECT, ZONE, Emulator, eventually
+
+RUN = Directive(1, 1, DirectiveAction.RUN)
+OTHER_ZONE = "us-central1-b"
+
+
+class World(Protocol):
+    """A fleet, and what happens to it from outside."""
+
+    @property
+    def fleet(self) -> Fleet: ...
+
+    def stock_out(self, *zones: str) -> None: ...
+
+    def metadata(self, vm: Vm) -> dict[str, str]: ...
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self.fleet = MemoryFleet()
+
+    def stock_out(self, *zones: str) -> None:
+        self.fleet.stockout_zones = set(zones)
+
+    def metadata(self, vm: Vm) -> dict[str, str]:
+        return dict(self.fleet.metadata(vm.name))
+
+
+class EmulatorWorld:
+    def __init__(self, emulator: Emulator) -> None:
+        self.emulator = emulator
+        self.fleet = a_fleet(emulator)
+
+    def stock_out(self, *zones: str) -> None:
+        self.emulator.faults(stockout_zones=list(zones))
+
+    def metadata(self, vm: Vm) -> dict[str, str]:
+        return {item.key: item.value for item in self.emulator.get(vm.name, vm.zone).metadata.items}
+
+
+def a_fleet(emulator: Emulator, **settings: Any) -> ComputeFleet:
+    return ComputeFleet(**{"project": PROJECT, "endpoint": emulator.endpoint, "wait_s": 10.0, **settings})
+
+
+def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
+    seats = tuple(Seat(TaskType.WORKER, index) for index in range(workers))
+    create = Create(
+        group=job.plan.group(TaskType.WORKER),
+        zone=ZONE,
+        machine=1,
+        directive=RUN,
+        seats=seats,
+        names=tuple(vm_name(job.job_id, seat) for seat in seats),
+        round=0,
+    )
+    return replace(create, **changes)
+
+
+def metadata(directive: Directive = RUN) -> dict[str, str]:
+    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action}
+    return {"startup-script": "sleep 600", "trainmaster-directive": json.dumps(said)}
+
+
+def sole(fleet: Fleet, job: Job) -> Vm:
+    (vm,) = fleet.list_vms(job.job_id)
+    return vm
+
+
+def gone(fleet: Fleet, vm: Vm) -> None:
+    eventually(lambda: fleet.delete(vm))

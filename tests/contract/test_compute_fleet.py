@@ -1,0 +1,211 @@
+"""The Fleet on Compute Engine's emulator: what only a cloud can do, as failing later, or having strangers' VMs."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.core.fleet import Directive, DirectiveAction, VmStatus, job_label
+from shared.core.jobs import Accelerator, Job
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
+from shared.ports import Created, Pending, RefusalKind, Refused
+from tests.compute.emulator import PROJECT, ZONE, Emulator, eventually
+from tests.contract.fleets import (
+    OTHER_ZONE,
+    EmulatorWorld,
+    a_create,
+    a_fleet,
+    gone,
+    metadata,
+    sole,
+)
+from tests.support.jobs import a_job, a_plan
+
+
+def test_a_vm_that_is_still_being_made_was_created_and_has_not_started(compute: EmulatorWorld, job: Job) -> None:
+    compute.emulator.faults(slow_s=0.5)
+    assert a_fleet(compute.emulator, wait_s=0.1).create(job, a_create(job, 1), metadata()) == Pending()
+    (each,) = compute.fleet.list_all()
+    assert (each.vm.status, each.vm.started_at) == (VmStatus.CREATING, None)
+    assert each.vm.created_at is not None
+
+
+def test_a_directive_leaves_the_other_metadata_as_it_was(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), {**metadata(), "other": "kept"})
+    vm = sole(compute.fleet, job)
+    hold = Directive(1, 2, DirectiveAction.HOLD)
+    assert compute.fleet.direct(vm, hold)
+    assert compute.metadata(vm) == {**metadata(hold), "other": "kept"}
+
+
+def test_what_google_says_of_a_stockout_is_kept(compute: EmulatorWorld, job: Job) -> None:
+    compute.stock_out(ZONE, OTHER_ZONE)
+    outcome = compute.fleet.create(job, a_create(job), metadata())
+    assert isinstance(outcome, Refused)
+    assert outcome.zones_available == ("us-central1-c", "us-central1-f")
+    assert f"zones/{ZONE}' does not have enough resources" in outcome.message
+    compute.stock_out()
+    assert compute.fleet.create(job, a_create(job), metadata()) == outcome  # the same request, the same answer
+    assert compute.fleet.create(job, a_create(job, round=1), metadata()) == Created()
+
+
+def test_a_used_up_quota_is_refused_as_such(compute: EmulatorWorld, job: Job) -> None:
+    compute.emulator.faults(quota_regions=["us-central1"])
+    outcome = compute.fleet.create(job, a_create(job), metadata())
+    assert isinstance(outcome, Refused)
+    assert (outcome.kind, outcome.code) == (RefusalKind.QUOTA, "QUOTA_EXCEEDED")
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [({"machine_type": "n9-standard-4"}, RefusalKind.STOCKOUT), ({"boot_disk_gib": 100}, None)],
+    ids=["a machine type this zone lacks", "all well"],
+)
+def test_a_refusal_at_the_call_is_a_refusal(
+    compute: EmulatorWorld, job: Job, group: dict[str, Any], kind: RefusalKind | None
+) -> None:
+    create = a_create(job)
+    outcome = compute.fleet.create(job, replace(create, group=replace(create.group, **group)), metadata())
+    assert (outcome.kind if isinstance(outcome, Refused) else None) is kind
+
+
+def test_metadata_that_is_too_large_can_never_succeed(compute: EmulatorWorld, job: Job) -> None:
+    outcome = compute.fleet.create(job, a_create(job), {**metadata(), "trainmaster-gang": "x" * 300_000})
+    assert isinstance(outcome, Refused)
+    assert (outcome.kind, outcome.code) == (RefusalKind.DENIED, "invalid")
+
+
+def test_an_insert_that_takes_longer_is_pending_and_found_again(compute: EmulatorWorld, job: Job) -> None:
+    impatient = a_fleet(compute.emulator, wait_s=0.2)
+    compute.emulator.faults(slow_s=0.4)
+    assert impatient.create(job, a_create(job), metadata()) == Pending()
+    assert {vm.status for vm in impatient.list_vms(job.job_id)} == {VmStatus.CREATING}
+    assert compute.fleet.create(job, a_create(job), metadata()) == Created()
+    assert len(compute.fleet.list_vms(job.job_id)) == 2
+
+
+def test_a_strangers_vm_of_our_name_is_not_taken_for_ours(compute: EmulatorWorld, job: Job) -> None:
+    name = a_create(job).names[1]
+    compute.emulator.run(name, labels={"owner": "somebody"})
+    outcome = compute.fleet.create(job, a_create(job), metadata())
+    assert isinstance(outcome, Refused)
+    assert outcome.kind is RefusalKind.DENIED
+    assert compute.fleet.list_vms(job.job_id) == ()
+
+
+def test_a_predecessor_that_still_has_the_name_is_waited_for(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    assert compute.fleet.create(job, a_create(job, 1, machine=2), metadata()) == Pending()
+    gone(compute.fleet, sole(compute.fleet, job))
+    assert compute.fleet.create(job, a_create(job, 1, machine=2), metadata()) == Created()
+    assert sole(compute.fleet, job).machine == 2
+
+
+def test_a_slow_delete_is_on_its_way(compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.gcp.compute_fleet.fleet.SETTLE_S", 0.1)
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    compute.emulator.faults(slow_s=0.5)
+    assert not compute.fleet.delete(vm)
+    assert sole(compute.fleet, job).status is VmStatus.STOPPING
+    gone(compute.fleet, vm)
+
+
+def test_a_vm_is_made_as_the_job_and_the_house_rules_say(emulator: Emulator) -> None:
+    gpu = Accelerator("nvidia-tesla-t4", 2)
+    plan = a_plan(max_running_s=1000, max_wait_s=500)
+    plan = replace(plan, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups))
+    job = a_job(plan=plan, job_id=f"Digits_{uuid.uuid4().hex[:8]}")
+    fleet = a_fleet(
+        emulator, service_account="vm@p.iam.gserviceaccount.com", subnetwork="regions/us-central1/subnetworks/s"
+    )
+    assert fleet.create(job, a_create(job, 1), metadata()) == Created()
+    vm = emulator.get(sole(fleet, job).name)
+    assert dict(vm.labels) == {
+        "trainmaster-job": job_label(job.job_id),
+        "trainmaster-task": "worker",
+        "trainmaster-attempt": "1",
+        "trainmaster-machine": "1",
+    }
+    assert vm.scheduling.max_run_duration.seconds == 1000 + 500 + 3600
+    assert vm.scheduling.instance_termination_action == "DELETE"
+    assert (vm.scheduling.on_host_maintenance, vm.scheduling.automatic_restart) == ("TERMINATE", False)
+    assert [each.accelerator_count for each in vm.guest_accelerators] == [2]
+    assert [account.email for account in vm.service_accounts] == ["vm@p.iam.gserviceaccount.com"]
+    assert (vm.disks[0].boot, vm.disks[0].auto_delete, vm.disks[0].disk_size_gb) == (True, True, 100)
+    assert vm.network_interfaces[0].subnetwork == "regions/us-central1/subnetworks/s"
+    assert not vm.network_interfaces[0].access_configs
+    secure = vm.shielded_instance_config
+    assert (secure.enable_secure_boot, secure.enable_vtpm, secure.enable_integrity_monitoring) == (False, True, True)
+
+
+def test_vms_of_a_gang_are_placed_side_by_side_and_nothing_is_left_of_it(compute: EmulatorWorld, job: Job) -> None:
+    a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
+    job = replace(job, plan=replace(job.plan, groups=a100))
+    create = a_create(job)
+    for _ in range(2):
+        assert compute.fleet.create(job, create, metadata()) == Created()
+    vms = compute.fleet.list_vms(job.job_id)
+    policies = {compute.emulator.get(vm.name).resource_policies[0] for vm in vms}
+    assert [url.rpartition("/")[2] for url in policies] == [f"{create.names[0].removesuffix('-0')}-a"]
+    assert not compute.fleet.release(job), "a VM has it still"
+    for vm in vms:
+        gone(compute.fleet, vm)
+    assert compute.fleet.release(job)
+    assert compute.fleet.release(job)
+    region = f"/compute/v1/projects/{PROJECT}/regions/us-central1/resourcePolicies"
+    assert compute.emulator.call(region)["items"] == []
+
+
+def test_a_placement_that_is_refused_is_a_refusal(compute: EmulatorWorld, job: Job) -> None:
+    a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
+    job = replace(job, plan=replace(job.plan, groups=a100))
+    outcome = compute.fleet.create(job, a_create(job, zone="us-central9-a"), metadata())
+    assert isinstance(outcome, Refused)
+    assert outcome.kind is RefusalKind.DENIED
+
+
+def test_serial_output_is_read_on_from_where_it_stopped(compute: EmulatorWorld, job: Job) -> None:
+    script = {"startup-script": "echo one; sleep 0.5; echo two; sleep 600"}
+    compute.fleet.create(job, a_create(job, 1), {**metadata(), **script})
+    vm = sole(compute.fleet, job)
+    eventually(lambda: "one" in compute.fleet.serial_output(vm, 0)[0])
+    at = compute.fleet.serial_output(vm, 0)[1]
+    eventually(lambda: compute.fleet.serial_output(vm, at)[0] == "two\n")
+    gone(compute.fleet, vm)
+    assert compute.fleet.serial_output(vm, at) == ("", at)
+
+
+def test_a_vm_with_our_label_and_no_seat_is_left_alone(compute: EmulatorWorld, job: Job) -> None:
+    compute.emulator.run("somebody-elses", labels={"trainmaster-job": job_label(job.job_id)})
+    assert compute.fleet.list_vms(job.job_id) == ()
+    assert compute.fleet.list_all() == ()
+
+
+def test_trouble_that_passes_is_temporary_and_other_trouble_is_not(compute: EmulatorWorld, job: Job) -> None:
+    compute.emulator.faults(rate_limited=2)
+    with pytest.raises(TemporaryError, match="rateLimitExceeded"):
+        compute.fleet.list_vms(job.job_id)
+    with pytest.raises(TemporaryError, match="rateLimitExceeded"):
+        compute.fleet.create(job, a_create(job), metadata())
+    with pytest.raises(TemporaryError):
+        a_fleet(compute.emulator, endpoint="http://127.0.0.1:9").list_vms(job.job_id)
+    with pytest.raises(PermanentError, match="projects/other"):
+        a_fleet(compute.emulator, project="other").list_vms(job.job_id)
+
+
+def test_addresses_are_known_before_the_vm(emulator: Emulator) -> None:
+    assert DnsAddresses("p").address("vm", ZONE) == f"vm.{ZONE}.c.p.internal:2222"
+    assert DnsAddresses("example.com:p").address("vm", ZONE) == f"vm.{ZONE}.c.p.example.com.internal:2222"
+    book = EmulatorAddresses(emulator.endpoint)
+    assert (
+        book.address("vm", ZONE)
+        == book.address("vm", OTHER_ZONE)
+        == EmulatorAddresses(emulator.endpoint).address("vm", ZONE)
+    )
+    with pytest.raises(TemporaryError):
+        EmulatorAddresses("http://127.0.0.1:9").address("vm", ZONE)
