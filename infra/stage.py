@@ -25,6 +25,14 @@ REQUIREMENTS: Final = {"upload": "upload", "provision": "provision", "tune": "tu
 """Of those that need more than Firestore and Pub/Sub; the others have `functions.txt`."""
 DATA: Final = {"provision": ("shared/agent",)}
 """Folders that a function reads as files: `provision` brings the agent onto VMs."""
+MAIN: Final = """\
+from {entry} import {function}
+from shared.settings import settings
+
+settings()  # a wrong one stops the start, and with it the deployment: the release before goes on
+
+__all__ = ["{function}"]
+"""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can hold."""
 
@@ -49,7 +57,7 @@ def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
         files |= {path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")}
     found = {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
     requirements = ROOT / "requirements" / f"{REQUIREMENTS.get(function, 'functions')}.txt"
-    main = f"from {entry} import {function}\n\n__all__ = [{function!r}]\n"
+    main = MAIN.format(entry=entry, function=function)
     return {"main.py": main.encode(), "requirements.txt": requirements.read_bytes(), **found}
 
 

@@ -37,7 +37,11 @@ class Settings(BaseModel):
     )
     tpu_endpoint: str = Field(default="", description="Cloud TPU endpoint; empty means Google's own.")
     logging_endpoint: str = Field(default="", description="Cloud Logging endpoint; empty means Google's own.")
-    addressing: Addressing = Addressing.DNS
+    addressing: Addressing = Field(
+        default=Addressing.DNS,
+        description="How replicas find each other: by their VMs' names in Google's DNS, or, on the local stack, where "
+        "the Compute emulator says.",
+    )
     worker_service_account: str = Field(
         default="",
         description="E-mail of the VMs' account, whose identity tokens their events must carry. Empty: none, and then "
