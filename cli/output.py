@@ -49,7 +49,10 @@ def print_json(value: object) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """At a terminal a table in its width; otherwise columns apart by spaces, nothing cut off, for grep and awk."""
     if sys.stdout.isatty():
-        _fitted(columns, rows)
+        if rows:
+            _fitted(columns, rows)
+        else:
+            say("none")
         return
     lines = [[column.upper() for column in columns], *rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
