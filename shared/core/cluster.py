@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from shared.core.jobs import Dialect, Job, TaskGroup
@@ -132,6 +133,7 @@ class Cluster:
         return {"image_uri": container.image, "command": list(container.command), "args": list(program.args)}
 
 
+@lru_cache(maxsize=1024)
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
