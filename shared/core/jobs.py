@@ -224,10 +224,10 @@ class Plan:
     def slices(self) -> tuple[Seat, ...]:
         """Its TPU slices in the order of their ranks, where they have peers: no name leads to a slice, so that all
         replicas have to be told where they are. Empty: there are none, or one that is alone."""
-        if len(self.seats) == 1:
+        groups = [group for group in self.groups if group.tpu]
+        if not groups or len(self.seats) == 1:
             return ()
-        order = list(TaskType)
-        groups = sorted((group for group in self.groups if group.tpu), key=lambda group: order.index(group.task_type))
+        groups.sort(key=lambda group: list(TaskType).index(group.task_type))
         return tuple(Seat(group.task_type, index) for group in groups for index in range(group.count))
 
     def group(self, task_type: TaskType) -> TaskGroup:
