@@ -173,7 +173,7 @@ MUTANTS: Final = (
     Mutant("an old slice's address is told", SLICES, "vm.machine != want.replica.machine or ", "", SLICED),
     Mutant("a slice that is repaired is up", SLICES, " or vm.status is not VmStatus.RUNNING:", ":", SLICED),
     Mutant("who waits for others is done", FLEET, "return tuple(steps or held)", "return tuple(steps)", SLICED),
-    Mutant("waiting for others is silence", FLEET, "since = [replica.ordered_at, vm.started_at, *slices_up]", "since = [replica.ordered_at, vm.started_at]", SLICED),
+    Mutant("waiting for others is silence", "shared/core/silence.py", "since = [replica.ordered_at, vm.started_at, *slices_up]", "since = [replica.ordered_at, vm.started_at]", SLICED),
     Mutant("what waits in the queue is done", FLEET, "if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None", "if vm.status is VmStatus.CREATING else None"),
     Mutant("what was refused in the queue is made elsewhere", FLEET, "vm.status is VmStatus.REFUSED and is_this_one and want.may_create", "vm.status is VmStatus.REFUSED and want.may_create"),
     Mutant("a request that waits is a refusal", CAPACITY, "if event.refusal == QUEUED:", "if False:"),

@@ -11,7 +11,6 @@ meanwhile changed is therefore undone by itself.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +19,6 @@ from functools import partial
 from typing import Final, assert_never
 
 from shared import topics, wire
-from shared.core.cluster import Cluster
-from shared.core.environment import environment
 from shared.core.events import QUEUED, CapacityRefused, CompletionOutdated, Life, VmLost, VmRef
 from shared.core.fleet import (
     Await,
@@ -33,18 +30,18 @@ from shared.core.fleet import (
     Step,
     VmStatus,
     plan_steps,
-    silent,
     vm_name,
     wanted,
 )
-from shared.core.jobs import Dialect, Job, JobState, State
+from shared.core.jobs import Job, JobState, State
 from shared.core.recall import to_call_back
 from shared.core.search import is_too_early
-from shared.core.service_log import LOG_ID, task_base
+from shared.core.silence import silent
 from shared.core.slices import introduced
 from shared.core.zones import Stockout, machine_kind
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import admission, orphans
+from shared.flows.briefing import metadata
 from shared.flows.record import Deps, record
 from shared.ports import AddressBook, Created, Fleet, Pending, RefusalKind, Refused
 
@@ -53,10 +50,6 @@ ANSWERS_BELIEVED: Final = 2
 PASSES: Final = 8
 """Rounds in one delivery; the rest is left to the next one. Each waits at most the fleet's own bounded time, and where
 there is nothing to do but wait, 0.25 s doubling to 4 s: a delivery ends well within its ack deadline."""
-GRACE_S: Final = 25
-"""From SIGTERM to SIGKILL for the program. Source: Spot VMs get 30 s from the signal to the end."""
-
-Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +161,9 @@ def _carry_out(step: Step, state: State, machines: Machines, deps: Deps, made: C
 
 
 def _create(create: Create, job: Job, machines: Machines, deps: Deps, made: Counter[str]) -> None:
-    outcome = machines.fleet.create(job, create, metadata(job, create, machines))
+    outcome = machines.fleet.create(
+        job, create, metadata(job, create, machines.project, machines.addresses, machines.agent_files)
+    )
     match outcome:
         case Created():
             made[create.request_key(job.job_id)] += 1
@@ -239,59 +234,3 @@ def in_threads(tasks: Sequence[Callable[[], None]]) -> None:
         futures = [pool.submit(task) for task in tasks]
     for future in futures:
         future.result()
-
-
-def metadata(job: Job, create: Create, machines: Machines) -> dict[str, str]:
-    """The metadata of every VM of one bulk insert: docs/interfaces.md section 3."""
-    names = {seat: vm_name(job.job_id, seat) for seat in job.plan.seats}
-    addresses = {seat: machines.addresses.address(name, create.zone) for seat, name in names.items()}
-    cluster = Cluster(job, machines.project, addresses)
-    task_type = create.group.task_type
-    program = job.plan.program_of(task_type)
-    container = program.container
-    of_role = tuple(name for seat, name in names.items() if seat.task_type is task_type)
-    topic = f"projects/{machines.project}/topics/"
-    gang: Json = {
-        "version": 1,
-        "project": machines.project,
-        "job_id": job.job_id,
-        "region": job.plan.region,
-        "zone": create.zone,
-        "task_type": task_type,
-        "vm_names": of_role,
-        "machine": create.machine,
-        "tf_config": cluster.tf_config(task_type),
-        "cluster_spec": cluster.cluster_spec(task_type),
-        "rank_base": cluster.rank_base(task_type),
-        "slice_base": cluster.slice_base(task_type),
-        "environment": environment(cluster, task_type, create.zone, of_role),
-        "packages": job.plan.packages,
-        "package_uris": program.package_uris,
-        "python_module": program.python_module,
-        "args": program.args,
-        "job_dir": program.job_dir,
-        "container": {"image": container.image, "command": container.command} if container else None,
-        "variables": {each.name: each.value for each in program.environment if each.secret is None},
-        "secrets": {each.name: each.secret for each in program.environment if each.secret is not None},
-        "expands": job.plan.dialect is Dialect.VERTEX,
-        "hosts": create.group.hosts,
-        "fuse_s": job.plan.fuse_s if create.group.tpu else None,
-        "checkpoint_signal": job.plan.checkpoint_signal,
-        "grace_s": GRACE_S,
-        "topics": {
-            "vm_ready": topic + topics.VM_READY,
-            "replica_exit": topic + topics.REPLICA_EXIT,
-            "maintenance": topic + topics.MAINTENANCE,
-        },
-        "log": {
-            "name": f"projects/{machines.project}/logs/{LOG_ID}",
-            "task": task_base(task_type, job.plan.dialect),
-            "region": job.plan.region,
-        },
-    }
-    return {
-        **machines.agent_files,
-        "trainmaster-gang": json.dumps(gang),
-        "trainmaster-directive": json.dumps(create.directive.said),
-        "serial-port-logging-enable": "TRUE",
-    }

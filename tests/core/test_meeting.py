@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from shared.core.fleet import (
-    SILENCE_S,
     Await,
     Create,
     Direct,
@@ -17,12 +16,12 @@ from shared.core.fleet import (
     Vm,
     VmStatus,
     plan_steps,
-    silent,
     vm_name,
     wanted,
 )
 from shared.core.jobs import Job, JobState, ReplicaState, State, TaskGroup, Tpu
 from shared.core.seats import Seat, TaskType
+from shared.core.silence import SILENCE_S, silent
 from shared.core.slices import introduced
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 

