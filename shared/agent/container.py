@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
 LAUNCH_FAILED = (126, 127)  # the engine's words for a command that cannot be invoked, or is not there
 KILLED = 137
-INIT_FAILED = "[FATAL tini "  # what docker's init begins its last words with, where it finds no command to run
+# What the engines' small inits say where they cannot run the command. Docker's ends with the engine's own status for
+# that, podman's with 1.
+_INIT_FAILED = re.compile(r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE)
 
 # What the engine's command line reads itself, and so must not get as its own.
 _STEERS_THE_ENGINE = re.compile(
@@ -85,8 +87,12 @@ class ContainerProgram:
         state = self._engine.inspect(self._name)
         self._engine.remove(self._name)
         self._file.unlink()
-        if state is None or not state.was_started or (ended.exit_status in LAUNCH_FAILED and INIT_FAILED in ended.tail):
+        if state is None or not state.was_started:
             return _not_started(ended)
+        init = _INIT_FAILED.search(ended.tail)
+        if init is not None and ended.exit_status in (1, *LAUNCH_FAILED):
+            why = init.group("why")
+            return _not_started(ended if why is None else replace(ended, exit_status=126 if "denied" in why else 127))
         if state.is_running:  # the command line was killed, and the container just now
             return ended
         killed = state.exit_status == KILLED

@@ -189,18 +189,23 @@ def test_out_of_memory_is_what_the_engine_says_of_a_container_that_was_killed(
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
-    [("nothing", '"nothing": executable file not found'), ("what-its-init-cannot-find", "exec failed")],
+    ("command", "status", "words"),
+    [
+        ("nothing", 127, '"nothing": executable file not found'),
+        ("what-tini-cannot-find", 127, "No such file or directory"),
+        ("what-catatonit-cannot-find", 127, "No such file or directory"),
+        ("what-catatonit-cannot-run", 126, "Permission denied"),
+    ],
 )
 def test_a_command_that_is_not_in_the_image_is_the_users_failure(
-    cloud: Cloud, vm: Vm, docker: Docker, command: str, words: str
+    cloud: Cloud, vm: Vm, docker: Docker, command: str, status: int, words: str
 ) -> None:
     docker.push("")
     vm.gang(container={"image": IMAGE, "command": [command]}, python_module="")
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
-    assert (body["cause"], body["exit_status"], body["error"]["type"]) == ("process", 127, "ContainerError")
+    assert (body["cause"], body["exit_status"], body["error"]["type"]) == ("process", status, "ContainerError")
     assert words in body["error"]["message"]
 
 

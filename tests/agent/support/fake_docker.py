@@ -23,6 +23,12 @@ from urllib.parse import quote
 ENGINE = Path(__file__).resolve().parent / "engine"
 VALUED = ("--name", "--label", "--network", "--ipc", "--log-driver", "--env", "--env-file", "--mount", "--entrypoint")
 NEVER = "0001-01-01T00:00:00Z"
+# Commands that the engine's init cannot run, and how that ends: of docker, of podman.
+INITS = {
+    "what-tini-cannot-find": ("[FATAL tini (7)] exec what-tini-cannot-find failed: No such file or directory", 127),
+    "what-catatonit-cannot-find": ("ERROR (catatonit:6): failed to exec pid1: No such file or directory", 1),
+    "what-catatonit-cannot-run": ("ERROR (catatonit:6): failed to exec pid1: Permission denied", 1),
+}
 
 
 def main(argv: list[str]) -> None:
@@ -86,12 +92,10 @@ def run(words: list[str]) -> None:
     command = [sys.executable, str(ENGINE / "images" / quote(image, "")), *options.get("--entrypoint", []), *arguments]
     if options.get("--entrypoint") == ["nothing"]:
         fail(127, 'docker: Error response from daemon: exec: "nothing": executable file not found in $PATH')
-    if options.get("--entrypoint") == ["what-its-init-cannot-find"]:
-        command = [
-            sys.executable,
-            "-c",
-            "import sys; print('[FATAL tini (7)] exec failed', file=sys.stderr); exit(127)",
-        ]
+    for entrypoint, (said, status) in INITS.items():
+        if options.get("--entrypoint") == [entrypoint]:
+            source = f"import sys; print({said!r}, file=sys.stderr); exit({status})"
+            command = [sys.executable, "-c", source]
     child = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     pumps = [
         threading.Thread(target=forward, args=pair, daemon=True) for pair in ((child.stdout, 1), (child.stderr, 2))
