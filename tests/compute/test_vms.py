@@ -228,4 +228,4 @@ def test_no_process_outlives_the_emulator(tmp_path: Path, signum: signal.Signals
         assert len(pids) >= 10
         emulator.process.send_signal(signum)
         emulator.process.wait(10)
-        eventually(lambda: not any(map(lives, pids)), within_s=3)
+        eventually(lambda: not any(map(lives, pids)))

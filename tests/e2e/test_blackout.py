@@ -18,7 +18,7 @@ from shared.core.seats import Seat, TaskType
 from shared.core.verdicts import Reason
 from tests.e2e.conftest import Lab
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CHIEF, WORKER_0, WORKER_1 = Seat(TaskType.CHIEF, 0), Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
 EVERYONE = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")

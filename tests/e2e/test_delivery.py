@@ -97,7 +97,7 @@ def test_functions_killed_at_any_time_lose_nothing(lab: Lab) -> None:
     killer = threading.Thread(target=kill_functions, args=(lab, over))
     killer.start()
     try:
-        job_id = lab.scripted(workers=2, steps=300)
+        job_id = lab.scripted(workers=2, steps=150)
         lab.wait(job_id, "RUNNING", 120)
         lab.faults.kill_program(vm_name(job_id, WORKER_1))
         lab.until(lambda: lab.replica(job_id, WORKER_1).incarnation == 2, 120)

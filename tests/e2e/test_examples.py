@@ -17,7 +17,7 @@ from shared.core.verdicts import Reason, Rule
 from shared.jobview import job_view
 from tests.e2e.conftest import Lab
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 WORKER_0, WORKER_1 = Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
 

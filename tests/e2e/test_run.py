@@ -14,7 +14,7 @@ from emulators import state
 from emulators.processes import of_stack
 from tests.support.stack import clean_environment, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 
 def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[str]:

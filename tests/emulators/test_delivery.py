@@ -162,7 +162,7 @@ def test_a_message_nobody_can_handle_ends_in_the_dead_letter(recording: LocalSta
         dead.extend(recording.pubsub.pull(pubsub.DEAD_LETTER))
         return bool(dead)
 
-    eventually(is_dead, within_s=30)
+    eventually(is_dead)
     assert [each["data"] for each in dead] == [b"never"]
     assert dead[0]["attributes"]["source"] == "test"
     assert len(refused) == 5

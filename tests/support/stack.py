@@ -90,8 +90,9 @@ def clean_environment() -> dict[str, str]:
     return variables
 
 
-def eventually(is_so: Callable[[], object], *, within_s: float = 20.0) -> None:
-    """Wait for what other processes do; fails with the question's name when it does not come."""
+def eventually(is_so: Callable[[], object], *, within_s: float = 60.0) -> None:
+    """Wait for what other processes do; fails with the question's name when it does not come. The time is a busy
+    machine's."""
     deadline = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < deadline, f"not within {within_s:g} s: {is_so!r}"
