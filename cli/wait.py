@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cli.output import complain, replica_word
 from shared.core.jobs import JobState, State
+from shared.core.trials import Tuning
 from shared.errors import PermanentError, TemporaryError
 from shared.mlunits import usage
 from shared.ports import Store
@@ -19,9 +20,11 @@ from shared.settings import settings
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.table import Table
 
 POLL_S: Final = 1.0
 FAILED: Final = 1
+BEST_SHOWN: Final = 10
 
 
 def wait(job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> State:
@@ -64,16 +67,22 @@ def _shown() -> Iterator[Callable[[State], None]]:
 
 
 class _Lines:
-    """A line when the job's state changes, and one when a replica's does."""
+    """A line when the job's state changes, and one when a replica's or a trial's does."""
 
     def __init__(self) -> None:
         self._last = ""
         self._replicas: dict[str, str] = {}
+        self._trials: dict[int, str] = {}
 
     def show(self, state: State) -> None:
         if state.job.state != self._last:
             self._last = state.job.state
             complain(f"{state.job.job_id}: {state.job.state}")
+        for trial in state.job.tuning.trials if state.job.tuning else ():
+            if self._trials.get(trial.number) != trial.state:
+                self._trials[trial.number] = trial.state
+                value = f", {trial.measurement.value:g}" if trial.measurement else ""
+                complain(f"  trial {trial.number}: {trial.state}{value}")
         for replica in state.replicas:
             now = f"{replica.state}" + (f" (life {replica.incarnation})" if replica.incarnation > 1 else "")
             if self._replicas.get(replica.key) != now and not state.job.state.is_terminal:
@@ -81,8 +90,19 @@ class _Lines:
                 complain(f"  {replica.seat.words}: {now}")
 
 
+def _add_trials(tuning: Tuning, found: Table) -> None:
+    """The best, and what is under way: a thousand are more than a screen."""
+    for column in ("TRIAL", "STATE", tuning.metric_tag.upper(), *(each.name.upper() for each in tuning.parameters)):
+        found.add_column(column)
+    best = tuning.best_first()[:BEST_SHOWN]
+    for trial in (*best, *(trial for trial in tuning.live if trial not in best)):
+        value = f"{trial.measurement.value:g}" if trial.measurement else ""
+        found.add_row(str(trial.number), trial.state, value, *trial.values)
+
+
 def table(state: State, now: datetime, price: Price | None = None) -> Group:
-    """The job's replicas under its state, its time, and what it has used so far. `price`: of an ML unit."""
+    """The job's replicas, or its trials, under its state, its time, and what it has used so far. `price`: of an ML
+    unit."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -94,6 +114,9 @@ def table(state: State, now: datetime, price: Price | None = None) -> Group:
     title += f"  attempt {job.attempt}" if job.attempt > 1 else ""
     title += f"  {usage(job, now, price).words}" if job.started_at else ""
     found = Table(box=None, pad_edge=False, header_style="bold")
+    if job.tuning is not None:
+        _add_trials(job.tuning, found)
+        return Group(Text(title, style="bold"), found)
     for column in ("REPLICA", "STATE", "LIFE", "RESTARTS", "REPLACED", "WAITED FOR PEERS"):
         found.add_column(column)
     for each in state.replicas:

@@ -52,6 +52,8 @@ TRIED = ("tests/security/test_attacks.py",)
 WRITTEN = ("tests/jobspec/test_parse.py", "tests/jobspec/test_wrong_jobs.py")
 UPLOADED = ("tests/flows/test_upload.py", "tests/security/test_attacks.py")
 
+TUNING, STUDIES, TUNE = "shared/core/tuning.py", "shared/core/studies.py", "shared/flows/tune.py"
+TRIED_OUT = ("tests/core/test_tuning.py", "tests/flows/test_tuning.py")
 SLICES, SLICED = "shared/core/slices.py", ("tests/core/test_meeting.py",)
 
 MUTANTS: Final = (
@@ -63,6 +65,31 @@ MUTANTS: Final = (
     Mutant("a done replica exits again", JUDGE, 'if replica.state is ReplicaState.COMPLETED:\n        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already', 'if False:\n        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already'),
     Mutant("a second submission is the first", JUDGE, "if state.job.submission == event.job.submission:", "if True:"),
     Mutant("an old refusal moves the gang", CAPACITY, "if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):", "if False:"),
+    # Tuning jobs
+    Mutant("more trials run than may", TUNING, "min(tuning.max_parallel - len(tuning.live), ", "min(1000, ", TRIED_OUT),
+    Mutant("a trial has any number", TUNING, "if event.number != len(tuning.trials) + 1 or not may_begin(job):", "if not may_begin(job):", TRIED_OUT),
+    Mutant("trials begin without end", TUNING, "if event.number != len(tuning.trials) + 1 or not may_begin(job):", "if event.number != len(tuning.trials) + 1:", TRIED_OUT),
+    Mutant("trials begin in a job that fails", TUNING, "if job.state.is_terminal or end_of(job):", "if job.state.is_terminal:", TRIED_OUT),
+    Mutant("trials begin in a job that has ended", TUNING, "if job.state.is_terminal or end_of(job):", "if end_of(job):", TRIED_OUT),
+    Mutant("a trial ends twice", TUNING, "if trial is None or trial.state.is_terminal:", "if trial is None:", TRIED_OUT),
+    Mutant("no number of failures ends a tuning job", TUNING, "if tuning.max_failed and len(failed) >= tuning.max_failed:", "if False:", TRIED_OUT),
+    Mutant("one failure less ends a tuning job", TUNING, "len(failed) >= tuning.max_failed:", "len(failed) + 1 >= tuning.max_failed:", TRIED_OUT),
+    Mutant("the first failure ends no tuning job", TUNING, "if not tuning.max_failed and failed and not succeeded:", "if False:", TRIED_OUT),
+    Mutant("any failure ends a tuning job", TUNING, "if not tuning.max_failed and failed and not succeeded:", "if not tuning.max_failed and failed:", TRIED_OUT),
+    Mutant("a tuning job ends before its last trial", TUNING, "if tuning.live or len(tuning.trials) < planned(tuning):", "if len(tuning.trials) < planned(tuning):", TRIED_OUT),
+    Mutant("a tuning job without success succeeds", TUNING, "    if not succeeded:\n        text", "    if False:\n        text", TRIED_OUT),
+    Mutant("what was tried before is tried again", TUNING, "tuning.size - len(tried))", "tuning.size)", TRIED_OUT),
+    Mutant("what became of the trials of an ended job is not told", JUDGE, "    if isinstance(event, TrialStarted | TrialEnded):\n        return judge_trial(state.job, event)\n    if state.job.state.is_terminal:", "    if state.job.state.is_terminal:", TRIED_OUT),
+    Mutant("trials share a directory", STUDIES, "job_dir=_below(program.job_dir, number))", "job_dir=program.job_dir)", TRIED_OUT),
+    Mutant("a trial waits no longer than its tuning job", STUDIES, "        max_wait_s=None,\n", "", TRIED_OUT),
+    Mutant("trials outlive their tuning job", TUNE, "if study.state.is_terminal and not job.state.is_terminal:", "if False:", TRIED_OUT),
+    Mutant("a cancelled tuning job is done with", TUNE, "if not (study.state.is_terminal and tuning_of(study).live):", "if True:", TRIED_OUT),
+    Mutant("nobody hears of a trial's state", RECORD, "is_news = job.trial_of is not None and", "is_news = False and", TRIED_OUT),
+    Mutant("a tuning job's end reaches no trial", RECORD, "return (EFFECT_TUNE,) if change.provision else ()", "return ()", TRIED_OUT),
+    Mutant("the sweep finds no tuning job", PROVISION, "deps.bus.publish(topics.TUNE, wire.encode_tune(job.job_id), {})", "pass", TRIED_OUT),
+    Mutant("a tuning job has replicas", EVOLVE, "seats = () if verdict.job.tuning else verdict.job.plan.seats", "seats = verdict.job.plan.seats", TRIED_OUT),
+    Mutant("what an earlier life reported is lost", EVOLVE, "measurement=verdict.measurement or replica.measurement", "measurement=verdict.measurement", TRIED_OUT),
+    Mutant("a tuning job takes room", "shared/core/queue.py", "return Counter() if job.tuning else needs(job.plan)", "return needs(job.plan)", TRIED_OUT),
     # Rules 2 to 6
     Mutant("any replica is the primary", EXITS, "if not case.event.succeeded or case.replica.seat != case.job.plan.primary or case.hosts_left:", "if not case.event.succeeded or case.hosts_left:"),
     Mutant("a worker's exit 0 restarts it", EXITS, "if not case.event.succeeded:\n        return None\n    host", "if True:\n        return None\n    host"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from cli import wait
 from cli.main import app
 from tests.support.study import STUDY, Study, a_whole_study
 
@@ -72,3 +76,41 @@ def test_why_of_a_trial_is_that_of_a_job_with_its_values(study: Study) -> None:
 def test_replay_folds_the_ledger_of_a_tuning_job(study: Study) -> None:
     a_whole_study(study)
     assert "entries lead to exactly what is stored" in run("replay", STUDY)
+
+
+def test_waiting_tells_each_trial_as_it_goes_on(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    study.begin(maxTrials=1)
+
+    def meanwhile(_: float) -> None:
+        if study.states == ["QUEUED"]:
+            study.up(1)
+        else:
+            study.done(1, 0.5)
+
+    assert wait.wait(STUDY, study.store, meanwhile).job.state == "SUCCEEDED"
+    assert [line for line in capsys.readouterr().err.splitlines() if not line.startswith("{")] == [
+        "digits_1: PREPARING",
+        "  trial 1: QUEUED",
+        "digits_1: RUNNING",
+        "  trial 1: RUNNING",
+        "digits_1: SUCCEEDED",
+        "  trial 1: SUCCEEDED, 0.5",
+    ]
+
+
+def test_a_terminal_shows_the_best_trials_and_those_under_way(study: Study) -> None:
+    study.begin(maxTrials=6, maxParallelTrials=2)
+    study.up(1, 2)
+    study.done(1, 0.5)
+    loaded = study.store.load_attempt(STUDY)
+    assert loaded is not None
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(wait.table(loaded.state, study.now))
+    lines = console.export_text().splitlines()
+    assert lines[0].startswith("digits_1  RUNNING  0:00:0")
+    assert [line.split() for line in lines[1:]] == [
+        ["TRIAL", "STATE", "ACCURACY", "LAYERS", "WIDTH"],
+        ["1", "SUCCEEDED", "0.5", "1", "16"],
+        ["2", "RUNNING", "1", "32"],
+        ["3", "QUEUED", "2", "16"],
+    ]
