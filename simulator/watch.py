@@ -73,7 +73,9 @@ class Watch:
     _ready_since: float | None = None
     _has_no_delays: bool = field(init=False)
     _labelled: int = 0
+    _zones: dict[Seat, str] = field(default_factory=dict)
     _alone_since: float | None = None
+    _split_since: float | None = None
     _began: dict[Seat, float] = field(default_factory=dict)
     _done: dict[Seat, float] = field(default_factory=dict)
     _said: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -105,6 +107,8 @@ class Watch:
         """After everything that happens: who is complete runs."""
         if self._ready_since is not None and self._has_no_delays and self.context.now - self._ready_since > STUCK_S:
             raise ViolationError("every replica has spoken, and the job is still PREPARING")
+        if self._split_since is not None and self.context.now - self._split_since > NEEDED_S:
+            raise ViolationError(f"zones: the gang is split: {self._zones}")
         if self._alone_since is not None and self.context.now - self._alone_since > NEEDED_S:
             raise ViolationError("the primary lives a further life, and a peer that was done before is not called back")
 
@@ -158,6 +162,7 @@ class Watch:
         self._check_budgets(self.state)
         self._check_hands(before, entry, self.state.job)
         self._check_hosts(entry, self.state.job)
+        self._check_zones(entry, self.state)
         if self.state.job.state.is_terminal and self.ended_s is None:
             self.ended_s = self.context.now
         self._look_at_done(before, self.state)
@@ -210,6 +215,9 @@ class Watch:
             for key in verdict.given_back:
                 self._tallies[key].restarts_used -= 1
                 self._tallies[key].collateral += 1
+        if isinstance(verdict, ReplaceVm) and verdict.gives_rerun_back:
+            self._reruns -= 1
+            self._moved += 1
         if isinstance(verdict, RerunJob):
             self._reruns += verdict.charge is Budget.RERUNS
             self._internal += verdict.charge is Budget.INTERNAL
@@ -223,6 +231,14 @@ class Watch:
         was_there = before is not None and before.job.deleted_at is None
         if isinstance(entry.verdict, DeleteJob) and not (was_there and job.state.is_terminal):
             raise ViolationError(f"a job was deleted twice, or alive: {job.state}, {job.deleted_at}")
+
+    def _check_zones(self, entry: LedgerEntry, state: State) -> None:
+        """Who is up is in one zone: a member's address holds its zone, and was told to all."""
+        if isinstance(entry.event, VmReady) and isinstance(entry.verdict, MarkReady):
+            self._zones[entry.event.life.seat] = entry.event.life.vm.zone
+        up = [each.seat for each in state.replicas if each.state is ReplicaState.RUNNING]
+        is_split = len({self._zones[seat] for seat in up}) > 1 and not state.job.state.is_terminal
+        self._split_since = (self._split_since or self.context.now) if is_split else None
 
     def _check_hosts(self, entry: LedgerEntry, job: Job) -> None:
         """A slice is up, and done, when each of its hosts has said so in this life."""

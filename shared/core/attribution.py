@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.events import ReplicaExited
-from shared.core.jobs import Replica, ReplicaState, State
+from shared.core.jobs import Job, Replica, ReplicaState, State
 from shared.core.policy import Blame
 
 PEER_LOSS_TYPES: Final = (
@@ -95,5 +95,19 @@ def told(refunds: Sequence[Replica]) -> str:
     return f" It explains why {names} exited before: that restart is given back."
 
 
+def explains_rerun(job: Job, lost: Replica, now: datetime) -> bool:
+    """Whether the job was rerun for the exit of a peer of this replica, whose loss is known only now: its VM, from
+    which it had spoken before the rerun, never spoke since."""
+    last = job.last_rerun
+    if last is None or last.blame is Blame.OWN or job.plan.independent or not lost.seat.is_in_cluster:
+        return False
+    is_silent_since = lost.instance_id is not None and not lost.ever_ready
+    return is_silent_since and now - last.at <= timedelta(seconds=GIVE_BACK_S)
+
+
 def _peers(state: State, replica: Replica) -> tuple[Replica, ...]:
-    return tuple(peer for peer in state.replicas if peer.seat != replica.seat and peer.attempt == replica.attempt)
+    """The other members of its cluster."""
+    if not replica.seat.is_in_cluster:
+        return ()
+    others = (peer for peer in state.replicas if peer.seat != replica.seat and peer.attempt == replica.attempt)
+    return tuple(peer for peer in others if peer.seat.is_in_cluster)

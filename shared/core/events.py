@@ -63,6 +63,7 @@ class LossCause(StrEnum):
     HOST_ERROR = "host_error"
     GONE = "gone"  # found missing or stopped, with no event that says why
     SILENCE = "silence"  # it runs, and the life that was ordered on it never spoke
+    LEFT_BEHIND = "left_behind"  # it runs where its peers found no room: the gang is sought in another zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +168,27 @@ class ReplicaExited:
 class VmLost:
     """A VM is going (notice) or gone. However many notices one machine gets, it is lost once.
 
-    Silence is of one life, and may be broken before it is judged: it must not stand for the machine's later loss.
+    Silence is of one life, and may be broken before it is judged: it must not stand for the machine's later loss. Nor
+    must being left behind, which is of one search: `round` is the placement's.
     """
 
     life: Life
     at: datetime
     cause: LossCause
+    round: int = 0
     kind: Literal["vm_lost"] = "vm_lost"
+
+    @property
+    def is_of_machine(self) -> bool:
+        """Whatever life is on it, in whatever attempt: a machine outlives both."""
+        return self.cause not in (LossCause.SILENCE, LossCause.LEFT_BEHIND)
 
     @property
     def key(self) -> str:
         if self.cause is LossCause.SILENCE:
             return f"{self.life.key}-silent"
+        if self.cause is LossCause.LEFT_BEHIND:
+            return f"{self.life.key}-left-{self.round}"
         return f"{self.life.seat}-machine-{self.life.machine}-lost"
 
 

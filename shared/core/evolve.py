@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
 
-from shared.core.jobs import Budgets, Job, JobState, Placement, Replica, ReplicaState, State
+from shared.core.jobs import Budgets, Job, JobState, LastRerun, Placement, Replica, ReplicaState, State
 from shared.core.studies import with_trial
 from shared.core.transitions import JOB_EDGES, REPLICA_EDGES
 from shared.core.verdicts import (
@@ -29,6 +29,7 @@ from shared.core.verdicts import (
     MarkHostReady,
     MarkReady,
     MarkTrialRunning,
+    Reason,
     RecordCompletion,
     RecordHostDone,
     ReplaceVm,
@@ -72,7 +73,7 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             return Change(_to(state.job, JobState.RUNNING, started_at=now))
         case MarkReady():
             replica = _named(state, verdict.replica)
-            ready = _move(replica, ReplicaState.RUNNING, ready_at=now, instance_id=verdict.instance_id)
+            ready = _move(replica, ReplicaState.RUNNING, ready_at=now, instance_id=verdict.instance_id, silent_vms=0)
             return Change(replicas=(ready,), provision=replica.state.is_down)
         case MarkHostReady():
             replica = _named(state, verdict.replica)
@@ -95,17 +96,9 @@ def evolve(state: State | None, verdict: Verdict, now: datetime) -> Change:
             held = _next_life(replica, ReplicaState.HELD, now, collateral=replica.collateral + 1, forgiven_at=now)
             return Change(replicas=(held,), provision=True)
         case ReplaceVm():
-            replica = _reporting(state, verdict)
-            replaced = _next_life(
-                replica,
-                ReplicaState.REPLACING,
-                now,
-                machine=replica.machine + 1,
-                instance_id=None,
-                replaced=replica.replaced + 1,
-                lost_at=now,
-            )
-            return Change(replicas=(replaced, *_refunds(state, verdict.given_back, now)), provision=True)
+            refunds = _refunds(state, verdict.given_back, now)
+            job = _without_last_rerun(state.job) if verdict.gives_rerun_back else None
+            return Change(job, (_replaced(_reporting(state, verdict), verdict, now), *refunds), provision=True)
         case RerunJob():
             return _rerun(state, verdict, now)
         case TryElsewhere():
@@ -177,7 +170,26 @@ def _restarted(replica: Replica, verdict: RestartReplica, now: datetime) -> Repl
         last_exit=verdict.last_exit,
         lost_at=now,
         charged_at=now if charged else replica.charged_at,
+        silent_vms=0,
     )
+
+
+def _replaced(replica: Replica, verdict: ReplaceVm, now: datetime) -> Replica:
+    return _next_life(
+        replica,
+        ReplicaState.REPLACING,
+        now,
+        machine=replica.machine + 1,
+        instance_id=None,
+        replaced=replica.replaced + 1,
+        silent_vms=replica.silent_vms + (verdict.reason is Reason.SILENCE),
+        lost_at=now,
+    )
+
+
+def _without_last_rerun(job: Job) -> Job:
+    budgets = replace(job.budgets, reruns_used=job.budgets.reruns_used - 1)
+    return replace(job, budgets=budgets, last_rerun=None, version=job.version + 1)
 
 
 def _called_back(replica: Replica, now: datetime) -> Replica:
@@ -212,23 +224,31 @@ def _rerun(state: State, verdict: RerunJob, now: datetime) -> Change:
         internal_used=used.internal_used + (verdict.charge is Budget.INTERNAL),
     )
     attempt = job.attempt + 1
-    again = tuple(
-        Replica(
-            attempt,
-            replica.seat,
-            # A completed replica's VM was given back, a lost one is gone: its seat gets another one.
-            machine=replica.machine + (replica.state is ReplicaState.COMPLETED or replica.key == verdict.lost),
-            ordered_at=now,
-        )
-        for replica in state.replicas
-    )
+    again = tuple(_anew(replica, attempt, verdict, now) for replica in state.replicas)
     placement = replace(job.placement, since=None, next_at=None)
     if verdict.zone_index is not None:
         placement = Placement(verdict.zone_index, placement.round + 1, since=job.placement.since or now)
-    rerun = replace(job, attempt=attempt, budgets=budgets, placement=placement, version=job.version + 1)
+    last = LastRerun(now, verdict.blame) if verdict.charge is Budget.RERUNS else None
+    rerun = replace(
+        job, attempt=attempt, budgets=budgets, placement=placement, last_rerun=last, version=job.version + 1
+    )
     # Written as they are: so that a commit on one of them that this rerun has not seen makes it judge again.
     closed = tuple(replace(replica, version=replica.version + 1) for replica in state.replicas)
     return Change(rerun, (*closed, *again), provision=True)
+
+
+def _anew(replica: Replica, attempt: int, verdict: RerunJob, now: datetime) -> Replica:
+    """In the next attempt. A completed replica's VM was given back, a lost one is gone, and none is taken to another
+    zone."""
+    is_gone = replica.state is ReplicaState.COMPLETED or replica.key == verdict.lost
+    is_there = not is_gone and verdict.zone_index is None
+    return Replica(
+        attempt,
+        replica.seat,
+        machine=replica.machine + is_gone,
+        instance_id=replica.instance_id if is_there else None,
+        ordered_at=now,
+    )
 
 
 def _with_host(

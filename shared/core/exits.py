@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core import messages
-from shared.core.attribution import blame, explained_charges, lost_peer, told
+from shared.core.attribution import blame, explained_charges, explains_rerun, lost_peer, told
 from shared.core.events import ExitCause, ReplicaExited
 from shared.core.jobs import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, LastExit, Replica, State
 from shared.core.policy import Blame, ExitAction, ExitPolicy, Preset, code_of
@@ -31,6 +31,8 @@ from shared.core.verdicts import (
     Verdict,
 )
 
+REBOOTS_APART: Final = timedelta(hours=1)
+"""A VM that restarts under the same replica twice within that was hardly unlucky twice."""
 IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
 
 
@@ -110,7 +112,8 @@ def _vm_stopping(case: Case) -> Verdict | None:
 
 
 def _vm_restarted(case: Case) -> Verdict | None:
-    if case.event.cause is not ExitCause.VM_RESTARTED:
+    """Free; but not again and again: what brings its VM down itself is charged like any other exit."""
+    if case.event.cause is not ExitCause.VM_RESTARTED or _has_just_restarted(case):
         return None
     said = f"The VM of {case.replica.seat.words} restarted under it"
     if case.job.plan.restart_job_on_worker_restart:
@@ -126,6 +129,13 @@ def _vm_restarted(case: Case) -> Verdict | None:
         f"{said}: it goes on there, at no charge." + told(refunds),
         tuple(peer.key for peer in refunds),
     )
+
+
+def _has_just_restarted(case: Case) -> bool:
+    replica, last = case.replica, case.replica.last_exit
+    was_last = last is not None and last.incarnation == replica.incarnation - 1
+    was_cut_off = last is not None and last.exit_status is None and last.signal is None
+    return was_last and was_cut_off and replica.lost_at is not None and case.now - replica.lost_at < REBOOTS_APART
 
 
 def _setup_failed(case: Case) -> Verdict | None:
@@ -226,7 +236,7 @@ def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "") -> Verdict:
         text = f"{case.said}{after}, and the job was rerun {RERUNS_MAX} times."
         return FailJob(messages.failed(case.event), rule, Reason.RERUNS_SPENT, text)
     text = f"{case.said}{after}: the whole job is rerun (rerun {used + 1} of {RERUNS_MAX})."
-    return RerunJob(Budget.RERUNS, rule, reason, text)
+    return RerunJob(Budget.RERUNS, rule, reason, text, blame=blame(case.event))
 
 
 def vm_lost(
@@ -241,7 +251,10 @@ def vm_lost(
         return RerunJob(Budget.FREE, Rule.VM_LOST, reason, text, lost=replica.key)
     refunds = explained_charges(state, replica, now)
     text = f"{said}: {who} starts on another VM with the same hostname, at no charge." + told(refunds)
-    return ReplaceVm(replica.key, Rule.VM_LOST, reason, text, tuple(peer.key for peer in refunds))
+    gives_rerun_back = explains_rerun(state.job, replica, now)
+    if gives_rerun_back:
+        text += " It explains why the job was rerun: that rerun is given back."
+    return ReplaceVm(replica.key, Rule.VM_LOST, reason, text, tuple(peer.key for peer in refunds), gives_rerun_back)
 
 
 def internal_error(job: Job, cause: str, reason: Reason) -> Verdict:

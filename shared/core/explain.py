@@ -83,7 +83,7 @@ def what_comes_next(job: Job, replicas: Iterable[Replica]) -> tuple[str, ...]:
     }
     replicas = tuple(replicas)
     sought = any(each.state in (ReplicaState.WAITING, ReplicaState.REPLACING) for each in replicas)
-    down = [replica.seat.words for replica in replicas if replica.state.is_down]
+    down = [each.seat.words for each in replicas if each.state.is_down and each.seat.is_in_cluster]
     found = [f"{each.seat.words} {waits[each.state]}." for each in replicas if each.state in waits]
     if sought and job.placement.round:
         found.append(_search(job))

@@ -213,7 +213,7 @@ def wanted(job: Job, replicas: tuple[Replica, ...]) -> tuple[WantedVm, ...]:
     """
     if job.state.is_terminal or job.state is JobState.CANCELLING:
         return ()
-    peers_down = any(replica.state.is_down for replica in replicas)
+    peers_down = any(replica.state.is_down and replica.seat.is_in_cluster for replica in replicas)
     found = []
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
@@ -221,7 +221,7 @@ def wanted(job: Job, replicas: tuple[Replica, ...]) -> tuple[WantedVm, ...]:
         hold = replica.state is ReplicaState.HELD and peers_down
         action = DirectiveAction.HOLD if hold else DirectiveAction.RUN
         directive = Directive(replica.attempt, replica.incarnation, action)
-        may_create = replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING)
+        may_create = replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) and replica.instance_id is None
         found.append(WantedVm(replica, vm_name(job.job_id, replica.seat), directive, may_create))
     return tuple(found)
 
@@ -267,6 +267,8 @@ def _next(job: Job, want: WantedVm, vm: Vm) -> Step | None:
         return _end(vm)
     if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
         return Lost(want.replica, want.name, vm, vm.loss)
+    if vm.zone != job.zone:
+        return Lost(want.replica, want.name, vm, LossCause.LEFT_BEHIND)
     is_told = vm.directive is not None and vm.directive.order >= want.directive.order
     if not is_told:  # what is only asked for cannot be told: it is asked for anew
         return _end(vm) if vm.status is VmStatus.QUEUED else Direct(vm, want.directive)

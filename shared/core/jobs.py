@@ -246,6 +246,15 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRerun:
+    """The latest attempt's beginning, where a replica's exit was charged for it: a loss that is known only later may
+    explain that exit."""
+
+    at: datetime
+    blame: Blame
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Where the gang is sought: an index into the plan's zones, and how often it was refused. `since`: the latest
     search's first refusal; `next_at`: before that nobody is asked."""
@@ -280,6 +289,7 @@ class Job:
     attempt: int = 1
     budgets: Budgets = field(default_factory=Budgets)
     placement: Placement = field(default_factory=Placement)
+    last_rerun: LastRerun | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     error_message: str | None = None
@@ -327,6 +337,7 @@ class Replica:
     restarts_used: int = 0
     replaced: int = 0
     collateral: int = 0
+    silent_vms: int = 0
     ready_at: datetime | None = None
     lost_at: datetime | None = None
     forgiven_at: datetime | None = None

@@ -161,7 +161,7 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
 def _judge_replica(state: State, event: ReplicaEvent, now: datetime) -> Verdict:
     life = event.life
     # A machine outlives an attempt: its loss, told under an older one, is the loss of the seat's present machine.
-    is_of_machine = isinstance(event, VmLost) and event.cause is not LossCause.SILENCE
+    is_of_machine = isinstance(event, VmLost) and event.is_of_machine
     replica = state.find(state.job.attempt, life.seat)
     if life.attempt < state.job.attempt and not is_of_machine:
         return Ignore(Rule.STALE, Reason.OLD_ATTEMPT, f"Attempt {life.attempt} was rerun.")
@@ -215,22 +215,25 @@ def _other_life(reason: Reason, what: str, *, is_older: bool) -> Ignore:
 
 
 def _judge_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Verdict:
-    """Rule 4. The incarnation does not matter: whatever life was on that machine, the machine is lost."""
+    """Rule 4. The incarnation does not matter where the machine is lost, whatever life was on it."""
     if replica.state is ReplicaState.COMPLETED:
         return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica had exited 0; its VM is not needed.")
+    if not event.is_of_machine and event.life.incarnation != replica.incarnation:
+        return Ignore(Rule.STALE, Reason.OLD_INCARNATION, "Another life has been ordered since.")
     if event.cause is LossCause.SILENCE:
-        if event.life.incarnation != replica.incarnation:
-            return Ignore(Rule.STALE, Reason.OLD_INCARNATION, "Another life has been ordered since.")
         if replica.state is ReplicaState.RUNNING:
             return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has spoken meanwhile.")
-        if replica.replaced:
+        if replica.silent_vms:
             cause = f"{replica.seat.words} never spoke from its new VM either"
             return internal_error(state.job, cause, Reason.SILENCE)
+    if event.cause is LossCause.LEFT_BEHIND and event.life.vm.zone == state.job.zone:
+        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "Its peers are sought in its zone again.")
     why = {
         LossCause.MAINTENANCE: "goes into host maintenance",
         LossCause.PREEMPTION: "was preempted",
         LossCause.HOST_ERROR: "was lost to a host error",
         LossCause.GONE: "is gone",
         LossCause.SILENCE: "runs, and the replica ordered on it never spoke",
+        LossCause.LEFT_BEHIND: f"is in {event.life.vm.zone}, and its peers are sought in {state.job.zone}",
     }[event.cause]
     return vm_lost(state, replica, f"{event.life.vm.name} {why}", Reason(event.cause.value), now)

@@ -30,6 +30,8 @@ def how_it_ended(event: ReplicaExited) -> str:
     """The end of a sentence that begins with the replica's name."""
     if event.cause is ExitCause.INSTALL:
         return "could not install its packages"
+    if event.cause is ExitCause.VM_RESTARTED:
+        return "was cut off once more by a restart of its VM"
     if event.out_of_memory:
         return f"ran out of memory ({status_of(event)})"
     if event.signal is not None:
@@ -45,6 +47,8 @@ def failed(event: ReplicaExited) -> str:
         head = f"{who} ran out-of-memory and exited with a non-zero status of {status_of(event)}."
     elif event.cause is ExitCause.INSTALL:
         head = f"{who} could not install its packages (status {status_of(event)})."
+    elif event.cause is ExitCause.VM_RESTARTED:
+        head = f"{who} was cut off by restarts of its VM."
     else:
         head = f"{who} exited with a non-zero status of {status_of(event)}."
     return f"{head} \n{event.tail.strip()}" if event.tail.strip() else head

@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import Final
 
 from shared.core.jobs import Job, Replica, ReplicaState, State
-from shared.core.seats import TaskType
 
 ALONGSIDE: Final = timedelta(seconds=180)
 """Who lived through the primary's loss and ran on beside its next life for that long neither died of the loss, as
@@ -35,7 +34,7 @@ def is_needed_again(job: Job, replica: Replica, primary: Replica) -> bool:
     that life went on for a while: its exit and the primary's may be told in any order."""
     if job.plan.independent or replica.state is not ReplicaState.COMPLETED or replica.done_at is None:
         return False
-    if primary.incarnation == 1 or primary.ordered_at is None or replica.seat.task_type is TaskType.EVALUATOR:
+    if primary.incarnation == 1 or primary.ordered_at is None or not replica.seat.is_in_cluster:
         return False
     if replica.done_at < primary.ordered_at:
         return True

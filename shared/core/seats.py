@@ -29,6 +29,11 @@ class Seat:
         return f"{self.task_type}-{self.index}"
 
     @property
+    def is_in_cluster(self) -> bool:
+        """An evaluator stands beside it: it reads checkpoints, waits for nobody, and nobody waits for it."""
+        return self.task_type is not TaskType.EVALUATOR
+
+    @property
     def words(self) -> str:
         """As the service writes it in messages: `worker 1`."""
         return f"{self.task_type} {self.index}"

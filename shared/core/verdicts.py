@@ -11,6 +11,7 @@ from enum import IntEnum, StrEnum
 from typing import Literal
 
 from shared.core.jobs import Job, Label, LastExit
+from shared.core.policy import Blame
 from shared.core.trials import Measurement, TrialState
 
 
@@ -57,6 +58,7 @@ class Reason(StrEnum):
     HOST_ERROR = "host_error"
     GONE = "gone"
     SILENCE = "silence"
+    LEFT_BEHIND = "left_behind"
     VM_STOPPING = "vm_stopping"
     VM_RESTARTED = "vm_restarted"
     SETUP_FAILED = "setup_failed"
@@ -231,13 +233,15 @@ class HoldReplica:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceVm:
-    """Its next incarnation, on another VM of the same name. Always free. `given_back` as of RestartReplica."""
+    """Its next incarnation, on another VM of the same name. Always free. `given_back` as of RestartReplica;
+    `gives_rerun_back`: the loss explains why the job was rerun."""
 
     replica: str
     rule: Rule
     reason: Reason
     text: str
     given_back: tuple[str, ...] = ()
+    gives_rerun_back: bool = False
     measurement: Measurement | None = None
     kind: Literal["replace_vm"] = "replace_vm"
 
@@ -246,7 +250,8 @@ class ReplaceVm:
 class RerunJob:
     """The job's next attempt, on the VMs that are there. Charged to the reruns or to the internal retries; free where
     the whole gang moves to `zone_index`, because the zone has no VM for the rest of it, and where a VM was lost and one
-    restart reruns the job: that of the replica `lost`, which gets another one."""
+    restart reruns the job: that of the replica `lost`, which gets another one. `blame`: of whom the exit told that is
+    charged for it."""
 
     charge: Budget
     rule: Rule
@@ -254,6 +259,7 @@ class RerunJob:
     text: str
     zone_index: int | None = None
     lost: str | None = None
+    blame: Blame = Blame.OWN
     kind: Literal["rerun_job"] = "rerun_job"
 
 

@@ -218,7 +218,7 @@ def _lost(lost: Lost, job: Job, deps: Deps) -> None:
     replica, vm = lost.replica, lost.vm
     where = VmRef(lost.name, vm.zone if vm else job.zone, vm.instance_id if vm else "")
     life = Life(job.job_id, replica.attempt, replica.seat, replica.incarnation, replica.machine, where)
-    record(job.job_id, VmLost(life, deps.clock(), lost.cause), deps)
+    record(job.job_id, VmLost(life, deps.clock(), lost.cause, job.placement.round), deps)
 
 
 def _call_back(step: CallBack, job: Job, deps: Deps) -> None:

@@ -79,8 +79,8 @@ def test_a_rerun_is_a_new_attempt_of_every_seat_on_the_machines_that_are_there()
     assert change.job is not None
     assert (change.job.attempt, change.job.budgets, change.job.state) == (2, Budgets(reruns_used=1), JobState.RUNNING)
     assert tuple(each for each in change.replicas if each.attempt == 2) == (
-        Replica(2, CHIEF, ordered_at=NOW),
-        Replica(2, WORKER_0, machine=3, ordered_at=NOW),
+        Replica(2, CHIEF, instance_id="1001", ordered_at=NOW),
+        Replica(2, WORKER_0, machine=3, instance_id="1001", ordered_at=NOW),
         Replica(2, WORKER_1, machine=2, ordered_at=NOW),
     ), "a done replica's VM was given back, so its seat gets another machine"
     old = [each for each in change.replicas if each.attempt == 1]

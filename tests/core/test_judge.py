@@ -85,6 +85,7 @@ def refused(zone: str = "us-central1-a", rounds: int = 0, kind: str = "stockout"
 
 
 PREPARING = a_state(job=a_job(JobState.PREPARING))
+MOVED_ON = a_job(JobState.PREPARING, placement=Placement(1, 1))
 LONG_SOUGHT = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(100 - 7 * 86400))
 DONE = a_state(job=a_job(JobState.SUCCEEDED))
 WORKER_0_DOWN = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
@@ -123,7 +124,11 @@ CASES = [
     Case("preemption replaces the VM", a_state(), lost(CHIEF), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
     Case("a VM that is gone is replaced", a_state(), lost(WORKER_1, LossCause.GONE), "replace_vm", Rule.VM_LOST, Reason.GONE),
     Case("a life that never spoke gets another VM", WORKER_0_DOWN, lost(WORKER_0, LossCause.SILENCE, incarnation=2), "replace_vm", Rule.VM_LOST, Reason.SILENCE),
-    Case("who never speaks from a second VM either is an internal error", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, replaced=1)), lost(WORKER_0, LossCause.SILENCE, incarnation=2, machine=2), "rerun_job", Rule.INTERNAL, Reason.SILENCE),
+    Case("who never speaks from a second VM either is an internal error", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, replaced=1, silent_vms=1)), lost(WORKER_0, LossCause.SILENCE, incarnation=2, machine=2), "rerun_job", Rule.INTERNAL, Reason.SILENCE),
+    Case("who was preempted before and never speaks now gets another VM", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, replaced=1)), lost(WORKER_0, LossCause.SILENCE, incarnation=2, machine=2), "replace_vm", Rule.VM_LOST, Reason.SILENCE),
+    Case("who is up where its peers found no room follows them", a_state(job=MOVED_ON), lost(CHIEF, LossCause.LEFT_BEHIND), "replace_vm", Rule.VM_LOST, Reason.LEFT_BEHIND),
+    Case("who is where its peers are sought again stays", PREPARING, lost(CHIEF, LossCause.LEFT_BEHIND), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
+    Case("an earlier life was left behind", a_state(a_replica(CHIEF, incarnation=2), job=MOVED_ON), lost(CHIEF, LossCause.LEFT_BEHIND), "ignore", Rule.STALE, Reason.OLD_INCARNATION),
     Case("silence of an earlier life says nothing", WORKER_0_DOWN, lost(WORKER_0, LossCause.SILENCE), "ignore", Rule.STALE, Reason.OLD_INCARNATION),
     Case("who has spoken meanwhile was not silent", a_state(), lost(WORKER_0, LossCause.SILENCE), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("a VM is lost whatever life was on it", WORKER_0_DOWN, lost(WORKER_0, incarnation=1), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),

@@ -16,7 +16,7 @@ from shared.core.zones import STOCKOUT_REMEMBERED
 from shared.errors import TemporaryError
 from shared.flows.record import record
 from shared.memory.fleet import MemoryFleet
-from shared.ports import CreateOutcome
+from shared.ports import CreateOutcome, Pending, RefusalKind, Refused
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan
 from tests.support.world import World
 
@@ -25,14 +25,18 @@ A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 
 @dataclass
 class Ordering(MemoryFleet):
-    """Remembers what was asked for, and how often what was made for a job was to be given back."""
+    """Remembers what was asked for, and how often what was made for a job was to be given back. `answers` are to
+    inserts of one role in one zone."""
 
     asked: list[Create] = field(default_factory=list)
+    answers: dict[tuple[TaskType, str], CreateOutcome] = field(default_factory=dict)
     releases: list[bool] = field(default_factory=list)
     released: int = 0
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         self.asked.append(create)
+        if answer := self.answers.get((create.group.task_type, create.zone)):
+            return answer
         return super().create(job, create, metadata)
 
     def release(self, job: Job) -> bool:
@@ -177,3 +181,21 @@ def test_what_was_made_beside_the_vms_is_given_back_after_them_and_asked_for_unt
     world.provision()
     assert fleet.released == 2
     assert world.store.pending("digits_1") == ()
+
+
+def test_who_is_up_where_its_peers_find_no_room_follows_them_to_another_zone(world: World, fleet: Ordering) -> None:
+    """Roles are made by inserts of their own: the chief is up, and then there is no room for the workers."""
+    fleet.answers = {(TaskType.WORKER, A): Pending()}
+    world.submit()
+    with pytest.raises(TemporaryError):
+        world.provision()
+    world.tell("vm-ready", CHIEF)
+    fleet.answers = {(TaskType.WORKER, A): Refused(RefusalKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")}
+    world.deliver()
+    assert {(vm.seat, vm.zone) for vm in world.vms} == {(seat, B) for seat in (CHIEF, WORKER_0, WORKER_1)}
+    assert (world.replica(CHIEF).machine, world.replica(CHIEF).restarts_used) == (2, 0)
+    (text,) = [each.verdict.text for each in world.ledger if each.verdict.reason is Reason.LEFT_BEHIND]
+    assert f"is in {A}, and its peers are sought in {B}: chief 0 starts on another VM" in text
+    world.everyone_ready()
+    assert (world.state, world.job.attempt) == ("RUNNING", 1)
+    world.check()

@@ -75,7 +75,8 @@ def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **change
 
 def a_replica(seat: Seat, state: ReplicaState = ReplicaState.RUNNING, **changes: object) -> Replica:
     ready = None if state is ReplicaState.WAITING else at(10)
-    replica = Replica(attempt=1, seat=seat, state=state, ready_at=ready, instance_id="1001" if ready else None)
+    has_spoken = state not in (ReplicaState.WAITING, ReplicaState.REPLACING)
+    replica = Replica(attempt=1, seat=seat, state=state, ready_at=ready, instance_id="1001" if has_spoken else None)
     return replace(replica, **changes)  # type: ignore[arg-type]
 
 
