@@ -24,7 +24,7 @@ TORCH := torch==2.13.0
 # Checks infra/ against rules that others keep.
 CHECKOV := $(IMAGES)/checkov
 
-LOCKS := functions provision tune upload
+LOCKS := functions provision tune
 LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate
 
@@ -78,7 +78,7 @@ stage: $(INSTALLED) ## build one source archive per function in build/stage/, as
 
 .PHONY: bench-cold
 bench-cold: $(INSTALLED) ## start-up time and memory of each staged function, beside a bare functions-framework app
-	@$(BIN)/python infra/bench_cold.py
+	@$(BIN)/python -m infra.bench_cold
 
 .PHONY: check
 check: $(INSTALLED) ## lint, format, types, layers

@@ -21,15 +21,22 @@ import grimp
 
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
-REQUIREMENTS: Final = {"upload": "upload", "provision": "provision", "tune": "tune"}
-"""Of those that need more than Firestore and Pub/Sub; the others have `functions.txt`."""
+REQUIREMENTS: Final = {"provision": "provision", "tune": "tune"}
+"""Of those that need more than the others, which have `functions.txt`."""
 DATA: Final = {"provision": ("shared/agent",)}
 """Folders that a function reads as files: `provision` brings the agent onto VMs."""
 MAIN: Final = """\
+import gc
+
+gc.disable()  # what is imported here stays: there is nothing to collect while it comes, nor among it afterwards
+
 from {entry} import {function}
 from shared.settings import settings
 
 settings()  # a wrong one stops the start, and with it the deployment: the release before goes on
+
+gc.freeze()
+gc.enable()
 
 __all__ = ["{function}"]
 """

@@ -1,4 +1,4 @@
-"""Google's APIs over REST: JSON in, JSON out; connections are kept, and trouble that passes soon is sat out.
+"""Google's APIs over REST: connections are kept, and trouble that passes soon is sat out.
 
 Any call may be made twice: what ours write is guarded by a precondition, or the same each time, or a message, which may
 be delivered twice anyway. Why no client libraries: docs/decisions/0018-cold-starts.md.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -56,33 +57,45 @@ class Rest:
         self._pool = _pool(base, retries=again, timeout=timeout_s, maxsize=_CONNECTIONS)
 
     def post(self, path: str, body: object) -> Any:
-        """Raises RestError for what is refused, TemporaryError where nobody answers or nobody can read the answer."""
+        """JSON for JSON. Raises RestError for what is refused, TemporaryError where nobody answers or the answer cannot
+        be read."""
         data = json.dumps(body, allow_nan=False).encode()
-        answer = self._send(path, data, anew=False)
-        if answer.status == HTTPStatus.UNAUTHORIZED:
-            answer = self._send(path, data, anew=True)
-        try:
-            said = json.loads(answer.data)
-        except ValueError:
-            if answer.status < HTTPStatus.BAD_REQUEST:
-                raise TemporaryError(f"{self._base}{path}: no JSON: {answer.data[:100]!r}") from None
-            said = None
-        _raise_for(answer, said)
+        answer = self._sent("POST", path, data, {"Content-Type": "application/json"})
+        said = _read(answer)
+        if said is None:
+            raise TemporaryError(f"{self._base}{path}: no JSON: {answer.data[:100]!r}")
         return said
+
+    def call(self, method: str, path: str, data: bytes, headers: Mapping[str, str]) -> bytes:
+        """Bytes for bytes. Raises as `post` does."""
+        answer = self._sent(method, path, data, headers)
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            _read(answer)
+        return answer.data
 
     def close(self) -> None:
         self._pool.clear()
 
-    def _send(self, path: str, data: bytes, *, anew: bool) -> urllib3.BaseHTTPResponse:
-        headers = {"Content-Type": "application/json", **self._caller.headers(anew=anew)}
+    def _sent(self, method: str, path: str, data: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+        answer = self._send(method, path, data, {**headers, **self._caller.headers()})
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            answer = self._send(method, path, data, {**headers, **self._caller.headers(anew=True)})
+        return answer
+
+    def _send(self, method: str, path: str, data: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         try:
-            return self._pool.request("POST", f"{self._base}{path}", body=data, headers=headers)
+            return self._pool.request(method, f"{self._base}{path}", body=data, headers=headers)
         except HTTPError as error:
             raise TemporaryError(f"{self._base}{path}: {error}") from error
 
 
-def _raise_for(answer: urllib3.BaseHTTPResponse, said: Any) -> None:
-    """An answer in parts is a list: what went wrong on the way is said by its last part, under status 200."""
+def _read(answer: urllib3.BaseHTTPResponse) -> Any:
+    """The answer's JSON, None if it is none. Raises RestError for an error. An answer in parts is a list, and its last
+    part may be one, under status 200."""
+    try:
+        said = json.loads(answer.data)
+    except ValueError:
+        said = None
     last = said[-1] if isinstance(said, list) and said else said
     error = last.get("error") if isinstance(last, dict) else None
     if isinstance(error, dict):
@@ -90,6 +103,7 @@ def _raise_for(answer: urllib3.BaseHTTPResponse, said: Any) -> None:
         raise RestError(status, str(error.get("status", "")), str(error.get("message") or answer.reason))
     if answer.status >= HTTPStatus.BAD_REQUEST:
         raise RestError(answer.status, "", str(answer.reason))
+    return said
 
 
 def _pool(base: str, **options: Any) -> urllib3.PoolManager:

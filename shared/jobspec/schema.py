@@ -18,7 +18,8 @@ class Wire(BaseModel):
     `shorthand`: the field that a single value in place of the mapping stands for.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel)
+    # Built when first read: a job is written in one of two dialects.
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True)
     shorthand: ClassVar[str | None] = None
 
 

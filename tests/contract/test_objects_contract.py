@@ -22,8 +22,10 @@ def objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{request.getfixturevalue('storage_emulator')}")
     client = storage.Client(project="test", credentials=AnonymousCredentials())
     client.create_bucket("bucket", timeout=10) if client.lookup_bucket("bucket", timeout=10) is None else None
-    yield StorageObjects(client)
     client.close()
+    made = StorageObjects()
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -54,3 +56,11 @@ def test_what_is_not_there_is_none_and_deleting_it_is_no_error(objects: Objects,
 def test_another_generation_is_another_object(objects: Objects, uri: str) -> None:
     objects.write(uri, b"new", content_type="text/plain")
     assert objects.read(uri, generation=42_000_000, max_bytes=100) is None
+
+
+@pytest.mark.parametrize("name", ["jobs/ä b%2F#?&.yaml", "jobs/a/b//c.yaml"])
+def test_a_name_may_have_any_letters(objects: Objects, name: str) -> None:
+    objects.write(f"gs://bucket/{name}", b"a", content_type="text/plain")
+    assert objects.read(f"gs://bucket/{name}", max_bytes=10) == b"a"
+    objects.delete(f"gs://bucket/{name}")
+    assert objects.read(f"gs://bucket/{name}", max_bytes=10) is None

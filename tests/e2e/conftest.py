@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from google.auth.credentials import AnonymousCredentials
-from google.cloud import storage
 
 from emulators.faults import Faults
 from emulators.pubsub import PubSub
@@ -194,7 +192,7 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
         for name in ("FIRESTORE_EMULATOR_HOST", "STORAGE_EMULATOR_HOST"):
             patch.setenv(name, environment[name])
         database = Firestore(stack.state.config.project)
-        bucket = storage.Client(project=stack.state.config.project, credentials=AnonymousCredentials())
+        objects = StorageObjects()
     fleet = ComputeFleet(
         project=stack.state.config.project,
         endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"],
@@ -203,9 +201,9 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
         subnetwork="",
         wait_s=1.0,
     )
-    yield Lab(stack, FirestoreStore(database), fleet, StorageObjects(bucket), StackBus(stack.pubsub), packages)
+    yield Lab(stack, FirestoreStore(database), fleet, objects, StackBus(stack.pubsub), packages)
     database.close()
-    bucket.close()
+    objects.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,148 @@
+"""The first event of each function, for `bench_cold`: one that is loaded, judged and committed, on real emulators.
+
+An agent's event carries the identity token of its VM, as Google would sign it: reading one is a part of the work.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Final
+
+from emulators import firestore, iam, processes, pubsub
+from emulators.backends import need_emulators
+from emulators.compute.identity import TokenIssuer, VmIdentity
+from emulators.service import Running, stop, wait_ready
+from shared import topics
+from shared.core.fleet import vm_name
+from shared.core.seats import Seat, TaskType
+
+PROJECT: Final = "my-project"
+ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"
+NOBODY: Final = "http://127.0.0.1:9"
+"""Where none listens: what a job's log cannot take holds nothing up."""
+CHIEF: Final = Seat(TaskType.CHIEF, 0)
+INSTANCE: Final = 17
+JOB: Final = {
+    "trainingInput": {
+        "region": "us-central1",
+        "packageUris": ["gs://bucket/trainer-0.1.tar.gz"],
+        "pythonModule": "trainer.task",
+        "runtimeVersion": "2.21",
+    }
+}
+
+Request = tuple[str, str, dict[str, str], bytes]
+"""Method, path, headers, body."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the functions run beside. `variables` lead them there."""
+
+    variables: dict[str, str]
+    issuer: TokenIssuer
+
+    def first(self, function: str, job_id: str) -> Request:
+        """`submit` makes the job that the others are told of."""
+        if function == "api":
+            return "GET", f"/v1/projects/{PROJECT}/jobs/{job_id}", {"Authorization": f"Bearer {iam.OWNER}"}, b""
+        life = self._life(job_id)
+        every: dict[str, dict[str, object]] = {
+            "submit": {"jobId": job_id, **JOB},
+            "vm_ready": life,
+            "replica_exit": {**life, "cause": "process", "exit_status": 1},
+            "maintenance": {**life, "cause": "preemption"},
+            "provision": {"version": 1, "job_id": "nobody"},
+            "tune": {"version": 1, "job_id": "nobody"},
+        }
+        said = every.get(function, {})
+        told = {"identity": self._token(job_id)} if said is life or "cause" in said else {}
+        message = {"data": _encoded(said), "attributes": told, "messageId": "1"}
+        body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
+        return "POST", "/", {"Content-Type": "application/json"}, body
+
+    def _life(self, job_id: str) -> dict[str, object]:
+        return {
+            "version": 1,
+            "job_id": job_id,
+            "attempt": 1,
+            "task_type": CHIEF.task_type.value,
+            "task_index": CHIEF.index,
+            "incarnation": 1,
+            "machine": 1,
+            "vm": {"name": vm_name(job_id, CHIEF), "zone": "us-central1-a", "instance_id": str(INSTANCE)},
+            "at": datetime.now(UTC).isoformat(),
+        }
+
+    def _token(self, job_id: str) -> str:
+        now = datetime.now(UTC)
+        who = VmIdentity(ACCOUNT, PROJECT, 1, "us-central1-a", INSTANCE, vm_name(job_id, CHIEF), now)
+        audience = f"trainmaster/{PROJECT}/{job_id}/1/{CHIEF.task_type.value}/{CHIEF.index}/1"
+        return self.issuer.identity_token(who, audience, full=True, now=now)
+
+
+@contextmanager
+def world(folder: Path) -> Iterator[World]:
+    ports = processes.Ports()
+    backend = need_emulators()
+    services = [firestore.service(backend, ports.take()), pubsub.service(backend, ports.take())]
+    running = [
+        Running(each, processes.service_environment("bench-cold"), folder / f"{each.name}.log") for each in services
+    ]
+    issuer = TokenIssuer()
+    servers = [_keys(issuer), iam.listen(0, PROJECT)]
+    try:
+        wait_ready(running, within_s=60)
+        for name in (topics.DEAD_LETTER, topics.PROVISION):
+            pubsub.PubSub(services[1].address, PROJECT).create_topic(name)
+        for server in servers:
+            Thread(target=server.serve_forever, daemon=True).start()
+        keys, access = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+        yield World(
+            {
+                "TRAINMASTER_PROJECT": PROJECT,
+                "TRAINMASTER_BUCKET": "bucket",
+                "TRAINMASTER_WORKER_SERVICE_ACCOUNT": ACCOUNT,
+                "TRAINMASTER_IDENTITY_KEYS": keys,
+                "TRAINMASTER_IAM_ENDPOINT": access,
+                "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": access,
+                "TRAINMASTER_LOGGING_ENDPOINT": NOBODY,
+                "TRAINMASTER_COMPUTE_ENDPOINT": NOBODY,
+                "STORAGE_EMULATOR_HOST": NOBODY,
+                "GOOGLE_CLOUD_PROJECT": PROJECT,
+                "FIRESTORE_EMULATOR_HOST": services[0].address,
+                "PUBSUB_EMULATOR_HOST": services[1].address,
+            },
+            issuer,
+        )
+    finally:
+        stop(running)
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+        ports.close()
+
+
+def _encoded(said: object) -> str:
+    return base64.b64encode(json.dumps(said).encode()).decode()
+
+
+def _keys(issuer: TokenIssuer) -> ThreadingHTTPServer:
+    class Keys(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(issuer.certificates()).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    return ThreadingHTTPServer(("127.0.0.1", 0), Keys)
