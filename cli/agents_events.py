@@ -28,6 +28,7 @@ AGENTS_SAY: Final[dict[str, dict[str, object]]] = {
         "out_of_memory": False,
         "error": _ERROR,
         "tail": "the end",
+        "metric": {"value": 0.5, "step": 10},
     },
     topics.MAINTENANCE: {**_LIFE, "cause": "preemption"},
 }
