@@ -309,7 +309,7 @@ print(json.dumps(said))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.heavy  # in `make test` whole jobs keep checkpoints and models there
 def test_tensorflows_own_gs_paths_work(
     proxy: Proxy, tensorflow_image: Path, metadata_server: str, tmp_path: Path
 ) -> None:

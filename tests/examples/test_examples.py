@@ -181,7 +181,7 @@ def test_a_trial_of_the_tuning_trainer_reports_its_metric_as_the_agent_reads_it(
     assert last == Measurement(metrics["accuracy"], 6)
 
 
-@pytest.mark.slow
+@pytest.mark.heavy  # in `make test` it is the whole job of tests/e2e/test_examples.py that resumes
 def test_the_digits_trainer_resumes_from_its_backup_and_knows_when_it_is_done(
     tmp_path: Path, tensorflow_image: Path
 ) -> None:
