@@ -105,11 +105,11 @@ class Cluster:
 
     def slice_base(self, task_type: TaskType) -> int | None:
         """Number of the role's first slice; None where it is none of several of one kind, which alone can make one."""
-        plan = self.job.plan
-        kinds = {group.tpu for group in plan.groups if group.tpu}
-        if len(plan.slices) < 2 or len(kinds) > 1 or plan.group(task_type).tpu is None:  # noqa: PLR2004 - several
+        plan, first = self.job.plan, Seat(task_type, 0)
+        kinds = {plan.group(seat.task_type).tpu for seat in plan.slices}
+        if len(plan.slices) < 2 or len(kinds) > 1 or first not in plan.slices:  # noqa: PLR2004 - several
             return None
-        return plan.slices.index(Seat(task_type, 0))
+        return plan.slices.index(first)
 
     def _ranked(self) -> list[TaskGroup]:
         return [group for group in self.job.plan.groups if group.task_type in RANKED]

@@ -223,9 +223,11 @@ class Plan:
     @property
     def slices(self) -> tuple[Seat, ...]:
         """Its TPU slices in the order of their ranks, where they have peers: no name leads to a slice, so that all
-        replicas have to be told where they are. Empty: there are none, or one that is alone."""
-        groups = [group for group in self.groups if group.tpu]
-        if not groups or len(self.seats) == 1:
+        replicas have to be told where they are. Empty: there are none, or one that is alone. An evaluator is no peer:
+        it runs beside the cluster."""
+        cluster = [group for group in self.groups if group.task_type is not TaskType.EVALUATOR]
+        groups = [group for group in cluster if group.tpu]
+        if not groups or sum(group.count for group in cluster) == 1:
             return ()
         groups.sort(key=lambda group: list(TaskType).index(group.task_type))
         return tuple(Seat(group.task_type, index) for group in groups for index in range(group.count))

@@ -64,10 +64,17 @@ def test_a_vm_beside_them_waits_as_well() -> None:
 
 
 def test_a_job_of_one_slice_or_without_any_is_not_held_up() -> None:
-    for group in (TaskGroup(TaskType.CHIEF, 1, "", tpu=TWO[0].tpu), TaskGroup(TaskType.WORKER, 2, "n1-standard-4")):
-        (create,) = steps(waiting((group,)))
-        assert isinstance(create, Create)
-        assert create.directive == Directive(1, 1, DirectiveAction.RUN)
+    alone = TaskGroup(TaskType.CHIEF, 1, "", tpu=TWO[0].tpu)
+    beside = TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")
+    for groups in ((alone,), (alone, beside), (TaskGroup(TaskType.WORKER, 2, "n1-standard-4"),)):
+        for create in steps(waiting(groups)):
+            assert isinstance(create, Create)
+            assert create.directive == Directive(1, 1, DirectiveAction.RUN)
+
+
+def test_an_evaluator_on_a_slice_is_not_waited_for() -> None:
+    plan = of((TaskGroup(TaskType.EVALUATOR, 1, "", tpu=TWO[0].tpu), *TWO)).plan
+    assert plan.slices == (WORKER_0, WORKER_1)
 
 
 @pytest.mark.parametrize(
