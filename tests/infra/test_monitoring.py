@@ -83,6 +83,13 @@ def test_every_alert_has_its_page_and_every_page_its_alert(plan: Plan) -> None:
     assert named == pages
 
 
+def test_what_alerts_cost_is_told(plan: Plan) -> None:
+    """Google charges by condition."""
+    page = " ".join((ROOT / "infra" / "README.md").read_text(encoding="utf-8").split())
+    assert len(conditions(plan)) == 5
+    assert "five conditions of the alerts" in page
+
+
 def test_a_sweep_that_does_not_run_is_missed(plan: Plan) -> None:
     """No tick, no message: nothing waits, and only absence tells."""
     (body,) = [body for kind, body in conditions(plan) if kind == "condition_absent"]
