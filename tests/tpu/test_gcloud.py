@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from shared.core.jobs import TpuQueue
+from shared.gcp.tpu_fleet.nodes import Site, resource
+from shared.gcp.tpu_fleet.queued import flex_start, request
 from tests.compute.emulator import PROJECT, eventually
-from tests.tpu.world import ONE_HOST, ZONE, Slices
+from tests.tpu.world import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
 
 
 class Gcloud:
@@ -29,8 +33,8 @@ class Gcloud:
             "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
         }
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        argv = ["gcloud", "compute", "tpus", *arguments]
+    def run(self, *arguments: str, track: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        argv = ["gcloud", *track, "compute", "tpus", *arguments]
         return subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=90, check=False)
 
     def tpu_vm(self, *arguments: str) -> str:
@@ -100,3 +104,27 @@ def test_queued_resources_from_waiting_to_their_end(slices: Slices, gcloud: Gclo
     assert "delete is not supported while in state ACTIVE" in refused.stderr
     queued("delete", "mine", "--force", "--quiet")
     assert (slices.queue_state("mine"), slices.state("mine")) == ("GONE", "GONE")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_flexible_start_is_asked_for_as_gcloud_asks(slices: Slices, gcloud: Gcloud) -> None:
+    """The client library has no words for it: gcloud's alpha commands do."""
+    slices.compute.faults(stockout_zones=[ZONE])
+    kind = (
+        "--accelerator-type=v5litepod-4",
+        "--runtime-version=v2-alpha-tpuv5-lite",
+        "--provisioning-model=flex-start",
+    )
+    limits = ("--max-run-duration=3h", "--valid-until-duration=6h")
+    create = ("queued-resources", "create", "mine", "--node-id=mine", f"--zone={ZONE}", *kind, *limits)
+    assert gcloud.run(*create, track=("alpha",)).returncode == 0
+    theirs = slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/mine")
+    job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)
+    asked = request(parent(), job, a_create(job), resource(job, a_create(job), Site("p", "", "n", ""), {}))
+    ours = flex_start(asked, job.plan)
+    assert {name: theirs[name] for name in ("provisioningModel", "runDuration")} == {
+        name: ours[name] for name in ("provisioningModel", "runDuration")
+    }
+    assert set(ours) == set(theirs) - {"name", "createTime", "state"}
+    assert set(ours["tpu"]["nodeSpec"][0]) == set(theirs["tpu"]["nodeSpec"][0])
