@@ -23,7 +23,10 @@ hypothesis.settings.register_profile("every change", max_examples=150, deadline=
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile("every change")
 
-LONGEST = ("e2e", "e2e, apart", "sim", "examples", "agent", "api", "tpu", "emulators", "compute")
+LONGEST = (
+    *("e2e", "e2e, apart", "containers", "sim", "emulators", "cli", "agent", "api", "compute", "examples", "infra"),
+    *("jobspec", "tpu", "logging", "contract"),
+)
 APART = {
     *(f"e2e/test_{name}.py" for name in ("rules", "machines", "run", "clients", "wrong_files")),
     "cli/test_whole_job.py",
