@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
 LAUNCH_FAILED = (126, 127)  # the engine's words for a command that cannot be invoked, or is not there
 KILLED = 137
-# What the engines' small inits say where they cannot run the command. Docker's ends with the engine's own status for
-# that, podman's with 1.
+# What the engines' small inits say where they cannot run the command. Docker's names it, and ends with the engine's own
+# status for that; podman's ends with 1.
 _INIT_FAILED = re.compile(r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE)
 
 # What the engine's command line reads itself, and so must not get as its own.
@@ -58,6 +58,7 @@ class ContainerProgram:
     ) -> None:
         self._engine = engine
         self._name = name
+        self._command = container.command[0] if container.command else "the image's ENTRYPOINT"
         entrypoint = ["--entrypoint", container.command[0]] if container.command else []
         inside = {name: value for name, value in place.environ.items() if _WHEREABOUTS.fullmatch(name)}
         inside.update({"PYTHONUNBUFFERED": "1"}, **env)
@@ -88,11 +89,14 @@ class ContainerProgram:
         self._engine.remove(self._name)
         self._file.unlink()
         if state is None or not state.was_started:
-            return _not_started(ended)
+            return _not_started(ended, last_words(ended))
         init = _INIT_FAILED.search(ended.tail)
         if init is not None and ended.exit_status in (1, *LAUNCH_FAILED):
             why = init.group("why")
-            return _not_started(ended if why is None else replace(ended, exit_status=126 if "denied" in why else 127))
+            if why is None:
+                return _not_started(ended, last_words(ended))
+            status = 126 if "denied" in why else 127
+            return _not_started(replace(ended, exit_status=status), f"cannot run {self._command}: {why}")
         if state.is_running:  # the command line was killed, and the container just now
             return ended
         killed = state.exit_status == KILLED
@@ -108,11 +112,11 @@ def _bind(here: Path, there: str) -> str:
     return f"type=bind,source={here},target={there}"
 
 
-def _not_started(ended: Ended) -> Ended:
+def _not_started(ended: Ended, why: str) -> Ended:
     """A command that is not in the image is the user's; all else that keeps the engine from running it is ours."""
     if ended.exit_status not in (ENGINE_FAILED, *LAUNCH_FAILED):
         return ended
-    error = {"type": "ContainerError", "message": last_words(ended), "frame": ""}
+    error = {"type": "ContainerError", "message": why, "frame": ""}
     is_users = ended.exit_status in LAUNCH_FAILED
     return replace(ended, error=error, cause="process" if is_users else "setup")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LABEL = "trainmaster-vm"
+DOCKER_HUB = "docker.io"
 ANSWER_S = 60  # of the engine, to a question or an order that moves no data
 NEVER = "0001-"  # as the engines write the time of what did not happen
 RUNNING = ("running", "paused", "restarting", "removing")
@@ -56,9 +57,9 @@ class Engine:
 
     def pull_command(self, image: str, credentials: Path | None) -> list[str]:
         if credentials is None:
-            return [self._program, "pull", image]
+            return [self._program, "pull", self._named(image)]
         if self.is_podman:
-            return [self._program, "pull", "--authfile", str(credentials / "config.json"), image]
+            return [self._program, "pull", "--authfile", str(credentials / "config.json"), self._named(image)]
         return [self._program, "--config", str(credentials), "pull", image]
 
     def run_command(self, name: str, options: Sequence[str], image: str, rest: Sequence[str]) -> list[str]:
@@ -70,7 +71,7 @@ class Engine:
             *(["--init"] if self._has_init() else []),  # who is process 1 ignores SIGTERM unless it handles it
             *_devices(is_podman=self.is_podman),
             *options,
-            image,
+            self._named(image),
             *rest,
         ]
 
@@ -80,7 +81,7 @@ class Engine:
 
     def has(self, image: str) -> bool:
         """Raises EngineError where the engine does not answer."""
-        done = self._ask("image", "inspect", "--format", "{{.Id}}", image)
+        done = self._ask("image", "inspect", "--format", "{{.Id}}", self._named(image))
         if done.returncode != 0 and not _NO_IMAGE.search(done.stderr):
             raise EngineError(done.stderr.strip() or f"{self._program} ended with status {done.returncode}")
         return done.returncode == 0
@@ -116,6 +117,12 @@ class Engine:
             self.remove(*found)
         return len(found)
 
+    def _named(self, image: str) -> str:
+        """Podman asks nobody for a name without a registry; docker, for which jobs are written, asks Docker Hub."""
+        if not self.is_podman or registry_of(image) is not None:
+            return image
+        return f"{DOCKER_HUB}/{image}" if "/" in image else f"{DOCKER_HUB}/library/{image}"
+
     def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
@@ -135,6 +142,12 @@ class Engine:
         name = "catatonit" if self.is_podman else "docker-init"
         path = os.pathsep.join([os.environ.get("PATH", os.defpath), *INIT_FOLDERS])
         return shutil.which(name, path=path) is not None
+
+
+def registry_of(image: str) -> str | None:
+    """The host that an image's name begins with; None: docker's default."""
+    first, slash, _ = image.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else None
 
 
 def _devices(*, is_podman: bool) -> list[str]:

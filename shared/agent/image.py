@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from shared.agent.calls import HttpError, backoffs
-from shared.agent.engine import EngineError
+from shared.agent.engine import EngineError, registry_of
 from shared.agent.failure import TRIES, SetupError, failed
 from shared.agent.program import Program
 
@@ -104,12 +104,6 @@ def last_words(ended: Ended) -> str:
     """What the engine's command line said at its end."""
     lines = [line.strip() for line in ended.tail.splitlines() if line.strip()]
     return " ".join(lines[-WORDS_MAX:]) or f"the engine ended with status {ended.exit_status}"
-
-
-def registry_of(image: str) -> str | None:
-    """The host that an image's name begins with; None: the engine's own default."""
-    first, slash, _ = image.partition("/")
-    return first if slash and ("." in first or ":" in first or first == "localhost") else None
 
 
 def takes_our_token(registry: str | None) -> bool:

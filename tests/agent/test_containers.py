@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.image import registry_of, takes_our_token
+from shared.agent.engine import registry_of
+from shared.agent.image import takes_our_token
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker
@@ -193,8 +194,8 @@ def test_out_of_memory_is_what_the_engine_says_of_a_container_that_was_killed(
     [
         ("nothing", 127, '"nothing": executable file not found'),
         ("what-tini-cannot-find", 127, "No such file or directory"),
-        ("what-catatonit-cannot-find", 127, "No such file or directory"),
-        ("what-catatonit-cannot-run", 126, "Permission denied"),
+        ("what-catatonit-cannot-find", 127, "cannot run what-catatonit-cannot-find: No such file or directory"),
+        ("what-catatonit-cannot-run", 126, "cannot run what-catatonit-cannot-run: Permission denied"),
     ],
 )
 def test_a_command_that_is_not_in_the_image_is_the_users_failure(

@@ -17,8 +17,22 @@ PODMAN = Engine("/usr/bin/podman", "vm")
 def test_credentials_are_shown_to_each_engine_in_its_way() -> None:
     folder = Path("/w/credentials")
     assert DOCKER.pull_command("i", folder) == ["/usr/bin/docker", "--config", "/w/credentials", "pull", "i"]
-    assert PODMAN.pull_command("i", folder)[1:] == ["pull", "--authfile", "/w/credentials/config.json", "i"]
-    assert PODMAN.pull_command("i", None) == ["/usr/bin/podman", "pull", "i"]
+    assert PODMAN.pull_command("r.io/i", folder)[1:] == ["pull", "--authfile", "/w/credentials/config.json", "r.io/i"]
+    assert PODMAN.pull_command("r.io/i", None) == ["/usr/bin/podman", "pull", "r.io/i"]
+
+
+@pytest.mark.parametrize(
+    ("image", "full"),
+    [
+        ("python:3.12", "docker.io/library/python:3.12"),
+        ("nvidia/cuda:12.9.0-base-ubuntu22.04", "docker.io/nvidia/cuda:12.9.0-base-ubuntu22.04"),
+        ("us-docker.pkg.dev/p/r/i@sha256:0", "us-docker.pkg.dev/p/r/i@sha256:0"),
+        ("localhost/i", "localhost/i"),
+    ],
+)
+def test_a_name_without_a_registry_is_docker_hubs_for_both(image: str, full: str) -> None:
+    assert DOCKER.pull_command(image, None)[-1] == DOCKER.run_command("n", [], image, [])[-1] == image
+    assert PODMAN.pull_command(image, None)[-1] == PODMAN.run_command("n", [], image, [])[-1] == full
 
 
 @pytest.mark.parametrize(
@@ -36,10 +50,10 @@ def test_a_container_gets_the_machines_accelerators(
 ) -> None:
     monkeypatch.setattr(engine, "has_gpu", lambda: gpu)
     monkeypatch.setattr(engine, "has_tpu", lambda: tpu)
-    command = which.run_command("n", ["--env", "A"], "image", ["-v"])
+    command = which.run_command("n", ["--env", "A"], "r.io/image", ["-v"])
     found = [word for word in command if word in ("--gpus", "all", "--device", "nvidia.com/gpu=all", "--privileged")]
     assert found == options
-    assert command[-4:] == ["--env", "A", "image", "-v"]
+    assert command[-4:] == ["--env", "A", "r.io/image", "-v"]
 
 
 def test_docker_is_preferred_and_nothing_is_an_answer_too(tmp_path: Path) -> None:
