@@ -115,7 +115,7 @@ def _name(what: str, value: str) -> str:
     """` submit` of a topic, nothing of the project."""
     if what == "project":
         return ""
-    if "service_config" in value:
+    if value == "google_cloudfunctions2_function.this.name":
         return " that reads a topic"
     named = re.search(r"\[\"?([\w.-]+)\"?\]", value) or re.search(r"google_\w+\.(\w+)\.", value)
     if named is None:

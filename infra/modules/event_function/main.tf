@@ -46,7 +46,7 @@ resource "google_cloud_run_service_iam_member" "pusher" {
   count    = var.topic == null ? 0 : 1
   project  = var.project
   location = var.region
-  service  = google_cloudfunctions2_function.this.service_config[0].service
+  service  = google_cloudfunctions2_function.this.name
   role     = "roles/run.invoker"
   member   = "serviceAccount:${var.pusher}"
 }
