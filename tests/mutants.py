@@ -83,7 +83,6 @@ MUTANTS: Final = (
     Mutant("trials share a directory", STUDIES, "job_dir=_below(program.job_dir, number))", "job_dir=program.job_dir)", TRIED_OUT),
     Mutant("a trial waits no longer than its tuning job", STUDIES, "        max_wait_s=None,\n", "", TRIED_OUT),
     Mutant("trials outlive their tuning job", TUNE, "if study.state.is_terminal and not job.state.is_terminal:", "if False:", TRIED_OUT),
-    Mutant("a cancelled tuning job is done with", TUNE, "if not (study.state.is_terminal and tuning_of(study).live):", "if True:", TRIED_OUT),
     Mutant("nobody hears of a trial's state", RECORD, "is_news = job.trial_of is not None and", "is_news = False and", TRIED_OUT),
     Mutant("a tuning job's end reaches no trial", RECORD, "return (EFFECT_TUNE,) if change.provision else ()", "return ()", TRIED_OUT),
     Mutant("the sweep finds no tuning job", PROVISION, "deps.bus.publish(topics.TUNE, wire.encode_tune(job.job_id), {})", "pass", TRIED_OUT),

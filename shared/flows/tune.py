@@ -42,8 +42,7 @@ def handle(job_id: str, suggester: Suggester, deps: Deps) -> None:
             _look_after(trial, study, deps)
         study = _load(job_id, deps)
         if not _decide(study, suggester, deps):
-            if not (study.state.is_terminal and tuning_of(study).live):
-                deps.store.mark_done(job_id, keys, deps.clock())
+            deps.store.mark_done(job_id, keys, deps.clock())
             return
     raise TemporaryError(f"{job_id}: more of its trials begin or end than one delivery can look after")
 
