@@ -14,7 +14,7 @@ from shared.core.queue import waits
 from shared.flows import cancel as cancelling
 from shared.flows import labels as labelling
 from shared.jobspec import JOB_ID, parse_document, read_labels
-from shared.jobspec.documents import VERTEX, kind_of
+from shared.jobspec.documents import AI_PLATFORM, kind_of
 from shared.jobview import etag, service_view
 
 FIELDS: Final = frozenset(
@@ -40,7 +40,7 @@ def create(call: Call, service: Service) -> Json:
     document = parse_document(call.request.body, BODY)
     named = document.get("jobId", document.get("job_id"))
     job_id = named if isinstance(named, str) and JOB_ID.fullmatch(named) else ""
-    if kind_of(document) is VERTEX:
+    if kind_of(document) is not AI_PLATFORM:
         raise errors.invalid("training_input", "is required: a CustomJob is created at locations/REGION/customJobs")
     return _view(create_job(document, job_id, call, service), service)
 

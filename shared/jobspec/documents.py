@@ -2,6 +2,7 @@
 
 Job          a TrainingInput under `trainingInput`          AI Platform's
 CustomJob    worker pools under `jobSpec`, or by themselves  Vertex AI's
+TuningJob    those of each trial under `trialJobSpec`        Vertex AI's
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from shared.jobspec.model import Job, TrainingInput
 from shared.jobspec.problems import Loc, snake_case
 from shared.jobspec.schema import Wire, example_in, fields_of, spellings_of
+from shared.jobspec.study_model import TuningJob
 from shared.jobspec.vertex_model import CustomJob, CustomJobSpec
 
 TRAINING_INPUT: Final = "trainingInput"
@@ -59,12 +61,17 @@ VERTEX: Final = Kind(
     may_be_bare=True,
 )
 
+TUNING: Final = Kind(TuningJob, JOB_SPEC, CustomJobSpec, (*VERTEX.answers, "trials"))
+
+_TUNING_SIGNS: Final = ("studySpec", "study_spec", *TuningJob.renamed)
 _VERTEX_SIGNS: Final = (JOB_SPEC, "workerPoolSpecs")
 BODIES: Final = frozenset(spelled for name in (TRAINING_INPUT, *_VERTEX_SIGNS) for spelled in (name, snake_case(name)))
 """Names that hold what is run, of either kind."""
 
 
 def kind_of(document: Mapping[str, object]) -> Kind:
+    if any(name in _TUNING_SIGNS for name in document):
+        return TUNING
     known = spellings_of(CustomJob) | spellings_of(CustomJobSpec)
     is_vertex = any(known.get(name) in _VERTEX_SIGNS for name in document)
     is_training = any(spellings_of(Job).get(name) == TRAINING_INPUT for name in document)
@@ -73,7 +80,7 @@ def kind_of(document: Mapping[str, object]) -> Kind:
 
 def example_of(loc: Loc) -> object:
     """A right value for a known place; for a list's item, its first; for a label, its value."""
-    model: type[Wire] | None = Job if loc[0] in fields_of(Job) else CustomJob
+    model: type[Wire] | None = Job if loc[0] in fields_of(Job) else TuningJob
     value: object = None
     for step in loc:
         if isinstance(step, int) and model is not None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from shared.core.jobs import Container, Plan, Program, TaskGroup, TpuQueue
 from shared.core.trials import Tuning
-from shared.jobspec import custom_job, training
+from shared.jobspec import custom_job, study, training
 from shared.jobspec.crew import crew_of
 from shared.jobspec.documents import TRAINING_INPUT
 from shared.jobspec.extension import Extras, check_image_of, is_spot, resolve_extras
@@ -27,6 +27,7 @@ from shared.jobspec.problems import ROOT, Findings, InvalidJob, Problem, Spellin
 from shared.jobspec.reading import TRAINING_INPUT_EXAMPLE, read
 from shared.jobspec.rules import check_job_id, check_labels, check_place
 from shared.jobspec.runtimes import OWN_IMAGE
+from shared.jobspec.study_model import TuningJob
 from shared.jobspec.unsupported import check_supported
 from shared.jobspec.vertex_model import CustomJob
 from shared.jobspec.waiting import queue_of
@@ -87,7 +88,8 @@ def _understand(job: Job | CustomJob, default_job_id: str | None, spec_json: str
             found.add_text((TRAINING_INPUT,), "is required", TRAINING_INPUT_EXAMPLE)
         asked = job.training_input or TrainingInput.model_validate({})
         meaning = training.meaning_of(asked, extension, extras, found)
-    return AcceptedSpec(job_id, spec_json, labels, _plan(meaning, extension, extras, found), meaning.tuning)
+    tuning = study.tuning_of(job, found, meaning.substitutions) if isinstance(job, TuningJob) else meaning.tuning
+    return AcceptedSpec(job_id, spec_json, labels, _plan(meaning, extension, extras, found), tuning)
 
 
 def _plan(meaning: Meaning, extension: Extension, extras: Extras, found: Findings) -> Plan:

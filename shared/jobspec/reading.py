@@ -35,6 +35,8 @@ def read(
     rest = {name: value for name, value in document.items() if name not in bare}
     if bare:
         spelling.names[(kind.body,)] = ""
+    for spelled in list(kind.root.renamed)[:1]:
+        spelling.names[(kind.root.renamed[spelled],)] = spelled  # also where it is missing
     canonical = names.canonical(rest, kind.root, ())
     if bare:
         canonical[kind.body] = names.canonical(bare, kind.body_model, (kind.body,))

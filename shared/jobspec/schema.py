@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Mapping
 from functools import cache
 from typing import ClassVar
 
@@ -15,12 +16,14 @@ from shared.jobspec.problems import snake_case
 class Wire(BaseModel):
     """Every name is optional on the wire; canonical names are camelCase.
 
-    `shorthand`: the field that a single value in place of the mapping stands for.
+    `shorthand`: the field that a single value in place of the mapping stands for. `renamed`: further spellings → the
+    canonical name.
     """
 
     # Built when first read: a job is written in one of two dialects.
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True)
     shorthand: ClassVar[str | None] = None
+    renamed: ClassVar[Mapping[str, str]] = {}
 
 
 @cache
@@ -32,7 +35,7 @@ def fields_of(model: type[Wire]) -> dict[str, type[Wire] | None]:
 @cache
 def spellings_of(model: type[Wire]) -> dict[str, str]:
     """Every accepted spelling → the canonical name."""
-    return {spelled: name for name in fields_of(model) for spelled in (name, snake_case(name))}
+    return {**{spelled: name for name in fields_of(model) for spelled in (name, snake_case(name))}, **model.renamed}
 
 
 def example_in(model: type[Wire], name: str) -> object:

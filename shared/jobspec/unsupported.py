@@ -30,6 +30,9 @@ _POOL: Final = "jobSpec.workerPoolSpecs.*"
 _AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity.reservationAffinityType"
 
 NOT_YET: Final = (
+    NotYet("studySpec.parameters.*.conditionalParameterSpecs", "conditional parameters", "list them all", _LEAVE_OUT),
+    NotYet("studySpec.metrics.*.safetyConfig", "a safety metric", "trials are compared by one metric", _LEAVE_OUT),
+    NotYet("studySpec.studyStoppingConfig", "a study that stops itself", "set maxTrialCount", _LEAVE_OUT),
     NotYet("*.enableWebAccess", "an interactive shell", "use gcloud compute ssh", "enableWebAccess: false"),
     NotYet("*.enableDashboardAccess", "a dashboard", "use gcloud compute ssh with a port", _LEAVE_OUT),
     NotYet("jobSpec.persistentResourceId", "a persistent resource", "every job has its own VMs", _LEAVE_OUT),
@@ -58,11 +61,6 @@ NOT_YET: Final = (
 
 NOT_YET_DOCUMENTS: Final = {
     "predictionInput": ("batch prediction", 'trainingInput: {region: "us-central1"}'),
-    "studySpec": (
-        "hyperparameter tuning",
-        'jobSpec: {workerPoolSpecs: [{machineSpec: {machineType: "n1-standard-4"}}]}',
-    ),
-    "trialJobSpec": ("hyperparameter tuning", "jobSpec in its place"),
     "trainingTaskDefinition": ("a Vertex AI TrainingPipeline", "its inputs as jobSpec"),
 }
 """Documents of another kind, by the top-level name that gives them away."""

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from shared.jobspec import accept, parse_document
-from shared.jobspec.documents import VERTEX
+from shared.jobspec.documents import TUNING, VERTEX
 from shared.jobspec.environment import OWN_VARIABLES
 from shared.jobspec.extension_model import CHECKPOINT_SIGNALS, Extension, SpotSpec
 from shared.jobspec.machines import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
@@ -43,7 +43,7 @@ def test_its_examples_are_accepted(example: str) -> None:
     accept(parse_document(example.encode(), "job.yaml"), default_job_id=None)
 
 
-@pytest.mark.parametrize("model", [Job, VERTEX.root, Extension, SpotSpec])
+@pytest.mark.parametrize("model", [Job, VERTEX.root, TUNING.root, Extension, SpotSpec])
 def test_it_names_every_field(model: type[Wire]) -> None:
     missing = {name for name in names_of(model) - UNSAID if not re.search(rf"\b{name}\b", PAGE)}
     assert not missing
