@@ -77,7 +77,7 @@ def create(call: Call, service: Service) -> Json:
             raise errors.invalid(f"custom_job.{name}", "is required")
     if "jobId" in document or "job_id" in document:
         raise errors.invalid("custom_job.job_id", "is not known: a custom job gets a number")
-    document["trainmaster"] = _with_region(document.get("trainmaster"), call.params["location"])
+    document["trainmaster"] = with_region(document.get("trainmaster"), call.params["location"])
     return view(create_job(document, f"{CUSTOM_JOB_PREFIX}{number(call.key)}", call, service, default=True), call)
 
 
@@ -100,12 +100,16 @@ def cancel(call: Call, service: Service) -> Json:
 
 def delete(call: Call, service: Service) -> Json:
     """An operation that is done: the job is no longer found. What it was stays in the ledger."""
-    job = find(call, service)
+    return deleted(find(call, service), call, service)
+
+
+def deleted(job: Job, call: Call, service: Service) -> Json:
+    """Of a custom job or a tuning job."""
     if not deleting.handle(job.job_id, call.key, service.deps):
         raise errors.too_early(f"The job is in {STATES[job.state]}: cancel it before deleting it.")
     now = timestamp(service.now())
     return {
-        "name": f"{_parent(call)}/operations/{number(call.key)}",
+        "name": f"{parent(call)}/operations/{number(call.key)}",
         "metadata": {"@type": _METADATA, "genericMetadata": {"createTime": now, "updateTime": now}},
         "done": True,
         "response": {"@type": _EMPTY},
@@ -118,19 +122,26 @@ def find(call: Call, service: Service) -> Job:
     job_id = f"{CUSTOM_JOB_PREFIX}{named}" if named.isdecimal() else named
     loaded = service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None
     if loaded is None or not _is_here(loaded.state.job, call):
-        raise errors.not_found(f"{_parent(call)}/customJobs/{named}")
+        raise errors.not_found(f"{parent(call)}/customJobs/{named}")
     return loaded.state.job
 
 
 def view(job: Job, call: Call) -> Json:
     """What a document of its own leaves out, because it came as a file, has the job's name and all it asked for."""
     spec = json.loads(job.spec_json)
-    times = [each for each in (job.created_at, job.started_at, job.ended_at) if each]
-    shown: Json = {
-        "name": f"{_parent(call)}/customJobs/{public_id(job.job_id)}",
+    return {
+        "name": f"{parent(call)}/customJobs/{public_id(job.job_id)}",
         "displayName": job.job_id,
         "jobSpec": {name: value for name, value in spec.items() if name not in _AROUND},
         **{name: spec[sent] for sent, name in _AROUND.items() if sent in spec and name},
+        **course(job, call),
+    }
+
+
+def course(job: Job, call: Call) -> Json:
+    """State, times, labels and error: of a custom job and of a tuning job."""
+    times = [each for each in (job.created_at, job.started_at, job.ended_at) if each]
+    shown: Json = {
         "state": STATES[job.state],
         "createTime": timestamp(job.created_at),
         "updateTime": timestamp(max(times)),
@@ -157,15 +168,20 @@ def _code(job: Job) -> int:
     return _INTERNAL if (job.error_message or "").startswith(INTERNAL_ERROR) else _INVALID_ARGUMENT
 
 
-def _with_region(extension: object, region: str) -> object:
+def with_region(extension: object, region: str) -> object:
     """The address says where; what the document adds to Vertex AI's stays as it is, right or wrong."""
     return {**extension, "region": region} if isinstance(extension, Mapping) else extension or {"region": region}
 
 
 def _is_here(job: Job, call: Call) -> bool:
-    is_custom = job.plan.dialect is Dialect.VERTEX and job.deleted_at is None
-    return is_custom and job.plan.region == call.params["location"]
+    return is_there(job, call) and job.tuning is None and job.trial_of is None
 
 
-def _parent(call: Call) -> str:
+def is_there(job: Job, call: Call) -> bool:
+    """A job of Vertex AI's, in the region that the path names, that nobody has deleted."""
+    is_vertex = job.plan.dialect is Dialect.VERTEX and job.deleted_at is None
+    return is_vertex and job.plan.region == call.params["location"]
+
+
+def parent(call: Call) -> str:
     return f"projects/{call.project}/locations/{call.params['location']}"

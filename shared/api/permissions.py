@@ -14,10 +14,16 @@ GET: Final = "aiplatform.customJobs.get"
 LIST: Final = "aiplatform.customJobs.list"
 CANCEL: Final = "aiplatform.customJobs.cancel"
 DELETE: Final = "aiplatform.customJobs.delete"
+TUNING_CREATE: Final = "aiplatform.hyperparameterTuningJobs.create"
+TUNING_GET: Final = "aiplatform.hyperparameterTuningJobs.get"
+TUNING_LIST: Final = "aiplatform.hyperparameterTuningJobs.list"
+TUNING_CANCEL: Final = "aiplatform.hyperparameterTuningJobs.cancel"
+TUNING_DELETE: Final = "aiplatform.hyperparameterTuningJobs.delete"
 PROJECT: Final = "resourcemanager.projects.get"
 
 CALLED: Final[dict[str, str]] = {
     **{permission: permission for permission in (CREATE, GET, LIST, CANCEL, DELETE, PROJECT)},
+    **{each: each for each in (TUNING_CREATE, TUNING_GET, TUNING_LIST, TUNING_CANCEL, TUNING_DELETE)},
     "ml.jobs.create": CREATE,
     "ml.jobs.get": GET,
     "ml.jobs.list": LIST,

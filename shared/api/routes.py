@@ -8,10 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from shared.api import custom_jobs, jobs, projects
+from shared.api import custom_jobs, jobs, projects, tuning_jobs
 from shared.api.call import Call, Service
 from shared.api.errors import Json
-from shared.api.permissions import CANCEL, CREATE, DELETE, GET, LIST, PROJECT
+from shared.api.permissions import (
+    CANCEL,
+    CREATE,
+    DELETE,
+    GET,
+    LIST,
+    PROJECT,
+    TUNING_CANCEL,
+    TUNING_CREATE,
+    TUNING_DELETE,
+    TUNING_GET,
+    TUNING_LIST,
+)
 
 Handler = Callable[[Call, Service], Json]
 
@@ -40,6 +52,7 @@ _PROJECT: Final = "/v1/projects/{project}"
 _JOB: Final = f"{_PROJECT}/jobs/{{job}}"
 _LOCATION: Final = f"{_PROJECT}/locations/{{location}}"
 _CUSTOM_JOB: Final = f"{_LOCATION}/customJobs/{{job}}"
+_TUNING_JOB: Final = f"{_LOCATION}/hyperparameterTuningJobs/{{job}}"
 
 ROUTES: Final = (
     Route("POST", f"{_PROJECT}/jobs", CREATE, jobs.create, creates=True),
@@ -58,6 +71,11 @@ ROUTES: Final = (
     Route("GET", _CUSTOM_JOB, GET, custom_jobs.get),
     Route("POST", f"{_CUSTOM_JOB}:cancel", CANCEL, custom_jobs.cancel),
     Route("DELETE", _CUSTOM_JOB, DELETE, custom_jobs.delete),
+    Route("POST", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_CREATE, tuning_jobs.create, creates=True),
+    Route("GET", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_LIST, tuning_jobs.list_),
+    Route("GET", _TUNING_JOB, TUNING_GET, tuning_jobs.get),
+    Route("POST", f"{_TUNING_JOB}:cancel", TUNING_CANCEL, tuning_jobs.cancel),
+    Route("DELETE", _TUNING_JOB, TUNING_DELETE, tuning_jobs.delete),
 )
 
 

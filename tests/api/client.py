@@ -28,6 +28,7 @@ from tests.support.world import World
 PROJECT = "my-project"
 JOBS = f"/v1/projects/{PROJECT}/jobs"
 CUSTOM_JOBS = f"/v1/projects/{PROJECT}/locations/us-central1/customJobs"
+TUNING_JOBS = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 
 EVERYTHING = frozenset(CALLED.values())
@@ -79,10 +80,10 @@ class Api:
         """An answer that is no refusal, and what its schema says it is."""
         status, said = self.ask(method, path, body, **more)
         assert status == 200, said
-        api = "aiplatform" if "/customJobs" in path else "ml"
+        api = "aiplatform" if "/customJobs" in path or "/hyperparameterTuningJobs" in path else "ml"
         prefix = {"ml": "GoogleCloudMlV1__", "aiplatform": "GoogleCloudAiplatformV1"}[api]
         name = schema if schema.startswith("Google") else prefix + schema
-        assert faults(api, name, said, verbatim={"trainingInput", "jobSpec"}) == []
+        assert faults(api, name, said, verbatim={"trainingInput", "jobSpec", "trialJobSpec", "studySpec"}) == []
         return said
 
     def create(self, job_id: str = "digits_1", /, **changes: object) -> dict[str, Any]:

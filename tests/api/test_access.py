@@ -13,7 +13,7 @@ from shared.api.routes import ROUTES
 from shared.errors import TemporaryError
 from shared.memory.access import MemoryAccess
 from shared.ports import UnknownTokenError
-from tests.api.client import ACCOUNT, CUSTOM_JOBS, JOBS, NOBODY, OWNER, VIEWER, Api
+from tests.api.client import ACCOUNT, CUSTOM_JOBS, JOBS, NOBODY, OWNER, TUNING_JOBS, VIEWER, Api
 from tests.api.test_custom_jobs import POOLS
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -34,6 +34,16 @@ ASKED = [
     ("GET", f"{CUSTOM_JOBS}/1", GET),
     ("POST", f"{CUSTOM_JOBS}/1:cancel", CANCEL),
     ("DELETE", f"{CUSTOM_JOBS}/1", DELETE),
+    *(
+        (method, f"{TUNING_JOBS}{path}", f"aiplatform.hyperparameterTuningJobs.{verb}")
+        for method, path, verb in (
+            ("POST", "", "create"),
+            ("GET", "", "list"),
+            ("GET", "/17", "get"),
+            ("POST", "/17:cancel", "cancel"),
+            ("DELETE", "/17", "delete"),
+        )
+    ),
 ]
 
 

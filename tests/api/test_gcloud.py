@@ -261,3 +261,32 @@ def test_vertex_ais_custom_jobs(gcloud: Gcloud, world: World) -> None:
     missing = gcloud.run("ai", "custom-jobs", "describe", "17", *PLACE)
     assert missing.returncode == 1
     assert "NOT_FOUND" in missing.stderr
+
+
+def test_vertex_ais_tuning_jobs(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
+    config = tmp_path / "tuning.yaml"
+    study = {
+        "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [{"parameterId": "layers", "integerValueSpec": {"minValue": 1, "maxValue": 8}}],
+    }
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "i"}}
+    config.write_text(yaml.safe_dump({"studySpec": study, "trialJobSpec": {"workerPoolSpecs": [pool]}}))
+    created = gcloud.run(
+        "ai", "hp-tuning-jobs", "create", *PLACE, "--display-name=tuning", f"--config={config}",
+        "--max-trial-count=4", "--parallel-trial-count=2",
+    )  # fmt: skip
+    assert created.returncode == 0, created.stderr
+    (job,) = world.store.recent_jobs(5)
+    number = job.job_id.removeprefix("custom_")
+    name = f"projects/{PROJECT}/locations/us-central1/hyperparameterTuningJobs/{number}"
+    world.deliver()
+    described = yaml.safe_load(gcloud.run("ai", "hp-tuning-jobs", "describe", number, *PLACE).stdout)
+    assert (described["name"], described["state"]) == (name, "JOB_STATE_PENDING")
+    assert [trial["id"] for trial in described["trials"]] == ["1", "2"]
+    listed = gcloud.run("ai", "hp-tuning-jobs", "list", *PLACE, "--format=value(name,state)")
+    assert listed.stdout.split() == [name, "JOB_STATE_PENDING"]
+    cancelled = gcloud.run("ai", "hp-tuning-jobs", "cancel", number, *PLACE)
+    assert cancelled.returncode == 0, cancelled.stderr
+    loaded = world.store.load(job.job_id)
+    assert loaded is not None
+    assert loaded.state.job.state == "CANCELLED"

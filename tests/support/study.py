@@ -18,7 +18,9 @@ class Study(World):
     """A world whose job is a tuning job; `trial` is the world of one of its trials."""
 
     def trial(self, number: int) -> World:
-        return World(trial_id(STUDY, number), self.now, self.store, self.bus, self.fleet, self.limits, self.suggester)
+        return World(
+            trial_id(self.job_id, number), self.now, self.store, self.bus, self.fleet, self.limits, self.suggester
+        )
 
     def tell_of(self, number: int, kind: str, **more: object) -> None:
         trial = self.trial(number)
@@ -59,7 +61,7 @@ class Study(World):
         live = [job for job in self.store.live_jobs() if job.trial_of]
         assert len(live) <= self.tuning.max_parallel
         for trial in self.tuning.trials:
-            loaded = self.store.load_attempt(trial_id(STUDY, trial.number))
+            loaded = self.store.load_attempt(trial_id(self.job_id, trial.number))
             if loaded is not None:
                 assert fold(self.store.ledger(loaded.state.job.job_id)) == loaded.state
 
