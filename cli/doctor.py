@@ -16,7 +16,7 @@ from cli.target import PROJECT, choose, settings_problems
 from shared.settings import settings
 
 if TYPE_CHECKING:
-    from cli.examination import Finding
+    from cli.findings import Finding
 
 Project = Annotated[str | None, typer.Option(help=f"Project of the installation, instead of {PROJECT}.")]
 Region = Annotated[str | None, typer.Option(help="A region to look at the quotas of.")]
@@ -24,7 +24,7 @@ Region = Annotated[str | None, typer.Option(help="A region to look at the quotas
 
 def doctor(project: Project = None, region: Region = None, form: Form = Format.TABLE) -> None:
     """Look at an installation: exit status 1 if anything is wrong, and what to do about it."""
-    from cli.examination import Status
+    from cli.findings import Status
 
     if project:
         _as_installed(project)
@@ -42,13 +42,14 @@ def doctor(project: Project = None, region: Region = None, form: Form = Format.T
 
 def _findings(region: str | None) -> Iterator[Finding]:
     """Without settings there is nothing to look at."""
-    from cli.examination import Finding, Status, examine, fix
+    from cli.examination import examine
+    from cli.findings import Finding, Status, fix
 
     try:
         values = settings()
     except ValidationError as error:
         for problem in settings_problems(error):
-            yield fix(f"settings: {problem}", "docs/interfaces.md, section 5, says what it means")
+            yield fix(f"settings: {problem}", "docs/settings.md says what it takes")
         return
     yield Finding(Status.OK, f"settings of project {values.project}")
     yield from examine(values, region)

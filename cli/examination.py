@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
 from typing import Final
 
 from cli.agents_events import AGENTS_SAY
+from cli.examined_topics import EVENT_TOPICS, dead_letter, delivery, schema
+from cli.findings import APPLY, Finding, Status, fix
 from cli.jobs import open_store
 from shared import topics
 from shared.api.permissions import CALLED
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp.dead_letter_box import DeadLetterBox
-from shared.gcp.inspection import GOOGLE, Endpoints, Inspection, LookError, Subscription
+from shared.errors import ConflictError, PermanentError, TemporaryError
+from shared.gcp.inspection import GOOGLE, Endpoints, Inspection, LookError
 from shared.gcp.project_access import ProjectAccess
 from shared.settings import Settings
 
 SKEW_MAX_S: Final = 60.0
-ATTEMPTS_MIN: Final = 5
-"""Source: the fewest that Pub/Sub takes; the policy is what matters, the number is the installation's."""
-ACK_DEADLINE_MIN_S: Final = 60
-"""As long as a function may take (infra/functions.tf): sooner, the event is delivered again beside the first."""
-EVENT_TOPICS: Final = (
-    topics.UPLOAD,
-    topics.SUBMIT,
-    topics.VM_READY,
-    topics.REPLICA_EXIT,
-    topics.MAINTENANCE,
-    topics.SYSTEM_EVENTS,
-    topics.PROVISION,
-    topics.SWEEP,
-    topics.TUNE,
-)
 JOB_FILES: Final = "jobs/"
 METRICS: Final = ("CPUS", "GPUS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB")
 """How the names of the quotas end that machines of jobs use."""
@@ -49,22 +32,6 @@ WANTED: Final = (
 )
 """What the API and this command line ask of a person, as far as it is granted on the project."""
 ROLES: Final = "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/browser"
-APPLY: Final = "`terraform apply` in infra/ makes it"
-
-
-class Status(StrEnum):
-    OK = "ok"
-    FIX = "FIX"
-    UNSEEN = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`fix` is empty unless something is wrong."""
-
-    status: Status
-    what: str
-    fix: str = ""
 
 
 def examine(values: Settings, region: str | None) -> Iterator[Finding]:
@@ -73,9 +40,10 @@ def examine(values: Settings, region: str | None) -> Iterator[Finding]:
         ("clock", partial(_clock, seen)),
         ("permissions", partial(_permissions, seen)),
         ("Firestore", partial(_state, seen)),
-        *((f"topic {topic}", partial(_delivery, seen, topic)) for topic in EVENT_TOPICS),
-        *((f"schema of {topic}", partial(_schema, seen, topic, said)) for topic, said in AGENTS_SAY.items()),
-        ("dead letter", partial(_dead_letter, seen)),
+        ("indexes of Firestore", _indexes),
+        *((f"topic {topic}", partial(delivery, seen, topic)) for topic in EVENT_TOPICS),
+        *((f"schema of {topic}", partial(schema, seen, topic, said)) for topic, said in AGENTS_SAY.items()),
+        ("dead letter", partial(dead_letter, seen)),
         ("bucket", partial(_bucket, seen, values.bucket)),
         ("worker account", partial(_worker, seen, values.worker_service_account)),
         ("Compute Engine", partial(_compute, seen, region)),
@@ -88,6 +56,8 @@ def _looked(name: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Findin
     """What keeps us from looking is a finding, too."""
     try:
         yield from look()
+    except ConflictError as error:
+        yield fix(f"{name}: {error}", f"{APPLY}; a new index is there after some minutes")
     except LookError as error:
         yield fix(f"{name}: {error}", _ADVICE.get(error.status, "see whether it is there, and look again"))
     except (PermanentError, TemporaryError) as error:
@@ -130,59 +100,13 @@ def _state(seen: Inspection) -> Iterator[Finding]:
         yield Finding(Status.OK, "no machine without an owner")
 
 
-def _delivery(seen: Inspection, topic: str) -> Iterator[Finding]:
-    if not seen.has_topic(topic):
-        yield fix(f"no topic {topic}", APPLY)
-        return
-    subscription = seen.subscription(topic)
-    if subscription is None or subscription.topic != topic:
-        yield fix(f"no subscription {topic} of the topic {topic}: what is published there is lost", APPLY)
-        return
-    wrong = list(_wrong_delivery(subscription))
-    for what in wrong:
-        yield fix(f"subscription {topic} {what}", "`terraform apply` in infra/ puts it right")
-    if not wrong:
-        yield Finding(Status.OK, f"topic {topic} and its delivery")
-
-
-def _schema(seen: Inspection, topic: str, said: Mapping[str, object]) -> Iterator[Finding]:
-    """A schema that refused what agents say would leave the service deaf."""
-    schema = seen.schema(topic)
-    if not schema:
-        yield Finding(Status.UNSEEN, f"schema of {topic}: there is none: its function alone checks what comes")
-    elif why := seen.refusal(schema, json.dumps(said).encode()):
-        what = f"the schema of {topic} refuses what agents say: {why}"
-        yield fix(what, "`terraform apply` with this release, or with `schemas = false`, which does without")
-    else:
-        yield Finding(Status.OK, f"the schema of {topic}, which takes what agents say")
-
-
-def _wrong_delivery(subscription: Subscription) -> Iterator[str]:
-    if not subscription.endpoint:
-        yield "pushes nowhere"
-    if not subscription.has_retry_policy:
-        yield "repeats without a pause"
-    if subscription.dead_letter != topics.DEAD_LETTER or subscription.attempts_max < ATTEMPTS_MIN:
-        yield f"does not give up into {topics.DEAD_LETTER} after {ATTEMPTS_MIN} or more deliveries"
-    if subscription.expires:
-        yield "expires when it is not used"
-    if subscription.ack_deadline_s < ACK_DEADLINE_MIN_S:
-        yield f"waits {subscription.ack_deadline_s} s for an answer, and a function may take {ACK_DEADLINE_MIN_S} s"
-
-
-def _dead_letter(seen: Inspection) -> Iterator[Finding]:
-    subscription = seen.subscription(topics.DEAD_LETTER)
-    if not seen.has_topic(topics.DEAD_LETTER) or subscription is None or subscription.topic != topics.DEAD_LETTER:
-        yield fix(f"no topic {topics.DEAD_LETTER} with a subscription: what cannot be handled is lost", APPLY)
-        return
-    if subscription.endpoint or subscription.expires:
-        what = "is pushed away" if subscription.endpoint else "expires when it is not used"
-        yield fix(f"subscription {topics.DEAD_LETTER} {what}", "`terraform apply` in infra/ puts it right")
-        return
-    if letters := len(DeadLetterBox(seen.project).look()):
-        yield fix(f"dead letters: {letters}", "docs/runbooks/dead-letters.md; `trainmaster dead-letters list`")
-    else:
-        yield Finding(Status.OK, "the dead letter, which is empty")
+def _indexes() -> Iterator[Finding]:
+    """Asked as the functions ask: a query without its index is refused."""
+    store = open_store()
+    store.jobs_with_pending()
+    store.count_ready("doctor", 1)
+    store.recent_jobs(1)
+    yield Finding(Status.OK, "indexes of Firestore")
 
 
 def _bucket(seen: Inspection, bucket: str) -> Iterator[Finding]:
@@ -234,10 +158,6 @@ def _compute(seen: Inspection, region: str | None) -> Iterator[Finding]:
         yield (
             fix(what, "end jobs there, or ask for more: IAM & Admin > Quotas") if is_full else Finding(Status.OK, what)
         )
-
-
-def fix(what: str, fix: str) -> Finding:
-    return Finding(Status.FIX, what, fix)
 
 
 def _inspection(values: Settings) -> Inspection:

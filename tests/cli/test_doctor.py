@@ -21,11 +21,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.agents_events import AGENTS_SAY
-from cli.examination import EVENT_TOPICS
+from cli.examined_topics import EVENT_TOPICS
 from cli.main import app
 from emulators import iam, pubsub, state, storage
 from emulators.loopback import call
 from shared import topics, wire
+from shared.errors import ConflictError
 from shared.gcp import inspection
 from shared.gcp.inspection import TOKEN_FILE, Endpoints
 from shared.ports import Orphan
@@ -273,6 +274,19 @@ def test_a_machine_without_an_owner(installation: Installation) -> None:
     light.store().report_orphan(orphan)
     (line,) = installation.broken()
     assert "1 machines without an owner" in line
+
+
+def test_an_index_that_is_not_there(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulator asks for none; Firestore refuses in these words."""
+
+    def refused(_: object) -> None:
+        raise ConflictError("400 FAILED_PRECONDITION: The query requires an index.")
+
+    monkeypatch.setattr(type(light.store()), "jobs_with_pending", refused)
+    (line,) = installation.broken()
+    assert "indexes of Firestore" in line
+    assert "requires an index" in line
+    assert "terraform apply" in line
 
 
 def test_a_wrong_clock(installation: Installation, monkeypatch: pytest.MonkeyPatch, compute: str) -> None:

@@ -23,7 +23,7 @@ import pytest
 from typer.testing import CliRunner
 from werkzeug.serving import make_server
 
-from cli.examination import EVENT_TOPICS
+from cli.examined_topics import EVENT_TOPICS
 from cli.main import app
 from emulators import pubsub
 from shared import topics
