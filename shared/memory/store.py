@@ -64,10 +64,9 @@ class MemoryStore:
             stored = self._jobs.get(job_id)
             if stored is None:
                 return None
-            replicas = [each for each in stored.replicas.values() if each.attempt == stored.job.attempt]
-            order = stored.job.plan.seats
-            replicas.sort(key=lambda each: order.index(each.seat))
-            return _loaded(State(stored.job, tuple(replicas), whole=True))
+            # In the order of the plan's seats, which is the one they were written in.
+            replicas = tuple(each for each in stored.replicas.values() if each.attempt == stored.job.attempt)
+            return _loaded(State(stored.job, replicas, whole=True))
 
     def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
         with self._lock:
