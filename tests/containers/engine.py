@@ -16,11 +16,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from emulators import container, launch, storage
 from emulators.backends import BackendKind, available_backends
@@ -47,6 +49,26 @@ FROM {bare}
 RUN apt-get update && apt-get install --yes --no-install-recommends python3 curl ca-certificates && apt-get clean
 """
 
+PODMAN_STORAGE: Final = """
+[storage]
+driver = "vfs"
+graphroot = "{folder}/images"
+runroot = "{folder}/run"
+"""
+PODMAN_REGISTRIES: Final = """
+[[registry]]
+location = "{registry}"
+insecure = true
+"""
+# Podman raises these limits by itself, which a machine that is a container may not. The runtime of its choice, crun,
+# refuses control groups of both versions at once; runc is there, docker needs it.
+PODMAN_CONTAINERS: Final = """
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+"""
+
 # As in Google's image with the emulators: Java and gcloud.
 SDK_DOCKERFILE: Final = """
 FROM {debian}
@@ -71,6 +93,36 @@ def missing() -> str:
 
 
 @dataclass(frozen=True)
+class Client:
+    """An engine's command line. `marks` is what its environment needs to find this engine."""
+
+    program: str
+    marks: Mapping[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, **self.marks}
+
+    def run(self, *arguments: str, within_s: float = 60.0, stdin: str = "") -> str:
+        """What it printed; an AssertionError with both its outputs where it failed."""
+        done = subprocess.run(
+            [self.program, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=within_s,
+            input=stdin,
+            check=False,
+        )
+        assert done.returncode == 0, f"{self.program} {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def containers(self, *filters: str) -> list[str]:
+        """Ids of all there are, running or not."""
+        return self.run("ps", "--all", "--quiet", *(f"--filter={each}" for each in filters)).split()
+
+
+@dataclass(frozen=True)
 class Engine:
     """`host` is what DOCKER_HOST is set to, `registry` where images can be pulled from."""
 
@@ -79,28 +131,20 @@ class Engine:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "0"}
+        return self.client.environment
+
+    @property
+    def client(self) -> Client:
+        return Client("docker", {"DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "0"})
 
     def docker(self, *arguments: str, within_s: float = 60.0, stdin: str = "") -> str:
-        """What it printed; an AssertionError with both its outputs where it failed."""
-        done = subprocess.run(
-            ["docker", *arguments],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=within_s,
-            input=stdin,
-            check=False,
-        )
-        assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stdout}{done.stderr}"
-        return done.stdout.strip()
+        return self.client.run(*arguments, within_s=within_s, stdin=stdin)
 
     def has(self, image: str) -> bool:
         return bool(self.docker("image", "ls", "--quiet", image))
 
     def containers(self, *filters: str) -> list[str]:
-        """Ids of all there are, running or not."""
-        return self.docker("ps", "--all", "--quiet", *(f"--filter={each}" for each in filters)).split()
+        return self.client.containers(*filters)
 
     def build(self, tag: str, dockerfile: str, context: Path | None = None) -> str:
         """The image's name. What has not changed since the last session is there already."""
@@ -182,6 +226,31 @@ def running_engine() -> Iterator[Engine]:
             if left := engine.containers():  # by a session that was killed
                 engine.docker("rm", "--force", "--volumes", *left)
             yield engine
+
+
+@contextmanager
+def running_podman(registry: str) -> Iterator[Client]:
+    """Podman with a storage of its own, and a PATH without docker, which an agent would take first."""
+    if shutil.which("podman") is None:
+        pytest.skip("no podman: apt-get install --no-install-recommends podman catatonit")
+    with tempfile.TemporaryDirectory(prefix="tm-podman-") as name:
+        folder = Path(name)
+        programs = folder / "bin"
+        programs.mkdir()
+        for each in Path("/usr/bin").iterdir():
+            if each.name != "docker":
+                (programs / each.name).symlink_to(each)
+        marks = {"PATH": str(programs)}
+        for variable, text in (
+            ("CONTAINERS_STORAGE_CONF", PODMAN_STORAGE.format(folder=folder)),
+            ("CONTAINERS_REGISTRIES_CONF", PODMAN_REGISTRIES.format(registry=registry)),
+            ("CONTAINERS_CONF", PODMAN_CONTAINERS),
+        ):
+            (folder / variable).write_text(text)
+            marks[variable] = str(folder / variable)
+        client = Client("podman", marks)
+        yield client
+        client.run("rm", "--all", "--force", "--volumes")
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""The agent and a real engine: a job's container from its registry to its exit."""
+"""The agent and a real engine, docker or podman: a job's container from its registry to its exit."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.agent.support.cloud import Cloud
 from tests.agent.support.vm import Vm
-from tests.containers.engine import PREFIX, Engine
+from tests.containers.engine import PREFIX, Client, Engine, running_podman
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -22,6 +24,10 @@ if sys.argv[1] == "show":
     raise ValueError("bad shape")
 if sys.argv[1] == "die":
     os.kill(os.getpid(), signal.SIGSEGV)
+if sys.argv[1] == "report":
+    with open("/tmp/hypertune/output.metrics", "w") as file:
+        file.write(json.dumps({"accuracy": "0.93", "global_step": "7"}))
+    sys.exit()
 if sys.argv[1] == "save":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("SAVED")))
 print("START")
@@ -49,13 +55,24 @@ def cloud() -> Iterator[Cloud]:
     cloud.close()
 
 
+@pytest.fixture(scope="module", params=["docker", "podman"])
+def client(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Client]:
+    """The engine that the VM has. Images are built by docker, for both."""
+    if request.param == "docker":
+        yield engine.client
+    else:
+        with running_podman(engine.registry) as client:
+            yield client
+
+
 @pytest.fixture
-def vm(engine: Engine, cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
+def vm(client: Client, cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(cloud, tmp_path)
-    vm.environ["DOCKER_HOST"] = engine.host
+    vm.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{client.environment['PATH']}"
+    vm.environ.update(client.marks)
     yield vm
     vm.power_off()
-    assert not engine.containers() or engine.docker("rm", "--force", *engine.containers())
+    assert not client.containers() or client.run("rm", "--force", *client.containers())
 
 
 def job(vm: Vm, image: str, *args: str, **changes: object) -> None:
@@ -63,7 +80,7 @@ def job(vm: Vm, image: str, *args: str, **changes: object) -> None:
 
 
 def test_an_image_is_pulled_run_with_its_environment_and_removed(
-    engine: Engine, cloud: Cloud, vm: Vm, image: str
+    client: Client, cloud: Cloud, vm: Vm, image: str
 ) -> None:
     job(vm, image, "show", "a b", job_dir="gs://b/d", variables={"LINES": "one\ntwo", "DOCKER_HOST": "theirs"})
     cloud.direct(1, 1)
@@ -76,7 +93,7 @@ def test_an_image_is_pulled_run_with_its_environment_and_removed(
     assert (env["LINES"], env["DOCKER_HOST"]) == ("one\ntwo", "theirs")
     assert env["PATH"].startswith("/usr/local/sbin")
     vm.wait_for_line(f"[trainmaster] Pulling the image: {image}")
-    assert engine.containers() == []
+    assert client.containers() == []
 
 
 def test_a_signal_is_told_as_128_and_its_number(cloud: Cloud, vm: Vm, image: str) -> None:
@@ -87,8 +104,16 @@ def test_a_signal_is_told_as_128_and_its_number(cloud: Cloud, vm: Vm, image: str
     assert (body["cause"], body["exit_status"], body["signal"]) == ("process", 139, None)
 
 
+def test_what_a_trial_reports_in_its_container_is_told_with_its_exit(cloud: Cloud, vm: Vm, image: str) -> None:
+    environment = {"CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": "accuracy"}
+    job(vm, image, "report", environment=environment)
+    cloud.direct(1, 1)
+    vm.boot()
+    assert cloud.wait_for_message("replica-exit").body["metric"] == {"value": 0.93, "step": 7}
+
+
 def test_a_directive_lets_it_save_and_kills_it_after_its_grace(
-    engine: Engine, cloud: Cloud, vm: Vm, image: str
+    client: Client, cloud: Cloud, vm: Vm, image: str
 ) -> None:
     job(vm, image, "save")
     cloud.direct(1, 1)
@@ -99,19 +124,19 @@ def test_a_directive_lets_it_save_and_kills_it_after_its_grace(
     vm.wait_for_line("START", 2)
     cloud.direct(1, 2, "stop")
     vm.wait_for_line("[trainmaster] Module ended on purpose", 2)
-    assert engine.containers() == []
+    assert client.containers() == []
 
 
-def test_what_a_dead_agent_left_is_removed_by_the_next(engine: Engine, cloud: Cloud, vm: Vm, image: str) -> None:
+def test_what_a_dead_agent_left_is_removed_by_the_next(client: Client, cloud: Cloud, vm: Vm, image: str) -> None:
     job(vm, image, "wait")
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("START")
     vm.power_off()
-    assert len(engine.containers("status=running")) == 1
+    assert len(client.containers("status=running")) == 1
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["cause"] == "vm_restarted"
-    assert engine.containers() == []
+    assert client.containers() == []
 
 
 @pytest.mark.parametrize(
