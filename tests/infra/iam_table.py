@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,6 +91,7 @@ def _keys(for_each: str) -> list[str]:
     return re.findall(r'"([\w./-]+)"', for_each) or ["each.key"]
 
 
+@cache
 def _locals() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in INFRA.glob("*.tf"):
@@ -131,6 +133,7 @@ def _text(value: object) -> str:
     return re.sub(r"^\$\{(.*)\}$", r"\1", str(value).strip('"'))
 
 
+@cache
 def _load(path: Path) -> dict[str, Any]:
     with path.open(encoding="utf-8") as file:
         found: dict[str, Any] = hcl2.load(file)
