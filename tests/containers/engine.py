@@ -51,7 +51,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends python3 curl
 
 PODMAN_STORAGE: Final = """
 [storage]
-driver = "vfs"
+driver = "overlay"
 graphroot = "{folder}/images"
 runroot = "{folder}/run"
 """
