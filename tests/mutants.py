@@ -247,7 +247,7 @@ MUTANTS: Final = (
     # What is asked of the API
     Mutant("the store is asked for any name", JOBS, "service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None", "service.deps.store.load(job_id)", TRIED),
     Mutant("the store is asked for any name of a custom job", CUSTOM, "service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None", "service.deps.store.load(job_id)", TRIED),
-    Mutant("a custom job is found in every region", CUSTOM, 'return is_custom and job.plan.region == call.params["location"]', "return is_custom", WHAT),
+    Mutant("a custom job is found in every region", CUSTOM, 'return is_vertex and job.plan.region == call.params["location"]', "return is_vertex", WHAT),
     Mutant("a deleted job is shown", CUSTOM, "is Dialect.VERTEX and job.deleted_at is None", "is Dialect.VERTEX", WHAT),
     Mutant("etags are not compared", JOBS, "if given != etag(job):", "if False:", WHAT),
     Mutant("of two changes of labels both are made", JOBS, "    return job.labels_version\n", "    return None  # type: ignore\n", WHAT),

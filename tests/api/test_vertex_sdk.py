@@ -97,6 +97,14 @@ def test_lists_are_filtered_by_us_and_ordered_by_the_client(said: dict[str, Any]
     assert found["ordered"] == ["bad", "good", "x1", "x2", "x3"]
 
 
+def test_a_study_is_described_by_enums_cancelled_and_deleted(said: dict[str, Any]) -> None:
+    found = said["tuned"]
+    assert (found["counts"], found["study"]) == ([4, 2], ["RANDOM_SEARCH", "MAXIMIZE", "UNIT_LOG_SCALE"])
+    assert (found["listed"], found["not_a_custom_job"]) == (["tuned"], [])
+    assert found["cancelled"] == "JOB_STATE_CANCELLED"
+    assert found["deleted"][0] == "NotFound"
+
+
 @pytest.mark.parametrize(
     ("story", "kind", "words"),
     [

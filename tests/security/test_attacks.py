@@ -30,6 +30,7 @@ from tests.api.client import CUSTOM_JOBS, JOBS, OWNER, TOKENS, Api, an_app
 from tests.support.jobs import a_spec
 from tests.support.world import World
 
+TUNING_JOBS: Final = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
 METACHARACTERS: Final = ("$(touch pwned)", "`touch pwned`", "; touch pwned;", "a' || touch pwned #", 'a"\n#!/bin/sh\n')
 
 JOB: Final[dict[str, Any]] = {
@@ -176,7 +177,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
         "ä",
     ],
 )
-@pytest.mark.parametrize("parent", [JOBS, CUSTOM_JOBS])
+@pytest.mark.parametrize("parent", [JOBS, CUSTOM_JOBS, TUNING_JOBS])
 @pytest.mark.parametrize(("method", "verb"), [("GET", ""), ("POST", ":cancel"), ("DELETE", ""), ("PATCH", "")])
 def test_the_store_is_never_asked_for_what_is_no_job_id(
     api: Api, monkeypatch: pytest.MonkeyPatch, method: str, verb: str, parent: str, job_id: str
