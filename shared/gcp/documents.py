@@ -1,9 +1,8 @@
-"""Core values as Firestore documents and back. pydantic reads and writes the dataclasses; times stay native."""
+"""Core values as Firestore documents and back. pydantic reads and writes the dataclasses; times stay times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
@@ -54,7 +53,7 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
     schema = (document or {}).get("schema", SCHEMA)
     if schema != SCHEMA:
         raise TemporaryError(f"a document of schema {schema}: this release knows schema {SCHEMA}")
-    value: T = _adapter(kind).validate_python(_plain(document))
+    value: T = _adapter(kind).validate_python(document)
     return value
 
 
@@ -71,7 +70,7 @@ def _dump(kind: type[T], value: T) -> Document:
 
 
 def _storable(value: Any) -> Any:
-    """Firestore has no tuples within dataclasses' dumps and no str subclasses."""
+    """What a document is made of, whoever stores it: lists, no tuples; words, no members of enumerations."""
     if isinstance(value, dict):
         return {str(key): _storable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -79,15 +78,3 @@ def _storable(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _plain(value: Any) -> Any:
-    """Firestore's timestamps are a subclass of datetime with nanoseconds: ours have microseconds."""
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, datetime):
-        at = value.astimezone(UTC)
-        return datetime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, tzinfo=UTC)
-    return value
