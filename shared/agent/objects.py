@@ -60,7 +60,9 @@ class Objects:
         found: list[Stored] = []
         token = ""
         while True:
-            query = {"prefix": prefix, "fields": "items(name,updated),nextPageToken", "pageToken": token}
+            query = {"prefix": prefix, "fields": "items(name,updated),nextPageToken"}
+            if token:
+                query["pageToken"] = token
             path = f"/storage/v1/b/{_quoted(bucket)}/o?{urllib.parse.urlencode(query)}"
             page = self._patience.ask(f"list {folder}", "DownloadError", functools.partial(self._page, path))
             found += [Stored(f"gs://{bucket}/{each['name']}", each["updated"]) for each in page.get("items", ())]
