@@ -13,7 +13,6 @@ from shared.agent.console import Console
 from shared.agent.departure import (
     AHEAD_S,
     GPU_NOTICE_S,
-    NOTHING_UPCOMING,
     NOTICE_S,
     REPLACE_S,
     Departure,
@@ -179,7 +178,7 @@ def test_what_is_called_off_is_not_told_and_what_comes_again_is() -> None:
     assert story.did[1:] == [(2 * GPU_NOTICE_S, "asked"), (2 * GPU_NOTICE_S, "told maintenance")]
 
 
-@pytest.mark.parametrize("nothing", NOTHING_UPCOMING)
+@pytest.mark.parametrize("nothing", ["{}", "{ }", "NONE", '"NONE"'])
 def test_an_upcoming_maintenance_is_called_off_by(nothing: str) -> None:
     story = Story()
     story.upcoming(3_000)
