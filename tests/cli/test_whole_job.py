@@ -9,11 +9,13 @@ import sys
 import textwrap
 import uuid
 from collections import defaultdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.support.stack import LocalStack
+from emulators import iam
+from tests.support.stack import LocalStack, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -131,3 +133,56 @@ def test_four_replicas_of_a_thousand_lines_a_second_each_are_followed_line_by_li
         ("master-replica-0", "worker-replica-0", "worker-replica-1", "worker-replica-2"), 8000
     )
     assert all(each == [f"step {step}" for step in range(8000)] for each in found.values())
+
+
+def test_a_file_whose_job_id_holds_a_time_is_a_job_of_when_it_was_stored(stack: LocalStack, tmp_path: Path) -> None:
+    """With Cloud Storage's own notification; the package is not there, and the job ends at once."""
+    name = f"nightly_{uuid.uuid4().hex[:8]}"
+    training = {
+        "scaleTier": "CUSTOM",
+        "masterType": "n1-standard-4",
+        "packageUris": ["gs://trainmaster-local/packages/not-there-0.1.tar.gz"],
+        "pythonModule": "trainer.task",
+        "region": "us-central1",
+        "runtimeVersion": "scikit-learn-1.9",
+    }
+    (tmp_path / f"{name}.json").write_text(
+        json.dumps({"jobId": f"{name}_{{time:%Y%m%d_%H%M%S}}", "trainingInput": training})
+    )
+    where = f"gs://{stack.state.config.bucket}/jobs/{name}.json"
+    assert stack.run("gsutil", "-q", "cp", str(tmp_path / f"{name}.json"), where).returncode == 0
+    found: list[str] = []
+
+    def is_there() -> bool:
+        listed = json.loads(trainmaster(stack, "jobs", "list", "--format", "json").stdout)
+        found.extend(job["jobId"] for job in listed if job["jobId"].startswith(name))
+        return bool(found)
+
+    eventually(is_there)
+    stored = stack.run("gsutil", "ls", "-L", where).stdout
+    created = re.search(r"Creation time:\s+\w+, (.+) GMT", stored)
+    assert created is not None, stored
+    at = datetime.strptime(created[1], "%d %b %Y %H:%M:%S").replace(tzinfo=UTC)
+    assert found[0] == f"{name}_{at:%Y%m%d_%H%M%S}"
+    assert trainmaster(stack, "jobs", "wait", found[0]).returncode == 1
+    assert f"was submitted by the upload of {where}" in trainmaster(stack, "why", found[0]).stdout
+
+
+@pytest.mark.heavy
+def test_vertex_ais_own_sdk_packages_a_script_and_waits_for_it(stack: LocalStack, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("import os, sys; print('TRAINED', sys.argv[1:], os.environ['AIP_MODEL_DIR'])")
+    config = stack.state.config
+    root = Path(__file__).parents[2]
+    done = stack.run(
+        str(root / ".images" / "aiplatform" / "bin" / "python"),
+        str(root / "tests" / "api" / "programs" / "vertex_sdk_script.py"),
+        f"http://{stack.state.endpoints.api}", iam.OWNER, config.project, config.bucket, str(tmp_path / "task.py"),
+        timeout_s=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    _, number, state = done.stdout.splitlines()[-1].split()
+    assert state == "JOB_STATE_SUCCEEDED"
+    shown = trainmaster(stack, "jobs", "describe", f"custom_{number}").stdout
+    assert "submitted: through the API, by owner@example.com" in shown
+    said = trainmaster(stack, "logs", f"custom_{number}").stdout
+    assert f"TRAINED ['--epochs', '5'] gs://{config.bucket}/out/model/" in said
