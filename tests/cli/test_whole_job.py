@@ -135,6 +135,7 @@ def test_four_replicas_of_a_thousand_lines_a_second_each_are_followed_line_by_li
     assert all(each == [f"step {step}" for step in range(8000)] for each in found.values())
 
 
+@pytest.mark.heavy
 def test_a_file_whose_job_id_holds_a_time_is_a_job_of_when_it_was_stored(stack: LocalStack, tmp_path: Path) -> None:
     """With Cloud Storage's own notification; the package is not there, and the job ends at once."""
     name = f"nightly_{uuid.uuid4().hex[:8]}"
