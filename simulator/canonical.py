@@ -10,6 +10,7 @@ import hashlib
 from datetime import datetime
 
 from shared.core.jobs import Replica
+from shared.core.recall import to_call_back
 from shared.core.verdicts import Ignore
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
@@ -25,6 +26,7 @@ def canonical(store: MemoryStore, fleet: MemoryFleet, job_id: str, rest: object)
     stored = (
         (job.state, job.attempt, job.budgets, job.placement.zone_index, job.placement.round, job.started_at is None),
         [_replica(each, ranks) for each in replicas],
+        [each.key for each in to_call_back(loaded.state)],
         sorted((entry.key, entry.is_pending, isinstance(entry.verdict, Ignore)) for entry in store.ledger(job_id)),
         sorted((vm.name, vm.machine, vm.zone, vm.status, repr(vm.directive)) for vm in fleet.list_vms(job_id)),
         rest,
@@ -34,14 +36,7 @@ def canonical(store: MemoryStore, fleet: MemoryFleet, job_id: str, rest: object)
 
 def _moments(replica: Replica) -> tuple[datetime | None, ...]:
     """Those the rules compare."""
-    return (
-        replica.ready_at,
-        replica.lost_at,
-        replica.forgiven_at,
-        replica.charged_at,
-        replica.ordered_at,
-        replica.done_at,
-    )
+    return (replica.ready_at, replica.lost_at, replica.forgiven_at, replica.charged_at)
 
 
 def _replica(replica: Replica, ranks: dict[datetime, int]) -> tuple[object, ...]:

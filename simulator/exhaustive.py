@@ -10,7 +10,7 @@ flows are the real ones; a function runs alone, because its interleavings with o
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +21,7 @@ from shared import topics, wire
 from shared.core.fleet import DirectiveAction, Vm, VmStatus
 from shared.core.jobs import RERUNS_MAX, RESTARTS_MAX
 from shared.core.ledger import fold
+from shared.core.verdicts import CallBackReplica
 from shared.errors import TemporaryError
 from shared.flows import provision, replica_exit, submit, sweep, vm_ready
 from shared.flows.record import Deps
@@ -222,8 +223,10 @@ class Search:
             raise ViolationError("I9: the ledger's fold is not what is stored")
         if loaded.state.job.budgets.reruns_used > RERUNS_MAX:
             raise ViolationError(f"I3: {loaded.state.job.budgets}")
+        verdicts = [entry.verdict for entry in node.store.ledger(self._job_id)]
+        called = Counter(verdict.replica for verdict in verdicts if isinstance(verdict, CallBackReplica))
         for replica in loaded.state.replicas:
-            lives = 1 + replica.restarts_used + replica.collateral + replica.replaced
+            lives = 1 + replica.restarts_used + replica.collateral + replica.replaced + called[replica.key]
             if replica.incarnation != lives or replica.restarts_used > RESTARTS_MAX:
                 raise ViolationError(f"I3: {replica}")
         seats = [who.rpartition("/")[0] for who in node.running]
