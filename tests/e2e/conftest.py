@@ -99,12 +99,10 @@ class Lab:
         self, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object
     ) -> dict[str, object]:
         """The job file of one, whose package is there."""
-        wheel = f"gs://{self.bucket}/{WHEEL}"
-        self.objects.write(wheel, scripted_wheel(), content_type="application/zip")
         spec: dict[str, object] = {
             "scaleTier": "CUSTOM",
             "masterType": "n1-standard-4",
-            "packageUris": [wheel],
+            "packageUris": [self.wheel()],
             "pythonModule": "trainer.task",
             "args": ["--steps", str(steps), "--step-seconds", str(step_s)],
             "jobDir": f"gs://{self.bucket}/scripted",
@@ -115,6 +113,12 @@ class Lab:
         }
         extension = spec.pop("trainmaster", None)
         return {"trainingInput": spec, **({"trainmaster": extension} if extension else {})}
+
+    def wheel(self) -> str:
+        """Where that trainer's package is."""
+        uri = f"gs://{self.bucket}/{WHEEL}"
+        self.objects.write(uri, scripted_wheel(), content_type="application/zip")
+        return uri
 
     def upload(self, spec: object, name: str) -> str:
         """The id of the job that the uploaded file becomes."""

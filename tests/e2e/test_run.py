@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -63,7 +64,8 @@ def test_an_example_runs_and_says_what_came_of_it(tmp_path: Path) -> None:
     ):
         assert said in output, output
     assert "\x1b[" not in output, "plain where it is not a terminal"
-    assert (tmp_path / "storage" / "trainmaster-local" / "sklearn_digits" / "metrics.json").is_file()
+    metrics = json.loads((tmp_path / "storage" / "trainmaster-local" / "sklearn_digits" / "metrics.json").read_text())
+    assert metrics["accuracy"] >= 0.95
     assert nothing_is_left(tmp_path)
 
 
