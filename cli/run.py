@@ -24,6 +24,7 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
+from cli.jobs import print_trials
 from cli.watch import Report, Watch
 from emulators import clients, stack
 from emulators.backends import BackendKind, available_backends
@@ -243,6 +244,8 @@ def summary(job: Job, on: StackUp, report: Report, phases: Phases, left: int) ->
     for each in loaded.state.replicas if loaded else ():
         counts = f"restarts {each.restarts_used}, replaced {each.replaced}, collateral {each.collateral}"
         console.print(f"  {each.seat.words:<11} lives {each.incarnation}, {counts}")
+    if job.tuning is not None:
+        print_trials(job.tuning)
     console.print(f"  attempts    {job.attempt}; VMs left: {left}")
     console.print(f"  used        {usage(job, datetime.now(UTC)).words}")
     for substitution in job.plan.substitutions:
