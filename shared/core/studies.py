@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from itertools import accumulate
+from typing import Final
 
 from shared.core.jobs import Job, JobState, Plan, Program
 from shared.core.trials import TRIALS_MAX, Assigned, Past, Trial, TrialOf, TrialState, Tuning, number_of, trial_id
 from shared.core.verdicts import BeginTrial, EndTrial, MarkTrialRunning
+
+EARLIER_BYTES_MAX: Final = 200_000
+"""Of all values of earlier trials: a submission is in the ledger twice, in the event and in its verdict."""
 
 
 def tuning_of(job: Job) -> Tuning:
@@ -62,13 +67,16 @@ def job_of(study: Job, trial: Trial, now: datetime) -> Job:
 
 
 def found_by(before: Tuning) -> tuple[Past, ...]:
-    """What a study that continues this one begins with: the latest, what this one began with included."""
+    """What a study that continues this one begins with: the latest, what this one began with included, as far as it
+    fits beside the study's own trials."""
     own = (
         Past(trial.values, trial.measurement.value)
         for trial in before.of_state(TrialState.SUCCEEDED)
         if trial.measurement is not None
     )
-    return (*before.earlier, *own)[-TRIALS_MAX:]
+    found = (*before.earlier, *own)[-TRIALS_MAX:]
+    sizes = accumulate(sum(len(value.encode()) + 2 for value in past.values) for past in reversed(found))
+    return found[len(found) - sum(size <= EARLIER_BYTES_MAX for size in sizes) :]
 
 
 def trial_number(job: Job) -> str:

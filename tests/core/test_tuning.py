@@ -325,6 +325,12 @@ def test_what_a_study_found_is_what_the_next_one_begins_with() -> None:
     assert found_by(tuning) == (Past(("0.5", "1"), 0.7), Past(("0.001", "1"), 0.1), Past(("0.003", "3"), 0.3))
 
 
+def test_of_more_than_fits_a_ledger_entry_the_latest_are_known() -> None:
+    long = Parameter("prompt", ParameterKind.CATEGORICAL, choices=("x" * 9_998, "y" * 9_998))
+    tuning = Tuning((long,), earlier=tuple(Past((long.choices[nth % 2],), nth / 100) for nth in range(30)))
+    assert [past.value for past in found_by(tuning)] == [nth / 100 for nth in range(10, 30)]
+
+
 # What the log says
 
 
