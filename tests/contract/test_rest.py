@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from shared.errors import TemporaryError
 from shared.gcp import callers
 from shared.gcp.rest import Rest, RestError
+from shared.gcp.storage_objects import StorageObjects
 from tests.support.serving import serving
 
 
@@ -202,3 +203,20 @@ def test_google_is_called_through_the_proxy_of_the_environment(google: Google, m
     monkeypatch.setenv("no_proxy", "googleapis.com")
     assert Rest("https://pubsub.googleapis.com", callers.Emulated(), timeout_s=5)._pool.proxy is None
     rest.close()
+
+
+def test_of_an_object_no_more_is_kept_than_asked_for_though_all_of_it_comes(
+    google: Google, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Cloud Storage sends what is stored compressed: it cannot tell where a byte of the content is."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", google.address)
+    google.says((200, b"abcdef"))
+    objects = StorageObjects()
+    assert objects.read("gs://bucket/x", max_bytes=3) == b"abc"
+    google.says((503, b""))
+    with pytest.raises(TemporaryError, match="Cloud Storage"):
+        objects.read("gs://bucket/x", max_bytes=3)
+    google.says((403, {"error": {"code": 403, "message": "not yours"}}))
+    with pytest.raises(RestError, match="not yours"):
+        objects.read("gs://bucket/x", max_bytes=3)
+    objects.close()
