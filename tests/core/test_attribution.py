@@ -10,11 +10,21 @@ from shared.core.events import ExitCause, LossCause
 from shared.core.evolve import apply, evolve
 from shared.core.explain import what_comes_next
 from shared.core.fleet import DirectiveAction, wanted
-from shared.core.jobs import Budgets, Replica, ReplicaState, State, TaskGroup
+from shared.core.jobs import Budgets, LastExit, Replica, ReplicaState, State, TaskGroup
 from shared.core.judge import judge
 from shared.core.policy import Blame
 from shared.core.seats import Seat, TaskType
-from shared.core.verdicts import Budget, FailJob, HoldReplica, ReplaceVm, RerunJob, RestartReplica
+from shared.core.verdicts import (
+    Budget,
+    FailJob,
+    HoldReplica,
+    MarkReady,
+    Reason,
+    ReplaceVm,
+    RerunJob,
+    RestartReplica,
+    Rule,
+)
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
 
 NOW = at(100)
@@ -140,3 +150,22 @@ def test_of_two_that_were_charged_the_one_that_is_lost_explains_the_other() -> N
     assert isinstance(judge(with_evaluator(replaced(WORKER_1)), exited(WORKER_0, 1), NOW), HoldReplica)
     assert crashed().job.last_rerun is not None
     assert crashed().job.last_rerun.blame is Blame.UNKNOWN  # type: ignore[union-attr]
+
+
+def test_silence_is_counted_until_the_replica_speaks() -> None:
+    silent = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
+    once = after(silent, ReplaceVm("1-worker-0", Rule.VM_LOST, Reason.SILENCE, ""))
+    assert once.silent_vms == 1
+    again = a_state(once)
+    assert after(again, ReplaceVm("1-worker-0", Rule.VM_LOST, Reason.PREEMPTION, "")).silent_vms == 1, (
+        "still unheard of"
+    )
+    assert after(again, MarkReady("1-worker-0", "1", Rule.COURSE, Reason.READY, "")).silent_vms == 0
+    exit_heard = RestartReplica(
+        "1-worker-0", LastExit(3, 1, None, None), Budget.RESTARTS, Rule.RESTART, Reason.READY, ""
+    )
+    assert after(again, exit_heard).silent_vms == 0
+
+
+def after(state: State, verdict: ReplaceVm | MarkReady | RestartReplica) -> Replica:
+    return evolve(state, verdict, NOW).replicas[0]
