@@ -20,6 +20,23 @@ LONG = 100_000
 """Steps, ten a second: the job is cancelled when the test has seen what it came for."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def refused_everywhere(lab: Lab) -> str:
+    """A job for which there was no room in any zone. Before all tests of this module: it asks again after a minute.
+
+    Its machines are of a type of their own: a zone that has lately had no room for some comes last for such.
+    """
+    zones = [f"us-central1-{letter}" for letter in "abcdef"]
+    lab.faults.change(stockout_zones=zones)
+    try:
+        job_id = lab.scripted(workers=1, steps=2, masterType="n1-highmem-2", workerType="n1-highmem-2")
+        lab.until(lambda: lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.zones), 60)
+        assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), "none ever ran"
+    finally:
+        lab.faults.clear()
+    return job_id
+
+
 def replaced(lab: Lab, job_id: str, old_id: str) -> None:
     """The worker is up again on another VM of the same name, nobody paid, and cancelling leaves no VM."""
     lab.until(lambda: lab.replica(job_id, WORKER_0).machine == 2, 30)
@@ -111,13 +128,5 @@ def test_a_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
     assert "us-central1-a" in refusal.verdict.text
 
 
-def test_a_stockout_everywhere_is_waited_out(lab: Lab) -> None:
-    zones = [f"us-central1-{letter}" for letter in "abcdef"]
-    lab.faults.change(stockout_zones=zones)
-    try:
-        job_id = lab.scripted(workers=1, steps=2)
-        lab.until(lambda: lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.zones), 60)
-        assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), "none ever ran"
-    finally:
-        lab.faults.clear()
-    lab.ended_well(job_id, 180)
+def test_a_stockout_everywhere_is_waited_out(lab: Lab, refused_everywhere: str) -> None:
+    lab.ended_well(refused_everywhere, 180)
