@@ -34,10 +34,14 @@ def is_needed_again(job: Job, replica: Replica, primary: Replica) -> bool:
     that life went on for a while: its exit and the primary's may be told in any order."""
     if job.plan.independent or replica.state is not ReplicaState.COMPLETED or replica.done_at is None:
         return False
-    if primary.incarnation == 1 or primary.ordered_at is None or not replica.seat.is_in_cluster:
+    if (
+        (primary.incarnation == 1 and primary.attempt == 1)
+        or primary.ordered_at is None
+        or not replica.seat.is_in_cluster
+    ):
         return False
-    if replica.done_at < primary.ordered_at:
-        return True
+    if replica.done_at < max(primary.ordered_at, primary.ready_at or primary.ordered_at):
+        return True  # if not before this life was ordered, then beside a process of the last one that was still ending
     has_outlived = bool(primary.lost_at and replica.ready_at and replica.ready_at < primary.lost_at)
     up_since = primary.ready_at if primary.state is ReplicaState.RUNNING else None
     return has_outlived and (up_since is None or replica.done_at < up_since + ALONGSIDE)

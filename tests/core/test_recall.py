@@ -99,6 +99,14 @@ def test_an_exit_0_that_is_told_after_the_primarys_is_as_outdated_as_one_before(
     assert say(a_state(chief, done(when=510 + 179)), outdated()).reason is Reason.PRIMARY_RESTARTED
 
 
+def test_who_was_done_beside_the_last_process_of_the_attempt_before_is_called() -> None:
+    rerun = a_replica(CHIEF, attempt=2, ordered_at=at(390), ready_at=at(405))
+    state = a_state(rerun, done(attempt=2), a_replica(WORKER_1, attempt=2), job=a_job(attempt=2))
+    assert [each.seat for each in to_call_back(state)] == [WORKER_0]
+    beside = a_state(rerun, done(attempt=2, when=406), a_replica(WORKER_1, attempt=2), job=a_job(attempt=2))
+    assert to_call_back(beside) == ()
+
+
 def test_the_call_of_an_older_life_changes_nothing() -> None:
     assert judge(a_state(RESTARTED, done(incarnation=2, machine=2)), outdated(), NOW).reason is Reason.OLD_MACHINE
     assert judge(a_state(RESTARTED, done(incarnation=2)), outdated(), NOW).reason is Reason.OLD_INCARNATION

@@ -24,6 +24,7 @@ FOUND = (
     ("everything", 90),  # the job was rerun between the two reads of a loss, which was then of no replica
     ("capacity", 62),  # a replica that was done before its vm-ready was handled never counted as ready
     ("machines", 58),  # a primary that restarted after its workers were done waited for them for ever
+    ("races", 630),  # after a rerun a worker was done with the chief's last process, and the next one waited for it
     ("capacity", 28),  # who was up stayed behind when its peers were sought in another zone
     ("races", 71),  # the same, where its vm-ready was overtaken by the move
 )
