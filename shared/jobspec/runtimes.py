@@ -38,8 +38,8 @@ RUNTIMES: Final = {
         "tensorflow",
         _CUDA,
         "3.12",
-        # The service's runtimes had these beside TensorFlow. Source: its runtime version list. Without TensorBoard, which
-        # TensorFlow no longer brings, `tf.summary` cannot write.
+        # The service's runtimes had these beside TensorFlow. Source: its runtime version list. Without TensorBoard,
+        # which TensorFlow no longer brings, `tf.summary` cannot write.
         ("tensorflow[and-cuda]==2.21.*", "tf_keras==2.21.*", "tensorboard==2.21.*", "scikit-learn==1.9.*"),
         # The newest build for TPUs; tf_keras would bring the one without.
         ("tensorflow-tpu==2.20.*",),
