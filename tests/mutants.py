@@ -93,7 +93,7 @@ MUTANTS: Final = (
     Mutant("any replica is the primary", EXITS, "if not case.event.succeeded or case.replica.seat != case.job.plan.primary or case.hosts_left:", "if not case.event.succeeded or case.hosts_left:"),
     Mutant("a worker's exit 0 restarts it", EXITS, "if not case.event.succeeded:\n        return None\n    host", "if True:\n        return None\n    host"),
     Mutant("nobody is called back", "shared/flows/provision.py", "for each in to_call_back(state))", "for each in ())"),
-    Mutant("who is done is called back at once", RECALL, "    if (primary.incarnation == 1 and primary.attempt == 1) or", "    if False or"),
+    Mutant("who is done is called back at once", RECALL, "is_its_first = primary.incarnation == 1 and primary.attempt == 1", "is_its_first = False"),
     Mutant("only who was done before is called back", RECALL, "    return has_outlived and (up_since", "    return False and (up_since"),
     Mutant("who ran on beside the primary is called back", RECALL, "or replica.done_at < up_since + ALONGSIDE)", "or True)"),
     Mutant("who is done with the primary's next life is called back", RECALL, "and replica.ready_at < primary.lost_at)", "and True)"),

@@ -30,15 +30,12 @@ def to_call_back(state: State) -> tuple[Replica, ...]:
 
 
 def is_needed_again(job: Job, replica: Replica, primary: Replica) -> bool:
-    """It was done before the primary's present life was ordered; or it had outlived the primary, and was done before
-    that life went on for a while: its exit and the primary's may be told in any order."""
+    """It was done before the primary's present life was up; or it had outlived the one before, and was done before this
+    one went on for a while: its exit and the primary's may be told in any order."""
     if job.plan.independent or replica.state is not ReplicaState.COMPLETED or replica.done_at is None:
         return False
-    if (
-        (primary.incarnation == 1 and primary.attempt == 1)
-        or primary.ordered_at is None
-        or not replica.seat.is_in_cluster
-    ):
+    is_its_first = primary.incarnation == 1 and primary.attempt == 1
+    if is_its_first or primary.ordered_at is None or not replica.seat.is_in_cluster:
         return False
     if replica.done_at < max(primary.ordered_at, primary.ready_at or primary.ordered_at):
         return True  # if not before this life was ordered, then beside a process of the last one that was still ending
