@@ -295,17 +295,22 @@ class DeadlinePassed:
 
 @dataclass(frozen=True, slots=True)
 class TrialSuggested:
-    """The values that the next trial of a tuning job may get, in the order of its parameters."""
+    """The values that the next trial of a tuning job may get, in the order of its parameters.
+
+    `ended`: how many trials had, as far as was known then. What was too late for one state of the tuning job may be
+    right again for a later one, and is then another event.
+    """
 
     job_id: str
     number: int
     values: tuple[str, ...]
     at: datetime
+    ended: int = 0
     kind: Literal["trial_suggested"] = "trial_suggested"
 
     @property
     def key(self) -> str:
-        return f"trial-{self.number}-suggested"
+        return f"trial-{self.number}-suggested-{self.ended}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,15 +348,16 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True)
 class StudyOver:
-    """No trial of a tuning job is to begin any more, as told by those that have ended."""
+    """No trial of a tuning job is to begin any more, as told by those that have ended, so many of them."""
 
     job_id: str
     at: datetime
+    ended: int = 0
     kind: Literal["study_over"] = "study_over"
 
     @property
     def key(self) -> str:
-        return "study-over"
+        return f"study-over-{self.ended}"
 
 
 ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated

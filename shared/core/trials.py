@@ -141,6 +141,10 @@ class Tuning:
         return tuple(trial for trial in self.trials if not trial.state.is_terminal)
 
     @property
+    def ended(self) -> int:
+        return len(self.trials) - len(self.live)
+
+    @property
     def size(self) -> int | None:
         """How many different trials there can be; None: without end."""
         sizes = [parameter.size for parameter in self.parameters]

@@ -52,14 +52,14 @@ def _decide(study: Job, suggester: Suggester, deps: Deps) -> bool:
     if study.state.is_terminal:
         return False
     if end_of(study):
-        record(study.job_id, StudyOver(study.job_id, deps.clock()), deps)
+        record(study.job_id, StudyOver(study.job_id, deps.clock(), tuning_of(study).ended), deps)
         return True
     begins = min(may_begin(study), BEGINNINGS_MAX)
     for _ in range(begins):
         tuning = tuning_of(study)
         number = len(tuning.trials) + 1
         values = suggester.suggest(tuning, trial_id(study.job_id, number))
-        record(study.job_id, TrialSuggested(study.job_id, number, values, deps.clock()), deps)
+        record(study.job_id, TrialSuggested(study.job_id, number, values, deps.clock(), tuning.ended), deps)
         study = _load(study.job_id, deps)
         if not may_begin(study):
             break

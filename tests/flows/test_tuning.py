@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from shared import topics, wire
-from shared.core.events import CancelRequested, TrialSuggested
+from shared.core.events import CancelRequested, StudyOver, TrialEnded, TrialSuggested
 from shared.core.trials import Trial, TrialState, Tuning
 from shared.core.verdicts import Reason
 from shared.errors import PermanentError, TemporaryError
@@ -89,7 +89,7 @@ def test_every_message_delivered_twice_is_the_same_study(study: Study, monkeypat
     assert [entry.key for entry in study.ledger if entry.key.startswith("trial")] == [
         f"trial-{number}-{what}"
         for number, what in (
-            (1, "suggested"), (2, "suggested"), (1, "running"), (1, "ended"), (3, "suggested"),
+            (1, "suggested-0"), (2, "suggested-0"), (1, "running"), (1, "ended"), (3, "suggested-1"),
             (2, "running"), (2, "ended"), (3, "running"), (3, "ended"),
         )
     ]  # fmt: skip
@@ -247,6 +247,43 @@ def test_of_two_that_choose_the_same_trial_one_is_heard_and_both_make_its_job(st
     assert [trial.values for trial in study.tuning.trials] == [("3", "32")]
     assert study.trial(1).job.plan.program.args[-1] == "32"
     study.check()
+
+
+def told(number: int, state: TrialState, study: Study) -> None:
+    record(STUDY, TrialEnded(STUDY, number, state, study.now, study.now), study.deps)
+
+
+def begun_by_hand(study: Study) -> None:
+    study.submit(a_tuning_spec(maxTrials=3, maxParallelTrials=3))
+    study.bus.drain()
+    for number, width in ((1, "16"), (2, "32")):
+        record(STUDY, TrialSuggested(STUDY, number, ("1", width), study.now), study.deps)
+
+
+def test_a_suggestion_that_came_at_the_wrong_moment_is_made_again(study: Study) -> None:
+    """Between a first trial's failure, which ends the job, and another's success, told by somebody else."""
+    begun_by_hand(study)
+    told(1, TrialState.FAILED, study)
+    late = record(STUDY, TrialSuggested(STUDY, 3, ("2", "16"), study.now), study.deps)
+    assert late.entry.verdict.reason is Reason.NOTHING_TO_DO
+    told(2, TrialState.SUCCEEDED, study)
+    study.sweep()
+    study.deliver()
+    assert study.states == ["FAILED", "SUCCEEDED", "QUEUED"]
+
+
+def test_an_end_that_was_told_at_the_wrong_moment_is_told_again(study: Study) -> None:
+    """Of a job whose first trial had failed, when another had succeeded meanwhile."""
+    begun_by_hand(study)
+    told(1, TrialState.FAILED, study)
+    told(2, TrialState.SUCCEEDED, study)
+    late = record(STUDY, StudyOver(STUDY, study.now, ended=1), study.deps)
+    assert late.entry.verdict.reason is Reason.NOTHING_TO_DO
+    study.sweep()
+    study.deliver()
+    study.up(3)
+    study.done(3, 0.5)
+    assert study.state == "SUCCEEDED"
 
 
 def test_a_cancelled_tuning_job_ends_its_trials_and_what_became_of_them_is_told(study: Study) -> None:
