@@ -12,6 +12,7 @@ import typer
 from cli.jobs import Form
 from cli.output import Format, print_json, print_table, say
 from cli.target import choose
+from shared import identity
 from shared.errors import PermanentError
 from shared.settings import settings
 
@@ -95,8 +96,12 @@ def _shown(letter: DeadLetter) -> dict[str, object]:
         "topic": letter.topic,
         "reason": letter.reason,
         "data": said,
-        "attributes": {**letter.attributes, **({"identity": "(a token)"} if "identity" in letter.attributes else {})},
+        "attributes": {name: _seen(name, value) for name, value in letter.attributes.items()},
     }
+
+
+def _seen(name: str, value: str) -> str:
+    return "(of a token)" if name.startswith(identity.ATTRIBUTE) else value
 
 
 def _time(at: datetime) -> str:

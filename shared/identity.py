@@ -15,8 +15,10 @@ nothing. Hosts of a TPU slice are VMs of Google's own project: there the VM itse
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import count, takewhile
 from typing import Final, Protocol
 
 from shared.core.events import Life
@@ -25,6 +27,8 @@ from shared.errors import PermanentError
 
 SKEW: Final = timedelta(minutes=5)
 """Between Google's clocks: more than is ever seen."""
+
+ATTRIBUTE: Final = "identity"
 
 
 class IdentityError(PermanentError):
@@ -56,6 +60,12 @@ class Tokens(Protocol):
     def claims(self, token: str) -> Claims:
         """Raises IdentityError for what Google did not sign, TemporaryError where its keys cannot be had now."""
         ...
+
+
+def token_of(attributes: Mapping[str, str]) -> str:
+    """Empty where there is none. In pieces: Pub/Sub takes 1,024 bytes in a value, and a VM's token is longer."""
+    pieces = (attributes.get(f"{ATTRIBUTE}-{nth}" if nth > 1 else ATTRIBUTE, "") for nth in count(1))
+    return "".join(takewhile(bool, pieces))
 
 
 def audience(project: str, life: Life) -> str:

@@ -270,6 +270,7 @@ MUTANTS: Final = (
     Mutant("creations use up the quota of requests", DOOR, "route.permission and not route.creates and", "route.permission and", OFTEN),
     # Who speaks for a replica
     Mutant("a token for anything speaks", IDENTITY, "if claims.audience != wanted:", "if False:", SAID),
+    Mutant("a token ends with its first piece", IDENTITY, "in count(1))", "in (1,))", SAID),
     Mutant("a token of any account speaks", IDENTITY, "if claims.account != site.account:", "if False:", SAID),
     Mutant("a token that has ended speaks", IDENTITY, "<= claims.expires_at + SKEW", "", SAID),
     Mutant("a token of the future speaks", IDENTITY, "claims.issued_at - SKEW <= told_at <=", "told_at <=", SAID),

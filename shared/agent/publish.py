@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shared.agent.console import Console
     from shared.agent.gang import Key
     from shared.agent.metadata import Google, Metadata
+ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's token is longer
 LOG_S = 3.0  # for the log before an exit is told: short of what a shutdown leaves for both
 
 
@@ -50,10 +51,16 @@ class Publisher:
             self._console.say("The metadata server refuses an identity token: publishing without one.")
         message = {
             "data": base64.b64encode(json.dumps(event.body).encode()).decode(),
-            "attributes": {"identity": identity} if identity else {},
+            "attributes": in_pieces(identity or ""),
         }
         body = json.dumps({"messages": [message]}).encode()
         self._pubsub.call(f"/v1/{event.topic}:publish", timeout=10.0, body=body)
+
+
+def in_pieces(token: str) -> dict[str, str]:
+    """`identity`, `identity-2`, …: as many as it takes."""
+    cut = [token[start : start + ATTRIBUTE_BYTES] for start in range(0, len(token), ATTRIBUTE_BYTES)]
+    return {"identity" if nth == 1 else f"identity-{nth}": piece for nth, piece in enumerate(cut, start=1)}
 
 
 class Lane:

@@ -6,6 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+ATTRIBUTE_BYTES_MAX: Final = 1024
+"""Source: Pub/Sub's limits. Its emulator takes more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class MemoryBus:
         self._arrived = threading.Condition()
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        if any(len(value.encode()) > ATTRIBUTE_BYTES_MAX for value in attributes.values()):
+            raise ValueError(f"Pub/Sub takes no value of more than {ATTRIBUTE_BYTES_MAX} bytes")
         with self._arrived:
             self._waiting.append(Message(topic, data, dict(attributes)))
             self._arrived.notify_all()

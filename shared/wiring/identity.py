@@ -29,7 +29,7 @@ def proven(event: Event, message: Message) -> Event:
     site = Site(settings().project, settings().worker_service_account)
     if not site.account:
         return event
-    token = message.attributes.get("identity")
+    token = identity.token_of(message.attributes)
     if not token:
         raise IdentityError("identity: the event carries no token")
     life, claims = event.life, tokens().claims(token)

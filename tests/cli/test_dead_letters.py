@@ -104,3 +104,11 @@ def test_a_project_without_trainmaster_says_so(pubsub_emulator: str, monkeypatch
     result = CliRunner().invoke(app, ["dead-letters", "list"])
     assert isinstance(result.exception, PermanentError)
     assert "is Trainmaster installed" in str(result.exception)
+
+
+def test_no_piece_of_a_token_is_shown(pubsub: PubSub, run: Callable[..., Result]) -> None:
+    pubsub.publish(topics.DEAD_LETTER, b"{}", **REASON, **{"identity": "eyJhb", "identity-2": "GciOi"})
+    out = run("list", "--format", "json").stdout
+    assert "eyJhb" not in out
+    assert "GciOi" not in out
+    assert out.count("(of a token)") == 2

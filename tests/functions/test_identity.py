@@ -19,6 +19,7 @@ from google.pubsub_v1.types import PubsubMessage
 from cli.replaying import judged_here
 from emulators.compute.identity import TokenIssuer, VmIdentity
 from shared import identity, push, topics, wire
+from shared.agent.publish import ATTRIBUTE_BYTES, in_pieces
 from shared.core.events import LossCause
 from shared.core.fleet import vm_name
 from shared.core.jobs import ReplicaState
@@ -109,7 +110,7 @@ class Door:
             self.clients[self.name] = app.test_client()
         message = {
             "data": base64.b64encode(data).decode(),
-            "attributes": {**(attributes or {}), **({"identity": token} if token else {})},
+            "attributes": {**(attributes or {}), **in_pieces(token or "")},
             "messageId": "17",
             "publishTime": told_at.isoformat().replace("+00:00", "Z"),
         }
@@ -146,6 +147,19 @@ def door(monkeypatch: pytest.MonkeyPatch, issuer: TokenIssuer, keys: str) -> Ite
 def test_the_replica_itself_is_heard(door: Door) -> None:
     assert door.tell(door.token()) == 204
     assert (door.state, door.reasons()) == (ReplicaState.RUNNING, [])
+
+
+def test_a_token_is_longer_than_pubsub_takes_in_one_value_and_comes_inin_pieces(door: Door) -> None:
+    token = door.token()
+    sent = in_pieces(token)
+    assert len(token) > ATTRIBUTE_BYTES
+    assert max(len(each.encode()) for each in sent.values()) <= ATTRIBUTE_BYTES
+    assert identity.token_of(sent) == token
+    assert in_pieces("") == {}
+
+
+def test_an_agent_of_the_last_release_sends_a_token_whole(door: Door) -> None:
+    assert identity.token_of({"identity": door.token(), "other": "x"}) == door.token()
 
 
 FORGERIES: list[tuple[str, Callable[[Door], str | None], str]] = [

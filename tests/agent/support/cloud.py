@@ -18,7 +18,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from shared.memory.bus import ATTRIBUTE_BYTES_MAX
+
 PATIENCE_S: Final = 60.0
+TOKEN_CHARS: Final = 1200
+"""About as many as Google's own tokens of a VM have."""
 DIRECTIVE: Final = "instance/attributes/trainmaster-directive"
 
 
@@ -128,7 +132,7 @@ class Cloud:
     def metadata(self, path: str, query: dict[str, str]) -> tuple[int, str, str]:
         """Status, value, etag."""
         if path == "instance/service-accounts/default/identity":
-            return self.identity_status, f"token-for:{query['audience']}:{query['format']}", ""
+            return self.identity_status, f"token-for:{query['audience']}:{query['format']}:" + "x" * TOKEN_CHARS, ""
         if path == "instance/service-accounts/default/token":
             token = {"access_token": "secret", "expires_in": self.token_lasts_s, "token_type": "Bearer"}
             return 200, json.dumps(token), ""
@@ -142,7 +146,8 @@ class Cloud:
 
     def publish(self, topic: str, call: dict[str, Any]) -> int:
         with self._changed:
-            status = self.publish_status
+            values = [value for message in call["messages"] for value in message.get("attributes", {}).values()]
+            status = 400 if any(len(value.encode()) > ATTRIBUTE_BYTES_MAX for value in values) else self.publish_status
             if status == 200:
                 for message in call["messages"]:
                     body = json.loads(base64.b64decode(message["data"]))
