@@ -44,6 +44,13 @@ resource "google_project_iam_member" "state" {
   member   = google_service_account.function[each.key].member
 }
 
+# `upload` looks whether a job id was used, and what a tuning job that another one continues has found.
+resource "google_project_iam_member" "upload_looks" {
+  project = var.project
+  role    = "roles/datastore.viewer"
+  member  = google_service_account.function["upload"].member
+}
+
 # Lines of the service itself in a job's log.
 resource "google_project_iam_member" "function_logs" {
   for_each = local.functions

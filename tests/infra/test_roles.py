@@ -11,9 +11,11 @@ import pytest
 from emulators.state import ROOT
 from infra import stage
 from shared import topics
+from tests.infra import iam_table
 from tests.infra.conftest import Plan
 
 PUBLISHED: Final = re.compile(r"\bpublish\(\s*topics\.(\w+)")
+RECORDED: Final = re.compile(r"\brecord\(")
 CALLED: Final = re.compile(r"self\._(instances|zones|regions|policies)\.(\w+)\(")
 PERMISSIONS: Final = {
     "instances.aggregated_list": {"compute.instances.list"},
@@ -47,6 +49,13 @@ BESIDES: Final = {
 }
 
 
+def flows(function: str, graph: grimp.ImportGraph) -> str:
+    """What it is made of. `upload` has the others' dependencies at hand, and records nothing."""
+    archive = stage.sources(function, graph)
+    names = ["shared/flows/upload.py"] if function == "upload" else [name for name in archive if name.endswith(".py")]
+    return "".join(archive[name].decode() for name in names)
+
+
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
     return grimp.build_graph("functions", "shared", cache_dir=None, exclude_type_checking_imports=True)
@@ -54,14 +63,22 @@ def graph() -> grimp.ImportGraph:
 
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
 def test_a_function_may_publish_to_what_it_publishes_to(function: str, graph: grimp.ImportGraph) -> None:
-    archive = stage.sources(function, graph)
-    # `upload` has the others' dependencies at hand, and records nothing.
-    names = ["shared/flows/upload.py"] if function == "upload" else [name for name in archive if name.endswith(".py")]
-    published = {found for name in names for found in PUBLISHED.findall(archive[name].decode())} - {"DEAD_LETTER"}
+    published = set(PUBLISHED.findall(flows(function, graph))) - {"DEAD_LETTER"}
     granted = re.search(rf"(?m)^    {function} += \[(.*)\]$", (ROOT / "infra" / "iam.tf").read_text(encoding="utf-8"))
     assert granted is not None
     wanted = {getattr(topics, name).removeprefix("trainmaster-") for name in published}
     assert wanted == set(re.findall(r'"([\w-]+)"', granted[1]))
+
+
+@pytest.mark.parametrize("function", stage.FUNCTIONS)
+def test_a_function_may_read_the_jobs_that_it_looks_at_and_write_those_that_it_changes(
+    function: str, graph: grimp.ImportGraph
+) -> None:
+    text = flows(function, graph)
+    assert "deps.store" in text
+    wanted = "roles/datastore.user" if RECORDED.search(text) else "roles/datastore.viewer"
+    granted = {each.role for each in iam_table.grants() if each.who == f"function {function}"}
+    assert {role for role in granted if role.startswith("roles/datastore.")} == {wanted}
 
 
 def test_provision_may_make_the_calls_that_it_makes_and_no_others(plan: Plan) -> None:
