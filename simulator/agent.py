@@ -22,8 +22,11 @@ BOOT_S: Final = (4.0, 15.0)
 SETUP_S: Final = (1.0, 6.0)
 HEAR_S: Final = (0.02, 0.3)
 END_S: Final = (0.1, 3.0)
+PARTING_S: Final = HEAR_S[1] + END_S[1]
+"""Of a slice: until no host runs an older life than the one that all of them hear of (`shared.agent.slices`)."""
 SAVE_S: Final = (0.5, 10.0)
 SAVES_AND_ENDS: Final = 0.5
+FIRST: Final[Key] = (1, 1)
 
 
 @dataclass(slots=True)
@@ -56,6 +59,8 @@ class SimAgent:
         self._seen_faults = list(self._disk.announced)
         self._waiting_faults: list[str] = []
         self._is_ending = False
+        self._heard: Key = FIRST
+        self._parted_at = 0.0
 
     @property
     def running(self) -> Key | None:
@@ -121,6 +126,8 @@ class SimAgent:
         disk, key = self._disk, (directive.attempt, directive.incarnation)
         if disk.wanted is not None and _key(disk.wanted) > key:
             return
+        if self._host is not None and key != self._heard:
+            self._heard, self._parted_at = key, self._context.now + PARTING_S
         if directive != disk.wanted:
             disk.wanted = directive
             self._lane.drop_before(key)
@@ -179,19 +186,26 @@ class SimAgent:
         elif self._stopping or not is_run or key is None or (disk.started is not None and key <= disk.started):
             return
         elif disk.setup_done:
-            self._start(key)
+            self._begin(key)
         elif not self._setting_up:
             self._setting_up = True
             self._soon(SETUP_S, self._on_setup_ended)
+
+    def _begin(self, key: Key) -> None:
+        left_s = self._parted_at - self._context.now
+        if left_s > 0:
+            self._soon((left_s, left_s), self._reconcile)
+        else:
+            self._start(key)
 
     def _start(self, key: Key) -> None:
         self._disk.started, self._disk.closed, self._disk.exit = key, False, None
         self._unwanted = False
         self._put(self._lane, topics.VM_READY, key, {}, lambda: None)
-        life, seat = self._life, self._vm.seen.seat
+        life, seat, vm = self._life, self._vm.seen.seat, self._vm.seen.instance_id
         self._running = key
         self._context.say("start", seat, *key)
-        self.program = self._training.start(seat, self._host or 0, lambda how: self._ended(life, key, how))
+        self.program = self._training.start(seat, self._host or 0, (vm, *key), lambda how: self._ended(life, key, how))
 
     def _ended(self, life: int, key: Key, how: Ending) -> None:
         self._context.say("exit", self._vm.seen.seat, *key, how.get("exit_status"), how.get("signal"))

@@ -11,7 +11,7 @@ nobody. A slice of several hosts runs one program on each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +22,8 @@ from simulator.context import Context
 Ending = dict[str, object]
 Member = tuple[Seat, int]
 """Of the cluster: a host of a seat's machine."""
+Life = tuple[str, int, int]
+"""The machine, and the attempt and incarnation that it lives."""
 
 PEER_GONE: Final[Ending] = {
     "cause": "process",
@@ -50,12 +52,17 @@ END_S: Final = (0.0, 2.0)
 EXPORT_S: Final = (0.0, 20.0)
 
 
+class MixedSliceError(AssertionError):
+    """Hosts of one slice met in different lives."""
+
+
 @dataclass(eq=False, slots=True)
 class Program:
     """One life of a replica on one host. `ended` is told how it ended, unless it was ended from outside."""
 
     seat: Seat
     host: int
+    life: Life
     ended: Callable[[Ending], None]
     is_alive: bool = True
     is_up: bool = False
@@ -93,8 +100,8 @@ class Training:
         cluster = [group for group in self.plan.groups if group.task_type is not TaskType.EVALUATOR]
         self._size = sum(group.count * group.hosts for group in cluster)
 
-    def start(self, seat: Seat, host: int, ended: Callable[[Ending], None]) -> Program:
-        program = Program(seat, host, ended)
+    def start(self, seat: Seat, host: int, life: Life, ended: Callable[[Ending], None]) -> Program:
+        program = Program(seat, host, life, ended)
         context = self.context
         self.lives += 1
         if context.chance(context.faults.fail):
@@ -129,6 +136,7 @@ class Training:
         crew = {each.member: each for each in self._up}
         if self._stepping_since is None and len(crew) == self._size:
             self._crew = tuple(crew.values())
+            _check_lives(self._crew)
             self._stepping_since = self.context.now
             self._round += 1
             this = self._round
@@ -170,3 +178,11 @@ class Training:
                 peer.is_up = False  # what it is part of is broken: it can only die of it
                 self._up.remove(peer)
                 self._ends(peer, NOTICED_S, PEER_GONE)
+
+
+def _check_lives(crew: Iterable[Program]) -> None:
+    """Hosts of one machine have the same addresses in every life: who meets an old one waits in vain for the new."""
+    lives = {(program.seat, program.life[0]): program.life for program in crew}
+    for program in crew:
+        if program.life != lives[program.seat, program.life[0]]:
+            raise MixedSliceError(f"{program.seat}: host {program.host} of {program.life} met {lives}")

@@ -55,6 +55,7 @@ UPLOADED = ("tests/flows/test_upload.py", "tests/security/test_attacks.py")
 TUNING, STUDIES, TUNE = "shared/core/tuning.py", "shared/core/studies.py", "shared/flows/tune.py"
 TRIED_OUT = ("tests/core/test_tuning.py", "tests/flows/test_tuning.py")
 SLICES, SLICED = "shared/core/slices.py", ("tests/core/test_meeting.py",)
+HOSTS = ("tests/agent/test_slices.py",)
 
 MUTANTS: Final = (
     # Rule 1: the fences
@@ -213,6 +214,9 @@ MUTANTS: Final = (
     Mutant("slices begin before the others are up", SLICES, "        return replace(want, directive=replace(want.directive, action=DirectiveAction.HOLD), waits=True)", "        return want", SLICED),
     Mutant("an old slice's address is told", SLICES, "vm.machine != want.replica.machine or ", "", SLICED),
     Mutant("a slice that is repaired is up", SLICES, " or vm.status is not VmStatus.RUNNING:", ":", SLICED),
+    Mutant("a slice's host begins while others end", "shared/agent/slices.py", "gang.grace_s + HEARD_S if gang.hosts > 1 else 0.0", "0.0", HOSTS),
+    Mutant("a hold before a life is no beginning of its wait", "shared/agent/slices.py", "        if key != self._key:\n", "        if True:\n", HOSTS),
+    Mutant("an agent does not wait for the slice's other hosts", "shared/agent/agent.py", "        if left_s:\n", "        if False:\n", HOSTS),
     Mutant("who waits for others is done", FLEET, "return tuple(steps or held)", "return tuple(steps)", SLICED),
     Mutant("waiting for others is silence", "shared/core/silence.py", "since = [replica.ordered_at, vm.started_at, *slices_up]", "since = [replica.ordered_at, vm.started_at]", SLICED),
     Mutant("what waits in the queue is done", FLEET, "if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None", "if vm.status is VmStatus.CREATING else None"),

@@ -13,6 +13,7 @@ from shared.agent.devices import has_gpu
 from shared.agent.failure import Failure
 from shared.agent.gang import parse_directive, supersedes
 from shared.agent.program import Ended
+from shared.agent.slices import Parting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,6 +60,7 @@ class Agent:
             tell=self._tell_fault,
             notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         )
+        self._parting = Parting(gang)
         self._program: Running | None = None
         self._running: Key | None = None
         self._asked_to_save: Key | None = None  # the life that was told that its VM goes
@@ -97,6 +99,7 @@ class Agent:
             attempt, incarnation = directive.key
             self._console.say(f"Directive: {directive.action} attempt {attempt}, incarnation {incarnation}.")
             self._lives.want(directive, is_running=self._program is not None)
+        self._parting.hears_of(directive.key)
         self._lives.settle_past(directive)
         while self._waiting_faults:
             self._lives.tell_fault(directive.key, self._waiting_faults.pop(0))
@@ -110,10 +113,22 @@ class Agent:
             self._on_setup_failed(prepared)
         elif not self._lives.is_set_up:
             self._lives.set_up()
-        to_begin = self._lives.to_begin
-        if to_begin is not None and not isinstance(prepared, Failure):
-            self._start(to_begin, prepared)
+        if not isinstance(prepared, Failure):
+            self._begin(prepared)
         self._reconcile()
+
+    def _begin(self, secrets: Mapping[str, str]) -> None:
+        """What is wanted by now, as soon as no other host of the slice runs anything older."""
+        to_begin = self._lives.to_begin
+        if to_begin is None:
+            return
+        left_s = self._parting.left_s
+        if left_s:
+            self._console.say(f"Waiting {left_s:.0f} s for what the other hosts still run of an earlier life.")
+            self._setting_up = True
+            self._inbox.later(left_s, functools.partial(self._on_prepared, secrets))
+        else:
+            self._start(to_begin, secrets)
 
     def _on_setup_failed(self, failure: Failure) -> None:
         self._console.say(f"Setting up failed ({failure.cause}): {failure.error['message']}")

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from shared.agent.environment import environment_of
-from shared.agent.gang import Host
-from shared.agent.slices import addresses_of
+from shared.agent.gang import Host, Key
+from shared.agent.slices import HEARD_S, Parting, addresses_of
 
 from .support.cloud import Cloud
 from .support.vm import NAME, Vm, seat
@@ -68,6 +68,7 @@ def test_slices_of_one_job_are_told_where_they_are_by_the_directive_of_each_life
     first, second = "slice-0.trainmaster.internal", "slice-1.trainmaster.internal"
     host.gang(
         hosts=2,
+        grace_s=0.1,
         slice_base=0,
         tf_config={"cluster": {"worker": [f"{first}:2222", f"{second}:2222"]}, "task": {"type": "worker"}},
         environment={"MASTER_ADDR": first, "MEGASCALE_COORDINATOR_ADDRESS": f"{first}:8080"},
@@ -102,6 +103,39 @@ def test_a_slice_of_one_host_is_found_by_its_nodes_name_and_leaves_the_host_out(
     assert "host" not in body
     assert (body["vm"]["name"], body["task_index"]) == (NAME, 1)
     assert "TPU_WORKER_ID" not in json.loads(host.wait_for_line("ENV ")[4:])
+
+
+def test_a_host_begins_the_next_life_when_no_other_host_can_still_run_the_last_one(cloud: Cloud, host: Vm) -> None:
+    host.gang(hosts=2, grace_s=0.5)
+    host.program("import sys, time; print('START', time.monotonic()); sys.exit(1)")
+    booted = cloud.direct(1, 1)
+    host.boot()
+    cloud.wait_for_message("replica-exit", (1, 1))
+    assert host.wait_for_number("START ") > booted
+    directed = cloud.direct(1, 2)
+    assert host.wait_for_number("START ", 2) - directed >= 0.5 + HEARD_S
+    cloud.wait_for_message("vm-ready", (1, 2))
+
+
+def test_each_life_after_the_first_is_waited_for_from_when_it_is_first_heard_of() -> None:
+    now = 100.0
+    parting = Parting(seat(Host(1, ()), hosts=2, grace_s=25).gang, lambda: now)
+    parting.hears_of(Key(1, 1))
+    assert parting.left_s == 0, "nobody has run before"
+    parting.hears_of(Key(1, 2))
+    now = 120.0
+    parting.hears_of(Key(1, 2))  # held before, to be run now: what ran was ended when it was held
+    assert parting.left_s == 10
+    now = 131.0
+    assert parting.left_s == 0
+    parting.hears_of(Key(2, 1))
+    assert parting.left_s == 30
+
+
+def test_a_vm_waits_for_nobody() -> None:
+    parting = Parting(seat(grace_s=25).gang, lambda: 100.0)
+    parting.hears_of(Key(1, 2))
+    assert parting.left_s == 0
 
 
 def test_what_cloud_tpu_has_not_written_yet_is_waited_for(cloud: Cloud, host: Vm) -> None:

@@ -83,7 +83,7 @@ class TpuLab(Lab):
         """What each host of the youngest slice has printed."""
         return logs_of(self.stack.state_dir / "compute" / "serial", vm_name(job_id, SLICE))
 
-    def all_hosts_say(self, job_id: str, words: str, within_s: float = 90) -> None:
+    def all_hosts_say(self, job_id: str, words: str, within_s: float = 120) -> None:
         def is_so() -> bool:
             job = self.state(job_id).job
             assert not job.state.is_terminal, f"{job.state}: {job.error_message}\n{self.story(job_id)}"
@@ -146,7 +146,7 @@ def test_a_slice_that_is_taken_without_a_word_is_found_and_replaced(tpus: TpuLab
     tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)] != ["gone"], 60)
     tpus.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, SLICE).machine == 2, 60)
-    tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 90)
+    tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
     assert one_replica(tpus, job_id) == (0, 1, 2)
     young = tpus.vm(job_id, SLICE)
     assert (young.name, young.machine) == (old.name, 2)
@@ -161,7 +161,7 @@ def test_a_host_that_reboots_alone_takes_the_others_into_the_next_life(tpus: Tpu
     node = tpus.vm(job_id, SLICE)
     tpus.faults.crash(node.name, host=1)
     tpus.until(lambda: tpus.replica(job_id, SLICE).incarnation == 2, 90)
-    tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 90)
+    tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
     assert tpus.vm(job_id, SLICE).instance_id == node.instance_id, "the slice is the same"
     assert one_replica(tpus, job_id) == (0, 0, 1)
     tpus.cancel(job_id)

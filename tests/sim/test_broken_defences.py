@@ -161,6 +161,10 @@ def other_hosts_ends_are_the_same_event(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("shared.core.events.Life.host_key", "")
 
 
+def hosts_of_a_slice_begin_while_others_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("simulator.agent.PARTING_S", 0.0)
+
+
 def second_submissions_are_not_answered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryStore, "reject", lambda *_: None)
 
@@ -185,6 +189,7 @@ BROKEN: tuple[tuple[Break, Profile], ...] = (
     (whoever_comes_first_is_admitted, LINE),
     (a_slice_is_done_with_its_first_host, SLICES),
     (other_hosts_ends_are_the_same_event, SLICES),
+    (hosts_of_a_slice_begin_while_others_end, SLICES),
     (second_submissions_are_not_answered, HANDS),
     (living_jobs_are_deleted, HANDS),
 )
