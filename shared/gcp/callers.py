@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 import urllib3
 
-from shared.errors import TemporaryError
+from shared.errors import PermanentError, TemporaryError
 
 METADATA: Final = "metadata.google.internal"
 TOKEN_PATH: Final = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - where one is had
@@ -31,7 +31,8 @@ Headers = Mapping[str, str]
 
 class Caller(Protocol):
     def headers(self, *, anew: bool = False) -> Headers:
-        """`anew`: what was given last was not accepted. Raises TemporaryError."""
+        """`anew`: what was given last was not accepted. Raises TemporaryError, and PermanentError where somebody has to
+        log in."""
         ...
 
 
@@ -71,20 +72,21 @@ class Own:
 
     def headers(self, *, anew: bool = False) -> Headers:
         import google.auth  # the command line's alone
-        from google.auth.exceptions import GoogleAuthError
-        from google.auth.transport.urllib3 import Request
+        from google.auth.exceptions import GoogleAuthError, TransportError
+        from google.auth.transport.requests import Request  # through the environment's proxy
 
         said: dict[str, str] = {}
         try:
             with self._lock:
                 if self._found is None:
                     self._found, _ = google.auth.default(scopes=SCOPES)
-                request = Request(urllib3.PoolManager())
+                request = Request()
                 if anew:
                     self._found.refresh(request)
                 self._found.before_request(request, "POST", "", said)
         except GoogleAuthError as error:
-            raise TemporaryError(f"credentials: {error}") from error
+            passes = isinstance(error, TransportError) or error.retryable
+            raise (TemporaryError if passes else PermanentError)(f"credentials: {error}") from error
         return said
 
 

@@ -54,7 +54,7 @@ class Rest:
             raise_on_status=False,
             respect_retry_after_header=False,
         )
-        self._pool = _pool(base, retries=again, timeout=timeout_s, maxsize=_CONNECTIONS)
+        self._pool = _pool(base, retries=again, timeout=urllib3.Timeout(total=timeout_s), maxsize=_CONNECTIONS)
 
     def post(self, path: str, body: object) -> Any:
         """JSON for JSON. Raises RestError for what is refused, TemporaryError where nobody answers or the answer cannot
@@ -109,9 +109,12 @@ def _read(answer: urllib3.BaseHTTPResponse) -> Any:
 def _pool(base: str, **options: Any) -> urllib3.PoolManager:
     """Through the proxy that the environment names, if it names one for Google."""
     if base.startswith("https://") and ("https_proxy" in os.environ or "HTTPS_PROXY" in os.environ):
+        from urllib.parse import unquote
         from urllib.request import getproxies, proxy_bypass  # a tenth of a bare import, for the few who have one
 
         proxy = getproxies().get("https")
         if proxy and not proxy_bypass(urllib3.util.parse_url(base).host or ""):
-            return urllib3.ProxyManager(proxy, **options)
+            name = urllib3.util.parse_url(proxy).auth  # urllib3 itself does not send it
+            headers = urllib3.make_headers(proxy_basic_auth=unquote(name)) if name else None
+            return urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
     return urllib3.PoolManager(**options)

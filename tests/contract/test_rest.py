@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from urllib3 import ProxyManager
 
-from shared.errors import TemporaryError
+from shared.errors import PermanentError, TemporaryError
 from shared.gcp import callers
 from shared.gcp.rest import Rest, RestError
 from shared.gcp.storage_objects import StorageObjects
@@ -157,9 +159,9 @@ def test_credentials_that_are_not_accepted_are_had_anew_once(google: Google) -> 
     rest.close()
 
 
-def test_elsewhere_google_auth_finds_the_credentials_and_who_is_billed(
-    google: Google, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def key_file(google: Google, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A service account's, named by the environment; its tokens are Google's to give."""
     key = rsa.generate_private_key(65537, 2048).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -169,18 +171,36 @@ def test_elsewhere_google_auth_finds_the_credentials_and_who_is_billed(
         "private_key": key.decode(),
         "token_uri": f"{google.address}/token",
     }
-    (tmp_path / "key.json").write_text(json.dumps(account), encoding="utf-8")
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    path = tmp_path / "key.json"
+    path.write_text(json.dumps(account), encoding="utf-8")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     monkeypatch.setenv("GOOGLE_CLOUD_QUOTA_PROJECT", "billed")
+    return path
+
+
+@pytest.mark.usefixtures("key_file")
+def test_elsewhere_google_auth_finds_the_credentials_and_who_is_billed(google: Google) -> None:
     google.says(token("mine"), token("mine again"))
     own = callers.Own()
     for _ in range(2):
         said = own.headers()
         assert (said["authorization"], said["x-goog-user-project"]) == ("Bearer mine", "billed")
     assert own.headers(anew=True)["authorization"] == "Bearer mine again"
-    google.says((503, b""))
-    (tmp_path / "key.json").unlink()
+
+
+@pytest.mark.usefixtures("key_file")
+def test_a_silence_about_credentials_may_pass(google: Google) -> None:
+    google.says((0, b""))
     with pytest.raises(TemporaryError, match="credentials"):
+        callers.Own().headers()
+
+
+def test_who_has_to_log_in_is_told_so_and_does_not_wait(google: Google, key_file: Path) -> None:
+    google.says((400, {"error": "invalid_grant", "error_description": "Token has been expired or revoked."}))
+    with pytest.raises(PermanentError, match="expired or revoked"):
+        callers.Own().headers()
+    key_file.unlink()
+    with pytest.raises(PermanentError, match="credentials"):
         callers.Own().headers()
 
 
@@ -200,6 +220,10 @@ def test_google_is_called_through_the_proxy_of_the_environment(google: Google, m
     monkeypatch.delenv("NO_PROXY", raising=False)
     rest = Rest("https://pubsub.googleapis.com", callers.Emulated(), timeout_s=5, tries=1)
     assert rest._pool.connection_from_url("https://pubsub.googleapis.com").proxy is not None
+    monkeypatch.setenv("https_proxy", google.address.replace("//", "//me:p%40ss@"))
+    named = Rest("https://pubsub.googleapis.com", callers.Emulated(), timeout_s=5)._pool
+    assert isinstance(named, ProxyManager)
+    assert named.proxy_headers == {"proxy-authorization": "Basic " + base64.b64encode(b"me:p@ss").decode()}
     monkeypatch.setenv("no_proxy", "googleapis.com")
     assert Rest("https://pubsub.googleapis.com", callers.Emulated(), timeout_s=5)._pool.proxy is None
     rest.close()
