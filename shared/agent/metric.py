@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TAG = "CLOUD_ML_HP_METRIC_TAG"
 FILE = "CLOUD_ML_HP_METRIC_FILE"
 NAME = "output.metrics"
+FILE_BYTES_MAX = 1 << 16  # of its end, which has the last record: a hundred take some 20 kB
 STEP_MAX = 2**53  # what JSON's readers agree on: Pub/Sub would refuse the whole message for more
 INSIDE = "/tmp/hypertune"  # noqa: S108 - in a container; where the library writes that was told nothing
 
@@ -68,8 +69,14 @@ class Metric:
         self._summaries.cancel()
 
     def _reported(self, key: Key) -> str:
+        """Whatever the program left there: what is no file, as a pipe, is not read."""
+        path = self._folder(key) / NAME
         try:
-            return (self._folder(key) / NAME).read_text(encoding="utf-8", errors="replace")
+            if not path.is_file():
+                return ""
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - FILE_BYTES_MAX))
+                return file.read(FILE_BYTES_MAX).decode(errors="replace")
         except OSError:
             return ""
 
@@ -79,12 +86,12 @@ class Metric:
 
 def measurements(text: str, tag: str) -> Iterator[Measurement]:
     """Of this tag, in the order of the file. A line cut short, as by a program that was killed while it wrote, another
-    tag's, and a value that is no finite number do not count."""
+    tag's, and a value that is no finite number do not count; nothing that a program writes is an error."""
     for line in text.splitlines():
         try:
             record = json.loads(line)
             value = float(record[tag])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
         if math.isfinite(value):
             yield Measurement(value, _step(record.get("global_step")))

@@ -27,6 +27,7 @@ class Stored:
 
     uri: str
     updated: str
+    size: int
 
     @property
     def name(self) -> str:
@@ -60,12 +61,15 @@ class Objects:
         found: list[Stored] = []
         token = ""
         while True:
-            query = {"prefix": prefix, "fields": "items(name,updated),nextPageToken"}
+            query = {"prefix": prefix, "fields": "items(name,updated,size),nextPageToken"}
             if token:
                 query["pageToken"] = token
             path = f"/storage/v1/b/{_quoted(bucket)}/o?{urllib.parse.urlencode(query)}"
             page = self._patience.ask(f"list {folder}", "DownloadError", functools.partial(self._page, path))
-            found += [Stored(f"gs://{bucket}/{each['name']}", each["updated"]) for each in page.get("items", ())]
+            found += [
+                Stored(f"gs://{bucket}/{each['name']}", each["updated"], int(each["size"]))
+                for each in page.get("items", ())
+            ]
             token = page.get("nextPageToken", "")
             if not token:
                 return found

@@ -9,6 +9,7 @@ that is to be started again does not have.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import shutil
 import sys
@@ -24,13 +25,14 @@ from shared.agent.failure import SetupError
 from shared.agent.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from shared.agent.objects import Objects
+    from shared.agent.objects import Objects, Stored
     from shared.agent.place import Place
 
 MARK = "tfevents"  # in an event file's name. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
 FILES_MAX = 50  # of each life and each writer there is one
+BYTES_MAX = 512 << 20  # of all of them: images make them large, and the exit waits for the download
 READ_S = 60.0
 OURS = Path(__file__).parents[2]  # what the reader is imported from: the agent's archive
 
@@ -59,9 +61,11 @@ class Summaries:
 
     def _download(self, job_dir: str) -> list[str]:
         stored = [each for each in self._objects.below(job_dir) if MARK in each.name]
-        newest = sorted(stored, key=lambda each: each.updated)[-FILES_MAX:]
-        files = [self._folder / str(position) / each.name for position, each in enumerate(newest)]
-        for each, file in zip(newest, files):
+        chosen = newest(stored)
+        if len(chosen) < len(stored):
+            self._place.say(f"Of {len(stored)} files of summary events, the newest {len(chosen)} are looked at.")
+        files = [self._folder / str(position) / each.name for position, each in enumerate(chosen)]
+        for each, file in zip(chosen, files):
             self._objects.fetch(each.uri, file)
         return [str(file) for file in files]
 
@@ -84,3 +88,10 @@ class Summaries:
         limit.daemon = True
         limit.start()
         return program
+
+
+def newest(stored: Iterable[Stored]) -> list[Stored]:
+    """As many as may be downloaded, the last one first."""
+    found = sorted(stored, key=lambda each: each.updated, reverse=True)[:FILES_MAX]
+    sizes = itertools.accumulate(each.size for each in found)
+    return [each for each, size in zip(found, sizes) if size <= BYTES_MAX]

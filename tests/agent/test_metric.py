@@ -13,6 +13,8 @@ import pytest
 from emulators.state import ROOT
 from shared.agent.cloud_log import Origin
 from shared.agent.metric import Measurement, measurements
+from shared.agent.objects import Stored
+from shared.agent.summaries import BYTES_MAX, FILES_MAX, newest
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker
@@ -44,6 +46,8 @@ def record(tag: str, value: object, step: object = "1000") -> str:
         pytest.param(record(TAG, "0.1") + record(TAG, "0.2")[:40], [(0.1, 1000)], id="a line cut short"),
         pytest.param(record(TAG, "0.1") + record(TAG, "nan") + record(TAG, "-inf"), [(0.1, 1000)], id="finite only"),
         pytest.param(record(TAG, "much"), [], id="no number"),
+        pytest.param(record(TAG, 10**400) + record(TAG, "5"), [(5.0, 1000)], id="a number that no double holds"),
+        pytest.param("[" * 100_000 + "\n" + record(TAG, "5"), [(5.0, 1000)], id="deeper than a parser goes"),
         pytest.param(record(TAG, None), [], id="nothing"),
         pytest.param('[1]\n7\n"accuracy"\nnull\n{}\n\n', [], id="no records"),
         pytest.param(record(TAG, "5", "7.0"), [(5.0, 7)], id="a step like 7.0"),
@@ -124,6 +128,35 @@ def test_a_program_of_a_trial(cloud: Cloud, vm: Vm, source: str) -> None:
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], "metric" in body) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        pytest.param('os.mkfifo(os.environ["CLOUD_ML_HP_METRIC_FILE"])', None, id="a pipe"),
+        pytest.param('os.makedirs(os.environ["CLOUD_ML_HP_METRIC_FILE"])', None, id="a folder"),
+        pytest.param('os.symlink("/dev/zero", os.environ["CLOUD_ML_HP_METRIC_FILE"])', None, id="a file without end"),
+        pytest.param(
+            'open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "w").write("\\n" * 3_000_000)\nreport_more(0.5)',
+            0.5,
+            id="more than is read",
+        ),
+    ],
+)
+def test_whatever_a_program_leaves_where_its_metric_should_be_its_exit_is_told(
+    cloud: Cloud, vm: Vm, left: str, told: float | None
+) -> None:
+    more = """
+def report_more(value):
+    with open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "a") as file:
+        file.write(json.dumps({"accuracy": value, "global_step": 1}))
+"""
+    trial(vm)
+    vm.program(REPORTS + more + left)
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["exit_status"], body.get("metric", {}).get("value")) == (0, told)
 
 
 def test_a_program_of_no_trial_is_asked_for_no_metric(cloud: Cloud, vm: Vm) -> None:
@@ -222,6 +255,17 @@ def test_summary_events_are_not_looked_for_by(cloud: Cloud, primary: Vm, source:
     primary.boot()
     cloud.wait_for_message("replica-exit")
     assert not [path for path, _ in cloud.requests if path.startswith("/storage/")]
+
+
+def test_of_many_or_large_event_files_the_newest_are_looked_at() -> None:
+    def stored(position: int, size: int) -> Stored:
+        return Stored(f"gs://b/{position}", f"2026-11-21T03:{position:02}:00.000Z", size)
+
+    many = [stored(position, 1000) for position in range(FILES_MAX + 5)]
+    assert newest(many) == many[:4:-1]
+    large = [stored(1, 1), stored(2, BYTES_MAX), stored(3, 1)]
+    assert newest(large) == [large[2]], "a gap between two of them would tell an older value"
+    assert newest([stored(1, BYTES_MAX + 1)]) == []
 
 
 def test_a_vm_without_tensorboard_says_so(cloud: Cloud, vm: Vm) -> None:

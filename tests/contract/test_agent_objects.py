@@ -43,6 +43,7 @@ def test_what_is_below_a_folder_is_listed_however_deep_and_nothing_beside_it(buc
     assert {each.uri for each in found} == {f"gs://{bucket.name}/d/3/a", f"gs://{bucket.name}/d/3/logs/train/ä b"}
     assert {each.name for each in found} == {"a", "ä b"}
     assert all(each.updated.startswith("20") for each in found)
+    assert {each.size for each in found} == {2}
     assert bucket.objects.below(f"gs://{bucket.name}/nothing") == []
 
 

@@ -173,8 +173,12 @@ class Cloud:
     def listing(self, bucket: str, query: dict[str, str]) -> bytes:
         """One page of two objects. The later they were put here, the later their time."""
         found = [
-            {"name": uri.removeprefix(f"gs://{bucket}/"), "updated": f"2026-11-21T03:00:{position:02}.000Z"}
-            for position, uri in enumerate(self.objects)
+            {
+                "name": uri.removeprefix(f"gs://{bucket}/"),
+                "updated": f"2026-11-21T03:00:{position:02}.000Z",
+                "size": str(len(content)),
+            }
+            for position, (uri, content) in enumerate(self.objects.items())
             if uri.startswith(f"gs://{bucket}/{query['prefix']}")
         ]
         start = int(query.get("pageToken", "0"))
