@@ -101,6 +101,7 @@ def test_functions_get_the_documented_settings() -> None:
         "TRAINMASTER_IDENTITY_KEYS": "http://h:5/emulator/v1/certs",
         "TRAINMASTER_IAM_ENDPOINT": "http://h:8",
         "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": "http://h:8",
+        "TRAINMASTER_IAM_PEOPLE_ENDPOINT": "http://h:8",
         "TRAINMASTER_TPU": "true",
         "TRAINMASTER_TPU_ENDPOINT": "http://h:5",
     }
@@ -114,6 +115,7 @@ def test_each_function_has_its_topic() -> None:
         "trainmaster-replica-exit",
         "trainmaster-maintenance",
         "trainmaster-provision",
+        "trainmaster-tune",
         "trainmaster-sweep",
     ]
 
