@@ -22,7 +22,7 @@ TRIES: Final = 4
 BACKOFF_S: Final = 0.1
 AGAIN: Final = (429, 500, 502, 503, 504)
 _PASSING: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, 499)  # the last: CANCELLED
-_CONNECTIONS: Final = 16
+CONNECTIONS: Final = 16
 """As many as a function serves events at a time (infra/functions.tf)."""
 
 
@@ -54,7 +54,7 @@ class Rest:
             raise_on_status=False,
             respect_retry_after_header=False,
         )
-        self._pool = _pool(base, retries=again, timeout=urllib3.Timeout(total=timeout_s), maxsize=_CONNECTIONS)
+        self._pool = _pool(base, retries=again, timeout=urllib3.Timeout(total=timeout_s), maxsize=CONNECTIONS)
 
     def post(self, path: str, body: object) -> Any:
         """JSON for JSON. Raises RestError for what is refused, TemporaryError where nobody answers or the answer cannot

@@ -10,6 +10,7 @@ from typing import Final
 from emulators.state import ROOT
 from shared import topics
 from shared.core import system_events
+from shared.gcp import rest
 from tests.infra.conftest import FILLED, Plan, Terraform
 
 SUBSCRIPTION: Final = "google_pubsub_subscription"
@@ -154,3 +155,11 @@ def test_the_log_sink_sends_what_the_code_understands(plan: Plan) -> None:
     assert "/instances/tm-" in sink["filter"]
     assert system_events.__doc__
     assert 'logName:"cloudaudit.googleapis.com%2Fsystem_event"' in sink["filter"]
+
+
+def test_a_function_has_a_thread_for_each_request_that_it_is_given_at_a_time(plan: Plan) -> None:
+    """Source: functions-framework, which has four for each CPU where THREADS says nothing."""
+    for function in plan.of("google_cloudfunctions2_function").values():
+        (service,) = function["service_config"]
+        threads = int(service["environment_variables"]["THREADS"])
+        assert service["max_instance_request_concurrency"] <= threads <= rest.CONNECTIONS

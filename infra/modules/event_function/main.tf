@@ -29,13 +29,14 @@ resource "google_cloudfunctions2_function" "this" {
 
   service_config {
     service_account_email            = var.service_account
-    environment_variables            = merge(var.environment, { LOG_EXECUTION_ID = "true" })
     available_memory                 = var.memory
     available_cpu                    = var.cpu
     timeout_seconds                  = var.timeout_s
     max_instance_request_concurrency = var.concurrency
     min_instance_count               = 0 # nothing is paid for while nothing happens
     max_instance_count               = var.max_instances
+    # functions-framework has four threads for a CPU unless told otherwise: of more requests than that, some would wait inside.
+    environment_variables = merge(var.environment, { LOG_EXECUTION_ID = "true", THREADS = tostring(max(var.concurrency, 4)) })
     # Pub/Sub of the same project counts as internal; clients of the API come from outside.
     ingress_settings               = var.topic == null ? "ALLOW_ALL" : "ALLOW_INTERNAL_ONLY"
     all_traffic_on_latest_revision = true
