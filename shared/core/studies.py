@@ -13,7 +13,18 @@ from itertools import accumulate
 from typing import Final
 
 from shared.core.jobs import Job, JobState, Plan, Program
-from shared.core.trials import TRIALS_MAX, Assigned, Past, Trial, TrialOf, TrialState, Tuning, number_of, trial_id
+from shared.core.trials import (
+    TRIALS_MAX,
+    Assigned,
+    Past,
+    Trial,
+    TrialOf,
+    TrialState,
+    Tuning,
+    last_ended,
+    number_of,
+    trial_id,
+)
 from shared.core.verdicts import BeginTrial, EndTrial, MarkTrialRunning
 
 EARLIER_BYTES_MAX: Final = 200_000
@@ -46,7 +57,9 @@ def with_trial(job: Job, verdict: BeginTrial | MarkTrialRunning | EndTrial) -> T
                     trial, state=verdict.state, ended_at=verdict.ended_at, measurement=verdict.measurement
                 ),
             )
-            return replace(ended, last_error=verdict.error or tuning.last_error)
+            failed = ended.of_state(TrialState.FAILED)
+            is_last = verdict.state is TrialState.FAILED and last_ended(failed).number == verdict.number
+            return replace(ended, last_error=verdict.error) if is_last else ended
 
 
 def job_of(study: Job, trial: Trial, now: datetime) -> Job:

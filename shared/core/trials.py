@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -204,6 +205,11 @@ def number_of(job_id: str) -> str:
     """The trial's number, as its program and its log have it; empty for a job that is no trial."""
     match = _TRIAL_ID.fullmatch(job_id)
     return match["number"] if match else ""
+
+
+def last_ended(trials: Iterable[Trial]) -> Trial:
+    """By when their jobs ended, not by when that was told. Raises ValueError for none."""
+    return max(trials, key=lambda trial: (trial.ended_at, trial.number))
 
 
 def shown(number: float) -> str:

@@ -15,7 +15,7 @@ from shared.core import messages
 from shared.core.events import TrialEnded, TrialStarted, TrialSuggested
 from shared.core.jobs import Job
 from shared.core.studies import tuning_of
-from shared.core.trials import Measurement, Trial, TrialState, Tuning
+from shared.core.trials import Measurement, TrialState, Tuning, last_ended
 from shared.core.verdicts import (
     BeginTrial,
     CompleteStudy,
@@ -59,17 +59,17 @@ def end_of(job: Job) -> FailJob | CompleteStudy | None:
     succeeded = len(tuning.of_state(TrialState.SUCCEEDED))
     if tuning.max_failed and len(failed) >= tuning.max_failed:
         text = f"{len(failed)} trials failed, which maxFailedTrials allows no more of: the job fails."
-        message = messages.too_many_trials_failed(tuning, _last(failed))
+        message = messages.too_many_trials_failed(tuning, last_ended(failed))
         return FailJob(message, Rule.TUNING, Reason.TOO_MANY_TRIALS_FAILED, text)
     if not tuning.max_failed and failed and not succeeded:
-        text = f"Trial {_last(failed).number} failed before any other succeeded: the job fails."
-        message = messages.trial_failed_first(tuning, _last(failed))
+        text = f"Trial {last_ended(failed).number} failed before any other succeeded: the job fails."
+        message = messages.trial_failed_first(tuning, last_ended(failed))
         return FailJob(message, Rule.TUNING, Reason.TOO_MANY_TRIALS_FAILED, text)
     if tuning.live or len(tuning.trials) < planned(tuning):
         return None
     if not succeeded:
         text = f"None of {len(tuning.trials)} trials succeeded: the job fails."
-        message = messages.no_trial_succeeded(tuning, _last(failed) if failed else None)
+        message = messages.no_trial_succeeded(tuning, last_ended(failed) if failed else None)
         return FailJob(message, Rule.TUNING, Reason.NO_TRIAL_SUCCEEDED, text)
     text = f"All trials have ended, {succeeded} of {len(tuning.trials)} well{_best(tuning)}."
     return CompleteStudy(Rule.TUNING, Reason.TRIALS_DONE, text)
@@ -136,7 +136,3 @@ def _best(tuning: Tuning) -> str:
 
 def _reported(tuning: Tuning, measurement: Measurement | None) -> str:
     return f" with {tuning.metric_tag} {measurement.value:g} at step {measurement.step}" if measurement else ""
-
-
-def _last(failed: tuple[Trial, ...]) -> Trial:
-    return max(failed, key=lambda trial: (trial.ended_at, trial.number))

@@ -19,7 +19,7 @@ from shared.core.events import (
     TrialStarted,
     TrialSuggested,
 )
-from shared.core.evolve import evolve
+from shared.core.evolve import apply, evolve
 from shared.core.jobs import Container, Dialect, Job, JobState, Program, State, TaskGroup, public_id
 from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters
@@ -203,6 +203,16 @@ def test_the_message_of_too_many_failures_is_the_services() -> None:
         "weight-decay=0.1, lr=0.01, optimizer=Adam, .  The trial's error message was: "
         "The replica master 0 exited with a non-zero status of 1."
     )
+
+
+def test_the_error_is_that_of_the_trial_which_failed_last_in_whatever_order_that_is_told() -> None:
+    state = State(a_study("rr", max_failed=2), (), whole=True)
+    for number, minute in ((2, 70), (1, 60)):
+        failed = TrialEnded("digits_1", number, TrialState.FAILED, at(minute), NOW, None, f"error of {number}")
+        state = apply(state, evolve(state, judge(state, failed, NOW), NOW))
+    message = verdict_on(state.job).message
+    assert "The last trial to fail was #2" in message
+    assert message.endswith("error of 2")
 
 
 def test_other_failures_name_the_trial_and_its_error_too() -> None:
