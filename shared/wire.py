@@ -38,6 +38,7 @@ from shared.core.uploads import Uploaded
 from shared.errors import PermanentError
 
 TAIL_LENGTH_MAX = 4096
+STEP_MAX = 2**53  # as the agent has it; Firestore holds no more than 64 bits
 
 INSTANCE = re.compile(r"projects/[^/]+/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)")
 
@@ -97,7 +98,7 @@ class _Error(_Message):
 
 class _Metric(_Message):
     value: Annotated[float, Field(allow_inf_nan=False)]
-    step: Annotated[int, Field(strict=False, ge=0)] = 0
+    step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
 
 
 class _ReplicaExit(_LifeMessage):

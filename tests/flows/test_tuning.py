@@ -95,6 +95,9 @@ def test_every_message_delivered_twice_is_the_same_study(study: Study, monkeypat
     ]  # fmt: skip
 
 
+HUGE = '{"value": 1, "step": 1' + 30 * "0" + "}"
+
+
 @dataclass
 class Died(BaseException):
     """The function's process ended between two calls."""
@@ -417,7 +420,9 @@ def test_the_metric_of_an_earlier_life_stands_where_the_last_one_reports_none(st
     study.check()
 
 
-@pytest.mark.parametrize("metric", ['{"value": NaN}', '{"value": "high"}', '{"value": 1e999}', "17", '{"step": 1}'])
+@pytest.mark.parametrize(
+    "metric", ['{"value": NaN}', '{"value": "high"}', '{"value": 1e999}', "17", '{"step": 1}', HUGE]
+)
 def test_a_metric_that_is_none_keeps_no_exit_from_being_judged(study: Study, metric: str) -> None:
     study.begin(maxTrials=1)
     study.up(1)
