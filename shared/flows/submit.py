@@ -75,7 +75,7 @@ def create(
     OverLimitError: nothing is stored."""
     spec = accept(document, default_job_id=default_job_id)
     job = new_job(spec, submission, now, by)
-    if job.tuning is not None:
+    if job.tuning is not None and deps.store.load(job.job_id) is None:
         job = replace(job, tuning=continued(job.tuning, deps.store))
     too_much = exceeded(spec.plan, deps.limits)
     if too_much and deps.store.load(job.job_id) is None:

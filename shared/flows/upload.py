@@ -37,8 +37,8 @@ def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
         spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
         if spec.job_id is None:
             raise ValueError("a default job id was given")
-        _refuse_second(spec.job_id, source, deps)
-        if spec.tuning is not None:
+        is_new = _is_new(spec.job_id, source, deps)
+        if spec.tuning is not None and is_new:
             continued(spec.tuning, deps.store)
     except InvalidJob as invalid:
         _answer(uploaded, invalid.problems, objects)
@@ -61,11 +61,13 @@ def _named(document: dict[str, object], uploaded: Uploaded) -> dict[str, object]
     return {**document, "jobId": at_time(job_id, uploaded.created_at)}
 
 
-def _refuse_second(job_id: str, source: str, deps: Deps) -> None:
+def _is_new(job_id: str, source: str, deps: Deps) -> bool:
+    """False: it was submitted before. Raises InvalidJob where another one was."""
     loaded = deps.store.load(job_id)
     if loaded and loaded.state.job.submission != source:
         example = f"{job_id}_2 (or leave jobId out: the file's name and time then make one)"
         raise InvalidJob((Problem("jobId", JOB_EXISTS.partition("Error: ")[2], example),))
+    return loaded is None
 
 
 def _answer(uploaded: Uploaded, problems: tuple[Problem, ...], objects: Objects) -> None:

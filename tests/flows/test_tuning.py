@@ -15,7 +15,7 @@ from shared.core.events import CancelRequested, StudyOver, TrialEnded, TrialSugg
 from shared.core.trials import Trial, TrialState, Tuning
 from shared.core.verdicts import Reason
 from shared.errors import PermanentError, TemporaryError
-from shared.flows import provision, tune
+from shared.flows import delete, provision, tune
 from shared.flows.record import Deps, record
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.store import MemoryStore
@@ -467,6 +467,17 @@ def test_what_cannot_be_continued_is_refused_by_its_field(study: Study, spec: di
     with pytest.raises(PermanentError, match=said) as caught:
         again.submit(spec, source="b")
     assert "training_input.hyperparameters.resume_previous_job_id" in str(caught.value)
+
+
+def test_a_study_that_is_submitted_twice_is_one_though_what_it_continues_was_deleted_meanwhile(study: Study) -> None:
+    a_whole_study(study)
+    again = Study("digits_2", store=study.store, bus=study.bus, fleet=study.fleet)
+    spec = a_tuning_spec(resumePreviousJobId=STUDY, maxTrials=9)
+    again.submit(spec, source="b")
+    assert delete.handle(STUDY, "request-1", study.deps)
+    again.submit(spec, source="b")
+    assert len(again.tuning.earlier) == 3
+    assert study.store.rejections() == ()
 
 
 def test_trials_wait_in_line_like_any_job_and_the_tuning_job_takes_no_place(study: Study) -> None:

@@ -12,9 +12,10 @@ import yaml
 from shared import topics, wire
 from shared.core.uploads import Uploaded
 from shared.errors import PermanentError
-from shared.flows import submit, upload
+from shared.flows import delete, submit, upload
 from shared.memory.objects import MemoryObjects
-from tests.support.jobs import a_spec
+from tests.support.jobs import a_spec, a_tuning_spec
+from tests.support.study import STUDY, Study, a_whole_study
 from tests.support.world import World
 
 NIGHTLY = "gs://bucket/jobs/nightly.yaml"
@@ -96,6 +97,18 @@ def test_what_a_template_makes_of_a_job_id_must_be_one(bucket: Bucket, job_id: s
     assert bucket.tell("jobs/nightly.yaml", generation) is None
     assert [each["field"] for each in bucket.answer(NIGHTLY)] == ["jobId"]
     assert bucket.job_ids == []
+
+
+def test_a_file_told_twice_is_right_twice_though_what_its_job_continues_was_deleted_meanwhile() -> None:
+    study = Study()
+    a_whole_study(study)
+    bucket = Bucket(world=study)
+    spec = a_tuning_spec(resumePreviousJobId=STUDY, maxTrials=9)
+    generation = bucket.put("jobs/nightly.yaml", {"jobId": "digits_2", **spec})
+    assert bucket.tell("jobs/nightly.yaml", generation) == "digits_2"
+    assert delete.handle(STUDY, "request-1", study.deps)
+    assert bucket.tell("jobs/nightly.yaml", generation) == "digits_2"
+    assert bucket.answer(NIGHTLY) == []
 
 
 def test_without_an_id_the_files_name_and_generation_are_one(bucket: Bucket) -> None:
