@@ -77,6 +77,10 @@ class TpuQueue(StrEnum):
     FLEX_START = "flex_start"  # for a bounded time, at the price of that
 
 
+FLEX_START_MAX_S: Final = 7 * 24 * 3600
+"""Source: "Request Cloud TPUs using Flex-start"."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tpu:
     """One Cloud TPU slice, which is one replica: its `hosts` all run the program.

@@ -7,17 +7,13 @@ meanwhile. docs/decisions/0021-a-slice-may-be-waited-for.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from shared.core.jobs import TaskGroup, TpuQueue
+from shared.core.jobs import FLEX_START_MAX_S, TaskGroup, TpuQueue
 from shared.jobspec.documents import EXTENSION
 from shared.jobspec.extension import Extras
 from shared.jobspec.extension_model import Extension
 from shared.jobspec.meaning import Meaning
 from shared.jobspec.problems import Findings, Loc
-
-FLEX_START_MAX_S: Final = 7 * 24 * 3600
-"""Source: "Request Cloud TPUs using Flex-start"."""
 
 
 def queue_of(

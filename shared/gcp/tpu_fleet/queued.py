@@ -17,14 +17,12 @@ from google.protobuf import duration_pb2, json_format
 from shared.core.capacity import SOUGHT_MAX_S, sought_until
 from shared.core.events import LossCause
 from shared.core.fleet import Create, Vm, VmStatus, seat_of
-from shared.core.jobs import FUSE_SLACK_S, Job, Plan, TpuQueue
+from shared.core.jobs import FLEX_START_MAX_S, FUSE_SLACK_S, Job, Plan, TpuQueue
 from shared.gcp.marks import DIRECTIVE_KEY, LABEL_MACHINE, parse_directive
 from shared.gcp.tpu_fleet.rest import Json
 
 LABEL_ROUND: Final = "trainmaster-round"
 """Of the search that asked: an answer to an earlier one is no answer to this one."""
-FLEX_START_MAX_S: Final = 7 * 24 * 3600
-"""Source: "Request Cloud TPUs using Flex-start"."""
 
 _State = tpu_v2.QueuedResourceState.State
 _STATUSES: Final = {
