@@ -131,7 +131,7 @@ def _plain(lines: Iterable[LogLine]) -> None:
 def _coloured(lines: Iterable[LogLine]) -> None:
     _write(
         f"\x1b[2m{line.timestamp[11:23]}\x1b[0m  \x1b[36m{line.who:<18}\x1b[0m "
-        f"\x1b[{COLOURS.get(line.severity, '0')}m{visible(text)}\x1b[0m"
+        f"\x1b[{COLOURS.get(line.severity, '0')}m{text}\x1b[0m"
         for line in lines
         for text in line.message.splitlines() or [""]
     )
@@ -155,5 +155,6 @@ def _json(lines: Iterable[LogLine]) -> None:
 
 
 def _write(texts: Iterable[str]) -> None:
-    sys.stdout.write("".join(f"{text}\n" for text in texts))
+    shown = map(visible, texts) if sys.stdout.isatty() else texts
+    sys.stdout.write("".join(f"{text}\n" for text in shown))
     sys.stdout.flush()

@@ -7,7 +7,10 @@ import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 class Format(StrEnum):
@@ -66,7 +69,14 @@ def _fitted(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column.upper(), overflow="fold")
+        table.add_column(cell(column.upper()), overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(cell, row))
     Console().print(table)
+
+
+def cell(text: str) -> Text:
+    """As it stands: rich takes `[/tmp]` in a plain string for markup."""
+    from rich.text import Text
+
+    return Text.from_ansi(visible(text))

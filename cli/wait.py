@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from cli.output import complain, replica_word
+from cli.output import cell, complain, replica_word
 from shared.core.jobs import JobState, State
 from shared.core.trials import Tuning
 from shared.errors import PermanentError, TemporaryError
@@ -93,11 +93,11 @@ class _Lines:
 def _add_trials(tuning: Tuning, found: Table) -> None:
     """The best, and what is under way: a thousand are more than a screen."""
     for column in ("TRIAL", "STATE", tuning.metric_tag.upper(), *(each.name.upper() for each in tuning.parameters)):
-        found.add_column(column)
+        found.add_column(cell(column))
     best = tuning.best_first()[:BEST_SHOWN]
     for trial in (*best, *(trial for trial in tuning.live if trial not in best)):
         value = f"{trial.measurement.value:g}" if trial.measurement else ""
-        found.add_row(str(trial.number), trial.state, value, *trial.values)
+        found.add_row(str(trial.number), trial.state, value, *map(cell, trial.values))
 
 
 def table(state: State, now: datetime, price: Price | None = None) -> Group:

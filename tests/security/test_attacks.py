@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from cli.output import visible
+from cli.logs import _coloured, _json, _plain
+from cli.output import print_table, visible
 from shared.agent.console import Stream
 from shared.agent.environment import command_of, environment_of
 from shared.agent.gang import Gang, Seat, Vm
@@ -23,6 +24,7 @@ from shared.errors import PermanentError
 from shared.flows import upload
 from shared.flows.upload import FILE_BYTES_MAX
 from shared.jobspec import JOB_ID, InvalidJob, accept
+from shared.logreader import LogLine
 from shared.memory.access import MemoryAccess
 from shared.memory.objects import MemoryObjects
 from shared.wiring.agent_files import agent_files
@@ -270,3 +272,25 @@ def test_escape_sequences_of_a_program_do_not_reach_the_terminal_of_who_reads_it
     hostile = "\x1b]0;owned\x07\x1b[2Jloss \x1b[31m0.5\x1b[0m\r\x9b31m\u202eend"
     assert visible(hostile) == "\ufffd]0;owned\ufffd\ufffd[2Jloss \x1b[31m0.5\x1b[0m\ufffd\ufffd31m\ufffdend"
     assert visible("\tloss 0.5 é 你好") == "\tloss 0.5 é 你好"
+
+
+@pytest.mark.parametrize("show", [_plain, _coloured, _json])
+def test_no_part_of_a_line_drives_the_terminal(
+    show: Callable[[list[LogLine]], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its VM's token a program may write entries of its own, labels and all."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show([LogLine("2026-11-21T03:00:00.123Z", "1", "\x1b[2Jworker", "vm", "INFO", "\x9b2J\x1b]0;owned", {})])
+    out = capsys.readouterr().out
+    assert "worker" in out
+    assert [each for each in ("\x1b[2J", "\x9b", "\x1b]") if each in out] == []
+
+
+def test_a_table_shows_what_stands_there_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """rich takes [/tmp] for the end of something, and [bold] for no text at all."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_table(["why"], [["no [/tmp] [bold]x \x1b[2J"]])
+    out = capsys.readouterr().out
+    assert "no [/tmp] [bold]x \ufffd[2J" in out
