@@ -16,6 +16,8 @@ LABEL_JOB: Final = "trainmaster-job"
 LABEL_TASK: Final = "trainmaster-task"
 LABEL_ATTEMPT: Final = "trainmaster-attempt"
 LABEL_MACHINE: Final = "trainmaster-machine"
+LABEL_ROUND: Final = "trainmaster-round"
+"""Of what waits in Cloud TPU's queue, the search that asked: an answer to an earlier one is no answer to this one."""
 OWN_LABELS: Final = "trainmaster-"
 LABELS_MAX: Final = 64
 """Of one resource. Source: Compute Engine "Labels overview"."""
@@ -32,6 +34,8 @@ def labels(job: Job, create: Create) -> dict[str, str]:
         LABEL_ATTEMPT: str(create.directive.attempt),
         LABEL_MACHINE: str(create.machine),
     }
+    if create.group.tpu is not None and create.group.tpu.queue is not None:
+        ours[LABEL_ROUND] = str(create.round)
     legal = [
         (label.key, label.value)
         for label in job.labels

@@ -15,10 +15,11 @@ from google.protobuf import duration_pb2
 
 from shared.core.events import LossCause as Loss
 from shared.core.fleet import Vm, VmStatus, job_label
-from shared.core.jobs import Job, JobState, TpuQueue
+from shared.core.jobs import Job, JobState, Label, TpuQueue
 from shared.core.verdicts import Reason
 from shared.flows import orphans
 from shared.gcp.fleets import Fleets
+from shared.gcp.marks import LABELS_MAX
 from shared.gcp.tpu_fleet.nodes import Site, resource
 from shared.gcp.tpu_fleet.operations import Operation
 from shared.gcp.tpu_fleet.queued import flex_start, request, vm_of
@@ -342,6 +343,12 @@ def test_what_a_request_says() -> None:
     until = tpu_v2.QueuedResource.QueueingPolicy(valid_until_time=job.created_at + timedelta(hours=1))
     expected = tpu_v2.QueuedResource(tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=until)
     assert a_request(job, round=3) == expected
+
+
+def test_a_request_has_no_more_labels_than_google_takes_however_many_its_job_has() -> None:
+    job = replace(a_job(), labels=tuple(Label(f"l{nth:02}", "x") for nth in range(LABELS_MAX)))
+    labels = a_request(job, round=3).tpu.node_spec[0].node.labels
+    assert (len(labels), labels["trainmaster-round"]) == (LABELS_MAX, "3")
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from shared.core.capacity import sought_until
 from shared.core.fleet import Create, LabelledVm, Vm, VmStatus, job_label
 from shared.core.jobs import Job
 from shared.errors import TemporaryError
-from shared.gcp.marks import LABEL_ATTEMPT, LABEL_JOB
+from shared.gcp.marks import LABEL_ATTEMPT, LABEL_JOB, LABEL_ROUND
 from shared.gcp.tpu_fleet.operations import Operations
-from shared.gcp.tpu_fleet.queued import LABEL_ROUND, flex_start, identity, is_flexible, node_of, request, vm_of
+from shared.gcp.tpu_fleet.queued import flex_start, identity, is_flexible, node_of, request, vm_of
 from shared.gcp.tpu_fleet.refusals import (
     Problem,
     is_passing,

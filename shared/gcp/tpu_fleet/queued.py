@@ -21,9 +21,6 @@ from shared.core.jobs import FLEX_START_MAX_S, FUSE_SLACK_S, Job, Plan, TpuQueue
 from shared.gcp.marks import DIRECTIVE_KEY, LABEL_MACHINE, parse_directive
 from shared.gcp.tpu_fleet.rest import Json
 
-LABEL_ROUND: Final = "trainmaster-round"
-"""Of the search that asked: an answer to an earlier one is no answer to this one."""
-
 _State = tpu_v2.QueuedResourceState.State
 _STATUSES: Final = {
     _State.FAILED: VmStatus.REFUSED,
@@ -38,7 +35,6 @@ def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.
     """For the one node of this create. How it is bought is the request's to say, no longer the node's."""
     node = tpu_v2.Node(node)
     del node.scheduling_config
-    node.labels[LABEL_ROUND] = str(create.round)
     (name,) = create.names
     spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=name, node=node)
     queued = tpu_v2.QueuedResource(
