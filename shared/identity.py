@@ -5,7 +5,7 @@ agent carries its VM's identity token, which Google signs and a program elsewher
 
     signature     Google's own keys (`shared.gcp.identity_tokens`)
     audience      this very life: project, job, attempt, task, incarnation
-    account       the one that our VMs run as
+    account       the one that the job's VMs run as: its own, or else the installation's
     VM            project, numeric id and name: the name of this seat, from which the id in the event follows
     time          valid when Pub/Sub took the event, however late it is delivered
 
@@ -50,7 +50,7 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The installation: its project, and the account that its VMs run as."""
+    """Where a job's VMs are: the project, and the account that they run as."""
 
     project: str
     account: str
@@ -80,7 +80,7 @@ def check(claims: Claims, life: Life, told_at: datetime, site: Site, *, is_slice
     if claims.audience != wanted:
         raise IdentityError(f"identity: the token is for {claims.audience!r}, and the event of {wanted!r}")
     if claims.account != site.account:
-        raise IdentityError(f"identity: the token is of {claims.account!r}, and our VMs run as {site.account!r}")
+        raise IdentityError(f"identity: the token is of {claims.account!r}, and the job's VMs run as {site.account!r}")
     if not claims.issued_at - SKEW <= told_at <= claims.expires_at + SKEW:
         raise IdentityError(f"identity: the token was valid until {claims.expires_at}, and the event told at {told_at}")
     if not is_slice:

@@ -280,6 +280,7 @@ MUTANTS: Final = (
     Mutant("a token of the future speaks", IDENTITY, "claims.issued_at - SKEW <= told_at <=", "told_at <=", SAID),
     Mutant("a token of any VM speaks", IDENTITY, "if said != wanted or life.host is not None:", "if False:", SAID),
     Mutant("a VM may say that it is a host", IDENTITY, "if said != wanted or life.host is not None:", "if said != wanted:", SAID),
+    Mutant("the workers' account speaks for a job with its own", SPEAKER, "if job is not None and job.plan.service_account:", "if False:", SAID),
     Mutant("who says so is a slice", SPEAKER, "return group is not None and group.tpu is not None", "return True", SAID),
     Mutant("who has no token speaks", SPEAKER, '    if not token:\n        raise IdentityError("identity: the event carries no token")\n', "    if not token:\n        return event\n", SAID),
     Mutant("Compute's log comes through any topic", SPEAKER, "if settings().worker_service_account and not message.subscription", "if False and not message.subscription", SAID),

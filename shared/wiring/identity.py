@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
 from shared import identity, topics
 from shared.core.events import ReplicaExited, VmLost, VmReady
 from shared.core.fleet import vm_name
+from shared.core.jobs import Job
 from shared.core.system_events import SystemEvent
 from shared.gcp.identity_tokens import IdentityTokens
 from shared.identity import IdentityError, Site, Tokens
@@ -33,9 +35,13 @@ def proven(event: Event, message: Message) -> Event:
     if not token:
         raise IdentityError("identity: the event carries no token")
     life, claims = event.life, tokens().claims(token)
-    # A slice of one host does not say which host it is; a VM has its seat's name, and needs no look at the job.
+    # A slice of one host does not say which host it is. A VM with its seat's name and the installation's account needs
+    # no look at the job.
     may_be_slice = life.host is not None or claims.instance_name != vm_name(life.job_id, life.seat)
-    is_slice = may_be_slice and _is_slice(event, light.deps().store)
+    job = _job_of(event, light.deps().store) if may_be_slice or claims.account != site.account else None
+    if job is not None and job.plan.service_account:
+        site = replace(site, account=job.plan.service_account)
+    is_slice = may_be_slice and job is not None and _is_slice(event, job)
     identity.check(claims, life, message.told_at, site, is_slice=is_slice)
     return event
 
@@ -49,10 +55,12 @@ def proven_loss(event: VmLost | SystemEvent, message: Message) -> VmLost | Syste
     return event
 
 
-def _is_slice(event: VmReady | ReplicaExited | VmLost, store: Store) -> bool:
+def _job_of(event: VmReady | ReplicaExited | VmLost, store: Store) -> Job | None:
     loaded = store.load(event.life.job_id)
-    if loaded is None:
-        return False
-    groups = {group.task_type: group for group in loaded.state.job.plan.groups}
+    return loaded.state.job if loaded else None
+
+
+def _is_slice(event: VmReady | ReplicaExited | VmLost, job: Job) -> bool:
+    groups = {group.task_type: group for group in job.plan.groups}
     group = groups.get(event.life.seat.task_type)
     return group is not None and group.tpu is not None

@@ -171,7 +171,7 @@ FORGERIES: list[tuple[str, Callable[[Door], str | None], str]] = [
     ("of another VM", lambda door: door.token(instance_name=vm_name("digits_1", WORKER_1)), "the token is of VM"),
     ("of another VM of that name", lambda door: door.token(instance_id=4711), "the token is of VM"),
     ("of another project", lambda door: door.token(project="your-project"), "the token is of VM"),
-    ("of another account", lambda door: door.token(email="x@my-project.iam.gserviceaccount.com"), "our VMs run as"),
+    ("of another account", lambda door: door.token(email="x@my-project.iam.gserviceaccount.com"), "VMs run as"),
     (
         "for another life",
         lambda door: door.token(audience="trainmaster/my-project/digits_1/1/worker/0/2"),
@@ -233,17 +233,21 @@ def test_an_event_that_is_delivered_days_late_was_told_in_time(door: Door) -> No
     assert door.state is ReplicaState.RUNNING
 
 
-@pytest.fixture
-def slice_door(door: Door) -> Door:
-    """Its job has a slice of one host beside a VM."""
+def with_a_slice(door: Door, job_id: str, **more: str) -> Door:
+    """A job with a slice of one host beside a VM."""
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     training = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4", "masterConfig": image, "region": "us-central1"}
     tpu = {"workerType": "ct5lp-hightpu-4t", "workerCount": 1, "workerConfig": image}
-    world = World(store=door.world.store, bus=door.world.bus, job_id="slices_1")
-    world.submit({"trainingInput": {**training, **tpu}})
+    world = World(store=door.world.store, bus=door.world.bus, job_id=job_id)
+    world.submit({"trainingInput": {**training, **tpu, **more}})
     world.deliver()
     world.bus.drain()
     return Door(world, door.issuer)
+
+
+@pytest.fixture
+def slice_door(door: Door) -> Door:
+    return with_a_slice(door, "slices_1")
 
 
 def test_a_slice_of_one_host_is_heard_though_google_named_its_host(slice_door: Door) -> None:
@@ -252,6 +256,34 @@ def test_a_slice_of_one_host_is_heard_though_google_named_its_host(slice_door: D
     token = slice_door.token(audience=audience, project="of-google-tp", instance_name="t1v-n-1-w-0", instance_id=1)
     assert slice_door.tell(token) == 204
     assert (slice_door.state, slice_door.reasons()) == (ReplicaState.RUNNING, [])
+
+
+OWN = "trainer@my-project.iam.gserviceaccount.com"
+
+
+@pytest.fixture
+def own_door(door: Door) -> Door:
+    """Its job's VM and its slice run as an account of the job's own."""
+    return with_a_slice(door, "own_1", serviceAccount=OWN)
+
+
+def test_a_vm_with_its_jobs_own_account_is_heard(own_door: Door) -> None:
+    seat = own_door.world.job.plan.primary
+    life, vm = own_door.world.life(seat), own_door.world.vm(seat)
+    assert vm is not None
+    audience = f"trainmaster/my-project/own_1/1/{life['task_type']}/0/1"
+    token = own_door.token(audience=audience, email=OWN, instance_name=vm.name, instance_id=int(vm.instance_id))
+    assert own_door.post(json.dumps(life).encode(), token, NOW, "s") == 204
+    assert (own_door.world.replica(seat).state, own_door.reasons()) == (ReplicaState.RUNNING, [])
+
+
+def test_nobody_but_its_jobs_own_account_speaks_for_a_slice(own_door: Door) -> None:
+    audience = "trainmaster/my-project/own_1/1/worker/0/1"
+    own_door.tell(own_door.token(audience=audience, instance_name="t1v-n-1-w-0"))
+    (reason,) = own_door.reasons()
+    assert f"VMs run as '{OWN}'" in reason
+    own_door.tell(own_door.token(audience=audience, instance_name="t1v-n-1-w-0", email=OWN))
+    assert (own_door.state, own_door.reasons()) == (ReplicaState.RUNNING, [])
 
 
 def test_nobody_becomes_a_slice_by_saying_so(door: Door) -> None:
