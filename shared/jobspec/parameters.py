@@ -19,6 +19,8 @@ VALUES_MAX: Final = 1000
 """Source: the API's schema, `discreteValues`."""
 INTEGER_MAX: Final = 2**53
 """Beyond that, a double (the API's type for the limits) skips integers."""
+DOUBLE_MAX: Final = 1e300
+"""Room is left for the sum of two, and for how far they are apart."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _SCALES: Final = {"UNIT_LOG_SCALE": Scale.LOG, "UNIT_REVERSE_LOG_SCALE": Scale.REVERSE_LOG}
@@ -126,6 +128,8 @@ def _check_range(asked: Asked, found: Findings) -> None:
             found.add(place, f"is required for {asked.kind}", example)
         elif asked.kind is ParameterKind.INTEGER and (value != int(value) or abs(value) > INTEGER_MAX):
             found.add(place, f"must be a whole number for INTEGER, not {given(value)}", round(value))
+        elif abs(value) > DOUBLE_MAX:
+            found.add(place, f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {given(value)}", example)
     if low is None or high is None or found.doubtful(at.low, at.high):
         return
     if low > high:

@@ -79,6 +79,7 @@ MANY: Final[dict[str, Any]] = {"min_size": 1, "max_size": 4}
 SCALED = st.sampled_from(SCALE_TYPES)
 SPACES = (
     st.tuples(st.just("DOUBLE"), st.lists(FINITE, **TWO).map(sorted), st.sampled_from((None, "NONE")))
+    | st.tuples(st.just("DOUBLE"), st.lists(st.floats(-1e300, 1e300), **TWO).map(sorted), st.none())
     | st.tuples(st.just("DOUBLE"), st.lists(POSITIVE, **TWO).map(sorted), SCALED)
     | st.tuples(st.just("INTEGER"), st.lists(st.integers(-(2**53), 2**53), **TWO).map(sorted), st.none())
     | st.tuples(st.just("INTEGER"), st.lists(st.integers(1, 2**53), **TWO).map(sorted), SCALED)
