@@ -97,7 +97,7 @@ MUTANTS: Final = (
     Mutant("who is done is called back at once", RECALL, "is_its_first = primary.incarnation == 1 and primary.attempt == 1", "is_its_first = False"),
     Mutant("only who was done before is called back", RECALL, "    return has_outlived and (up_since", "    return False and (up_since"),
     Mutant("who ran on beside the primary is called back", RECALL, "or replica.done_at < up_since + ALONGSIDE)", "or True)"),
-    Mutant("who is done with the primary's next life is called back", RECALL, "and replica.ready_at < primary.lost_at)", "and True)"),
+    Mutant("who is done with the primary's next life is called back", RECALL, "and replica.ordered_at < primary.lost_at)", "and True)"),
     Mutant("evaluators are called back", RECALL, " or not replica.seat.is_in_cluster:", ":"),
     Mutant("independent replicas are called back", RECALL, "if job.plan.independent or", "if"),
     Mutant("independent replicas die of each other", BLAME, "    if state.job.plan.independent:\n", "    if False:\n"),

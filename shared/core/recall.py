@@ -30,8 +30,8 @@ def to_call_back(state: State) -> tuple[Replica, ...]:
 
 
 def is_needed_again(job: Job, replica: Replica, primary: Replica) -> bool:
-    """It was done before the primary's present life was up; or it had outlived the one before, and was done before this
-    one went on for a while: its exit and the primary's may be told in any order."""
+    """It was done before the primary's present life was up; or it may have outlived the one before, and was done
+    before this one went on for a while: its exit and the primary's may be told in any order."""
     if job.plan.independent or replica.state is not ReplicaState.COMPLETED or replica.done_at is None:
         return False
     is_its_first = primary.incarnation == 1 and primary.attempt == 1
@@ -39,6 +39,7 @@ def is_needed_again(job: Job, replica: Replica, primary: Replica) -> bool:
         return False
     if replica.done_at < max(primary.ordered_at, primary.ready_at or primary.ordered_at):
         return True  # if not before this life was ordered, then beside a process of the last one that was still ending
-    has_outlived = bool(primary.lost_at and replica.ready_at and replica.ready_at < primary.lost_at)
+    # Ordered, and not up: that it was up before the loss may be told long after it.
+    has_outlived = bool(primary.lost_at and replica.ordered_at and replica.ordered_at < primary.lost_at)
     up_since = primary.ready_at if primary.state is ReplicaState.RUNNING else None
     return has_outlived and (up_since is None or replica.done_at < up_since + ALONGSIDE)

@@ -26,7 +26,7 @@ UP = replace(RESTARTED, state=ReplicaState.RUNNING, ready_at=at(510))
 
 
 def done(seat: Seat = WORKER_0, when: float = 400, **changes: object) -> Replica:
-    return a_replica(seat, ReplicaState.COMPLETED, done_at=at(when), **changes)
+    return a_replica(seat, ReplicaState.COMPLETED, done_at=at(when), **{"ordered_at": at(0), **changes})
 
 
 def outdated(seat: Seat = WORKER_0) -> CompletionOutdated:
@@ -75,7 +75,7 @@ NOT_NEEDED = {
     "the primary is in its first life": a_state(done()),
     "the clocks of two functions differ": a_state(a_replica(CHIEF, ordered_at=at(401)), done()),
     "only another worker restarted": a_state(replace(RESTARTED, seat=WORKER_1), done()),
-    "it was done in a life that began after the loss": a_state(UP, done(when=520, ready_at=at(505))),
+    "it was done in a life that was ordered after the loss": a_state(UP, done(when=520, ordered_at=at(505))),
     "it outlived the loss, and ran on for long": a_state(UP, done(when=510 + 180)),
     "it was done beside a primary that had died of a peer": a_state(
         replace(HELD, state=ReplicaState.RUNNING, ready_at=at(510)), done(when=520)
@@ -97,6 +97,10 @@ def test_nobody_is_called_after_the_end() -> None:
 @pytest.mark.parametrize("chief", [RESTARTED, REPLACED, UP], ids=lambda chief: chief.state)
 def test_an_exit_0_that_is_told_after_the_primarys_is_as_outdated_as_one_before(chief: Replica) -> None:
     assert say(a_state(chief, done(when=510 + 179)), outdated()).reason is Reason.PRIMARY_RESTARTED
+
+
+def test_so_is_one_that_was_told_to_be_up_only_after_the_primarys_loss() -> None:
+    assert [each.seat for each in to_call_back(a_state(UP, done(when=520, ready_at=at(505))))] == [WORKER_0]
 
 
 def test_who_was_done_beside_the_last_process_of_the_attempt_before_is_called() -> None:
