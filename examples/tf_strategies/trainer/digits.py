@@ -18,6 +18,7 @@ SEED = 20
 CLASSES = 10
 PIXELS = 64
 HELD_OUT = 0.2
+REWRITTEN_S = 2.0
 
 
 def flags(description: str) -> argparse.ArgumentParser:
@@ -155,7 +156,15 @@ def write_json(path: str, value: Any) -> None:
 def read_json(path: str) -> Any:
     """Read a JSON file, local or gs://; None where there is none."""
     try:
-        with tf.io.gfile.GFile(path, "r") as file:
-            return json.loads(file.read())
+        return json.loads(_read(path))
     except tf.errors.NotFoundError:
         return None
+    except ValueError:  # another task is writing it: it came cut off in the middle
+        time.sleep(REWRITTEN_S)
+        return json.loads(_read(path))
+
+
+def _read(path: str) -> str:
+    with tf.io.gfile.GFile(path, "r") as file:
+        text: str = file.read()
+    return text
