@@ -22,6 +22,11 @@ if TYPE_CHECKING:
             """Returns when all of what was put is delivered, or after so many seconds. From any thread."""
 
 
+LINE_MAX = 60 << 10
+"""A longer line is broken: Google's runner of startup scripts, which reads this, gives up for ever at one of 64 KiB. A
+progress bar is one line until its end. Source: issues 149 and 215 of GoogleCloudPlatform/guest-agent."""
+
+
 class Stream(Enum):
     """Where a line comes from."""
 
@@ -67,6 +72,17 @@ class Console:
                 self._sink.put(stream, lines)
             # A console that is gone must not end the training.
             with contextlib.suppress(OSError):
-                view = memoryview(shown)
+                view = memoryview(_broken(shown))
                 while view:
                     view = view[os.write(self._file, view) :]
+
+
+def _broken(lines: bytes) -> bytes:
+    if len(lines) <= LINE_MAX:
+        return lines
+    pieces = (
+        line[start : start + LINE_MAX]
+        for line in lines.split(b"\n")[:-1]
+        for start in range(0, max(len(line), 1), LINE_MAX)
+    )
+    return b"".join(piece + b"\n" for piece in pieces)

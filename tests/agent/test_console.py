@@ -65,6 +65,21 @@ def test_a_complaint_is_the_agents_own_on_the_console_and_an_error_in_the_copy(s
     assert copy.lines == [(Stream.STDERR, b"it failed\n")]
 
 
+def test_a_line_that_the_runner_of_startup_scripts_could_not_read_is_broken_for_it_alone(shown: Path) -> None:
+    """As Google's runner reads: it gives up at a line for which 64 KiB have no room, and nobody reads what follows."""
+    console, copy = console_of(shown), Copy()
+    console.copy_to(copy)
+    bar = b"\r".join(b"step %06d" % step for step in range(20_000))
+    console.write(Stream.STDOUT, b"before\n\n" + bar + b"\nafter\n")
+    console.say("x" * (64 << 10))
+    written = shown.read_bytes()
+    assert max(len(line) for line in written.split(b"\n")) < (64 << 10) - 1
+    assert written.replace(b"\n", b"") == b"before" + bar + b"after[trainmaster] " + b"x" * (64 << 10)
+    assert written.startswith(b"before\n\nstep")
+    assert b"\nafter\n[trainmaster] x" in written
+    assert copy.lines[0] == (Stream.STDOUT, b"before\n\n" + bar + b"\nafter\n")
+
+
 def test_the_log_comes_before_the_exit_and_holds_up_nothing_else(cloud: Cloud, shown: Path) -> None:
     console, copy = console_of(shown), Copy()
     console.copy_to(copy)
