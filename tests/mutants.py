@@ -98,6 +98,8 @@ MUTANTS: Final = (
     Mutant("only who was done before is called back", RECALL, "    return has_outlived and (up_since", "    return False and (up_since"),
     Mutant("who ran on beside the primary is called back", RECALL, "or replica.done_at < up_since + ALONGSIDE)", "or True)"),
     Mutant("who is done with the primary's next life is called back", RECALL, "and replica.ordered_at < primary.lost_at)", "and True)"),
+    Mutant("an exit 0 that a rerun overtook is not called back", RECALL, "late = TOLD_LATE if of_a_rerun else timedelta()", "late = timedelta()"),
+    Mutant("who is called back is called at once again", RECALL, "of_a_rerun = primary.incarnation == replica.incarnation == 1", "of_a_rerun = True"),
     Mutant("evaluators are called back", RECALL, " or not replica.seat.is_in_cluster:", ":"),
     Mutant("independent replicas are called back", RECALL, "if job.plan.independent or", "if"),
     Mutant("independent replicas die of each other", BLAME, "    if state.job.plan.independent:\n", "    if False:\n"),

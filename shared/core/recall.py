@@ -19,6 +19,10 @@ ALONGSIDE: Final = timedelta(seconds=180)
 """Who lived through the primary's loss and ran on beside its next life for that long neither died of the loss, as
 members of a broken cluster do within seconds, nor was about to end: it does not depend on the primary."""
 
+TOLD_LATE: Final = timedelta(seconds=10)
+"""After a rerun: an exit 0 beside a process of the attempt before, which was still ending, may be told after the
+primary's next one is up."""
+
 
 def to_call_back(state: State) -> tuple[Replica, ...]:
     """`state` is the whole attempt. Once true of a replica, it stays so until the primary ends or the replica is back:
@@ -37,7 +41,9 @@ def is_needed_again(job: Job, replica: Replica, primary: Replica) -> bool:
     is_its_first = primary.incarnation == 1 and primary.attempt == 1
     if is_its_first or primary.ordered_at is None or not replica.seat.is_in_cluster:
         return False
-    if replica.done_at < max(primary.ordered_at, primary.ready_at or primary.ordered_at):
+    of_a_rerun = primary.incarnation == replica.incarnation == 1
+    late = TOLD_LATE if of_a_rerun else timedelta()
+    if replica.done_at < max(primary.ordered_at, primary.ready_at or primary.ordered_at) + late:
         return True  # if not before this life was ordered, then beside a process of the last one that was still ending
     # Ordered, and not up: that it was up before the loss may be told long after it.
     has_outlived = bool(primary.lost_at and replica.ordered_at and replica.ordered_at < primary.lost_at)

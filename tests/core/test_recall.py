@@ -107,7 +107,9 @@ def test_who_was_done_beside_the_last_process_of_the_attempt_before_is_called() 
     rerun = a_replica(CHIEF, attempt=2, ordered_at=at(390), ready_at=at(405))
     state = a_state(rerun, done(attempt=2), a_replica(WORKER_1, attempt=2), job=a_job(attempt=2))
     assert [each.seat for each in to_call_back(state)] == [WORKER_0]
-    beside = a_state(rerun, done(attempt=2, when=406), a_replica(WORKER_1, attempt=2), job=a_job(attempt=2))
+    told_late = a_state(rerun, done(attempt=2, when=414), a_replica(WORKER_1, attempt=2), job=a_job(attempt=2))
+    assert [each.seat for each in to_call_back(told_late)] == [WORKER_0]
+    beside = a_state(rerun, done(attempt=2, when=415), a_replica(WORKER_1, attempt=2), job=a_job(attempt=2))
     assert to_call_back(beside) == ()
 
 

@@ -25,6 +25,7 @@ FOUND = (
     ("capacity", 62),  # a replica that was done before its vm-ready was handled never counted as ready
     ("machines", 58),  # a primary that restarted after its workers were done waited for them for ever
     ("races", 630),  # after a rerun a worker was done with the chief's last process, and the next one waited for it
+    ("slices", 5004935),  # who was done beside the last process of the attempt before was told to be just too late
     ("slices", 5000477),  # who was done was not called back, as it was told to be up only after the primary's loss
     ("slices", 73),  # a host of a slice met the processes that other hosts still ran of an earlier life
     ("capacity", 28),  # who was up stayed behind when its peers were sought in another zone
