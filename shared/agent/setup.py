@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from shared.agent.children import Children
+from shared.agent.driver import await_driver
 from shared.agent.environment import task_line
 from shared.agent.failure import Failure, Patience, SetupError, failed
 from shared.agent.image import Images
@@ -43,6 +44,7 @@ class Setup:
         self._seat = seat
         self._gang = seat.gang
         self._place = place
+        self._pause = pause
         self._children = Children()
         patience = Patience(place.console, pause)
         pip = Pip(self._children, place)
@@ -55,6 +57,7 @@ class Setup:
         """For one start; in a thread of its own. May be repeated."""
         self._place.say(task_line(self._seat))
         try:
+            await_driver(self._place, self._pause)
             if self._gang.container is not None:
                 self._provide_image(self._gang.container.image)
             else:

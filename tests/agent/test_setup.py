@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent import packages
+from shared.agent import driver, packages
 from shared.agent.console import Console
 from shared.agent.failure import TRIES, Failure, Patience
 from shared.agent.metadata import Google, Metadata
@@ -184,6 +184,15 @@ class Storage:
         failure = self.setup.prepare(is_installed=False)
         assert isinstance(failure, Failure)
         return failure
+
+
+def test_nothing_is_set_up_on_a_gpu_without_a_driver(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "lacks_driver", lambda: True)
+    failure = Storage(cloud, tmp_path).install()
+    assert (failure.cause, failure.error["type"]) == ("install", "DriverError")
+    assert cloud.requests == []
 
 
 def test_a_storage_that_stays_unavailable_is_a_passing_failure(cloud: Cloud, tmp_path: Path) -> None:
