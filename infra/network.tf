@@ -23,12 +23,13 @@ resource "google_compute_subnetwork" "this" {
   }
 }
 
+# By address, not by account: a job may have an account of its own, and the hosts of a TPU slice are in a project of
+# Google's (unconfirmed whether a rule by accounts would find them). Nothing but workers is in this network.
 resource "google_compute_firewall" "between_replicas" {
-  name                    = "trainmaster-between-replicas"
-  network                 = google_compute_network.this.name
-  description             = "Replicas of jobs talk to each other on any port: frameworks choose their own."
-  source_service_accounts = [google_service_account.worker.email]
-  target_service_accounts = [google_service_account.worker.email]
+  name          = "trainmaster-between-replicas"
+  network       = google_compute_network.this.name
+  description   = "Replicas of jobs talk to each other on any port: frameworks choose their own."
+  source_ranges = values(var.worker_regions)
 
   allow {
     protocol = "tcp"

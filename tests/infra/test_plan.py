@@ -139,6 +139,19 @@ def test_functions_that_read_a_topic_are_called_from_inside_only(plan: Plan) -> 
     assert set(ingress.values()) == {"ALLOW_INTERNAL_ONLY"}
 
 
+def test_whatever_runs_in_the_network_is_reached_by_all_that_does_and_by_nobody_else(
+    planned: Callable[..., Plan],
+) -> None:
+    """TPU hosts are in a project of Google's, and a job may bring an account: no rule by accounts is sure of either."""
+    ranges = {"us-central1": "10.128.0.0/20", "europe-west4": "10.132.0.0/20"}
+    (rule,) = planned(**FILLED, worker_regions=ranges).of("google_compute_firewall").values()
+    assert sorted(rule["source_ranges"]) == sorted(ranges.values())
+    narrowed = ("source_tags", "source_service_accounts", "target_tags", "target_service_accounts")
+    assert not [name for name in narrowed if rule.get(name)]
+    assert {allow["protocol"] for allow in rule["allow"]} == {"tcp", "udp", "icmp"}
+    assert not [allow for allow in rule["allow"] if allow.get("ports")]
+
+
 def test_the_sweep_has_one_instance_and_one_call_at_a_time(plan: Plan) -> None:
     (sweep,) = [
         each["service_config"][0]
