@@ -3,8 +3,8 @@
 #
 # Static: nothing of a job is in here, everything specific is JSON in the VM's metadata. It fetches the agent, a zip
 # application in base64, from the metadata key `trainmaster-agent` into a directory below $HOME and keeps it running
-# until the agent says it is over (exit status 0) or the machine shuts down: SIGTERM reaches the agent, which ends the
-# program and says goodbye. An image needs Python 3.8 with pip; Debian and Ubuntu images that lack it get it here.
+# until the agent says it is over (exit status 0) or the machine shuts down: SIGTERM (of shutdown.sh) reaches the agent,
+# which ends the program and says goodbye. An image needs Python 3.8 with pip; Debian and Ubuntu images that lack it get it here.
 #
 #   GCE_METADATA_HOST   metadata server (default: metadata.google.internal)
 #   HOME                may be unset, as it is under Google's startup script runner
@@ -128,6 +128,7 @@ provide_python() {
 }
 
 mkdir -p "${WORK}" || exit 1
+read -r boot </proc/sys/kernel/random/boot_id && printf '%s %s\n' "${boot}" "$$" >"${WORK}/startup" # for shutdown.sh
 provide_python || exit 1
 
 delay=1

@@ -1,4 +1,4 @@
-"""The metadata entries that bring the agent onto a VM: a script, and the agent as one zip application.
+"""The metadata entries that bring the agent onto a VM and off it: two scripts, and the agent as one zip application.
 
 The zip holds `shared/agent/` under its own name, so that imports read the same in it and here, and is the same bytes
 for the same sources. docs/interfaces.md section 3; docs/decisions/0007-the-agent-is-a-zip-application.md.
@@ -22,7 +22,11 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 @cache
 def agent_files() -> dict[str, str]:
     archive = base64.encodebytes(_zip_application()).decode()
-    return {"startup-script": (_AGENT / "startup.sh").read_text(), "trainmaster-agent": archive}
+    return {
+        "startup-script": (_AGENT / "startup.sh").read_text(),
+        "shutdown-script": (_AGENT / "shutdown.sh").read_text(),
+        "trainmaster-agent": archive,
+    }
 
 
 def _zip_application() -> bytes:

@@ -9,6 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from shared.wiring.agent_files import agent_files
 
 VALUE_MAX = 262_144
@@ -47,9 +49,10 @@ def test_it_imports_from_the_zip_alone(tmp_path: Path) -> None:
     assert "IndexError" in done.stderr  # it got as far as its missing argument
 
 
-def test_the_startup_script_is_clean(tmp_path: Path) -> None:
-    script = tmp_path / "startup.sh"
-    script.write_text(agent_files()["startup-script"])
+@pytest.mark.parametrize("key", ["startup-script", "shutdown-script"])
+def test_the_scripts_are_clean(tmp_path: Path, key: str) -> None:
+    script = tmp_path / "script.sh"
+    script.write_text(agent_files()[key])
     shellcheck = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([shellcheck, script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
