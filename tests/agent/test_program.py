@@ -154,7 +154,7 @@ def test_lines_come_out_whole_in_order_and_before_the_program_ends(cloud: Cloud,
         """
         import signal, sys
         out = sys.stdout.buffer
-        out.write(b"OUT caf\\xe9 \\xff\\n"); out.write(b"OUT " + b"x" * 150_000 + b"\\n")
+        out.write(b"OUT caf\\xe9 \\xff\\n"); out.write(b"OUT " + b"x" * 50_000 + b"\\n")
         for number in range(500):
             print("OUT", number)
             print("ERR", number, file=sys.stderr)
@@ -168,7 +168,7 @@ def test_lines_come_out_whole_in_order_and_before_the_program_ends(cloud: Cloud,
     vm.wait_for_line("ERR 499")
     assert vm.lines("OUT") == [
         b"OUT caf\xe9 \xff",
-        b"OUT " + b"x" * 150_000,
+        b"OUT " + b"x" * 50_000,
         *(b"OUT %d" % number for number in range(500)),
     ]
     assert vm.lines("ERR") == [b"ERR %d" % number for number in range(500)]

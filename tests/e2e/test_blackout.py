@@ -91,7 +91,7 @@ def test_peers_that_die_of_a_preemption_before_it_is_known_pay_nothing(
         judged = (ReplicaState.RESTARTING, ReplicaState.HELD)
         lab.until(lambda: all(lab.replica(job_id, seat).state in judged for seat in (CHIEF, WORKER_0)), 60)
         charged = [lab.replica(job_id, seat).restarts_used for seat in (CHIEF, WORKER_0)]
-        assert sum(charged) == 1, "the first peer to die was charged, for want of a better cause"
+        assert sum(charged) >= 1, "the first peer to die was charged, for want of a better cause; both, if at once"
         assert lab.replica(job_id, WORKER_1).machine == 1, "nobody knew of the loss"
     state = lab.ended_well(job_id, 200)
     assert [each.restarts_used for each in state.replicas] == [0, 0, 0], lab.story(job_id)
