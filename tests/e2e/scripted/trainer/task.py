@@ -101,7 +101,9 @@ def main() -> None:
         time.sleep(options.step_seconds)
         if gang:
             gang.meet()
-        progress.write_text(str(step))
+        written = progress.with_suffix(".new")  # it may be killed at any moment, also at this one
+        written.write_text(str(step))
+        written.replace(progress)
         print(f"step {step}/{options.steps}", flush=True)
 
 
