@@ -61,7 +61,7 @@ test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## the whole test
 
 .PHONY: test-quick
 test-quick: $(INSTALLED) ## the tests that need neither emulators nor images
-	@$(BIN)/python -m pytest -m "not slow and not heavy and not e2e" --ignore=tests/emulators --ignore=tests/contract
+	@$(BIN)/python -m pytest -m "not slow and not heavy and not e2e" --ignore=tests/integration/stack --ignore=tests/contract
 
 .PHONY: mutants
 mutants: $(INSTALLED) ## break each rule, fence and order of effects once: some test must go red

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.installation import choose
 from cli.jobs import Form
 from cli.output import Format, print_json, print_table, say
-from cli.target import choose
-from shared import identity
 from shared.errors import PermanentError
+from shared.flows import sender_identity
 from shared.settings import settings
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def show(message_id: Annotated[str, typer.Argument(metavar="ID", help="Of a mess
 @app.command()
 def replay(ids: Ids = None, everything: All = False) -> None:
     """Try messages again. Safe to repeat: an event that was judged is judged once."""
-    from cli.replaying import judged_here
+    from cli.dead_letter_replay import judged_here
 
     replayed = _open().replay(_wanted(ids, everything), judged_here)
     _report("replayed", replayed.done)
@@ -101,7 +101,7 @@ def _shown(letter: DeadLetter) -> dict[str, object]:
 
 
 def _seen(name: str, value: str) -> str:
-    return "(of a token)" if name.startswith(identity.ATTRIBUTE) else value
+    return "(of a token)" if name.startswith(sender_identity.ATTRIBUTE) else value
 
 
 def _time(at: datetime) -> str:

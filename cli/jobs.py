@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.installation import choose
 from cli.output import Format, print_json, print_table, replica_word, say
-from cli.target import choose
 from shared.core.events import CancelRequested
-from shared.core.jobs import Job, State
 from shared.core.ledger import LedgerEntry
-from shared.core.trials import Tuning
+from shared.core.model.job import Job, State
+from shared.core.model.tuning import Tuning
 from shared.errors import PermanentError
-from shared.jobview import EXTENSION, job_view, timestamp
-from shared.mlunits import Usage, usage
 from shared.ports import JobPlace, Store
+from shared.presentation.job_view import EXTENSION, job_view, timestamp
+from shared.presentation.ml_units import Usage, usage
 from shared.settings import settings
 
 app = typer.Typer(help="Jobs: list, describe, wait, cancel, and why each decision was taken.", no_args_is_help=True)
@@ -38,7 +38,7 @@ Form = Annotated[Format, typer.Option("--format", help="How to print it.")]
 def open_store() -> Store:
     """The state of the installation that is meant."""
     choose()
-    from shared.wiring.light import store
+    from shared.wiring.core_services import store
 
     return store()
 
@@ -150,7 +150,7 @@ def cancel(job_id: JobId) -> None:
     store = open_store()
     find(store, job_id)
     from shared.flows.record import record
-    from shared.wiring.light import deps
+    from shared.wiring.core_services import deps
 
     record(job_id, CancelRequested(job_id, getpass.getuser(), datetime.now(UTC)), deps())
     say(f"{job_id}: {find(store, job_id).job.state}")

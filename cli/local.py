@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from cli.output import Format, print_json, print_table, say
-from emulators import clients, processes, stack, state
-from emulators.faults import Faults
-from emulators.state import StackConfig, StackError, StackStatus
+from emulators.services.faults import Faults
+from emulators.stack import client_configuration, processes, stack, state
+from emulators.stack.state import StackConfig, StackError, StackStatus
 
 app = typer.Typer(
     help="The whole system on this machine: real clients, functions and programs against Google's own emulators.",
@@ -83,7 +83,7 @@ def _option(state_dir: Path | None) -> str:
 def env(state_dir: StateDir = None) -> None:
     """Print what makes the real clients in a shell speak to the stack: eval "$(trainmaster local env)"."""
     folder = state.find_dir(state_dir)
-    say(clients.exports(clients.environment(folder, stack.find(folder))).rstrip("\n"))
+    say(client_configuration.exports(client_configuration.environment(folder, stack.find(folder))).rstrip("\n"))
 
 
 @app.command()

@@ -14,12 +14,12 @@ import typer
 from cli.jobs import Form, JobId, find, open_store
 from cli.output import Format, complain, visible
 from cli.simulate import span
-from shared.core.jobs import public_id
-from shared.core.trials import number_of
+from shared.core.model.job import public_id
+from shared.core.model.tuning import number_of
 from shared.errors import TemporaryError
 from shared.gcp.cloud_logging import RefusedError
-from shared.logreader import TASK, TRIAL, LogLine, LogReader, Page
 from shared.ports import Store
+from shared.presentation.log_reader import TASK, TRIAL, LogLine, LogReader, Page
 from shared.settings import settings
 
 POLL_S: Final = 1.0
@@ -51,7 +51,7 @@ def logs(
     """Show a job's log: every line of its replicas in order, and what the service said."""
     store = open_store()
     job = find(store, job_id).job
-    from shared.wiring.logs import logging
+    from shared.wiring.log_reader import logging
 
     begin = job.created_at - timedelta(minutes=1)
     if since is not None:

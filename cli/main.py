@@ -12,11 +12,12 @@ from typing import Annotated, Final, NoReturn
 import typer
 from pydantic import ValidationError
 
-from cli import dead_letters, doctor, jobs, local, logs, orphans, schedule, simulate, submit, why
-from cli import run as run_command
+from cli import dead_letters, jobs, local, logs, orphans, schedule, simulate, submit, why
+from cli import local_run as run_command
+from cli.doctor import command
+from cli.installation import settings_problems
 from cli.output import complain, say
-from cli.target import settings_problems
-from emulators.state import StackError
+from emulators.stack.state import StackError
 from shared.errors import PermanentError, TemporaryError
 from shared.settings import Settings
 
@@ -58,7 +59,7 @@ app.command()(logs.logs)
 app.command()(why.why)
 app.command()(why.replay)
 app.command()(orphans.orphans)
-app.command()(doctor.doctor)
+app.command()(command.doctor)
 app.command()(simulate.simulate)
 
 

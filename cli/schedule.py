@@ -14,12 +14,12 @@ from typing import Annotated
 
 import typer
 
+from cli.installation import choose
 from cli.output import print_json, say
 from cli.submit import checked, read
-from cli.target import choose
-from shared import topics
-from shared.core.templates import at_time, is_template
+from shared.core.intake.job_id_template import at_time, is_template
 from shared.errors import PermanentError
+from shared.messaging import topics
 from shared.settings import settings
 
 

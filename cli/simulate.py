@@ -43,14 +43,14 @@ def simulate(
     form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
 ) -> None:
     """Run a job file through seeded histories in virtual time: how it ends, how long it takes, what is lost."""
-    from simulator import report
-    from simulator.scenario import HistoryError
+    from simulator import forecast
+    from simulator.scenarios.scenario import HistoryError
 
     logging.disable()
     spec, message = _accepted(job_file)
-    question = report.Question(preemptions_per_hour, span(duration), checkpoint_every * 60)
+    question = forecast.Question(preemptions_per_hour, span(duration), checkpoint_every * 60)
     try:
-        answer = report.report(report.simulate(report.scenario(spec, message, question), seeds))
+        answer = forecast.report(forecast.simulate(forecast.scenario(spec, message, question), seeds))
     except HistoryError as error:
         raise PermanentError(f"this history should not have been possible, please report it:\n{error}") from None
     if form is Format.JSON:

@@ -16,18 +16,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli import staging
-from cli.flags import Flags, overlaid
+from cli import package_staging
+from cli.gcloud_flags import Flags, overlaid
 from cli.jobs import Form, open_store
 from cli.output import Format, complain, print_json, say
 from cli.wait import exit_status, wait
-from shared import topics
-from shared.core.jobs import Job
-from shared.core.templates import at_time
+from shared.core.intake.job_id_template import at_time
+from shared.core.model.job import Job
 from shared.errors import PermanentError
 from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
-from shared.jobview import job_view
+from shared.messaging import topics
 from shared.ports import Store
+from shared.presentation.job_view import job_view
 from shared.settings import settings
 
 STORED_S: Final = 60.0
@@ -155,7 +155,7 @@ def _sentence(problem: Problem) -> str:
 
 def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> Job:
     """The stored job. Raises PermanentError where it was refused, with the reasons."""
-    from shared.wiring.light import bus
+    from shared.wiring.core_services import bus
 
     source = f"cli:{uuid.uuid4().hex}"
     bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
@@ -180,8 +180,8 @@ def _stage(document: dict[str, Any], package_path: Path | None, packages: Text, 
             "--package-path and --packages are of AI Platform's format, the job file is of Vertex AI's"
         )
     asked = [each for each in (packages or "").split(",") if each]
-    folder = staging.folder_for(document["jobId"], staging_bucket, training.get("jobDir"), settings().bucket)
-    training["packageUris"] = staging.stage(asked, package_path, folder, objects())
+    folder = package_staging.folder_for(document["jobId"], staging_bucket, training.get("jobDir"), settings().bucket)
+    training["packageUris"] = package_staging.stage(asked, package_path, folder, objects())
 
 
 def _at_now(job_id: object) -> object:

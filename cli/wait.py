@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from cli.output import cell, complain, replica_word
-from shared.core.jobs import JobState, State
-from shared.core.trials import Tuning
+from shared.core.model.job import JobState, State
+from shared.core.model.tuning import Tuning
 from shared.errors import PermanentError, TemporaryError
-from shared.mlunits import usage
 from shared.ports import Store
-from shared.price import Price
+from shared.presentation.ml_units import usage
+from shared.presentation.price import Price
 from shared.settings import settings
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from shared.core.fleet import Vm
-from shared.core.jobs import Job, ReplicaState, State
+from shared.core.decisions import MarkReady, Rule
 from shared.core.ledger import LedgerEntry
-from shared.core.verdicts import MarkReady, Rule
+from shared.core.model.job import Job, ReplicaState, State
+from shared.core.reconcile.plan import Vm
 from shared.errors import TemporaryError
 from shared.ports import Fleet, Store
 

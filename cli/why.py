@@ -9,12 +9,12 @@ import typer
 
 from cli.jobs import JobId, find, open_store
 from cli.output import say
-from shared.core.explain import concerns, condensed, differences, is_news, passed_over, what_comes_next
-from shared.core.jobs import State
+from shared.core.decisions import Rule
 from shared.core.ledger import LedgerEntry, fold
-from shared.core.seats import Seat
-from shared.core.submissions import came
-from shared.core.verdicts import Rule
+from shared.core.model.job import State
+from shared.core.model.replica_id import Seat
+from shared.core.reporting.explain import concerns, condensed, differences, is_news, passed_over, what_comes_next
+from shared.core.reporting.submission_origin import came
 from shared.errors import PermanentError
 from shared.jobspec import InvalidJob, parse_document, read_exit_policy
 

@@ -1,1 +1,1 @@
-"""The events we react to, one function each: decode, run the flow, acknowledge or raise (shared.push)."""
+"""The events we react to, one function each: decode, run the flow, acknowledge or raise (shared.messaging.push)."""

@@ -7,9 +7,9 @@ import json
 import functions_framework
 from flask import Request, Response
 
-from shared.api import door
-from shared.api.call import BODY_BYTES_READ
-from shared.api.call import Request as ApiRequest
+from shared.api import handler
+from shared.api.request import BODY_BYTES_READ
+from shared.api.request import Request as ApiRequest
 from shared.wiring.api import service
 
 
@@ -22,7 +22,7 @@ def api(request: Request) -> Response:
         {name.lower(): value for name, value in request.headers.items()},
         request.stream.read(BODY_BYTES_READ),
     )
-    answer = door.serve(asked, service())
+    answer = handler.serve(asked, service())
     body = json.dumps(answer.body, ensure_ascii=False, indent=2) + "\n"
     # functions-framework reads the rest of a request into memory unless its answer is a stream.
     is_cut = len(asked.body) == BODY_BYTES_READ

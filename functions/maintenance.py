@@ -5,10 +5,10 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared import push, wire
 from shared.flows import maintenance as flow
-from shared.wiring.identity import proven_loss
-from shared.wiring.light import bus, deps
+from shared.messaging import codec, push
+from shared.wiring.authenticate import proven_loss
+from shared.wiring.core_services import bus, deps
 
 
 @functions_framework.http
@@ -16,6 +16,6 @@ def maintenance(request: Request) -> push.Answer:
     return push.serve(
         request,
         "maintenance",
-        lambda message: flow.handle(proven_loss(wire.maintenance(message.data), message), deps()),
+        lambda message: flow.handle(proven_loss(codec.maintenance(message.data), message), deps()),
         bus,
     )

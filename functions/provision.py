@@ -5,14 +5,14 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared import push, wire
 from shared.flows import provision as flow
-from shared.wiring.light import bus, deps
-from shared.wiring.machines import machines
+from shared.messaging import codec, push
+from shared.wiring.core_services import bus, deps
+from shared.wiring.fleet import machines
 
 
 @functions_framework.http
 def provision(request: Request) -> push.Answer:
     return push.serve(
-        request, "provision", lambda message: flow.handle(wire.provision(message.data), machines(), deps()), bus
+        request, "provision", lambda message: flow.handle(codec.provision(message.data), machines(), deps()), bus
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared import push, wire
 from shared.flows import replica_exit as flow
-from shared.wiring.identity import proven
-from shared.wiring.light import bus, deps
+from shared.messaging import codec, push
+from shared.wiring.authenticate import proven
+from shared.wiring.core_services import bus, deps
 
 
 @functions_framework.http
@@ -16,6 +16,6 @@ def replica_exit(request: Request) -> push.Answer:
     return push.serve(
         request,
         "replica_exit",
-        lambda message: flow.handle(proven(wire.replica_exit(message.data), message), deps()),
+        lambda message: flow.handle(proven(codec.replica_exit(message.data), message), deps()),
         bus,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared import push, wire
 from shared.flows import tune as flow
-from shared.wiring.light import bus, deps
-from shared.wiring.suggesting import suggester
+from shared.messaging import codec, push
+from shared.wiring.core_services import bus, deps
+from shared.wiring.suggester import suggester
 
 
 @functions_framework.http
 def tune(request: Request) -> push.Answer:
-    return push.serve(request, "tune", lambda message: flow.handle(wire.tune(message.data), suggester(), deps()), bus)
+    return push.serve(request, "tune", lambda message: flow.handle(codec.tune(message.data), suggester(), deps()), bus)

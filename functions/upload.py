@@ -5,9 +5,9 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared import push, wire
 from shared.flows import upload as flow
-from shared.wiring.light import bus, deps
+from shared.messaging import codec, push
+from shared.wiring.core_services import bus, deps
 from shared.wiring.objects import objects
 
 
@@ -16,6 +16,6 @@ def upload(request: Request) -> push.Answer:
     return push.serve(
         request,
         "upload",
-        lambda message: flow.handle(wire.uploaded(message.attributes, message.data), objects(), deps()),
+        lambda message: flow.handle(codec.uploaded(message.attributes, message.data), objects(), deps()),
         bus,
     )

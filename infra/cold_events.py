@@ -16,13 +16,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Final
 
-from emulators import firestore, iam, processes, pubsub
-from emulators.backends import need_emulators
-from emulators.compute.identity import TokenIssuer, VmIdentity
-from emulators.service import Running, stop, wait_ready
-from shared import topics
-from shared.core.fleet import vm_name
-from shared.core.seats import Seat, TaskType
+from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from emulators.services import firestore, iam, pubsub
+from emulators.stack import processes
+from emulators.stack.backends import need_emulators
+from emulators.stack.service import Running, stop, wait_ready
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import vm_name
+from shared.messaging import topics
 
 PROJECT: Final = "my-project"
 ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"

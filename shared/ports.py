@@ -12,12 +12,12 @@ from enum import StrEnum
 from typing import Protocol
 
 from shared.core.evolve import Change
-from shared.core.fleet import Create, Directive, LabelledVm, Vm
-from shared.core.jobs import Job, State
 from shared.core.ledger import LedgerEntry
-from shared.core.service_log import ServiceLine
-from shared.core.trials import Tuning
-from shared.core.zones import Stockout
+from shared.core.model.job import Job, State
+from shared.core.model.tuning import Tuning
+from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm
+from shared.core.reconcile.zone_order import Stockout
+from shared.core.reporting.job_log import ServiceLine
 
 
 class RefusalKind(StrEnum):

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from shared.price import Price, read_price
+from shared.presentation.price import Price, read_price
 
 PREFIX: Final = "TRAINMASTER_"
 

@@ -6,10 +6,10 @@ import argparse
 import random
 import sys
 
-from simulator.cases import scenario
 from simulator.history import History
-from simulator.profiles import EVERYTHING, PROFILES
-from simulator.watch import ViolationError
+from simulator.invariants.job_invariants import ViolationError
+from simulator.scenarios.fault_profiles import EVERYTHING, PROFILES
+from simulator.scenarios.generator import scenario
 
 
 def main() -> int:

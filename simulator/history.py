@@ -9,20 +9,20 @@ import random
 from collections import Counter
 from typing import Final
 
-from shared import topics
 from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
-from simulator.agent import SimAgent
-from simulator.bus import SimBus
-from simulator.context import Context
-from simulator.functions import Functions
-from simulator.hands import Hands
-from simulator.machines import SimFleet, SimVm
-from simulator.misfortunes import Misfortunes
-from simulator.overseer import Overseer
-from simulator.scenario import HistoryError, Outcome, Scenario
-from simulator.training import Training
-from simulator.watch import ViolationError, Watch
+from shared.messaging import topics
+from simulator.invariants.global_invariants import Overseer
+from simulator.invariants.job_invariants import ViolationError, Watch
+from simulator.scenarios.scenario import HistoryError, Outcome, Scenario
+from simulator.world.agent import SimAgent
+from simulator.world.bus import SimBus
+from simulator.world.context import Context
+from simulator.world.fleet import SimFleet, SimVm
+from simulator.world.functions import Functions
+from simulator.world.programs import Training
+from simulator.world.user_actions import Hands
+from simulator.world.vm_faults import Misfortunes
 
 SWEEP_S: Final = 60.0
 TRACE_LINES: Final = 120

@@ -15,9 +15,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from simulator.cases import case
-from simulator.profiles import PROFILES
-from simulator.scenario import HistoryError
+from simulator.scenarios.fault_profiles import PROFILES
+from simulator.scenarios.generator import case
+from simulator.scenarios.scenario import HistoryError
 
 BATCH: Final = 50
 SHOWN_MAX: Final = 20

@@ -24,12 +24,25 @@ hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=Non
 hypothesis.settings.load_profile("every change")
 
 LONGEST = (
-    *("e2e", "e2e, apart", "containers", "sim", "emulators", "cli", "agent", "api", "compute", "examples", "infra"),
-    *("jobspec", "tpu", "logging", "contract"),
+    "e2e",
+    "e2e, second half",
+    "integration/containers",
+    "sim",
+    "integration/stack",
+    "integration/cli",
+    "integration/agent",
+    "integration/api",
+    "integration/compute",
+    "integration/examples",
+    "infra",
+    "unit/jobspec",
+    "integration/tpu",
+    "integration/logging",
+    "contract",
 )
 APART = {
     *(f"e2e/test_{name}.py" for name in ("rules", "machines", "run", "clients", "wrong_files")),
-    "cli/test_whole_job.py",
+    "integration/cli/test_whole_job.py",
 }
 """The second half of the whole jobs."""
 
@@ -52,6 +65,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def unit(nodeid: str) -> str:
-    """`tests/core/test_judge.py::test_…` is of unit `core`."""
+    """Return the unit of work that a test belongs to: `unit/core` for `tests/unit/core/test_judge.py::test_…`."""
     file = nodeid.partition("::")[0].removeprefix("tests/")
-    return "e2e, apart" if file in APART else file.partition("/")[0]
+    if file in APART:
+        return "e2e, second half"
+    folders = file.split("/")[:-1]
+    return "/".join(folders[:2] if folders[0] in ("unit", "integration") else folders[:1])

@@ -20,7 +20,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 COPIED: Final = ("shared", "tests", "functions", "simulator", "emulators", "cli", "examples", "docs", "pyproject.toml")
-TESTS: Final = ("tests/core", "tests/flows", "tests/functions", "tests/sim")
+TESTS: Final = ("tests/unit/core", "tests/unit/flows", "tests/unit/functions", "tests/sim")
 UNMARKED: Final = "not slow and not heavy"
 TIMEOUT_S: Final = 300
 
@@ -34,28 +34,44 @@ class Mutant:
     tests: tuple[str, ...] = TESTS
 
 
-JUDGE, EXITS, BLAME = "shared/core/judge.py", "shared/core/exits.py", "shared/core/attribution.py"
-EVOLVE, FLEET, ZONES = "shared/core/evolve.py", "shared/core/fleet.py", "shared/core/zones.py"
-CAPACITY, RECALL, SEARCH = "shared/core/capacity.py", "shared/core/recall.py", "shared/core/search.py"
+JUDGE, EXITS, BLAME = (
+    "shared/core/rules/judge.py",
+    "shared/core/rules/replica_exit.py",
+    "shared/core/rules/attribution.py",
+)
+EVOLVE, FLEET, ZONES = "shared/core/evolve.py", "shared/core/reconcile/plan.py", "shared/core/reconcile/zone_order.py"
+CAPACITY, RECALL, SEARCH = (
+    "shared/core/rules/capacity.py",
+    "shared/core/rules/reactivation.py",
+    "shared/core/rules/capacity_backoff.py",
+)
 RECORD, PROVISION = "shared/flows/record.py", "shared/flows/provision.py"
 ACCESS, DOOR, CREATION, CALL = (f"shared/api/{name}.py" for name in ("access", "door", "creation", "call"))
 JOBS, CUSTOM, QUOTAS, PAGES = (f"shared/api/{name}.py" for name in ("jobs", "custom_jobs", "quotas", "pages"))
-IDENTITY, TOKENS, IAM = "shared/identity.py", "shared/gcp/identity_tokens.py", "shared/gcp/project_access.py"
-SPEAKER, PROGRAMS, RULES = "shared/wiring/identity.py", "shared/jobspec/programs.py", "shared/jobspec/rules.py"
+IDENTITY, TOKENS, IAM = (
+    "shared/flows/sender_identity.py",
+    "shared/gcp/identity_tokens.py",
+    "shared/gcp/project_access.py",
+)
+SPEAKER, PROGRAMS, RULES = (
+    "shared/wiring/authenticate.py",
+    "shared/jobspec/fields/programs.py",
+    "shared/jobspec/fields/common.py",
+)
 
-WHO = ("tests/api/test_access.py", "tests/api/test_jobs.py")
-WHAT = ("tests/api/test_jobs.py", "tests/api/test_custom_jobs.py")
-OFTEN = ("tests/api/test_quotas.py", "tests/api/test_jobs.py")
-SAID = ("tests/functions/test_identity.py", "tests/functions/test_push.py")
+WHO = ("tests/integration/api/test_access.py", "tests/integration/api/test_jobs.py")
+WHAT = ("tests/integration/api/test_jobs.py", "tests/integration/api/test_custom_jobs.py")
+OFTEN = ("tests/integration/api/test_quotas.py", "tests/integration/api/test_jobs.py")
+SAID = ("tests/unit/functions/test_identity.py", "tests/unit/functions/test_push.py")
 ASKED = ("tests/contract/test_access_contract.py",)
-TRIED = ("tests/security/test_attacks.py",)
-WRITTEN = ("tests/jobspec/test_parse.py", "tests/jobspec/test_wrong_jobs.py")
-UPLOADED = ("tests/flows/test_upload.py", "tests/security/test_attacks.py")
+TRIED = ("tests/unit/security/test_attacks.py",)
+WRITTEN = ("tests/unit/jobspec/test_parse.py", "tests/unit/jobspec/test_wrong_jobs.py")
+UPLOADED = ("tests/unit/flows/test_upload.py", "tests/unit/security/test_attacks.py")
 
-TUNING, STUDIES, TUNE = "shared/core/tuning.py", "shared/core/studies.py", "shared/flows/tune.py"
-TRIED_OUT = ("tests/core/test_tuning.py", "tests/flows/test_tuning.py")
-SLICES, SLICED = "shared/core/slices.py", ("tests/core/test_meeting.py",)
-HOSTS = ("tests/agent/test_slices.py",)
+TUNING, STUDIES, TUNE = "shared/core/rules/tuning.py", "shared/core/reconcile/trial_jobs.py", "shared/flows/tune.py"
+TRIED_OUT = ("tests/unit/core/test_tuning.py", "tests/unit/flows/test_tuning.py")
+SLICES, SLICED = "shared/core/reconcile/slice_addresses.py", ("tests/unit/core/test_meeting.py",)
+HOSTS = ("tests/integration/agent/test_slices.py",)
 
 MUTANTS: Final = (
     # Rule 1: the fences
@@ -89,7 +105,7 @@ MUTANTS: Final = (
     Mutant("the sweep finds no tuning job", PROVISION, "deps.bus.publish(topics.TUNE, wire.encode_tune(job.job_id), {})", "pass", TRIED_OUT),
     Mutant("a tuning job has replicas", EVOLVE, "seats = () if verdict.job.tuning else verdict.job.plan.seats", "seats = verdict.job.plan.seats", TRIED_OUT),
     Mutant("what an earlier life reported is lost", EVOLVE, "measurement=verdict.measurement or replica.measurement", "measurement=verdict.measurement", TRIED_OUT),
-    Mutant("a tuning job takes room", "shared/core/queue.py", "return Counter() if job.tuning else needs(job.plan)", "return needs(job.plan)", TRIED_OUT),
+    Mutant("a tuning job takes room", "shared/core/rules/admission_queue.py", "return Counter() if job.tuning else needs(job.plan)", "return needs(job.plan)", TRIED_OUT),
     # Rules 2 to 6
     Mutant("any replica is the primary", EXITS, "if not case.event.succeeded or case.replica.seat != case.job.plan.primary or case.hosts_left:", "if not case.event.succeeded or case.hosts_left:"),
     Mutant("a worker's exit 0 restarts it", EXITS, "if not case.event.succeeded:\n        return None\n    host", "if True:\n        return None\n    host"),
@@ -151,7 +167,7 @@ MUTANTS: Final = (
     Mutant("restarts never end", EXITS, "if replica.restarts_used >= RESTARTS_MAX:", "if False:"),
     Mutant("restarts end one early", EXITS, "if replica.restarts_used >= RESTARTS_MAX:", "if replica.restarts_used + 1 >= RESTARTS_MAX:"),
     Mutant("reruns never end", EXITS, "if used >= RERUNS_MAX:", "if False:"),
-    Mutant("the user's rules are forgotten", "shared/core/policy.py", "if rule.matches(code, task_type)), None)", "if False), None)"),
+    Mutant("the user's rules are forgotten", "shared/core/model/exit_policy.py", "if rule.matches(code, task_type)), None)", "if False), None)"),
     # Rules 11 and 12
     Mutant("a stockout stays in its zone", CAPACITY, "return named[0] if named else (job.placement.zone_index + 1) % len(zones)", "return job.placement.zone_index"),
     Mutant("what was refused is asked for at once", PROVISION, "if is_too_early(state.job, deps.clock()) and", "if False and"),
@@ -208,19 +224,19 @@ MUTANTS: Final = (
     Mutant("an admission does not look at the others'", RECORD, "            if turn is not None:\n                raise\n", ""),
     Mutant("a job that has to wait starts", PROVISION, "and admission.admit(job, deps) is not None", "and not admission.admit(job, deps) and False"),
     Mutant("the end of a job wakes nobody", "shared/flows/admission.py", "if deps.limits:\n        for job", "if False:\n        for job"),
-    Mutant("small jobs overtake large ones", "shared/core/queue.py", "            taken.update(wanted)  # also", "            taken.update(wanted if not short else {})  # also"),
-    Mutant("priority means nothing", "shared/core/queue.py", "key=lambda job: (-job.plan.priority, job.created_at, job.job_id)", "key=lambda job: (job.created_at, job.job_id)"),
+    Mutant("small jobs overtake large ones", "shared/core/rules/admission_queue.py", "            taken.update(wanted)  # also", "            taken.update(wanted if not short else {})  # also"),
+    Mutant("priority means nothing", "shared/core/rules/admission_queue.py", "key=lambda job: (-job.plan.priority, job.created_at, job.job_id)", "key=lambda job: (job.created_at, job.job_id)"),
     Mutant("peers are not looked at", RECORD, "lost_peers=has_peers", "lost_peers=False"),
     Mutant("running begins without counting", "shared/flows/vm_ready.py", ">= len(job.plan.seats):", ">= 0:"),
     # Slices
     Mutant("slices begin before the others are up", SLICES, "        return replace(want, directive=replace(want.directive, action=DirectiveAction.HOLD), waits=True)", "        return want", SLICED),
     Mutant("an old slice's address is told", SLICES, "vm.machine != want.replica.machine or ", "", SLICED),
     Mutant("a slice that is repaired is up", SLICES, " or vm.status is not VmStatus.RUNNING:", ":", SLICED),
-    Mutant("a slice's host begins while others end", "shared/agent/slices.py", "gang.grace_s + HEARD_S if gang.hosts > 1 else 0.0", "0.0", HOSTS),
-    Mutant("a hold before a life is no beginning of its wait", "shared/agent/slices.py", "        if key != self._key:\n", "        if True:\n", HOSTS),
-    Mutant("an agent does not wait for the slice's other hosts", "shared/agent/agent.py", "        if left_s:\n", "        if False:\n", HOSTS),
+    Mutant("a slice's host begins while others end", "shared/agent/control/slice_hosts.py", "gang.grace_s + HEARD_S if gang.hosts > 1 else 0.0", "0.0", HOSTS),
+    Mutant("a hold before a life is no beginning of its wait", "shared/agent/control/slice_hosts.py", "        if key != self._key:\n", "        if True:\n", HOSTS),
+    Mutant("an agent does not wait for the slice's other hosts", "shared/agent/control/agent.py", "        if left_s:\n", "        if False:\n", HOSTS),
     Mutant("who waits for others is done", FLEET, "return tuple(steps or held)", "return tuple(steps)", SLICED),
-    Mutant("waiting for others is silence", "shared/core/silence.py", "since = [replica.ordered_at, vm.started_at, *slices_up]", "since = [replica.ordered_at, vm.started_at]", SLICED),
+    Mutant("waiting for others is silence", "shared/core/rules/startup_timeout.py", "since = [replica.ordered_at, vm.started_at, *slices_up]", "since = [replica.ordered_at, vm.started_at]", SLICED),
     Mutant("what waits in the queue is done", FLEET, "if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None", "if vm.status is VmStatus.CREATING else None"),
     Mutant("what was refused in the queue is made elsewhere", FLEET, "vm.status is VmStatus.REFUSED and is_this_one and want.may_create", "vm.status is VmStatus.REFUSED and want.may_create"),
     Mutant("a request that waits is a refusal", CAPACITY, "if event.refusal == QUEUED:", "if False:"),
@@ -290,18 +306,18 @@ MUTANTS: Final = (
     Mutant("anybody signs tokens", TOKENS, "jwt.decode(token, certs=self._certificates(key_id), clock_skew_in_seconds=LATE_S)", "jwt.decode(token, verify=False)", SAID),
     Mutant("strangers make us ask for keys", TOKENS, " and now - self._asked_at >= ASK_AGAIN_S", "", SAID),
     Mutant("any issuer is Google", TOKENS, 'if said["iss"] not in ISSUERS or not said.get("email_verified"):', "if False:", SAID),
-    Mutant("who tells may say when it was told", "shared/push.py", "if not name.startswith(MOVED)", "if True", SAID),
-    Mutant("a sender says what Pub/Sub says of a dead letter", "shared/push.py", " if not name.startswith(MOVED)", "", SAID),
-    Mutant("a sender says when its dead letter was told", "shared/push.py", '        "subscription": message.subscription.rpartition("/")[2],\n', '        "subscription": message.subscription.rpartition("/")[2],\n        **said,\n', SAID),
+    Mutant("who tells may say when it was told", "shared/messaging/push.py", "if not name.startswith(MOVED)", "if True", SAID),
+    Mutant("a sender says what Pub/Sub says of a dead letter", "shared/messaging/push.py", " if not name.startswith(MOVED)", "", SAID),
+    Mutant("a sender says when its dead letter was told", "shared/messaging/push.py", '        "subscription": message.subscription.rpartition("/")[2],\n', '        "subscription": message.subscription.rpartition("/")[2],\n        **said,\n', SAID),
     # What a job may say
     Mutant("a package's address leads anywhere", PROGRAMS, '        and not any(step in (".", "..") for step in uri.split("/"))\n', "", TRIED),
     Mutant("a package's address has anything in it", PROGRAMS, "        and pattern.fullmatch(uri) is not None\n", "", TRIED),
     Mutant("a module is anything", PROGRAMS, "    if not _MODULE.fullmatch(module):\n", "    if False:\n", TRIED),
     Mutant("a job's labels say whose a VM is", RULES, "if not _LABEL_KEY.fullmatch(key) or key.startswith(_OWN_LABELS):", "if not _LABEL_KEY.fullmatch(key):", TRIED),
-    Mutant("aliases multiply", "shared/jobspec/parse.py", "if isinstance(event, yaml.AliasEvent):", "if False:", WRITTEN),
-    Mutant("anchors are let in", "shared/jobspec/parse.py", "if event.anchor is not None:", "if False:", WRITTEN),
-    Mutant("tags make objects", "shared/jobspec/parse.py", "and event.tag not in _TAGS:", "and False:", WRITTEN),
-    Mutant("depth has no end", "shared/jobspec/parse.py", "        if depth > DEPTH_MAX:\n", "        if False:\n", WRITTEN),
+    Mutant("aliases multiply", "shared/jobspec/reading/parse_document.py", "if isinstance(event, yaml.AliasEvent):", "if False:", WRITTEN),
+    Mutant("anchors are let in", "shared/jobspec/reading/parse_document.py", "if event.anchor is not None:", "if False:", WRITTEN),
+    Mutant("tags make objects", "shared/jobspec/reading/parse_document.py", "and event.tag not in _TAGS:", "and False:", WRITTEN),
+    Mutant("depth has no end", "shared/jobspec/reading/parse_document.py", "        if depth > DEPTH_MAX:\n", "        if False:\n", WRITTEN),
     Mutant("a job file is read to its end", "shared/flows/upload.py", "max_bytes=FILE_BYTES_MAX + 1", "max_bytes=1 << 40", UPLOADED),
     Mutant("a time in a job id is that of the delivery", "shared/flows/upload.py", "at_time(job_id, uploaded.created_at)", "at_time(job_id, __import__('datetime').datetime.now().astimezone())", UPLOADED),
     Mutant("a used id is submitted all the same", "shared/flows/upload.py", "if loaded and loaded.state.job.submission != source:", "if False:", UPLOADED),

@@ -18,12 +18,12 @@ from emulators.compute.addresses import AddressBook
 from emulators.compute.catalog import Catalog, Links, stable_id
 from emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
 from emulators.compute.control import Control
-from emulators.compute.guest import Project
-from emulators.compute.identity import TokenIssuer
 from emulators.compute.lifecycle import SystemEventSink, Timing, kept_to_itself
-from emulators.compute.power import PowerSupply
+from emulators.compute.metadata_tree import Project
 from emulators.compute.server import ComputeServer, listen
 from emulators.compute.system_events import LogSink
+from emulators.compute.vm_power import PowerSupply
+from emulators.compute.vm_tokens import TokenIssuer
 from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.hosts import Racks
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 from werkzeug.wrappers import Request
 
+from emulators.compute.api_errors import Json, invalid
 from emulators.compute.catalog import stable_id
 from emulators.compute.cloud import Cloud
-from emulators.compute.errors import Json, invalid
-from emulators.compute.filters import page, parse_filter
+from emulators.compute.list_filter import page, parse_filter
 from emulators.compute.operations import Operation
 
 

@@ -15,7 +15,7 @@ from typing import cast
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request, Response
 
-from emulators.compute.errors import ApiError
+from emulators.compute.api_errors import ApiError
 
 
 def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> Response:

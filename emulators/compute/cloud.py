@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from emulators.compute.catalog import Catalog
-from emulators.compute.errors import (
+from emulators.compute.api_errors import (
     ApiError,
     Json,
     OperationError,
@@ -26,15 +25,16 @@ from emulators.compute.errors import (
     required,
     stockout,
 )
+from emulators.compute.catalog import Catalog
 from emulators.compute.faults import FaultBoard
-from emulators.compute.guest import Project
 from emulators.compute.instances import NAME, Instance, Status
 from emulators.compute.lifecycle import Lifecycle, SystemEventSink, Timing, kept_to_itself
+from emulators.compute.metadata_tree import Project
 from emulators.compute.operations import Operation, OperationStore
-from emulators.compute.policies import PolicyBook
-from emulators.compute.power import PowerSupply
+from emulators.compute.powered_vm import Disk
 from emulators.compute.properties import Properties, parse_labels, parse_metadata, parse_properties
-from emulators.compute.vm import Disk
+from emulators.compute.resource_policies import PolicyBook
+from emulators.compute.vm_power import PowerSupply
 
 BULK_COUNT_MAX: Final = 5000
 PATTERN_DIGITS_MAX: Final = 18

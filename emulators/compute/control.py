@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import signal
 
-from emulators.compute import upcoming
+from emulators.compute import maintenance_schedule
 from emulators.compute.addresses import AddressBook
+from emulators.compute.api_errors import ApiError, Json, not_found, not_ready, required
 from emulators.compute.cloud import Cloud
-from emulators.compute.errors import ApiError, Json, not_found, not_ready, required
 from emulators.compute.faults import parse_faults
-from emulators.compute.identity import TokenIssuer
 from emulators.compute.instances import Instance, Status
+from emulators.compute.vm_tokens import TokenIssuer
 from emulators.tpu import control as slices
 from emulators.tpu.cloud import TpuCloud
 
@@ -63,7 +63,9 @@ class Control:
             case "crash":
                 operation = lifecycle.crash(instance)
             case "upcoming-maintenance":
-                return upcoming.announce(lifecycle, instance, float(body.get("in_s", upcoming.AHEAD_S)))
+                return maintenance_schedule.announce(
+                    lifecycle, instance, float(body.get("in_s", maintenance_schedule.AHEAD_S))
+                )
             case "kill-program":
                 return self._kill_program(instance, str(body.get("signal", "KILL")))
             case _:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from emulators.compute.errors import ApiError, Json, rate_limited
+from emulators.compute.api_errors import ApiError, Json, rate_limited
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from emulators.compute.api_errors import Json
 from emulators.compute.catalog import Links
-from emulators.compute.errors import Json
 from emulators.compute.metadata_server import GuestMetadata, MetadataServer
 from emulators.compute.operations import timestamp
+from emulators.compute.powered_vm import Disk, PoweredVm
 from emulators.compute.properties import Properties
-from emulators.compute.vm import Disk, PoweredVm
 
 NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from emulators.compute.api_errors import OperationError, internal_error, too_few_created
 from emulators.compute.catalog import Links
-from emulators.compute.errors import OperationError, internal_error, too_few_created
 from emulators.compute.faults import FaultBoard
-from emulators.compute.guest import NO_MAINTENANCE
 from emulators.compute.instances import Instance, Status
+from emulators.compute.metadata_tree import NO_MAINTENANCE
 from emulators.compute.operations import SYSTEM, Operation, OperationStore
-from emulators.compute.power import PowerSupply
+from emulators.compute.vm_power import PowerSupply
 
 PREEMPTION_NOTICE_S: Final = 30.0
 """Source: Compute gives a Spot VM 30 s between soft-off and mechanical off."""

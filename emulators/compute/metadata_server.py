@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from emulators.compute.identity import TokenIssuer, VmIdentity
+from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 
 ROOT: Final = "/computeMetadata/v1/"
 IDLE_TIMEOUT_S: Final = 600.0

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from emulators.compute.api_errors import Json, OperationError, invalid, not_found
 from emulators.compute.catalog import Links
-from emulators.compute.errors import Json, OperationError, invalid, not_found
 
 REMEMBERED_MAX: Final = 20_000
 """Oldest operations are forgotten beyond this; Google keeps them for 14 days."""

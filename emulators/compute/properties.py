@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from emulators.compute.api_errors import ApiError, Json, invalid, required
 from emulators.compute.catalog import ACCELERATOR_TYPES, Catalog, basename
-from emulators.compute.errors import ApiError, Json, invalid, required
 from emulators.compute.scheduling import Scheduling, parse_scheduling
 
 _METADATA_KEY: Final = re.compile(r"[a-zA-Z0-9-_]{1,127}")

@@ -19,10 +19,10 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
 from emulators.compute.api import ComputeApi, json_body
+from emulators.compute.api_errors import ApiError, Json, not_found
 from emulators.compute.batch import answer_batch
 from emulators.compute.cloud import Cloud
 from emulators.compute.control import Control
-from emulators.compute.errors import ApiError, Json, not_found
 from emulators.tpu.server import TpuServer
 
 log = logging.getLogger(__name__)

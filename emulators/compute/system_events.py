@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from emulators.compute.errors import Json
+from emulators.compute.api_errors import Json
 from emulators.compute.instances import Instance
 from emulators.compute.operations import Operation
-from emulators.loopback import CallError
-from emulators.pubsub import PubSub
+from emulators.services.pubsub import PubSub
+from emulators.stack.loopback import CallError
 
 PRINCIPAL: Final = "system@google.com"
 TRIES: Final = 6

@@ -1,6 +1,6 @@
 """Process number one of an emulated VM: runs the startup script and owns every process that comes of it.
 
-Started by `emulators.compute.vm` as a file of its own, without site packages, because each VM has one:
+Started by `emulators.compute.powered_vm` as a file of its own, without site packages, because each VM has one:
 
     emulator ──stdin (held open)──► vm_init ──► bash startup-script ──► agent ──► training program (own session)
 

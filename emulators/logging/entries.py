@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emulators.logging.errors import ApiError, Json, invalid
-from emulators.logging.filters import SEVERITIES, Sql
+from emulators.logging.api_errors import ApiError, Json, invalid
+from emulators.logging.query_filter import SEVERITIES, Sql
 from emulators.logging.times import SECOND, nanoseconds, rfc3339
 
 ENTRY_BYTES_MAX: Final = 256_000  # Source: Cloud Logging's quotas page ("256 KB", of its own data size)

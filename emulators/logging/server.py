@@ -20,9 +20,9 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from werkzeug.wrappers import Request, Response
 
 from emulators.compute.server import QuietHandler
+from emulators.logging.api_errors import ApiError, Json, invalid
 from emulators.logging.entries import Entries, Place, rows
-from emulators.logging.errors import ApiError, Json, invalid
-from emulators.logging.filters import parse
+from emulators.logging.query_filter import parse
 
 REQUEST_BYTES_MAX: Final = 10_000_000  # Source: Cloud Logging's quotas page
 PAGE_DEFAULT: Final = 50

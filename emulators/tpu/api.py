@@ -11,10 +11,10 @@ from typing import Final
 from werkzeug.wrappers import Request
 
 from emulators.tpu import catalog
+from emulators.tpu.api_errors import Json, bad_request
 from emulators.tpu.cloud import TpuCloud
-from emulators.tpu.errors import Json, bad_request
 from emulators.tpu.operations import Operation
-from emulators.tpu.queue import TpuQueue
+from emulators.tpu.resource_queue import TpuQueue
 
 ANYWHERE: Final = "-"
 PAGE_SIZE_MAX: Final = 1000

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from emulators.tpu.errors import Json, TpuError, bad_request, no_such_location, no_such_type
-from shared.jobspec.tpus import GENERATIONS, Generation, zones_of
+from emulators.tpu.api_errors import Json, TpuError, bad_request, no_such_location, no_such_type
+from shared.jobspec.catalog.tpu_types import GENERATIONS, Generation, zones_of
 
 RUNTIME_VERSIONS: Final = (
     "tpu-ubuntu2204-base",

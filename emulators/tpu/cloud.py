@@ -13,7 +13,7 @@ from typing import Final
 from emulators.compute.faults import FaultBoard
 from emulators.compute.lifecycle import Timing
 from emulators.tpu import catalog
-from emulators.tpu.errors import (
+from emulators.tpu.api_errors import (
     Json,
     TpuError,
     already_exists,

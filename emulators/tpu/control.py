@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulators.compute.errors import ApiError, Json, not_found, not_ready
+from emulators.compute.api_errors import ApiError, Json, not_found, not_ready
 from emulators.compute.instances import Instance
 from emulators.compute.lifecycle import PREEMPTION_NOTICE_S
 from emulators.tpu.cloud import TpuCloud

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from emulators.compute.catalog import Catalog
 from emulators.compute.instances import Instance
-from emulators.compute.power import BootEvent, PowerSupply
+from emulators.compute.powered_vm import Disk
 from emulators.compute.properties import Properties
 from emulators.compute.scheduling import Scheduling
-from emulators.compute.vm import Disk
+from emulators.compute.vm_power import BootEvent, PowerSupply
 from emulators.tpu.nodes import Node
 
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from emulators.compute.errors import ApiError
+from emulators.compute.api_errors import ApiError
 from emulators.compute.faults import FaultBoard
 from emulators.compute.instances import Instance
 from emulators.compute.lifecycle import PREEMPTION_NOTICE_S, Timing
-from emulators.tpu.errors import Json, TpuError
+from emulators.tpu.api_errors import Json, TpuError
 from emulators.tpu.hosts import Racks, tell
 from emulators.tpu.nodes import Node, State
 from emulators.tpu.operations import Operation, OperationStore

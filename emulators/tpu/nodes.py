@@ -18,8 +18,8 @@ from typing import Final
 
 from emulators.compute.instances import Instance
 from emulators.compute.properties import METADATA_BYTES_MAX, METADATA_VALUE_BYTES_MAX
+from emulators.tpu.api_errors import Json, bad_request
 from emulators.tpu.catalog import Slice, need_runtime, need_slice
-from emulators.tpu.errors import Json, bad_request
 from emulators.tpu.operations import timestamp
 
 NODE_ID: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

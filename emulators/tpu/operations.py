@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from emulators.tpu.errors import Json, TpuError, not_found
+from emulators.tpu.api_errors import Json, TpuError, not_found
 
 KEPT_MAX: Final = 5_000
 _TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.OperationMetadata"

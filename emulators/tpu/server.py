@@ -10,11 +10,11 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
-from emulators.compute.errors import ApiError
+from emulators.compute.api_errors import ApiError
 from emulators.tpu.api import TpuApi
+from emulators.tpu.api_errors import Json, TpuError, not_found, rate_limited
 from emulators.tpu.cloud import TpuCloud
-from emulators.tpu.errors import Json, TpuError, not_found, rate_limited
-from emulators.tpu.queue import TpuQueue
+from emulators.tpu.resource_queue import TpuQueue
 
 log = logging.getLogger(__name__)
 

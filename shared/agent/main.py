@@ -1,7 +1,7 @@
 """The agent: keeps one VM doing what its directive says, and reports what happens to the program.
 
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is delivered in
-instance metadata as one zip application (`shared/wiring/agent_files.py`) and started by ``startup.sh``;
+instance metadata as one zip application (`shared/wiring/agent_archive.py`) and started by ``startup.sh``;
 ``docs/interfaces.md`` sections 2 and 3 are its wire contract. It listens on no port and holds no credential: it asks
 (metadata, Cloud Storage, Secret Manager) and tells (Pub/Sub, Cloud Logging).
 
@@ -36,27 +36,27 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.agent.agent import Agent
-from shared.agent.calls import HttpError, backoffs
-from shared.agent.cloud_log import CloudLog, Origin
-from shared.agent.console import Console
-from shared.agent.engine import Engine
-from shared.agent.failure import Patience
-from shared.agent.fuse import Fuse
-from shared.agent.gang import Gang, Seat, Vm
-from shared.agent.inbox import Inbox
-from shared.agent.launch import Launcher
-from shared.agent.lives import Lives
-from shared.agent.log_buffer import LogBuffer
-from shared.agent.metadata import Google, Metadata
-from shared.agent.metric import Metric
-from shared.agent.objects import Objects
-from shared.agent.place import Place
-from shared.agent.publish import Publisher
-from shared.agent.report import Report
-from shared.agent.setup import Setup
-from shared.agent.slices import ask_host, ask_node
-from shared.agent.summaries import Summaries
+from shared.agent.control.agent import Agent
+from shared.agent.control.inbox import Inbox
+from shared.agent.control.run_state import Lives
+from shared.agent.control.slice_hosts import ask_host, ask_node
+from shared.agent.control.vm_config import Gang, Seat, Vm
+from shared.agent.control.workspace import Place
+from shared.agent.http.calls import HttpError, backoffs
+from shared.agent.http.metadata_server import Google, Metadata
+from shared.agent.program.container_engine import Engine
+from shared.agent.program.launcher import Launcher
+from shared.agent.reporting.cloud_log import CloudLog, Origin
+from shared.agent.reporting.events import Report
+from shared.agent.reporting.log_buffer import LogBuffer
+from shared.agent.reporting.publisher import Publisher
+from shared.agent.reporting.serial_console import Console
+from shared.agent.reporting.summary_metric import Summaries
+from shared.agent.reporting.trial_metric import Metric
+from shared.agent.setup.cloud_storage import Objects
+from shared.agent.setup.failure import Patience
+from shared.agent.setup.setup import Setup
+from shared.agent.shutdown.self_delete import Fuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,17 +11,17 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from shared.api import enums, errors, filters, pages
-from shared.api.call import Call, Service, email_of
-from shared.api.creation import create as create_job
+from shared.api import enum_numbers, errors, list_filter, paging
+from shared.api.create_job import create as create_job
 from shared.api.errors import Json
 from shared.api.jobs import BODY, BY
-from shared.core.jobs import CUSTOM_JOB_PREFIX, Dialect, Job, JobState, public_id
-from shared.core.messages import INTERNAL_ERROR, with_log_link
+from shared.api.request import Call, Service, email_of
+from shared.core.model.job import CUSTOM_JOB_PREFIX, Dialect, Job, JobState, public_id
+from shared.core.rules.messages import INTERNAL_ERROR, with_log_link
 from shared.flows import cancel as cancelling
 from shared.flows import delete as deleting
 from shared.jobspec import JOB_ID, parse_document
-from shared.jobview import timestamp
+from shared.presentation.job_view import timestamp
 
 FIELDS: Final = frozenset(
     {
@@ -71,7 +71,7 @@ _METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperati
 
 def create(call: Call, service: Service) -> Json:
     sent = parse_document(call.request.body, BODY)
-    document = {name: enums.with_names(value, name) for name, value in sent.items()}
+    document = {name: enum_numbers.with_names(value, name) for name, value in sent.items()}
     for name, spelled in _REQUIRED.items():
         if not any(document.get(each) for each in spelled):
             raise errors.invalid(f"custom_job.{name}", "is required")
@@ -86,8 +86,8 @@ def get(call: Call, service: Service) -> Json:
 
 
 def list_(call: Call, service: Service) -> Json:
-    wanted = filters.read(call.param("filter"), FIELDS)
-    found, token = pages.page(call, service.deps.store, lambda job: _is_here(job, call) and wanted(view(job, call)))
+    wanted = list_filter.read(call.param("filter"), FIELDS)
+    found, token = paging.page(call, service.deps.store, lambda job: _is_here(job, call) and wanted(view(job, call)))
     answer: Json = {"customJobs": [view(job, call) for job in found]} if found else {}
     return {**answer, "nextPageToken": token} if token else answer
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from shared.core.messages import JOB_EXISTS
+from shared.core.rules.messages import JOB_EXISTS
 from shared.jobspec import InvalidJob, Problem
-from shared.jobspec.problems import service_path
+from shared.jobspec.reading.problems import service_path
 
 Json = dict[str, object]
 

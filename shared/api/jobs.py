@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from shared.api import errors, filters, pages
-from shared.api.call import Call, Service, email_of
-from shared.api.creation import create as create_job
+from shared.api import errors, list_filter, paging
+from shared.api.create_job import create as create_job
 from shared.api.errors import Json
-from shared.core.jobs import Dialect, Job, JobState
-from shared.core.queue import waits
+from shared.api.request import Call, Service, email_of
+from shared.core.model.job import Dialect, Job, JobState
+from shared.core.rules.admission_queue import waits
 from shared.flows import cancel as cancelling
 from shared.flows import labels as labelling
 from shared.jobspec import JOB_ID, parse_document, read_labels
-from shared.jobspec.documents import AI_PLATFORM, kind_of
-from shared.jobview import etag, service_view
+from shared.jobspec.reading.document_kinds import AI_PLATFORM, kind_of
+from shared.presentation.job_view import etag, service_view
 
 FIELDS: Final = frozenset(
     {
@@ -51,9 +51,11 @@ def get(call: Call, service: Service) -> Json:
 
 def list_(call: Call, service: Service) -> Json:
     """Nothing found is `{}`, as the service answered."""
-    wanted = filters.read(call.param("filter"), FIELDS)
+    wanted = list_filter.read(call.param("filter"), FIELDS)
     line = _line(service)
-    found, token = pages.page(call, service.deps.store, lambda job: _is_ours(job) and wanted(_view(job, service, line)))
+    found, token = paging.page(
+        call, service.deps.store, lambda job: _is_ours(job) and wanted(_view(job, service, line))
+    )
     answer: Json = {"jobs": [_view(job, service, line) for job in found]} if found else {}
     return {**answer, "nextPageToken": token} if token else answer
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from shared.api import errors
-from shared.api.call import Call, Service
 from shared.api.errors import Json
 from shared.api.jobs import BODY, find
 from shared.api.permissions import CALLED
+from shared.api.request import Call, Service
 from shared.jobspec import parse_document
-from shared.jobspec.regions import REGION_ZONES
+from shared.jobspec.catalog.regions import REGION_ZONES
 
 NO_POLICY: Final[Json] = {"etag": "ACAB"}
 """Source: what Google's services answer for a resource on which no policy was ever set."""

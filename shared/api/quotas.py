@@ -1,7 +1,7 @@
 """How often the API may be asked. Source: the service's quotas per project, within a minute: 60 creations of jobs, and
 300 of everything else.
 
-Creations are counted in the state, exactly (`shared.api.creation`). Of all else each instance of the function counts
+Creations are counted in the state, exactly (`shared.api.create_job`). Of all else each instance of the function counts
 what comes to it: to write down each read would cost more than the read. With N instances up to N times as much gets
 through; who keeps to the quota in every minute is never refused.
 """

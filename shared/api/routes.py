@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.api import custom_jobs, jobs, projects, tuning_jobs
-from shared.api.call import Call, Service
 from shared.api.errors import Json
 from shared.api.permissions import (
     CANCEL,
@@ -24,6 +23,7 @@ from shared.api.permissions import (
     TUNING_GET,
     TUNING_LIST,
 )
+from shared.api.request import Call, Service
 
 Handler = Callable[[Call, Service], Json]
 

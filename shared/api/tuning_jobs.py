@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from shared.api import custom_jobs, enums, errors, filters, pages
-from shared.api.call import Call, Service, email_of
-from shared.api.creation import create as create_job
+from shared.api import custom_jobs, enum_numbers, errors, list_filter, paging
+from shared.api.create_job import create as create_job
 from shared.api.errors import Json
 from shared.api.jobs import BODY, BY
-from shared.core.jobs import CUSTOM_JOB_PREFIX, Job, public_id
-from shared.core.trials import Measurement, Parameter, ParameterKind, Trial, TrialState, Tuning
+from shared.api.request import Call, Service, email_of
+from shared.core.model.job import CUSTOM_JOB_PREFIX, Job, public_id
+from shared.core.model.tuning import Measurement, Parameter, ParameterKind, Trial, TrialState, Tuning
 from shared.flows import cancel as cancelling
 from shared.jobspec import JOB_ID, parse_document
-from shared.jobview import timestamp
+from shared.presentation.job_view import timestamp
 
 COLLECTION: Final = "hyperparameterTuningJobs"
 _ASKED: Final = ("displayName", "studySpec", "maxTrialCount", "parallelTrialCount", "maxFailedTrialCount")
@@ -37,7 +37,7 @@ _STATES: Final = {
 
 def create(call: Call, service: Service) -> Json:
     sent = parse_document(call.request.body, BODY)
-    document = {name: enums.with_names(value, name) for name, value in sent.items()}
+    document = {name: enum_numbers.with_names(value, name) for name, value in sent.items()}
     for name in _REQUIRED:
         if not _said(document, name):
             raise errors.invalid(f"hyperparameter_tuning_job.{_snake(name)}", "is required")
@@ -53,8 +53,8 @@ def get(call: Call, service: Service) -> Json:
 
 
 def list_(call: Call, service: Service) -> Json:
-    wanted = filters.read(call.param("filter"), FIELDS)
-    found, token = pages.page(call, service.deps.store, lambda job: _is_here(job, call) and wanted(view(job, call)))
+    wanted = list_filter.read(call.param("filter"), FIELDS)
+    found, token = paging.page(call, service.deps.store, lambda job: _is_here(job, call) and wanted(view(job, call)))
     answer: Json = {COLLECTION: [view(job, call) for job in found]} if found else {}
     return {**answer, "nextPageToken": token} if token else answer
 

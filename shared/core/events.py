@@ -11,9 +11,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal
 
-from shared.core.jobs import Job, Label
-from shared.core.seats import Seat
-from shared.core.trials import Measurement, TrialState
+from shared.core.model.job import Job, Label
+from shared.core.model.replica_id import Seat
+from shared.core.model.tuning import Measurement, TrialState
 
 
 @dataclass(frozen=True, slots=True)

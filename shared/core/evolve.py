@@ -9,10 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
 
-from shared.core.jobs import Budgets, Job, JobState, LastRerun, Placement, Replica, ReplicaState, State
-from shared.core.studies import with_trial
-from shared.core.transitions import JOB_EDGES, REPLICA_EDGES
-from shared.core.verdicts import (
+from shared.core.decisions import (
     AcceptJob,
     BeginPreparing,
     BeginRunning,
@@ -40,6 +37,9 @@ from shared.core.verdicts import (
     TryElsewhere,
     Verdict,
 )
+from shared.core.model.job import Budgets, Job, JobState, LastRerun, Placement, Replica, ReplicaState, State
+from shared.core.model.transitions import JOB_EDGES, REPLICA_EDGES
+from shared.core.reconcile.trial_jobs import with_trial
 
 
 class IllegalTransitionError(Exception):

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from shared.core.decisions import AcceptJob, Verdict
 from shared.core.events import Event
 from shared.core.evolve import apply, evolve
-from shared.core.jobs import State
-from shared.core.verdicts import AcceptJob, Verdict
+from shared.core.model.job import State
 
 
 @dataclass(frozen=True, slots=True)

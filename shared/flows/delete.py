@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from shared.core.decisions import Reason
 from shared.core.events import DeleteRequested
-from shared.core.verdicts import Reason
 from shared.flows.record import Deps, record
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shared.core.decisions import SetLabels
 from shared.core.events import LabelsChanged
-from shared.core.jobs import Label
-from shared.core.verdicts import SetLabels
+from shared.core.model.job import Label
 from shared.flows.record import Deps, record
 
 

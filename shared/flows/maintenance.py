@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 
-from shared import topics, wire
 from shared.core.events import Life, VmLost
-from shared.core.fleet import seat_of
-from shared.core.jobs import replica_key
-from shared.core.system_events import SystemEvent
+from shared.core.intake.system_events import SystemEvent
+from shared.core.model.job import replica_key
+from shared.core.reconcile.plan import seat_of
 from shared.flows.record import Deps, record
+from shared.messaging import codec, topics
 from shared.ports import Store
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def _look_after(event: SystemEvent, deps: Deps) -> None:
     life = _life_on(job_id, event, deps.store)
     if event.loss is None or life is None:
         _log.info("%s of %s: looking at the VMs of its job", event.method, vm.name, extra={"job_id": job_id})
-        deps.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})
+        deps.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})
     else:
         record(job_id, VmLost(life, event.at, event.loss), deps)
 

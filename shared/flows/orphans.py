@@ -20,9 +20,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from shared import topics, wire
-from shared.core.fleet import LabelledVm, VmStatus, hash_in, job_label
+from shared.core.reconcile.plan import LabelledVm, VmStatus, hash_in, job_label
 from shared.flows.record import Deps
+from shared.messaging import codec, topics
 from shared.ports import Fleet, Orphan, Store
 
 ORPHAN_GRACE_S: Final = 60.0
@@ -54,7 +54,7 @@ def handle(
     ended, ownerless = _sorted_out(listed, deps.store)
     for job_id, count in sorted(ended.items()):
         _log.warning("%s VMs of a job that has ended: its provision deletes them", count, extra={"job_id": job_id})
-        deps.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})
+        deps.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})
     known = {orphan.instance_id: orphan for orphan in deps.store.orphans()}
     due = []
     for each in ownerless:

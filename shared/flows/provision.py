@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, assert_never
 
-from shared import topics, wire
 from shared.core.events import QUEUED, CapacityRefused, CompletionOutdated, Life, VmLost, VmRef
-from shared.core.fleet import (
+from shared.core.model.job import Job, JobState, State
+from shared.core.reconcile.plan import (
     Await,
     CallBack,
     Create,
@@ -33,16 +33,16 @@ from shared.core.fleet import (
     vm_name,
     wanted,
 )
-from shared.core.jobs import Job, JobState, State
-from shared.core.recall import to_call_back
-from shared.core.search import is_too_early
-from shared.core.silence import silent
-from shared.core.slices import introduced
-from shared.core.zones import Stockout, machine_kind
+from shared.core.reconcile.slice_addresses import introduced
+from shared.core.reconcile.zone_order import Stockout, machine_kind
+from shared.core.rules.capacity_backoff import is_too_early
+from shared.core.rules.reactivation import to_call_back
+from shared.core.rules.startup_timeout import silent
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import admission, orphans
-from shared.flows.briefing import metadata
 from shared.flows.record import Deps, record
+from shared.flows.vm_metadata import metadata
+from shared.messaging import codec, topics
 from shared.ports import AddressBook, Created, Fleet, Pending, RefusalKind, Refused
 
 ANSWERS_BELIEVED: Final = 2
@@ -65,9 +65,9 @@ class Machines:
     patience: orphans.Patience = field(default_factory=orphans.Patience)
 
 
-def handle(asked: str | wire.OrphanSearch, machines: Machines, deps: Deps) -> None:
+def handle(asked: str | codec.OrphanSearch, machines: Machines, deps: Deps) -> None:
     """A job id, or the search for what belongs to no job."""
-    if isinstance(asked, wire.OrphanSearch):
+    if isinstance(asked, codec.OrphanSearch):
         orphans.handle(machines.fleet, deps, machines.patience, machines.run_all)
     else:
         _provision(asked, machines, deps)
@@ -120,7 +120,7 @@ def _has_none(job: Job, deps: Deps) -> bool:
     """A tuning job has no machines, its trials have. A job that waits for others has none yet: what is pending stays
     so, and is looked at again."""
     if job.tuning is not None:
-        deps.bus.publish(topics.TUNE, wire.encode_tune(job.job_id), {})
+        deps.bus.publish(topics.TUNE, codec.encode_tune(job.job_id), {})
         return True
     return job.state is JobState.QUEUED and admission.admit(job, deps) is not None
 

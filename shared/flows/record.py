@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from shared import topics, wire
+from shared.core.decisions import RerunJob, Verdict
 from shared.core.events import (
     CapacityRefused,
     CompletionOutdated,
@@ -28,14 +28,14 @@ from shared.core.events import (
     VmLost,
 )
 from shared.core.evolve import Change, apply, evolve
-from shared.core.jobs import State, replica_key
-from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters
-from shared.core.queue import Limits
-from shared.core.service_log import lines_of
-from shared.core.trials import study_of
-from shared.core.verdicts import RerunJob, Verdict
+from shared.core.model.job import State, replica_key
+from shared.core.model.tuning import study_of
+from shared.core.reporting.job_log import lines_of
+from shared.core.rules.admission_queue import Limits
+from shared.core.rules.judge import judge
 from shared.errors import ConflictError, PermanentError, TemporaryError
+from shared.messaging import codec, topics
 from shared.ports import AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store, Turn
 
 TRIES: Final = 12
@@ -97,9 +97,9 @@ def record(job_id: str, event: Event, deps: Deps, turn: Turn | None = None) -> R
 def publish(job_id: str, effects: Iterable[str], bus: Bus) -> None:
     """What carries the effects out, both of them level-triggered."""
     if EFFECT_PROVISION in effects:
-        bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})
+        bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})
     if EFFECT_TUNE in effects:
-        bus.publish(topics.TUNE, wire.encode_tune(study_of(job_id)), {})
+        bus.publish(topics.TUNE, codec.encode_tune(study_of(job_id)), {})
 
 
 def _say(entry: LedgerEntry, job_log: JobLog | None) -> None:

@@ -1,7 +1,7 @@
 """A job was submitted: accepted whole, or rejected with every problem; nothing in between.
 
 The same submission delivered twice is one job; another one under a job id that was ever used is rejected. A job id may
-hold the time of its message (`shared.core.templates`): the same message is then the same job, the next one another.
+hold the time of its message (`shared.core.intake.job_id_template`): the same message is then the same job, the next one another.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import replace
 from datetime import datetime
 
 from shared.core.events import JobSubmitted
-from shared.core.jobs import Job, JobState, Label
-from shared.core.messages import JOB_EXISTS
-from shared.core.queue import exceeded
-from shared.core.studies import found_by
-from shared.core.templates import at_time, is_template
-from shared.core.trials import Tuning
-from shared.core.tuning import planned
-from shared.core.zones import STOCKOUT_REMEMBERED, exhausted, with_last
+from shared.core.intake.job_id_template import at_time, is_template
+from shared.core.model.job import Job, JobState, Label
+from shared.core.model.tuning import Tuning
+from shared.core.reconcile.trial_jobs import found_by
+from shared.core.reconcile.zone_order import STOCKOUT_REMEMBERED, exhausted, with_last
+from shared.core.rules.admission_queue import exceeded
+from shared.core.rules.messages import JOB_EXISTS
+from shared.core.rules.tuning import planned
 from shared.errors import PermanentError
 from shared.flows.record import Deps, record
 from shared.jobspec import AcceptedSpec, InvalidJob, Problem, accept, parse_document

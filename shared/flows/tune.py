@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.events import AllReady, ProvisioningStarted, StudyOver, TrialEnded, TrialStarted, TrialSuggested
-from shared.core.jobs import Job, JobState
-from shared.core.studies import job_of, tuning_of
-from shared.core.trials import Trial, TrialState, trial_id
-from shared.core.tuning import end_of, may_begin
+from shared.core.model.job import Job, JobState
+from shared.core.model.tuning import Trial, TrialState, trial_id
+from shared.core.reconcile.trial_jobs import job_of, tuning_of
+from shared.core.rules.tuning import end_of, may_begin
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import cancel
 from shared.flows.record import Deps, record

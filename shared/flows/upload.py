@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from shared import topics
-from shared.core.messages import JOB_EXISTS
-from shared.core.templates import at_time, is_template
-from shared.core.uploads import ERROR_SUFFIX, Uploaded
+from shared.core.intake.job_files import ERROR_SUFFIX, Uploaded
+from shared.core.intake.job_id_template import at_time, is_template
+from shared.core.rules.messages import JOB_EXISTS
 from shared.flows.record import Deps
 from shared.flows.submit import continued
 from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
+from shared.messaging import topics
 from shared.ports import Objects
 
 FILE_BYTES_MAX: Final = 1 << 20

@@ -7,7 +7,7 @@ repeated event too, since the first time may have ended between the two steps.
 from __future__ import annotations
 
 from shared.core.events import AllReady, VmReady
-from shared.core.jobs import JobState
+from shared.core.model.job import JobState
 from shared.flows.record import Deps, record
 
 

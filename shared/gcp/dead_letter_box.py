@@ -16,8 +16,8 @@ from google.api_core import exceptions
 from google.cloud import pubsub_v1
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 
-from shared import push, topics
 from shared.errors import PermanentError, TemporaryError
+from shared.messaging import push, topics
 
 TIMEOUT_S: Final = 20.0
 BATCH: Final = 100

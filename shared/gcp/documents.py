@@ -7,10 +7,10 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
 
-from shared.core.fleet import name_hash
-from shared.core.jobs import Job, Replica
 from shared.core.ledger import LedgerEntry
-from shared.core.zones import Stockout
+from shared.core.model.job import Job, Replica
+from shared.core.reconcile.plan import name_hash
+from shared.core.reconcile.zone_order import Stockout
 from shared.errors import TemporaryError
 from shared.ports import Orphan, Rejection
 

@@ -21,10 +21,10 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.evolve import Change
-from shared.core.fleet import hash_in, seat_of, vm_name
-from shared.core.jobs import Job, Replica, State
 from shared.core.ledger import LedgerEntry
-from shared.core.zones import Stockout
+from shared.core.model.job import Job, Replica, State
+from shared.core.reconcile.plan import hash_in, seat_of, vm_name
+from shared.core.reconcile.zone_order import Stockout
 from shared.errors import ConflictError, TemporaryError
 from shared.gcp.documents import (
     entry_document,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from shared.core.fleet import Create, Directive, LabelledVm, Vm
-from shared.core.jobs import Job
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm
 from shared.ports import CreateOutcome, Fleet, RefusalKind, Refused
 
 OFF: Final = Refused(

@@ -16,7 +16,7 @@ from typing import Any, Final
 import urllib3
 
 from shared.errors import TemporaryError
-from shared.identity import Claims, IdentityError
+from shared.flows.sender_identity import Claims, IdentityError
 
 ISSUERS: Final = ("https://accounts.google.com", "accounts.google.com")
 TIMEOUT_S: Final = 10.0
@@ -25,12 +25,12 @@ KEEP_S: Final = 3600.0
 ASK_AGAIN_S: Final = 60.0
 """How soon an unknown key id may make us ask again: a stranger's tokens are no reason for a flood of requests."""
 LATE_S: Final = 8 * 24 * 3600
-"""Whether the token was valid when the event was told is `shared.identity`'s to say; the library would compare it with
+"""Whether the token was valid when the event was told is `shared.flows.sender_identity`'s to say; the library would compare it with
 now. An event is delivered within a week, or never: Pub/Sub's longest retention here."""
 
 
 class IdentityTokens:
-    """See `shared.identity.Tokens`. Thread-safe. `clock` is monotonic, in seconds."""
+    """See `shared.flows.sender_identity.Tokens`. Thread-safe. `clock` is monotonic, in seconds."""
 
     def __init__(self, certificates_url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = certificates_url

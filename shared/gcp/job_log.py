@@ -1,4 +1,4 @@
-"""The JobLog on Cloud Logging, beside what the VMs write there themselves (`shared.agent.cloud_log`)."""
+"""The JobLog on Cloud Logging, beside what the VMs write there themselves (`shared.agent.reporting.cloud_log`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC
 from http import HTTPStatus
 from typing import Final
 
-from shared.core.jobs import public_id
-from shared.core.service_log import LOG_ID, SERVICE, ServiceLine
-from shared.core.trials import number_of
+from shared.core.model.job import public_id
+from shared.core.model.tuning import number_of
+from shared.core.reporting.job_log import LOG_ID, SERVICE, ServiceLine
 from shared.gcp.cloud_logging import CloudLogging, RefusedError
 
 TIMEOUT_S: Final = 3.0

@@ -9,8 +9,8 @@ import json
 import re
 from typing import Final
 
-from shared.core.fleet import Create, Directive, DirectiveAction, job_label
-from shared.core.jobs import Job
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Create, Directive, DirectiveAction, job_label
 
 LABEL_JOB: Final = "trainmaster-job"
 LABEL_TASK: Final = "trainmaster-task"

@@ -13,12 +13,12 @@ its page.
 
 from __future__ import annotations
 
-from shared.jobspec.exits import read_exit_policy
-from shared.jobspec.ids import JOB_ID, job_id_from
-from shared.jobspec.labels import read_labels
-from shared.jobspec.parse import parse_document
-from shared.jobspec.plan import AcceptedSpec, accept
-from shared.jobspec.problems import InvalidJob, Problem
+from shared.jobspec.accept import AcceptedSpec, accept
+from shared.jobspec.fields.exit_policy import read_exit_policy
+from shared.jobspec.fields.job_id import JOB_ID, job_id_from
+from shared.jobspec.fields.labels import read_labels
+from shared.jobspec.reading.parse_document import parse_document
+from shared.jobspec.reading.problems import InvalidJob, Problem
 
 __all__ = [
     "JOB_ID",

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from shared.core.events import LossCause
-from shared.core.fleet import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
-from shared.core.jobs import Job
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
 from shared.ports import Clock, Created, CreateOutcome, Pending, RefusalKind, Refused
 
 

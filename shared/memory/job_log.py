@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.core.service_log import ServiceLine
+from shared.core.reporting.job_log import ServiceLine
 
 
 class MemoryJobLog:

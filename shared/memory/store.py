@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from shared.core.evolve import Change
-from shared.core.fleet import vm_name
-from shared.core.jobs import Job, Replica, State
 from shared.core.ledger import LedgerEntry
-from shared.core.zones import Stockout
+from shared.core.model.job import Job, Replica, State
+from shared.core.reconcile.plan import vm_name
+from shared.core.reconcile.zone_order import Stockout
 from shared.errors import ConflictError
 from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Turn
 

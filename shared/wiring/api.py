@@ -6,13 +6,13 @@ import time
 import uuid
 from functools import cache
 
-from shared.api.access import RememberedAccess
-from shared.api.call import Service
+from shared.api.cached_access import RememberedAccess
 from shared.api.quotas import Bucket
+from shared.api.request import Service
 from shared.gcp.project_access import ProjectAccess
 from shared.ports import Access
 from shared.settings import settings
-from shared.wiring.light import deps
+from shared.wiring.core_services import deps
 
 
 @cache

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.core.jobs import Job
-from tests.compute.emulator import Emulator, running_emulator
+from shared.core.model.job import Job
 from tests.contract.fleets import (
     EmulatorWorld,
     MemoryWorld,
     World,
 )
+from tests.integration.compute.emulator import Emulator, running_emulator
 from tests.support.jobs import a_job
 
 

@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any, Protocol
 
-from shared.core.fleet import Create, Directive, DirectiveAction, Vm, vm_name
-from shared.core.jobs import Job
-from shared.core.seats import Seat, TaskType
+from shared.core.model.job import Job
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import Create, Directive, DirectiveAction, Vm, vm_name
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Fleet
-from tests.compute.emulator import PROJECT, ZONE, Emulator, eventually
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually
 
 RUN = Directive(1, 1, DirectiveAction.RUN)
 OTHER_ZONE = "us-central1-b"

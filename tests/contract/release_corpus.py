@@ -17,11 +17,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from shared.core.decisions import Verdict
 from shared.core.events import Event
-from shared.core.jobs import Job, Replica
 from shared.core.ledger import LedgerEntry
-from shared.core.verdicts import Verdict
-from shared.core.zones import Stockout
+from shared.core.model.job import Job, Replica
+from shared.core.reconcile.zone_order import Stockout
 from shared.gcp import documents
 from shared.ports import Orphan, Rejection
 
@@ -82,7 +82,7 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
     "provision": [{"version": 1, "job_id": "digits_1"}, {"version": 1, "orphans": True}],
     "tune": [{"version": 1, "job_id": "digits_1"}],
 }
-"""Function of `shared.wire` → what it is sent: docs/interfaces.md section 2."""
+"""Function of `shared.messaging.codec` → what it is sent: docs/interfaces.md section 2."""
 
 
 def whole(kind: Any, **given: object) -> Any:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from emulators import iam
+from emulators.services import iam
 from shared.errors import TemporaryError
 from shared.gcp.project_access import ProjectAccess
 from shared.memory.access import MemoryAccess

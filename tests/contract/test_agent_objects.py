@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 import pytest
 
-from emulators.loopback import call
-from emulators.storage import create_bucket
-from shared.agent.console import Console
-from shared.agent.failure import Patience, SetupError
-from shared.agent.metadata import Google, Metadata
-from shared.agent.objects import Objects
+from emulators.services.storage import create_bucket
+from emulators.stack.loopback import call
+from shared.agent.http.metadata_server import Google, Metadata
+from shared.agent.reporting.serial_console import Console
+from shared.agent.setup.cloud_storage import Objects
+from shared.agent.setup.failure import Patience, SetupError
 
 
 class Bucket:

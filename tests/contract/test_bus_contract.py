@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from emulators.pubsub import PubSub
+from emulators.services.pubsub import PubSub
 from shared.errors import TemporaryError
 from shared.gcp.pubsub_bus import PubsubBus
 from shared.gcp.rest import RestError

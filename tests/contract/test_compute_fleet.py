@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.fleet import Directive, DirectiveAction, VmStatus, job_label
-from shared.core.jobs import Accelerator, Job
+from shared.core.model.job import Accelerator, Job
+from shared.core.reconcile.plan import Directive, DirectiveAction, VmStatus, job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.ports import Created, Pending, RefusalKind, Refused
-from tests.compute.emulator import PROJECT, ZONE, Emulator, eventually
 from tests.contract.fleets import (
     OTHER_ZONE,
     EmulatorWorld,
@@ -23,6 +22,7 @@ from tests.contract.fleets import (
     metadata,
     sole,
 )
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually
 from tests.support.jobs import a_job, a_plan
 
 

@@ -13,7 +13,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import firestore
 
-from shared.core.seats import TaskType
+from shared.core.model.replica_id import TaskType
 from shared.gcp.firestore import Firestore, Order, Write, at_least, create, equal, update
 from shared.gcp.rest import RestError
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from shared.core.fleet import Directive, DirectiveAction, LabelledVm, VmStatus, job_label
-from shared.core.jobs import Job
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Directive, DirectiveAction, LabelledVm, VmStatus, job_label
 from shared.ports import Created, RefusalKind, Refused
-from tests.compute.emulator import ZONE
 from tests.contract.fleets import (
     OTHER_ZONE,
     RUN,
@@ -18,6 +17,7 @@ from tests.contract.fleets import (
     metadata,
     sole,
 )
+from tests.integration.compute.emulator import ZONE
 
 
 def test_a_gang_is_created_and_listed(world: World, job: Job) -> None:

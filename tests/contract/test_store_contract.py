@@ -11,12 +11,12 @@ import pytest
 
 from shared.core.events import JobSubmitted, ProvisioningStarted, ReplicaExited
 from shared.core.evolve import Change, evolve
-from shared.core.fleet import vm_name
-from shared.core.jobs import Job, JobState, Label, Replica, State
-from shared.core.judge import judge
 from shared.core.ledger import LedgerEntry, counters, fold
-from shared.core.trials import Measurement, Parameter, ParameterKind, Past, Trial, TrialOf, TrialState, Tuning
-from shared.core.zones import Stockout
+from shared.core.model.job import Job, JobState, Label, Replica, State
+from shared.core.model.tuning import Measurement, Parameter, ParameterKind, Past, Trial, TrialOf, TrialState, Tuning
+from shared.core.reconcile.plan import vm_name
+from shared.core.reconcile.zone_order import Stockout
+from shared.core.rules.judge import judge
 from shared.errors import ConflictError
 from shared.gcp.documents import job_document
 from shared.gcp.firestore import Firestore

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.trials import (
+from shared.core.model.tuning import (
     Algorithm,
     Goal,
     Measurement,
@@ -21,7 +21,7 @@ from shared.core.trials import (
     TrialState,
     Tuning,
 )
-from shared.suggest import OptunaSuggester
+from shared.suggesters.optuna_suggester import OptunaSuggester
 
 K = ParameterKind
 EVERY_KIND = (

@@ -14,22 +14,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from emulators.faults import Faults
-from emulators.pubsub import PubSub
-from emulators.state import ROOT
+from emulators.services.faults import Faults
+from emulators.services.pubsub import PubSub
+from emulators.stack.state import ROOT
 from examples import package
 from shared.core.events import CancelRequested
-from shared.core.fleet import Vm, vm_name
-from shared.core.jobs import Replica, State
 from shared.core.ledger import LedgerEntry, fold
-from shared.core.seats import Seat
+from shared.core.model.job import Replica, State
+from shared.core.model.replica_id import Seat
+from shared.core.reconcile.plan import Vm, vm_name
 from shared.flows.record import Deps, record
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.firestore import Firestore
 from shared.gcp.firestore_store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
 from shared.ports import Bus, Fleet, Objects, Store
-from tests.agent.support.packages import wheel_of
+from tests.integration.agent.support.packages import wheel_of
 from tests.support.stack import LocalStack
 
 

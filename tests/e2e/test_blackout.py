@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from shared.core.fleet import vm_name
-from shared.core.jobs import ReplicaState
-from shared.core.seats import Seat, TaskType
-from shared.core.verdicts import Reason
+from shared.core.decisions import Reason
+from shared.core.model.job import ReplicaState
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]

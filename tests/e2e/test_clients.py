@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shared.core.fleet import job_label
-from shared.core.jobs import ReplicaState
-from shared.core.seats import Seat, TaskType
+from shared.core.model.job import ReplicaState
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import job_label
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e

@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from emulators import pubsub
-from emulators.loopback import call
-from shared import topics
-from shared.core.fleet import vm_name
-from shared.core.jobs import ReplicaState
-from shared.core.seats import Seat, TaskType
+from emulators.services import pubsub
+from emulators.stack.loopback import call
+from shared.core.model.job import ReplicaState
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import vm_name
+from shared.messaging import topics
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from cli.run import FaultPlan
+from cli.local_run import FaultPlan
 from cli.watch import Report, Watch
-from shared.core.jobs import State
-from shared.core.seats import Seat, TaskType
-from shared.core.verdicts import Reason, Rule
-from shared.jobview import job_view
+from shared.core.decisions import Reason, Rule
+from shared.core.model.job import State
+from shared.core.model.replica_id import Seat, TaskType
+from shared.presentation.job_view import job_view
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from emulators.loopback import call
-from shared.core.fleet import Vm, VmStatus, vm_name
-from shared.core.jobs import ReplicaState
-from shared.core.seats import Seat, TaskType
-from shared.core.verdicts import Reason
+from emulators.stack.loopback import call
+from shared.core.decisions import Reason
+from shared.core.model.job import ReplicaState
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import Vm, VmStatus, vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e

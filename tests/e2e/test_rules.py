@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emulators.state import StackError
+from emulators.stack.state import StackError
+from shared.core.decisions import Reason
 from shared.core.events import ReplicaExited, VmReady
-from shared.core.fleet import vm_name
-from shared.core.jobs import State
 from shared.core.ledger import LedgerEntry, fold
-from shared.core.seats import Seat, TaskType
-from shared.core.verdicts import Reason
+from shared.core.model.job import State
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from emulators import state
-from emulators.processes import of_stack
+from emulators.stack import state
+from emulators.stack.processes import of_stack
 from tests.support.stack import clean_environment, eventually
 
 pytestmark = pytest.mark.e2e

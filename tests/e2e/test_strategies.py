@@ -7,10 +7,10 @@ import json
 import pytest
 
 from examples import package
-from shared.core.fleet import vm_name
-from shared.core.jobs import Replica, State
-from shared.core.seats import Seat, TaskType
-from shared.core.verdicts import Rule
+from shared.core.decisions import Rule
+from shared.core.model.job import Replica, State
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(500)]

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from shared import topics, wire
+from shared.core.decisions import Reason
 from shared.core.events import JobSubmitted, LossCause
-from shared.core.fleet import Vm, vm_name
-from shared.core.jobs import ReplicaState, TaskGroup, Tpu, TpuQueue
-from shared.core.seats import Seat, TaskType
-from shared.core.verdicts import Reason
+from shared.core.model.job import ReplicaState, TaskGroup, Tpu, TpuQueue
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import Vm, vm_name
 from shared.flows.record import Deps, record
 from shared.flows.submit import new_job
 from shared.gcp.tpu_fleet import TpuFleet
 from shared.jobspec import accept
+from shared.messaging import codec, topics
 from tests.e2e.conftest import Lab
-from tests.tpu.world import logs_of
+from tests.integration.tpu.world import logs_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
 
@@ -144,7 +144,7 @@ def test_a_slice_that_is_taken_without_a_word_is_found_and_replaced(tpus: TpuLab
     old = tpus.vm(job_id, SLICE)
     tpus.faults.preempt(old.name, notice_s=0)
     tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)] != ["gone"], 60)
-    tpus.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})  # as the sweep does every minute
+    tpus.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, SLICE).machine == 2, 60)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
     assert one_replica(tpus, job_id) == (0, 1, 2)
@@ -192,7 +192,7 @@ def test_two_slices_know_each_other_also_after_the_first_one_was_replaced(tpus: 
     all_are_told(old.address)
     tpus.faults.preempt(old.name, notice_s=0)
     tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)].count(LossCause.PREEMPTION) == 1, 60)
-    tpus.bus.publish(topics.PROVISION, wire.encode_provision(job_id), {})  # as the sweep does every minute
+    tpus.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, first).machine == 2, 60)
     tpus.faults.kill_program(vm_name(job_id, second))
     tpus.until(lambda: {each.state for each in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}, 150)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.jobs import Job
 from shared.core.ledger import fold
-from shared.core.trials import Tuning, trial_id
+from shared.core.model.job import Job
+from shared.core.model.tuning import Tuning, trial_id
 from shared.gcp.cloud_logging import CloudLogging
-from shared.jobview import service_view
-from tests.api.discovery import faults
+from shared.presentation.job_view import service_view
 from tests.e2e.conftest import Lab
+from tests.integration.api.discovery import faults
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from shared import topics
+from shared.messaging import topics
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from emulators.state import ROOT
+from emulators.stack.state import ROOT
 from infra import stage
 from tests.infra import bare_provider, provider_schema
 from tests.infra.provider_schema import Block

@@ -9,8 +9,8 @@ from typing import Any, Final, get_args
 
 from pydantic.fields import FieldInfo
 
-from emulators.state import ROOT
-from shared.price import Price
+from emulators.stack.state import ROOT
+from shared.presentation.price import Price
 from shared.settings import PREFIX, Settings
 
 PAGE: Final = ROOT / "docs" / "settings.md"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from emulators.state import ROOT
+from emulators.stack.state import ROOT
 from tests.infra.conftest import Plan
 
 OF_TERRAFORM: Final = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emulators.state import ROOT
+from emulators.stack.state import ROOT
 
 CHECKOV = ROOT / ".images" / "checkov" / "bin" / "checkov"
 PASSED_MIN = 100

@@ -11,7 +11,7 @@ import yaml
 from google.cloud.devtools import cloudbuild_v1
 from google.protobuf import json_format
 
-from emulators.state import ROOT
+from emulators.stack.state import ROOT
 
 
 @pytest.fixture(scope="module")

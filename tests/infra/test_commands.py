@@ -23,7 +23,7 @@ import pytest
 import typer
 
 from cli.main import app
-from emulators.state import ROOT
+from emulators.stack.state import ROOT
 
 PAGES: Final = sorted([
     ROOT / "README.md",

@@ -11,7 +11,7 @@ from typing import Any, Final
 from google.cloud import monitoring_dashboard_v1
 from google.protobuf import json_format
 
-from emulators.state import ROOT
+from emulators.stack.state import ROOT
 from shared.flows import orphans
 from tests.infra.conftest import Plan
 

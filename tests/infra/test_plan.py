@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from emulators.state import ROOT
-from shared import topics
-from shared.core import system_events
+from emulators.stack.state import ROOT
+from shared.core.intake import system_events
 from shared.gcp import rest
+from shared.messaging import topics
 from tests.infra.conftest import FILLED, Plan, Terraform
 
 SUBSCRIPTION: Final = "google_pubsub_subscription"

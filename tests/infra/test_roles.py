@@ -8,9 +8,9 @@ from typing import Final
 import grimp
 import pytest
 
-from emulators.state import ROOT
+from emulators.stack.state import ROOT
 from infra import stage
-from shared import topics
+from shared.messaging import topics
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
 

@@ -12,7 +12,7 @@ from typing import Any
 import hcl2
 import pytest
 
-from emulators.state import ROOT
+from emulators.stack.state import ROOT
 from tests.infra import iam_table
 from tests.infra.provider_schema import Block
 

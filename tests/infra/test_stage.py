@@ -22,11 +22,11 @@ from typing import Any
 import grimp
 import pytest
 
-from emulators import iam
-from emulators.pubsub import PubSub
-from emulators.state import ROOT
+from emulators.services import iam
+from emulators.services.pubsub import PubSub
+from emulators.stack.state import ROOT
 from infra import stage
-from shared import topics
+from shared.messaging import topics
 from tests.support.jobs import a_spec
 from tests.support.serving import serving
 

@@ -20,20 +20,20 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from grpc_tools import protoc
 from pydantic import AwareDatetime, BaseModel
 
-from emulators.state import ROOT
-from shared import wire
-from shared.agent.gang import Key, Vm
-from shared.agent.report import Report
+from emulators.stack.state import ROOT
+from shared.agent.control.vm_config import Key, Vm
+from shared.agent.reporting.events import Report
 from shared.gcp import documents
+from shared.messaging import codec
 from tests.contract.release_corpus import FOLDER, MESSAGES
 from tests.infra.conftest import Plan
 
 SCHEMAS: Final = ROOT / "infra" / "schemas"
 RELEASED: Final = FOLDER / str(documents.SCHEMA)
 MODELS: Final[dict[str, type[BaseModel]]] = {
-    "vm-ready": wire._LifeMessage,
-    "replica-exit": wire._ReplicaExit,
-    "maintenance": wire._Maintenance,
+    "vm-ready": codec._LifeMessage,
+    "replica-exit": codec._ReplicaExit,
+    "maintenance": codec._Maintenance,
 }
 TYPES: Final = {
     int: FieldDescriptor.TYPE_INT32,

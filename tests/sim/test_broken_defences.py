@@ -11,23 +11,34 @@ from typing import Any
 
 import pytest
 
-from shared.core import judge as judging
-from shared.core import queue
+from shared.core.decisions import DeleteJob, Reason, Rule
 from shared.core.events import AllReady, ProvisioningStarted, ReplicaEvent
 from shared.core.evolve import Change
-from shared.core.fleet import Delete, Vm, plan_steps, wanted
-from shared.core.jobs import Job
 from shared.core.ledger import LedgerEntry
-from shared.core.queue import Limits, Wait
-from shared.core.verdicts import DeleteJob, Reason, Rule
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Delete, Vm, plan_steps, wanted
+from shared.core.rules import admission_queue
+from shared.core.rules import judge as judging
+from shared.core.rules.admission_queue import Limits, Wait
 from shared.flows import admission, provision, record, vm_ready
 from shared.memory import store as stores
 from shared.memory.store import MemoryStore
 from shared.ports import AlreadyRecordedError, Loaded
-from simulator import cases
-from simulator.machines import SimFleet
-from simulator.profiles import CALM, EVERYTHING, HANDS, LINE, MACHINES, MESSAGES, PROGRAMS, RACES, SLICES, Profile
-from simulator.scenario import HistoryError
+from simulator.scenarios import generator
+from simulator.scenarios.fault_profiles import (
+    CALM,
+    EVERYTHING,
+    HANDS,
+    LINE,
+    MACHINES,
+    MESSAGES,
+    PROGRAMS,
+    RACES,
+    SLICES,
+    Profile,
+)
+from simulator.scenarios.scenario import HistoryError
+from simulator.world.fleet import SimFleet
 
 Break = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 250
@@ -129,8 +140,8 @@ def the_sweep_looks_for_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def restarts_have_no_limit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.core.exits.RESTARTS_MAX", 10**6)
-    patch.setattr("shared.core.exits.RERUNS_MAX", 10**6)
+    patch.setattr("shared.core.rules.replica_exit.RESTARTS_MAX", 10**6)
+    patch.setattr("shared.core.rules.replica_exit.RERUNS_MAX", 10**6)
 
 
 def nobody_is_called_back(patch: pytest.MonkeyPatch) -> None:
@@ -148,13 +159,15 @@ def whoever_comes_first_is_admitted(patch: pytest.MonkeyPatch) -> None:
     """If there is room beside those that run: nobody counts those who wait."""
 
     def greedy(job_id: str, jobs: Sequence[Job], limits: Limits) -> Wait | None:
-        return queue.wait_of(job_id, [job for job in jobs if job.state != "QUEUED" or job.job_id == job_id], limits)
+        return admission_queue.wait_of(
+            job_id, [job for job in jobs if job.state != "QUEUED" or job.job_id == job_id], limits
+        )
 
-    patch.setattr(admission, "wait_of", greedy)
+    patch.setattr(admission_queue, "wait_of", greedy)
 
 
 def a_slice_is_done_with_its_first_host(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.core.exits.Case.hosts_left", 0)
+    patch.setattr("shared.core.rules.replica_exit.Case.hosts_left", 0)
 
 
 def other_hosts_ends_are_the_same_event(patch: pytest.MonkeyPatch) -> None:
@@ -162,7 +175,7 @@ def other_hosts_ends_are_the_same_event(patch: pytest.MonkeyPatch) -> None:
 
 
 def hosts_of_a_slice_begin_while_others_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("simulator.agent.PARTING_S", 0.0)
+    patch.setattr("simulator.world.agent.PARTING_S", 0.0)
 
 
 def second_submissions_are_not_answered(patch: pytest.MonkeyPatch) -> None:
@@ -198,14 +211,14 @@ BROKEN: tuple[tuple[Break, Profile], ...] = (
 def failures(profile: Profile) -> Iterator[HistoryError]:
     for seed in range(SEEDS):
         try:
-            cases.case(seed, profile)
+            generator.case(seed, profile)
         except HistoryError as error:
             yield error
 
 
 def passes(seed: int, profile: Profile) -> bool:
     try:
-        cases.case(seed, profile)
+        generator.case(seed, profile)
     except HistoryError:
         return False
     return True

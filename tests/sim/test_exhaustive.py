@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.core.fleet import Delete, Step, Vm, WantedVm, plan_steps
-from shared.core.jobs import Job, Replica
+from shared.core.model.job import Job, Replica
+from shared.core.reconcile.plan import Delete, Step, Vm, WantedVm, plan_steps
 from shared.flows import provision
-from simulator.cases import JOB_ID, job
-from simulator.exhaustive import Search
-from simulator.scope import Allowance, Found
-from simulator.watch import ViolationError
+from simulator.invariants.job_invariants import ViolationError
+from simulator.scenarios.generator import JOB_ID, job
+from simulator.search.exhaustive import Search
+from simulator.search.search_state import Allowance, Found
 
 
 @pytest.fixture(autouse=True)

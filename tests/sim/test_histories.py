@@ -10,10 +10,20 @@ from datetime import timedelta
 
 import pytest
 
-from simulator import cases
 from simulator.history import History
-from simulator.profiles import CALM, CAPACITY, EVERYTHING, HANDS, LINE, MACHINES, PROFILES, SLICES, Profile
-from simulator.scenario import HistoryError
+from simulator.scenarios import generator
+from simulator.scenarios.fault_profiles import (
+    CALM,
+    CAPACITY,
+    EVERYTHING,
+    HANDS,
+    LINE,
+    MACHINES,
+    PROFILES,
+    SLICES,
+    Profile,
+)
+from simulator.scenarios.scenario import HistoryError
 
 SEEDS = 800
 """Of each profile."""
@@ -49,30 +59,30 @@ def test_ten_thousand_histories_are_told() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_no_history_breaks_an_invariant(name: str) -> None:
-    states = Counter(cases.case(seed, PROFILES[name]).state.value for seed in range(SEEDS))
+    states = Counter(generator.case(seed, PROFILES[name]).state.value for seed in range(SEEDS))
     assert states["SUCCEEDED"] > SEEDS / 20, states
     print(f"{name}: {dict(states)}")
 
 
 @pytest.mark.parametrize(("profile", "seed"), FOUND)
 def test_what_was_found_once_stays_repaired(profile: str, seed: int) -> None:
-    assert cases.case(seed, PROFILES[profile]).state.is_terminal
+    assert generator.case(seed, PROFILES[profile]).state.is_terminal
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_same_seed_is_the_same_history(seed: int) -> None:
-    first = cases.case(seed, EVERYTHING, digest=True).digest
-    assert cases.case(seed, EVERYTHING, digest=True).digest == first
+    first = generator.case(seed, EVERYTHING, digest=True).digest
+    assert generator.case(seed, EVERYTHING, digest=True).digest == first
     assert len(first) > 10
 
 
 def test_different_seeds_are_different_histories() -> None:
-    assert len({cases.case(seed, CALM, digest=True).digest for seed in range(20)}) == 20
+    assert len({generator.case(seed, CALM, digest=True).digest for seed in range(20)}) == 20
 
 
 def test_where_nothing_goes_wrong_every_job_succeeds_and_loses_nothing() -> None:
     for seed in range(100):
-        outcome = cases.case(seed, CALM)
+        outcome = generator.case(seed, CALM)
         assert outcome.state == "SUCCEEDED"
         assert outcome.lost_s == 0
         assert outcome.attempts == 1
@@ -83,8 +93,8 @@ def test_the_faults_do_happen() -> None:
     """A simulator in which nothing goes wrong proves nothing."""
     seen: Counter[str] = Counter()
     for seed in range(60):
-        seen.update(cases.case(seed, EVERYTHING).verdicts)
-        seen.update(cases.case(seed, MACHINES).verdicts)
+        seen.update(generator.case(seed, EVERYTHING).verdicts)
+        seen.update(generator.case(seed, MACHINES).verdicts)
     for verdict in ("restart_replica", "hold_replica", "replace_vm", "rerun_job", "try_elsewhere", "ignore"):
         assert seen[verdict] > 5, (verdict, seen)
     assert seen["call_back_replica"]
@@ -102,7 +112,7 @@ def test_the_faults_do_happen() -> None:
 def test_what_a_profile_is_about_does_happen(profile: Profile, verdicts: tuple[str, ...]) -> None:
     seen: Counter[str] = Counter()
     for seed in range(60):
-        seen.update(cases.case(seed, profile).verdicts)
+        seen.update(generator.case(seed, profile).verdicts)
     assert all(seen[verdict] for verdict in verdicts), seen
 
 
@@ -110,7 +120,7 @@ def test_jobs_do_wait_in_line_and_all_of_them_end() -> None:
     jobs = waited = 0
     for seed in range(20):
         rng = random.Random(seed)  # noqa: S311 - chance that repeats is the point
-        history = History(cases.scenario(rng, LINE), rng)
+        history = History(generator.scenario(rng, LINE), rng)
         history.run()
         assert history.overseer.has_ended
         for job_id in history.watches:
@@ -127,6 +137,6 @@ def test_a_failing_history_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("shared.flows.vm_ready.handle", broken)
     with pytest.raises(HistoryError, match=r"python -m simulator --seed 3 --profile calm") as raised:
-        cases.case(3, CALM)
+        generator.case(3, CALM)
     assert "RuntimeError: a flow's bug" in str(raised.value)
     assert "insert" in str(raised.value), "the trace is there"

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.jobs import JobState, Replica
+from shared.core.model.job import JobState, Replica
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 

@@ -14,15 +14,15 @@ from typing import Any, cast
 
 import pytest
 
-from shared import topics, wire
-from shared.core.jobs import Job
 from shared.core.ledger import fold
-from shared.core.trials import trial_id
-from shared.core.tuning import planned
+from shared.core.model.job import Job
+from shared.core.model.tuning import trial_id
+from shared.core.rules.tuning import planned
 from shared.errors import TemporaryError
 from shared.flows import cancel, provision, sweep, tune
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
+from shared.messaging import codec, topics
 from shared.ports import Bus, Store
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.study import STUDY, Study
@@ -132,9 +132,9 @@ class Wild(Study):
 
     def deliver_one(self, message: Message) -> None:
         if message.topic == topics.TUNE:
-            self.handle(lambda: tune.handle(wire.tune(message.data), self.suggester, self.deps))
-        elif message.data != wire.encode_orphan_search():
-            self.handle(lambda: provision.handle(wire.provision(message.data), self.machines, self.deps))
+            self.handle(lambda: tune.handle(codec.tune(message.data), self.suggester, self.deps))
+        elif message.data != codec.encode_orphan_search():
+            self.handle(lambda: provision.handle(codec.provision(message.data), self.machines, self.deps))
 
     def deliver(self) -> None:
         while message := self.bus.take():

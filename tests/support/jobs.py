@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.core.events import ExitCause, Life, LossCause, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
-from shared.core.fleet import vm_name
-from shared.core.jobs import Job, JobState, Plan, Program, Replica, ReplicaState, State, TaskGroup
-from shared.core.seats import Seat, TaskType
+from shared.core.model.job import Job, JobState, Plan, Program, Replica, ReplicaState, State, TaskGroup
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import vm_name
 
 START = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
 

@@ -22,11 +22,12 @@ from pathlib import Path
 
 import pytest
 
-from emulators import clients, firestore, processes, pubsub, service, storage
-from emulators import stack as stacks
-from emulators import state as states
-from emulators.backends import need_emulators
-from emulators.state import StackConfig, StackState
+from emulators.services import firestore, pubsub, storage
+from emulators.stack import client_configuration, processes, service
+from emulators.stack import stack as stacks
+from emulators.stack import state as states
+from emulators.stack.backends import need_emulators
+from emulators.stack.state import StackConfig, StackState
 
 # A function that keeps every envelope it gets, one a line, in NAME.jsonl beside itself.
 RECORDING_FUNCTION = """
@@ -54,7 +55,7 @@ class LocalStack:
     @property
     def environment(self) -> dict[str, str]:
         """What `trainmaster local env` exports."""
-        return clients.environment(self.state_dir, self.state)
+        return client_configuration.environment(self.state_dir, self.state)
 
     @property
     def pubsub(self) -> pubsub.PubSub:

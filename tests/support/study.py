@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.core.ledger import fold
-from shared.core.trials import Tuning, trial_id
+from shared.core.model.tuning import Tuning, trial_id
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.world import World
 

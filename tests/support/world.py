@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
 
-from shared import topics, wire
-from shared.core.fleet import Vm, vm_name
-from shared.core.jobs import Job, Replica
 from shared.core.ledger import LedgerEntry, fold
-from shared.core.seats import Seat
-from shared.core.trials import Tuning
+from shared.core.model.job import Job, Replica
+from shared.core.model.replica_id import Seat
+from shared.core.model.tuning import Tuning
+from shared.core.reconcile.plan import Vm, vm_name
 from shared.errors import TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
+from shared.messaging import codec, topics
 from shared.ports import Suggester
 from tests.support.jobs import START, a_spec
 
@@ -83,8 +83,8 @@ class World:
     def deliver(self) -> None:
         while message := self.bus.take():
             functions: dict[str, Callable[[bytes], None]] = {
-                topics.PROVISION: lambda data: provision.handle(wire.provision(data), self.machines, self.deps),
-                topics.TUNE: lambda data: tune.handle(wire.tune(data), self.suggester, self.deps),
+                topics.PROVISION: lambda data: provision.handle(codec.provision(data), self.machines, self.deps),
+                topics.TUNE: lambda data: tune.handle(codec.tune(data), self.suggester, self.deps),
             }
             try:
                 functions[message.topic](message.data)
@@ -96,9 +96,9 @@ class World:
         """An agent's event: of the life and machine that its VM was last told, unless said otherwise."""
         self.wait(1)
         handle, decode = {
-            "vm-ready": (vm_ready.handle, wire.vm_ready),
-            "replica-exit": (replica_exit.handle, wire.replica_exit),
-            "maintenance": (maintenance.handle, wire.maintenance),
+            "vm-ready": (vm_ready.handle, codec.vm_ready),
+            "replica-exit": (replica_exit.handle, codec.replica_exit),
+            "maintenance": (maintenance.handle, codec.maintenance),
         }[kind]
         handle(decode(json.dumps({**self.life(seat), **more}).encode()), self.deps)  # type: ignore[operator]
 

@@ -23,8 +23,8 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
 
-from shared.core.fleet import Create, Directive, LabelledVm, Vm, VmStatus, job_label, seat_of
-from shared.core.jobs import Job
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm, VmStatus, job_label, seat_of
 from shared.gcp.compute_fleet.operations import CALL_TIMEOUT_S, Operations
 from shared.gcp.compute_fleet.placement import Placements
 from shared.gcp.compute_fleet.properties import Site, items, resource

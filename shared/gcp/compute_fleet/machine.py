@@ -6,9 +6,9 @@ from typing import Final
 
 from google.cloud import compute_v1
 
-from shared.core.fleet import Create
-from shared.core.jobs import Plan, TaskGroup
-from shared.core.machine_families import boot_disk_type, brings_gpus, has_gpus, migrates
+from shared.core.model.job import Plan, TaskGroup
+from shared.core.reconcile.machine_families import boot_disk_type, brings_gpus, has_gpus, migrates
+from shared.core.reconcile.plan import Create
 
 FUSE_S_MIN: Final = 30
 FUSE_S_MAX: Final = 120 * 24 * 3600

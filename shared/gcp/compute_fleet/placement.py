@@ -13,9 +13,9 @@ from typing import Any, Final
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from shared.core.fleet import NAME_LENGTH_MAX, name_hash, slug
-from shared.core.jobs import Job, TaskGroup
-from shared.core.machine_families import goes_side_by_side
+from shared.core.model.job import Job, TaskGroup
+from shared.core.reconcile.machine_families import goes_side_by_side
+from shared.core.reconcile.plan import NAME_LENGTH_MAX, name_hash, slug
 from shared.gcp.compute_fleet.operations import CALL_TIMEOUT_S, Operations
 from shared.gcp.compute_fleet.refusals import is_passing, problem, problems, refused, trouble
 from shared.ports import Created, CreateOutcome, Pending, RefusalKind

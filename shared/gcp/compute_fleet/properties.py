@@ -11,9 +11,9 @@ from typing import Final
 
 from google.cloud import compute_v1
 
-from shared.core.fleet import Create
-from shared.core.jobs import Job, Plan
-from shared.core.machine_families import has_gpus
+from shared.core.model.job import Job, Plan
+from shared.core.reconcile.machine_families import has_gpus
+from shared.core.reconcile.plan import Create
 from shared.gcp.compute_fleet import machine
 from shared.gcp.compute_fleet.placement import policy_of
 from shared.gcp.marks import labels

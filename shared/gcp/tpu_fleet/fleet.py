@@ -21,8 +21,8 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
 from google.protobuf import field_mask_pb2
 
-from shared.core.fleet import Create, Directive, LabelledVm, Vm, job_label
-from shared.core.jobs import Job
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm, job_label
 from shared.errors import TemporaryError
 from shared.gcp.marks import DIRECTIVE_KEY, LABEL_JOB, directive_json
 from shared.gcp.tpu_fleet.making import Maker

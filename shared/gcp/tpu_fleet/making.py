@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from shared.core.fleet import Create, VmStatus, job_label
-from shared.core.jobs import Job
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Create, VmStatus, job_label
 from shared.gcp.marks import LABEL_JOB
 from shared.gcp.tpu_fleet.nodes import vm_of
 from shared.gcp.tpu_fleet.operations import Operation, Operations

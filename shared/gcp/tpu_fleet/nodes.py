@@ -13,8 +13,8 @@ from typing import Final
 from google.cloud import tpu_v2
 
 from shared.core.events import LossCause
-from shared.core.fleet import Create, Vm, VmStatus, seat_of
-from shared.core.jobs import Job, Plan, Tpu
+from shared.core.model.job import Job, Plan, Tpu
+from shared.core.reconcile.plan import Create, Vm, VmStatus, seat_of
 from shared.gcp.marks import DIRECTIVE_KEY, LABEL_MACHINE, labels, parse_directive
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"

@@ -19,9 +19,9 @@ from typing import Final
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from shared.core.capacity import sought_until
-from shared.core.fleet import Create, LabelledVm, Vm, VmStatus, job_label
-from shared.core.jobs import Job
+from shared.core.model.job import Job
+from shared.core.reconcile.plan import Create, LabelledVm, Vm, VmStatus, job_label
+from shared.core.rules.capacity import sought_until
 from shared.errors import TemporaryError
 from shared.gcp.marks import LABEL_ATTEMPT, LABEL_JOB, LABEL_ROUND
 from shared.gcp.tpu_fleet.operations import Operations

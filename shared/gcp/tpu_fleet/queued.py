@@ -14,10 +14,10 @@ from typing import Final
 from google.cloud import tpu_v2
 from google.protobuf import duration_pb2, json_format
 
-from shared.core.capacity import SOUGHT_MAX_S, sought_until
 from shared.core.events import LossCause
-from shared.core.fleet import Create, Vm, VmStatus, seat_of
-from shared.core.jobs import FLEX_START_MAX_S, FUSE_SLACK_S, Job, Plan, TpuQueue
+from shared.core.model.job import FLEX_START_MAX_S, FUSE_SLACK_S, Job, Plan, TpuQueue
+from shared.core.reconcile.plan import Create, Vm, VmStatus, seat_of
+from shared.core.rules.capacity import SOUGHT_MAX_S, sought_until
 from shared.gcp.marks import DIRECTIVE_KEY, LABEL_MACHINE, parse_directive
 from shared.gcp.tpu_fleet.rest import Json
 

@@ -1,0 +1,85 @@
+"""What a VM's metadata server says of it, made anew at every power-on.
+
+Source of the keys: https://cloud.google.com/compute/docs/metadata/predefined-metadata-keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emulators.compute.instances import Instance
+from emulators.compute.metadata_server import Document, Secret, Tree
+from emulators.compute.vm_tokens import VmIdentity
+
+NO_MAINTENANCE = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    id: str
+    number: int
+
+    @property
+    def default_account(self) -> str:
+        return f"{self.number}-compute@developer.gserviceaccount.com"
+
+
+def guest_tree(instance: Instance, project: Project, ip: str) -> Tree:
+    """The whole tree below `/computeMetadata/v1/`."""
+    properties = instance.properties
+    scheduling = properties.scheduling
+    numbered = f"projects/{project.number}"
+    accounts: Tree = {}
+    if properties.service_account is not None:
+        account: Tree = {
+            "aliases": ["default"],
+            "email": properties.service_account,
+            "identity": Secret(),
+            "scopes": list(properties.scopes),
+            "token": Secret(),
+        }
+        accounts = {"default": account, properties.service_account: dict(account)}
+    return {
+        "instance": {
+            "attributes": dict(instance.metadata),
+            "cpu-platform": "Intel Broadwell",
+            "description": str(properties.shown.get("description", "")),
+            "hostname": f"{instance.name}.{instance.zone}.c.{project.id}.internal",
+            "id": instance.id,
+            "machine-type": f"{numbered}/machineTypes/{properties.machine_type}",
+            "maintenance-event": NO_MAINTENANCE,
+            "name": instance.name,
+            "network-interfaces": {"0": {"ip": ip, "network": f"{numbered}/networks/default"}},
+            "preempted": "FALSE",
+            "scheduling": {
+                "automatic-restart": str(scheduling.automatic_restart).upper(),
+                "on-host-maintenance": scheduling.on_host_maintenance,
+                "preemptible": str(scheduling.spot).upper(),
+            },
+            "service-accounts": accounts,
+            **({"upcoming-maintenance": Document({})} if properties.accelerators else {}),
+            "tags": list((properties.shown.get("tags") or {}).get("items") or ()),
+            "zone": f"{numbered}/zones/{instance.zone}",
+        },
+        "project": {
+            "attributes": {},
+            "numeric-project-id": project.number,
+            "project-id": project.id,
+        },
+        "universe": {"universe-domain": "googleapis.com"},
+    }
+
+
+def vm_identity(instance: Instance, project: Project) -> VmIdentity | None:
+    """None: a VM without a service account has no tokens."""
+    if instance.properties.service_account is None:
+        return None
+    return VmIdentity(
+        email=instance.properties.service_account,
+        project=project.id,
+        project_number=project.number,
+        zone=instance.zone,
+        instance_id=instance.id,
+        instance_name=instance.name,
+        created_at=instance.created_at,
+    )

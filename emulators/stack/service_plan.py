@@ -1,0 +1,139 @@
+"""Which services make up a stack, on which ports, and what each is told about the others. Starts nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from emulators.services import firestore, functions_host, iam, pubsub, scheduler, storage
+from emulators.stack import client_configuration, processes, runtime_images
+from emulators.stack.backends import Backend
+from emulators.stack.service import Service
+from emulators.stack.state import Endpoints, StackConfig
+
+API: Final = "api"
+COMPUTE: Final = "compute"
+LOGGING: Final = "logging"
+PROXY: Final = "proxy"
+IMAGES_FILE: Final = "images.json"
+SWEEP: Final = "sweep"
+MAINTENANCE: Final = "maintenance"
+UPLOAD_TOPIC: Final = pubsub.topic_of("upload")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Services in the order they are started: what takes longest to be ready comes first."""
+
+    endpoints: Endpoints
+    services: list[Service]
+    function_ports: dict[str, int]
+
+
+def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, ports: processes.Ports) -> Plan:
+    """Raises StackError where a part is missing. Writes the images table, which is an argument of one service."""
+
+    def address() -> str:
+        return f"{processes.LOOPBACK}:{ports.take()}"
+
+    has_api = not config.control_plane and (config.functions_dir / f"{API}.py").is_file()
+    endpoints = Endpoints(
+        firestore="" if config.control_plane else address(),
+        pubsub=config.control_plane or address(),
+        storage=address(),
+        storage_tls=address(),
+        compute=address() if config.compute else None,
+        proxy=address() if config.compute else None,
+        logging=address(),
+        iam=address() if has_api else None,
+        api=address() if has_api else None,
+    )
+    machines = _machines(state_dir, config, endpoints, stack_id)
+    if config.control_plane:
+        objects = storage.service(
+            backend, state_dir / storage.NAME, _port(endpoints.storage), _port(endpoints.storage_tls)
+        )
+        return Plan(endpoints, [objects, _logs(state_dir, endpoints), *machines], {})
+    function_ports = {name: ports.take() for name in config.functions}
+    variables = client_configuration.application_environment(config, endpoints)
+    services = [
+        firestore.service(backend, _port(endpoints.firestore)),
+        pubsub.service(backend, _port(endpoints.pubsub)),
+        storage.service(
+            backend,
+            state_dir / storage.NAME,
+            _port(endpoints.storage),
+            _port(endpoints.storage_tls),
+            pubsub=endpoints.pubsub,
+            project=config.project,
+            topic=UPLOAD_TOPIC,
+        ),
+        *functions_host.services(config.functions_dir, function_ports, variables),
+        *_api(config, endpoints, variables),
+        _logs(state_dir, endpoints),
+        *machines,
+    ]
+    if SWEEP in config.functions:
+        services.append(
+            scheduler.service(endpoints.pubsub, config.project, pubsub.topic_of(SWEEP), config.sweep_every_s)
+        )
+    return Plan(endpoints, services, function_ports)
+
+
+def _api(config: StackConfig, endpoints: Endpoints, variables: Mapping[str, str]) -> list[Service]:
+    """The one function that people ask and no topic delivers to; and who it asks what they may."""
+    if endpoints.iam is None or endpoints.api is None:
+        return []
+    port = _port(endpoints.iam)
+    argv = [sys.executable, "-m", "emulators.services.iam", "--port", str(port), "--project", config.project]
+    access = Service(iam.NAME, argv, port=port, restartable=True)
+    return [access, *functions_host.services(config.functions_dir, {API: _port(endpoints.api)}, variables)]
+
+
+def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:
+    """The Compute emulator, and the proxy through which its VMs' programs find gs://."""
+    if endpoints.compute is None or endpoints.proxy is None:
+        return []
+    runtime_images.write_table(config.images_dir, state_dir / IMAGES_FILE)
+    proxy_dir = state_dir / PROXY
+    variables = client_configuration.vm_environment(endpoints, proxy_dir) | {processes.STACK_ID: stack_id}
+    compute = [
+        sys.executable, "-m", "emulators.compute", "--host", processes.LOOPBACK,
+        "--port", str(_port(endpoints.compute)), "--state-dir", str(state_dir / COMPUTE),
+        "--project", config.project, "--images", str(state_dir / IMAGES_FILE),
+    ]  # fmt: skip
+    for name, value in variables.items():
+        compute += ["--vm-env", f"{name}={value}"]
+    if MAINTENANCE in config.functions:
+        compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
+    proxy = [
+        sys.executable, "-m", "emulators.services.googleapis_proxy", "--port", str(_port(endpoints.proxy)),
+        "--storage", f"http://{endpoints.storage}", "--state-dir", str(proxy_dir),
+    ]  # fmt: skip
+    return [
+        Service(
+            COMPUTE,
+            compute,
+            environment={"PUBSUB_EMULATOR_HOST": endpoints.pubsub},
+            port=_port(endpoints.compute),
+            health="/emulator/v1/health",
+            stop_first=True,
+        ),
+        # Its certificate authority is kept over restarts, so that VMs go on trusting it.
+        Service(PROXY, proxy, port=_port(endpoints.proxy), health=None, restartable=True),
+    ]
+
+
+def _logs(state_dir: Path, endpoints: Endpoints) -> Service:
+    """Cloud Logging. Its entries are in a file: it may be started again."""
+    port = _port(endpoints.logging)
+    argv = [sys.executable, "-m", "emulators.logging", "--host", processes.LOOPBACK, "--port", str(port)]
+    argv += ["--state-dir", str(state_dir / LOGGING)]
+    return Service(LOGGING, argv, port=port, health="/emulator/v1/health", restartable=True)
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])

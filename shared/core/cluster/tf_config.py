@@ -1,0 +1,146 @@
+"""What the training code sees of its cluster: TF_CONFIG, CLUSTER_SPEC and its rank.
+
+Made once per role, because one bulk insert gives all its VMs the same metadata: the agent adds the task index (see
+docs/interfaces.md section 3). Source of the shapes: the service's documented TF_CONFIG and real replica logs; for
+worker pools, Vertex AI's documented CLUSTER_SPEC as XManager reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from shared.core.model.job import Dialect, Job, TaskGroup
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.slice_addresses import name_of
+from shared.core.reconcile.trial_jobs import trial_number
+
+RANKED: Final = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+"""Roles that take part in a collective, in rank order: the primary is rank 0. Source: PyTorch on the service."""
+
+POOLS: Final = {
+    TaskType.CHIEF: "workerpool0",
+    TaskType.MASTER: "workerpool0",
+    TaskType.WORKER: "workerpool1",
+    TaskType.PS: "workerpool2",
+    TaskType.EVALUATOR: "workerpool3",
+}
+"""Source: Vertex AI's documented order of worker pools."""
+
+LOOPBACK: Final = "127.0.0.1"
+
+Json = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`addresses`: `host:port` per seat. Evaluators run beside the cluster, never in it."""
+
+    job: Job
+    project: str
+    addresses: Mapping[Seat, str]
+
+    def address(self, seat: Seat) -> str:
+        """A replica without peers finds itself on the loopback. Source: logs of the service's single-replica jobs. A
+        slice with peers has a name that the directive of each life puts an address to."""
+        _, _, port = self.addresses[seat].rpartition(":")
+        if (slices := self.job.plan.slices) and seat in slices:
+            return f"{name_of(slices.index(seat))}:{port}"
+        is_alone = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
+        return f"{LOOPBACK}:{port}" if is_alone else self.addresses[seat]
+
+    def roles(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for seat in self.job.plan.seats:
+            if seat.task_type is not TaskType.EVALUATOR:
+                found.setdefault(seat.task_type, []).append(self.address(seat))
+        return found
+
+    def tf_config(self, task_type: TaskType) -> Json:
+        """TF_CONFIG without `task.index`."""
+        trial = trial_number(self.job)
+        cloud = hashlib.sha256(self.job.job_id.encode()).hexdigest()[:16]
+        return {
+            "cluster": self.roles(),
+            "task": {"type": task_type, **({"trial": trial} if trial else {}), "cloud": f"w{cloud}-ml"},
+            "job": self.said(task_type),
+            "environment": "cloud",
+        }
+
+    def cluster_spec(self, task_type: TaskType) -> Json:
+        """CLUSTER_SPEC without `task.index`: `job` is JSON text there."""
+        trial = trial_number(self.job)
+        spec = {
+            "cluster": self.roles(),
+            "environment": "cloud",
+            "task": {"type": task_type, "trial": trial},
+            "job": json.dumps(self.said(task_type), separators=(",", ":")),
+        }
+        if self.job.plan.dialect is Dialect.VERTEX:
+            return {**spec, "cluster": self._pools(), "task": {"type": POOLS[task_type], "trial": trial}}
+        return spec
+
+    def said(self, task_type: TaskType) -> Json:
+        """What replicas of the service saw of the job: its TrainingInput in snake_case, or their own pool's program."""
+        if self.job.plan.dialect is Dialect.VERTEX:
+            return self._pool_program(task_type)
+        spec = json.loads(self.job.spec_json)
+        body = spec.get("trainingInput", spec.get("training_input", {}))
+        return {_snake(key): _snake_keys(value) for key, value in body.items()}
+
+    def world_size(self) -> int:
+        return sum(group.count * group.hosts for group in self._ranked())
+
+    def rank_base(self, task_type: TaskType) -> int | None:
+        """Rank of the role's first host; None where the role has no rank."""
+        if task_type not in RANKED:
+            return None
+        before = RANKED[: RANKED.index(task_type)]
+        return sum(group.count * group.hosts for group in self._ranked() if group.task_type in before)
+
+    def slice_base(self, task_type: TaskType) -> int | None:
+        """Number of the role's first slice; None where it is none of several of one kind, which alone can make one."""
+        plan, first = self.job.plan, Seat(task_type, 0)
+        kinds = {plan.group(seat.task_type).tpu for seat in plan.slices}
+        if len(plan.slices) < 2 or len(kinds) > 1 or first not in plan.slices:  # noqa: PLR2004 - several
+            return None
+        return plan.slices.index(first)
+
+    def _ranked(self) -> list[TaskGroup]:
+        return [group for group in self.job.plan.groups if group.task_type in RANKED]
+
+    def _pools(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for seat in self.job.plan.seats:
+            found.setdefault(POOLS[seat.task_type], []).append(self.address(seat))
+        return found
+
+    def _pool_program(self, task_type: TaskType) -> Json:
+        """Source: a real replica log of 2026 for packages; containers by analogy."""
+        program = self.job.plan.program_of(task_type)
+        if program.container is None:
+            return {
+                "python_module": program.python_module,
+                "package_uris": list(program.package_uris),
+                "job_args": list(program.args),
+            }
+        container = program.container
+        return {"image_uri": container.image, "command": list(container.command), "args": list(program.args)}
+
+
+@lru_cache(maxsize=1024)
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+def _snake_keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {_snake(key): _snake_keys(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_snake_keys(each) for each in value]
+    return value

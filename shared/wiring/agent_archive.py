@@ -1,0 +1,42 @@
+"""The metadata entries that bring the agent onto a VM and off it: two scripts, and the agent as one zip application.
+
+The zip holds `shared/agent/` under its own name, so that imports read the same in it and here, and is the same bytes
+for the same sources. docs/interfaces.md section 3; docs/decisions/0007-the-agent-is-a-zip-application.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_AGENT: Final = Path(__file__).parents[1] / "agent"
+_MAIN: Final = "import os, sys\n\nfrom shared.agent.main import main\n\nsys.exit(main(sys.argv, os.environ))\n"
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip can hold."""
+
+
+@cache
+def agent_files() -> dict[str, str]:
+    archive = base64.encodebytes(_zip_application()).decode()
+    return {
+        "startup-script": (_AGENT / "startup.sh").read_text(),
+        "shutdown-script": (_AGENT / "shutdown.sh").read_text(),
+        "trainmaster-agent": archive,
+    }
+
+
+def _zip_application() -> bytes:
+    sources = {"__main__.py": _MAIN, "shared/__init__.py": ""}
+    sources.update(
+        (f"shared/agent/{path.relative_to(_AGENT)}", path.read_text()) for path in sorted(_AGENT.rglob("*.py"))
+    )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, source in sources.items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            archive.writestr(entry, source, zipfile.ZIP_DEFLATED, compresslevel=9)
+    return buffer.getvalue()

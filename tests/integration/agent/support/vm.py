@@ -1,0 +1,196 @@
+"""A VM as far as the agent can tell: a home directory, metadata, and the real startup script as a real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from shared.agent.control import vm_config as gangs
+from shared.agent.control.vm_config import Gang, Host, Seat
+from shared.agent.program.process_table import kill_marked
+from shared.wiring.agent_archive import agent_files
+
+from .cloud import PATIENCE_S, Cloud
+
+FIRST: Final = "tm-digits-1-a1b2c3-worker-0"
+NAME: Final = "tm-digits-1-a1b2c3-worker-1"
+CLUSTER: Final = {"chief": ["h0:2222"], "worker": ["h1:2222", "h2:2222"]}
+
+
+def gang(**changes: Any) -> dict[str, Any]:
+    """A gang of two workers, of which the VM is the second."""
+    return {
+        "version": 1,
+        "project": "p",
+        "job_id": "digits_1",
+        "region": "us-central1",
+        "zone": "us-central1-a",
+        "task_type": "worker",
+        "vm_names": [FIRST, NAME],
+        "machine": 1,
+        "tf_config": {
+            "cluster": CLUSTER,
+            "task": {"type": "worker", "cloud": "w1-ml"},
+            "job": {"args": ["ü"]},
+            "environment": "cloud",
+        },
+        "cluster_spec": {"cluster": CLUSTER, "environment": "cloud", "task": {"type": "worker"}, "job": "{}"},
+        "rank_base": 1,
+        "environment": {"WORLD_SIZE": "3", "MASTER_ADDR": "h0", "MASTER_PORT": "2222", "CLOUD_ML_JOB_ID": "digits_1"},
+        "package_uris": [],
+        "python_module": "trainer.task",
+        "args": [],
+        "job_dir": None,
+        "grace_s": 10,
+        "topics": {
+            "vm_ready": "projects/p/topics/vm-ready",
+            "replica_exit": "projects/p/topics/replica-exit",
+            "maintenance": "projects/p/topics/maintenance",
+        },
+        **changes,
+    }
+
+
+def seat(host: Host | None = None, **changes: Any) -> Seat:
+    vm = gangs.Vm(NAME, "us-central1-a", "4711")
+    return Seat(vm, Gang.parse(json.dumps(gang(**changes))), vm, host)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is dead: whether anybody reaps it is not the agent's business."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Vm:
+    """One VM; ``boot`` may be called again after its end, on the same disk."""
+
+    def __init__(self, cloud: Cloud, folder: Path) -> None:
+        self.cloud = cloud
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.work = self.home / "trainmaster"
+        self._code = folder / "code"
+        self._code.mkdir()
+        self.environ = {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "PYTHONPATH": str(self._code),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "GCE_METADATA_HOST": cloud.host,
+            "PUBSUB_EMULATOR_HOST": cloud.host,
+            "STORAGE_EMULATOR_HOST": f"http://{cloud.host}",
+            "TRAINMASTER_SECRETS_ENDPOINT": f"http://{cloud.host}",
+        }
+        self._script = folder / "startup-script"
+        self._script.write_text(agent_files()["startup-script"])
+        self._changed = threading.Condition()
+        self._console: list[bytes] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        for path, value in {
+            "instance/name": NAME,
+            "instance/id": "4711",
+            "instance/zone": "projects/123/zones/us-central1-a",
+            "instance/maintenance-event": "NONE",
+            "instance/preempted": "FALSE",
+            "project/numeric-project-id": "123456789012",
+            "instance/attributes/trainmaster-agent": agent_files()["trainmaster-agent"],
+        }.items():
+            cloud.set(path, value)
+        self.gang()
+
+    def gang(self, **changes: Any) -> None:
+        self.cloud.set("instance/attributes/trainmaster-gang", json.dumps(gang(**changes)))
+
+    def program(self, source: str) -> None:
+        """What `python3 -m trainer.task` runs, where no package is installed."""
+        module = self._code / "trainer" / "task.py"
+        module.parent.mkdir(exist_ok=True)
+        (module.parent / "__init__.py").touch()
+        module.write_text(textwrap.dedent(source))
+
+    def boot(self, environ: Mapping[str, str | None] | None = None) -> None:
+        environment = {k: v for k, v in {**self.environ, **(environ or {})}.items() if v is not None}
+        self._process = subprocess.Popen(
+            ["/bin/bash", str(self._script)],
+            env=environment,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,))
+        self._reader.start()
+
+    def terminate(self) -> None:
+        """What a VM's shutdown does to its startup script."""
+        assert self._process is not None
+        self._process.terminate()
+
+    def wait(self) -> int:
+        """The startup script's exit status."""
+        assert self._process is not None
+        assert self._reader is not None
+        try:
+            status = self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(b"\n".join(self.console).decode("utf-8", "replace")) from None
+        self._reader.join(PATIENCE_S)
+        return status
+
+    def power_off(self) -> None:
+        """Everything on the VM dies at once."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(PATIENCE_S)
+        kill_marked(self.work)
+        assert self._reader is not None
+        self._reader.join(PATIENCE_S)
+        self._process = None
+
+    @property
+    def console(self) -> list[bytes]:
+        with self._changed:
+            return list(self._console)
+
+    def wait_for_line(self, start: str, count: int = 1) -> str:
+        """The console's first (second, …) line that begins so."""
+        wanted = start.encode()
+
+        def found() -> list[bytes]:
+            return [line for line in self._console if line.startswith(wanted)]
+
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(found()) >= count, PATIENCE_S):
+                console = b"\n".join(self._console).decode("utf-8", "replace")
+                raise AssertionError(f"no line {start!r} (number {count}) on the console:\n{console}")
+            return found()[count - 1].decode()
+
+    def wait_for_number(self, start: str, count: int = 1) -> float:
+        """What a program printed after these words."""
+        return float(self.wait_for_line(start, count)[len(start) :])
+
+    def lines(self, start: str) -> list[bytes]:
+        return [line for line in self.console if line.startswith(start.encode())]
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                with self._changed:
+                    self._console.append(line.rstrip(b"\n"))
+                    self._changed.notify_all()

@@ -1,0 +1,107 @@
+"""Variables and secrets of the program's environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from shared.agent.http.metadata_server import Google, Metadata
+from shared.agent.reporting.serial_console import Console
+from shared.agent.setup.failure import TRIES, Patience, SetupError
+from shared.agent.setup.secret_values import Secrets, version_path
+
+from .support.cloud import Cloud
+from .support.vm import Vm
+
+KEY = "projects/p/secrets/key/versions/latest"
+SHOWS = "import json, os; print('ENV', json.dumps(dict(os.environ)))"
+
+
+def test_a_program_sees_its_variables_and_secrets_and_what_it_is_told_comes_first(cloud: Cloud, vm: Vm) -> None:
+    vm.program(SHOWS)
+    cloud.secrets[KEY] = "grün\nzwei".encode()
+    vm.gang(variables={"LEVEL": "debug", "RANK": "99", "WORLD_SIZE": "99"}, secrets={"API_KEY": KEY})
+    cloud.direct(1, 1)
+    vm.boot()
+    environment = json.loads(vm.wait_for_line("ENV ")[4:])
+    wanted = {"LEVEL": "debug", "API_KEY": "grün\nzwei", "RANK": "2", "WORLD_SIZE": "3"}
+    assert {name: environment[name] for name in wanted} == wanted
+
+
+def test_a_secret_is_read_at_each_start_and_neither_printed_nor_kept(cloud: Cloud, vm: Vm) -> None:
+    vm.program("import os; print('LENGTH', len(os.environ['API_KEY']))")
+    cloud.secrets[KEY] = b"hunter2"
+    vm.gang(secrets={"API_KEY": "key"})
+    cloud.direct(1, 1)
+    vm.boot()
+    cloud.wait_for_message("replica-exit", (1, 1))
+    cloud.secrets[KEY] = b"hunter2-rotated"
+    cloud.direct(1, 2)
+    cloud.wait_for_message("replica-exit", (1, 2))
+    assert [line.split()[-1] for line in vm.lines("LENGTH")] == [b"7", b"15"]
+    assert not any(b"hunter2" in line for line in vm.console)
+    assert not any(b"hunter2" in path.read_bytes() for path in vm.work.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(("status", "words"), [(404, "404"), (403, "403")])
+def test_a_secret_that_cannot_be_had_is_a_permanent_failure_with_its_name(
+    cloud: Cloud, vm: Vm, status: int, words: str
+) -> None:
+    cloud.secret_statuses = [status]
+    vm.gang(secrets={"API_KEY": "key"})
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["error"]["type"]) == ("install", "SecretError")
+    assert KEY in body["error"]["message"]
+    assert words in body["error"]["message"]
+    assert cloud.said() == [("replica-exit", (1, 1))]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("key", KEY),
+        ("key/versions/7", "projects/p/secrets/key/versions/7"),
+        ("secrets/key", KEY),
+        ("projects/other/secrets/key", "projects/other/secrets/key/versions/latest"),
+        ("projects/other/secrets/key/versions/7", "projects/other/secrets/key/versions/7"),
+        ("a/b/c", None),
+        ("", None),
+    ],
+)
+def test_a_short_name_means_the_jobs_project_and_the_latest_version(name: str, path: str | None) -> None:
+    assert version_path(name, "p") == path
+
+
+def secrets(cloud: Cloud, host: str, pauses: list[float]) -> Secrets:
+    console = Console(os.open(os.devnull, os.O_WRONLY))
+    google = Google(None, f"http://{host}", Metadata(cloud.host))
+    return Secrets(google, Patience(console, pauses.append), "p")
+
+
+def test_the_vms_own_token_opens_it(cloud: Cloud) -> None:
+    cloud.secrets[KEY] = b"x"
+    assert secrets(cloud, cloud.host, []).read({"A": "key"}) == {"A": "x"}
+    sent = [headers.get("Authorization") for path, headers in cloud.requests if path.endswith(":access")]
+    assert sent == ["Bearer secret"]
+
+
+def test_a_secret_manager_that_stays_unavailable_is_a_passing_failure(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.secret_statuses = [503] * TRIES
+    pauses: list[float] = []
+    with pytest.raises(SetupError) as error:
+        secrets(cloud, cloud.host, pauses).read({"A": "key"})
+    assert error.value.failure.cause == "setup"
+    assert len(pauses) == TRIES - 1
+
+
+def test_a_secret_that_is_no_text_is_named_but_not_shown(cloud: Cloud) -> None:
+    cloud.secrets[KEY] = b"\xffpass"
+    with pytest.raises(SetupError, match="no text") as error:
+        secrets(cloud, cloud.host, []).read({"A": "key"})
+    assert error.value.failure.cause == "install"
+    assert "pass" not in error.value.failure.tail

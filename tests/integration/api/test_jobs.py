@@ -1,0 +1,319 @@
+"""projects.jobs: what each method answers, in one process, over the real flows."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from shared.core.model.job import Label
+from shared.core.reporting.submission_origin import came
+from shared.errors import TemporaryError
+from tests.integration.api.client import JOBS, OWNER, Api
+from tests.support.jobs import CHIEF, a_spec
+from tests.support.world import World
+
+GCLOUD = "gcloud/528.0.0 command/gcloud.ai-platform.jobs.submit.training invocation-id/{} environment/None"
+
+
+def test_a_created_job_is_stored_when_its_client_hears_of_it_and_comes_as_the_service_showed_it(
+    api: Api, world: World
+) -> None:
+    created = api.create()
+    assert world.job.job_id == "digits_1"
+    assert created == {
+        "jobId": "digits_1",
+        "trainingInput": a_spec()["trainingInput"],
+        "trainingOutput": {},
+        "createTime": "2026-11-21T03:00:00Z",
+        "state": "QUEUED",
+        "jobPosition": "0",
+        "etag": created["etag"],
+    }
+    assert api.get() == created
+    world.deliver()
+    world.everyone_ready()
+    running = api.get()
+    assert (running["state"], running["startTime"]) == ("RUNNING", "2026-11-21T03:00:03Z")
+    world.wait(3600)
+    world.tell("replica-exit", CHIEF, cause="process", exit_status=0)
+    ended = api.get()
+    assert (ended["state"], ended["endTime"]) == ("SUCCEEDED", "2026-11-21T04:00:04Z")
+    assert ended["trainingOutput"] == {"consumedMLUnits": 1.16}
+    world.check()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"workerCount": 2, "args": ["--a", "1.0"]},
+        {"workerCount": "2", "scaleTier": "custom", "use_chief_in_tf_config": "True"},
+        {"workerCount": "2", "scheduling": {"maxRunningTime": "7200s"}, "enableWebAccess": False},
+    ],
+)
+def test_the_training_input_comes_back_as_it_was_sent(api: Api, given: dict[str, object]) -> None:
+    sent = a_spec(**given)["trainingInput"]
+    assert api.create(**given)["trainingInput"] == sent
+    assert api.get()["trainingInput"] == sent
+
+
+def test_names_in_snake_case_are_understood_and_found_under_the_services_own(api: Api) -> None:
+    """Source: TFX sends `job_id` and `training_input`."""
+    training = a_spec()["trainingInput"]
+    body = {"job_id": "tfx_1", "training_input": training, "labels": {"tfx_py_version": "3-7"}}
+    created = api.done("POST", JOBS, body)
+    assert (created["jobId"], created["trainingInput"]) == ("tfx_1", training)
+    assert created["labels"] == {"tfx_py_version": "3-7"}
+
+
+def test_a_second_create_is_a_conflict_whatever_its_body_as_the_service_answered(api: Api) -> None:
+    api.create()
+    for body in ({"jobId": "digits_1", **a_spec()}, {"jobId": "digits_1", **a_spec(workerCount=1)}):
+        error = api.refused("POST", JOBS, body)
+        assert error == {
+            "code": 409,
+            "message": "Field: job.job_id Error: A job with this id already exists.",
+            "status": "ALREADY_EXISTS",
+            "details": [
+                {
+                    "@type": "type.googleapis.com/google.rpc.BadRequest",
+                    "fieldViolations": [{"field": "job.job_id", "description": "A job with this id already exists."}],
+                }
+            ],
+        }
+
+
+def test_a_create_that_gclouds_transport_sends_again_is_the_same_job(api: Api, world: World) -> None:
+    body = {"jobId": "digits_1", **a_spec()}
+    first = api.done("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
+    world.deliver()
+    again = api.done("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
+    assert (again["createTime"], again["state"]) == (first["createTime"], "PREPARING"), "as it stands now"
+    assert len(world.store.recent_jobs(5)) == 1
+    assert api.refused("POST", JOBS, body, agent=GCLOUD.format("bbbbbbbb2222"))["code"] == 409
+    other = {"jobId": "digits_1", **a_spec(workerCount=1)}
+    assert api.refused("POST", JOBS, other, agent=GCLOUD.format("aaaaaaaa1111"))["code"] == 409
+
+
+def test_a_stored_job_is_answered_even_if_the_word_to_provision_did_not_get_out(
+    api: Api, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise TemporaryError("Pub/Sub is not there")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.bus, "publish", broken)
+        api.create()
+    world.sweep()
+    world.deliver()
+    assert world.state == "PREPARING", "the sweep found what was not said"
+
+
+def test_a_create_that_cannot_be_stored_is_to_be_tried_again_and_leaves_nothing(
+    api: Api, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise TemporaryError("Firestore is not there")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "commit", broken)
+        error = api.refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
+    assert (error["code"], error["status"]) == (503, "UNAVAILABLE")
+    assert world.store.recent_jobs(5) == ()
+    assert world.bus.drain() == []
+    api.create()
+
+
+def test_every_problem_of_a_job_is_told_at_once_by_field_and_nothing_is_kept(api: Api, world: World) -> None:
+    body = {"jobId": "bad-name!", "trainingInput": {"scaleTier": "CUSTOM", "region": "nowhere", "bogusField": 1}}
+    error = api.refused("POST", JOBS, body)
+    (detail,) = error["details"]
+    fields = [each["field"] for each in detail["fieldViolations"]]
+    assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
+    assert {"job.job_id", "training_input.region", "training_input.bogus_field"} <= set(fields)
+    assert error["message"].splitlines()[0].startswith("Field: ")
+    assert len(error["message"].splitlines()) == len(fields)
+    assert world.store.recent_jobs(5) == ()
+    assert world.store.rejections() == (), "its client was told; there is nobody else to look for it"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"jobId": 1}', b"\xff", b'{"a": {"a": ' * 50])
+def test_what_is_no_job_at_all_is_an_invalid_argument(api: Api, body: bytes) -> None:
+    error = api.refused("POST", JOBS, body)
+    assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
+
+
+def test_a_body_without_end_is_not_read_to_its_end(api: Api) -> None:
+    size = 5 << 20
+    stream = io.BytesIO(b"x" * size)
+    headers = {"Authorization": f"Bearer {OWNER}", "Content-Length": str(size)}
+    answer = api.http.post(JOBS, input_stream=stream, headers=headers)
+    assert answer.status_code == 400
+    assert "more than 1048576" in answer.get_json()["error"]["message"]
+    assert stream.tell() < 2 << 20
+
+
+def test_cancelling_ends_the_job_at_once_and_gives_its_machines_back(api: Api, world: World) -> None:
+    api.create()
+    world.deliver()
+    assert world.vms
+    assert api.cancel() == {}
+    assert (world.state, api.get()["errorMessage"]) == ("CANCELLED", "Job is cancelled by the user")
+    world.deliver()
+    world.deliver()
+    assert not world.vms
+    assert api.cancel() == {}, "of a job that has ended: nothing, and no error"
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("emails", "by"), [({OWNER: "anna@example.com"}, "anna@example.com"), ({}, "a user of the API")]
+)
+def test_who_cancelled_is_in_the_ledger_as_far_as_the_token_tells(
+    api: Api, world: World, emails: dict[str, str], by: str
+) -> None:
+    api.access.emails = emails
+    api.create()
+    api.cancel()
+    assert world.ledger[-1].verdict.text == f"Cancelled by {by}."
+    assert "anna" not in str(api.get()), "the service's view has no room for it"
+
+
+def test_who_created_a_job_is_stored_with_it(api: Api, world: World) -> None:
+    api.access.emails = {OWNER: "anna@example.com"}
+    created = api.create()
+    assert world.job.submitted_by == "anna@example.com"
+    assert came(world.job) == "through the API, by anna@example.com"
+    assert "anna" not in str(created), "the service's view has no room for it"
+    world.check()
+
+
+def test_google_not_telling_who_it_is_holds_up_nothing(api: Api, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> str:
+        raise TemporaryError("UserInfo answers 503")
+
+    monkeypatch.setattr(api.access, "email", broken)
+    api.create()
+    api.cancel()
+    assert (world.state, world.ledger[-1].verdict.text) == ("CANCELLED", "Cancelled by a user of the API.")
+
+
+def test_cancelling_a_job_that_has_ended_well_leaves_it_as_it_is(api: Api, world: World) -> None:
+    api.create()
+    world.deliver()
+    world.everyone_ready()
+    world.tell("replica-exit", CHIEF, cause="process", exit_status=0)
+    ended = api.get()
+    assert api.cancel() == {}
+    assert api.get() == ended
+    world.check()
+
+
+def test_labels_are_replaced_as_a_whole_while_it_runs_and_after_its_end(api: Api, world: World) -> None:
+    api.create()
+    first = api.get()
+    changed = api.label({"team": "vision", "stage": "a"})
+    assert changed["labels"] == {"team": "vision", "stage": "a"}
+    assert changed["etag"] != first["etag"]
+    api.cancel()
+    assert "labels" not in api.label({})
+    assert api.label({"b": "2"})["labels"] == {"b": "2"}
+    assert world.job.labels == (Label("b", "2"),)
+    world.check()
+
+
+def test_with_an_etag_nobodys_change_is_overwritten(api: Api, world: World) -> None:
+    api.create()
+    read = api.get()["etag"]
+    mine = api.label({"a": "mine"}, mask="labels,etag", etag=read)
+    theirs = {"labels": {"a": "theirs"}, "etag": read}
+    error = api.refused("PATCH", f"{JOBS}/digits_1", theirs, updateMask="labels,etag")
+    assert (error["code"], error["status"]) == (409, "ABORTED")
+    assert api.get() == mine
+    api.label({"a": "theirs"}, mask="labels")
+    assert api.get()["labels"] == {"a": "theirs"}
+    world.check()
+
+
+def test_of_two_changes_with_one_etag_at_the_same_time_one_is_made(
+    api: Api, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.create()
+    read = api.get()["etag"]
+    commit = world.store.commit
+
+    def overtaken(*args: Any) -> None:
+        monkeypatch.setattr(world.store, "commit", commit)
+        api.label({"a": "first"}, mask="labels,etag", etag=read)
+        commit(*args)
+
+    monkeypatch.setattr(world.store, "commit", overtaken)
+    body = {"labels": {"a": "second"}, "etag": read}
+    error = api.refused("PATCH", f"{JOBS}/digits_1", body, updateMask="labels,etag")
+    assert error["status"] == "ABORTED"
+    assert world.job.labels == (Label("a", "first"),)
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("mask", "body", "field"),
+    [
+        ("", {"labels": {}}, "update_mask"),
+        ("state", {"state": "SUCCEEDED"}, "update_mask"),
+        ("labels,trainingInput", {"labels": {}}, "update_mask"),
+        ("labels,etag", {"labels": {}}, "job.etag"),
+        ("labels", {"labels": {"Team": "x"}}, "job.labels.Team"),
+        ("labels", {"labels": {"team": "Vision!"}}, "job.labels.team"),
+        ("labels", {"labels": {"team": 3}}, "job.labels.team"),
+        ("labels", {"labels": "team"}, "job.labels"),
+    ],
+)
+def test_a_change_that_cannot_be_made_names_its_field(api: Api, mask: str, body: object, field: str) -> None:
+    before = api.create()
+    error = api.refused("PATCH", f"{JOBS}/digits_1", body, updateMask=mask)
+    assert (error["code"], error["details"][0]["fieldViolations"][0]["field"]) == (400, field)
+    assert api.get() == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query"),
+    [
+        ("GET", "nobody", {}),
+        ("POST", "nobody:cancel", {}),
+        ("PATCH", "nobody", {"updateMask": "labels"}),
+        ("GET", "nobody:getIamPolicy", {}),
+        ("GET", "no%20body", {}),
+        ("GET", "n" * 2000, {}),
+    ],
+)
+def test_an_unknown_job_is_not_found(api: Api, method: str, path: str, query: dict[str, str]) -> None:
+    error = api.refused(method, f"{JOBS}/{path}", {"labels": {}} if method != "GET" else None, **query)
+    assert (error["code"], error["status"]) == (404, "NOT_FOUND")
+
+
+def test_more_jobs_a_minute_than_the_quota_are_refused_until_the_minute_is_over(api: Api, world: World) -> None:
+    for nth in range(60):
+        api.create(f"job_{nth}")
+    error = api.refused("POST", JOBS, {"jobId": "job_60", **a_spec()})
+    sentence = "The request exceeds the allowed maximum of 60 jobs created per minute."
+    assert error == {
+        "code": 429,
+        "message": f"Quota failure for project my-project. {sentence}",
+        "status": "RESOURCE_EXHAUSTED",
+        "details": [
+            {
+                "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+                "violations": [{"subject": "project:my-project", "description": sentence}],
+            },
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "RATE_LIMIT_EXCEEDED",
+                "domain": "googleapis.com",
+                "metadata": {"consumer": "projects/my-project", "quota_limit_value": "60"},
+            },
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"},
+        ],
+    }
+    world.wait(61)
+    api.create("job_60")

@@ -1,0 +1,122 @@
+"""Tuning jobs as the service answered them: every answer is held against its schema by the client of these tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.api.client import CUSTOM_JOBS, JOBS, Api
+from tests.support.jobs import a_tuning_spec
+from tests.support.study import STUDY, Study
+
+
+@pytest.fixture
+def world() -> Study:
+    return Study()
+
+
+def create(api: Api, **hyperparameters: Any) -> dict[str, Any]:
+    return api.done("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(**hyperparameters)})
+
+
+def test_a_tuning_job_is_answered_with_its_trials_the_best_first(api: Api, world: Study) -> None:
+    created = create(api)
+    assert created["trainingInput"]["hyperparameters"] == a_tuning_spec()["trainingInput"]["hyperparameters"]  # type: ignore[index]
+    assert created["trainingOutput"] == {
+        "completedTrialCount": "0",
+        "isHyperparameterTuningJob": True,
+        "hyperparameterMetricTag": "accuracy",
+    }
+    world.deliver()
+    world.up(1, 2)
+    running = api.get()
+    assert running["state"] == "RUNNING"
+    assert [trial["state"] for trial in running["trainingOutput"]["trials"]] == ["RUNNING", "RUNNING"]
+    assert "finalMetric" not in running["trainingOutput"]["trials"][0]
+    world.wait(1800)
+    world.done(1, 0.25)
+    world.done(2, 0.9)
+    world.up(3)
+    world.wait(3600)
+    world.done(3, 0.5)
+    ended = api.get()
+    assert ended["state"] == "SUCCEEDED"
+    output = ended["trainingOutput"]
+    assert output["completedTrialCount"] == "3"
+    assert [trial["trialId"] for trial in output["trials"]] == ["2", "3", "1"]
+    best = output["trials"][0]
+    assert best == {
+        "trialId": "2",
+        "hyperparameters": {"layers": "1", "width": "32"},
+        "state": "SUCCEEDED",
+        "startTime": best["startTime"],
+        "endTime": best["endTime"],
+        "finalMetric": {"trainingStep": "100", "objectiveValue": 0.9},
+    }
+    hours = 0.5 + 0.5 + 1
+    assert output["consumedMLUnits"] == pytest.approx(hours * 0.19 / 0.49, abs=0.01), "of all trials together"
+
+
+def test_the_least_comes_first_where_it_is_sought(api: Api, world: Study) -> None:
+    create(api, goal="MINIMIZE", maxTrials=2)
+    world.deliver()
+    for number, value in ((1, 0.5), (2, 0.1)):
+        world.up(number)
+        world.done(number, value)
+    assert [trial["trialId"] for trial in api.get()["trainingOutput"]["trials"]] == ["2", "1"]
+
+
+def test_a_trial_is_shown_with_its_tuning_job_and_nowhere_else(api: Api, world: Study) -> None:
+    create(api)
+    world.deliver()
+    assert [job["jobId"] for job in api.list()["jobs"]] == [STUDY]
+    assert api.refused("GET", f"{JOBS}/{STUDY}-trial-1")["code"] == 404
+    assert api.refused("POST", f"{JOBS}/{STUDY}-trial-1:cancel", {})["code"] == 404
+    assert api.refused("POST", JOBS, {"jobId": "mine-trial-1", **a_tuning_spec()})["code"] == 400
+    assert api.done("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
+
+
+def test_pages_of_a_list_go_on_where_trials_are_between_jobs(api: Api, world: Study) -> None:
+    api.create("older")
+    world.wait(1)
+    create(api)
+    world.wait(1)
+    world.deliver()
+    first = api.list(pageSize="1")
+    assert [job["jobId"] for job in first["jobs"]] == [STUDY]
+    second = api.list(pageSize="1", pageToken=first["nextPageToken"])
+    assert [job["jobId"] for job in second["jobs"]] == ["older"]
+
+
+def test_cancelling_a_tuning_job_ends_all_of_it(api: Api, world: Study) -> None:
+    create(api)
+    world.deliver()
+    api.cancel()
+    world.deliver()
+    answered = api.get()
+    assert (answered["state"], answered["errorMessage"]) == ("CANCELLED", "Job is cancelled by the user")
+    assert [trial["state"] for trial in answered["trainingOutput"]["trials"]] == ["CANCELLED", "CANCELLED"]
+    world.sweep()
+    world.deliver()
+    assert world.fleet.list_all() == ()
+
+
+def test_every_problem_of_the_parameters_is_answered_at_once(api: Api) -> None:
+    params = [{"parameterName": "a", "type": "DOUBLE", "minValue": 2, "maxValue": 1}, {"type": "INTEGER"}]
+    error = api.refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(params=params, maxTrials=2000)})
+    fields = {each["field"] for each in error["details"][0]["fieldViolations"]}
+    spec = "training_input.hyperparameters"
+    assert fields == {
+        f"{spec}.max_trials",
+        f"{spec}.params[0].max_value",
+        f"{spec}.params[1].parameter_name",
+        f"{spec}.params[1].min_value",
+        f"{spec}.params[1].max_value",
+    }
+
+
+def test_what_cannot_be_continued_is_refused_before_it_is_stored(api: Api, world: Study) -> None:
+    error = api.refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="nobody")})
+    assert (error["code"], "which is no tuning job" in error["message"]) == (400, True)
+    assert world.store.load(STUDY) is None

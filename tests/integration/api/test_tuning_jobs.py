@@ -1,0 +1,153 @@
+"""Vertex AI's hyperparameterTuningJobs: every answer is held against its schema by the client of these tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.api.client import CUSTOM_JOBS, JOBS, NOBODY, PROJECT, TUNING_JOBS, VIEWER, Api
+from tests.support.study import Study
+
+
+@pytest.fixture
+def world() -> Study:
+    return Study()
+
+
+def a_body(**changes: object) -> dict[str, Any]:
+    """As `gcloud ai hp-tuning-jobs create` sends it."""
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": "1",
+        "containerSpec": {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1", "args": ["--epochs", "5"]},
+    }
+    return {
+        "displayName": "tuning",
+        "maxTrialCount": 3,
+        "parallelTrialCount": 2,
+        "studySpec": {
+            "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+            "parameters": [
+                {"parameterId": "layers", "integerValueSpec": {"minValue": "1", "maxValue": "3"}},
+                {"parameterId": "optimizer", "categoricalValueSpec": {"values": ["adam", "sgd"]}},
+            ],
+        },
+        "trialJobSpec": {
+            "workerPoolSpecs": [pool],
+            "baseOutputDirectory": {"outputUriPrefix": "gs://my-bucket/tuning"},
+        },
+        **changes,
+    }
+
+
+def create(api: Api, world: Study, **changes: object) -> dict[str, Any]:
+    created = api.done("POST", TUNING_JOBS, a_body(**changes), schema="HyperparameterTuningJob")
+    world.job_id = f"custom_{created['name'].rpartition('/')[2]}"
+    return created
+
+
+def path_of(job: dict[str, Any]) -> str:
+    return f"/v1/{job['name']}"
+
+
+def get(api: Api, job: dict[str, Any]) -> dict[str, Any]:
+    return api.done("GET", path_of(job), schema="HyperparameterTuningJob")
+
+
+def test_a_tuning_job_is_answered_with_its_trials_in_vertex_ais_words(api: Api, world: Study) -> None:
+    created = create(api, world)
+    assert created["name"].startswith(f"projects/{PROJECT}/locations/us-central1/hyperparameterTuningJobs/")
+    assert created["state"] == "JOB_STATE_QUEUED"
+    assert {name: created[name] for name in a_body()} == a_body(), "as it was sent"
+    world.deliver()
+    world.up(1, 2)
+    running = get(api, created)
+    assert running["state"] == "JOB_STATE_RUNNING"
+    assert [trial["state"] for trial in running["trials"]] == ["ACTIVE", "ACTIVE"]
+    world.done(1, 0.5)
+    world.failed(2)
+    world.up(3)
+    world.done(3, 0.75)
+    ended = get(api, created)
+    assert ended["state"] == "JOB_STATE_SUCCEEDED"
+    assert [trial["state"] for trial in ended["trials"]] == ["SUCCEEDED", "INFEASIBLE", "SUCCEEDED"]
+    assert ended["trials"][2]["parameters"] == [
+        {"parameterId": "layers", "value": 2.0},
+        {"parameterId": "optimizer", "value": "adam"},
+    ]
+    assert ended["trials"][2]["finalMeasurement"] == {
+        "stepCount": "100",
+        "metrics": [{"metricId": "accuracy", "value": 0.75}],
+    }
+    assert "finalMeasurement" not in ended["trials"][1]
+
+
+def test_a_trial_is_told_its_own_directories_and_its_values(api: Api, world: Study) -> None:
+    create(api, world)
+    world.deliver()
+    trial = world.trial(2).job
+    assert trial.plan.output_directory == "gs://my-bucket/tuning/2"
+    assert trial.plan.program.args == ("--epochs", "5", "--layers", "1", "--optimizer", "sgd")
+
+
+def test_tuning_jobs_and_custom_jobs_are_not_found_at_each_others_address(api: Api, world: Study) -> None:
+    created = create(api, world)
+    world.deliver()
+    listed = api.done("GET", TUNING_JOBS, schema="ListHyperparameterTuningJobsResponse")
+    assert [job["name"] for job in listed["hyperparameterTuningJobs"]] == [created["name"]]
+    assert api.done("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
+    assert api.list() == {}
+    number = created["name"].rpartition("/")[2]
+    assert api.refused("GET", f"{CUSTOM_JOBS}/{number}")["code"] == 404
+    assert api.refused("GET", f"{TUNING_JOBS}/17")["code"] == 404
+    assert api.refused("GET", f"{JOBS}/custom_{number}")["code"] == 404
+    assert api.refused("GET", path_of(created).replace("us-central1", "europe-west1"))["code"] == 404
+
+
+def test_it_is_cancelled_with_its_trials_and_then_deleted(api: Api, world: Study) -> None:
+    created = create(api, world)
+    world.deliver()
+    assert api.refused("DELETE", path_of(created))["status"] == "FAILED_PRECONDITION"
+    api.done("POST", f"{path_of(created)}:cancel", {}, schema="GoogleProtobufEmpty")
+    world.deliver()
+    cancelled = get(api, created)
+    assert (cancelled["state"], cancelled["error"]["code"]) == ("JOB_STATE_CANCELLED", 1)
+    assert world.states == ["CANCELLED", "CANCELLED"]
+    done = api.done("DELETE", path_of(created), schema="GoogleLongrunningOperation")
+    assert done["done"] is True
+    assert api.refused("GET", path_of(created))["code"] == 404
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"studySpec": None}, "hyperparameter_tuning_job.study_spec"),
+        ({"trialJobSpec": {}}, "hyperparameter_tuning_job.trial_job_spec"),
+        ({"maxTrialCount": 0}, "max_trial_count"),
+        ({"trialJobSpec": {"workerPoolSpecs": [{}]}}, "trial_job_spec.worker_pool_specs[0]"),
+        ({"studySpec": {"metrics": [], "parameters": []}}, "study_spec.metrics"),
+        ({"jobId": "mine"}, "hyperparameter_tuning_job.job_id"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_field(api: Api, changes: dict[str, object], field: str) -> None:
+    error = api.refused("POST", TUNING_JOBS, a_body(**changes))
+    assert error["code"] == 400
+    assert field in {each["field"] for each in error["details"][0]["fieldViolations"]}
+
+
+def test_enums_by_number_are_read_as_googles_own_clients_send_them(api: Api, world: Study) -> None:
+    study = a_body()["studySpec"]
+    study["metrics"][0]["goal"] = 2
+    study["algorithm"] = 2
+    create(api, world, studySpec=study)
+    assert (world.tuning.goal, world.tuning.algorithm) == ("MINIMIZE", "GRID_SEARCH")
+
+
+def test_each_method_takes_its_own_permission(api: Api, world: Study) -> None:
+    created = create(api, world)
+    assert get(api, created) == api.done("GET", path_of(created), schema="HyperparameterTuningJob", token=VIEWER)
+    for method, path in (("POST", TUNING_JOBS), ("POST", f"{path_of(created)}:cancel"), ("DELETE", path_of(created))):
+        error = api.refused(method, path, a_body(), token=VIEWER)
+        assert "aiplatform.hyperparameterTuningJobs." in error["message"]
+    assert api.refused("GET", TUNING_JOBS, token=NOBODY)["code"] == 403

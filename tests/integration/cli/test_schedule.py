@@ -1,0 +1,154 @@
+"""Jobs again and again: what is written to Cloud Scheduler, and what its messages become."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shared.core.intake.job_id_template import at_time
+from shared.errors import PermanentError
+from shared.flows import submit
+from shared.gcp.scheduler import CloudScheduler, scheduler_job
+from shared.messaging import push
+from tests.integration.cli.conftest import Installation
+from tests.support.jobs import a_spec
+from tests.support.serving import serving
+from tests.support.world import World
+
+DISCOVERED = "discovery_cache/documents/cloudscheduler.v1.json"
+PARENT = "projects/my-project/locations/us-central1"
+NIGHTLY = {"jobId": "nightly_{time:%Y%m%d_%H%M}", **a_spec()}
+AT = datetime(2026, 11, 21, 3, 0, 7, tzinfo=UTC)
+
+
+def test_a_time_in_a_job_id_is_the_messages() -> None:
+    assert at_time("nightly_{time:%Y%m%d_%H%M}", AT) == "nightly_20261121_0300"
+    assert at_time("a_{time}", AT) == "a_20261121_030007"
+    assert at_time("plain", AT) == "plain"
+
+
+def fire(world: World, at: datetime | None, source: str | None = "schedule:nightly") -> None:
+    submit.handle(json.dumps(NIGHTLY).encode(), source, world.deps, at)
+
+
+def test_a_firing_that_is_delivered_twice_is_one_job_and_the_next_one_another() -> None:
+    world = World()
+    for at in (AT, AT, AT.replace(day=22)):
+        fire(world, at)
+        world.wait(3600)
+    assert [job.job_id for job in world.store.recent_jobs(9)] == ["nightly_20261122_0300", "nightly_20261121_0300"]
+    assert world.store.rejections() == ()
+
+
+def test_an_anonymous_message_with_a_time_is_told_apart_by_it() -> None:
+    world = World()
+    for day in (21, 21, 22):
+        fire(world, AT.replace(day=day), None)
+    assert {job.job_id for job in world.store.recent_jobs(9)} == {"nightly_20261121_0300", "nightly_20261122_0300"}
+
+
+def test_a_time_without_a_messages_time_is_refused() -> None:
+    world = World()
+    with pytest.raises(PermanentError, match=r"job\.job_id Error: holds a time"):
+        fire(world, None)
+    assert world.store.recent_jobs(9) == ()
+
+
+def test_the_time_is_read_from_pubsubs_envelope() -> None:
+    message = {
+        "data": base64.b64encode(b"{}").decode(),
+        "messageId": "1",
+        "publishTime": "2026-11-21T03:00:07.123456789Z",
+    }
+    decoded = push.decode(json.dumps({"message": message}).encode())
+    assert decoded.told_at == AT.replace(microsecond=123456)
+
+
+# Cloud Scheduler.
+
+
+class SchedulerApi(BaseHTTPRequestHandler):
+    jobs: dict[str, Any] = {}  # noqa: RUF012 - of the one server of the test
+
+    def do_POST(self) -> None:
+        body = self._body()
+        known = body["name"] in self.jobs
+        parent = self.path == f"/v1/{body['name'].rpartition('/jobs/')[0]}/jobs"
+        self._answer(409 if known else 200 if parent else 404, body)
+
+    def do_PATCH(self) -> None:
+        body = self._body()
+        self._answer(200 if self.path == f"/v1/{body['name']}" and body["name"] in self.jobs else 404, body)
+
+    def _body(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        return found
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        if body["schedule"] == "never":
+            status = 400
+        if status == 200:
+            self.jobs[body["name"]] = body
+        data = json.dumps(body if status == 200 else {"error": {"message": "Schedule is invalid."}}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def scheduler() -> Iterator[CloudScheduler]:
+    SchedulerApi.jobs.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SchedulerApi)
+    with serving(server) as address:
+        made = CloudScheduler(address)
+        yield made
+        made._session.close()
+
+
+def test_a_schedule_is_created_and_then_replaced(scheduler: CloudScheduler) -> None:
+    assert scheduler.put(scheduler_job(PARENT, "nightly", "0 3 * * *", "Etc/UTC", "trainmaster-submit", b"1"))
+    assert not scheduler.put(scheduler_job(PARENT, "nightly", "0 4 * * *", "Etc/UTC", "trainmaster-submit", b"2"))
+    (job,) = SchedulerApi.jobs.values()
+    assert job["schedule"] == "0 4 * * *"
+    with pytest.raises(PermanentError, match=r"Schedule is invalid\."):
+        scheduler.put(scheduler_job(PARENT, "other", "never", "Etc/UTC", "trainmaster-submit", b""))
+
+
+def test_what_is_written_are_fields_of_the_apis_own_description(installation: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text(yaml.safe_dump(NIGHTLY))
+    done = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
+    assert done.exit_code == 0, done.output
+    job = json.loads(done.stdout)
+    schemas = json.loads((files("googleapiclient") / DISCOVERED).read_text())["schemas"]
+    assert set(job) <= set(schemas["Job"]["properties"])
+    assert set(job["pubsubTarget"]) <= set(schemas["PubsubTarget"]["properties"])
+    assert job["pubsubTarget"]["topicName"] == "projects/my-project/topics/trainmaster-submit"
+    assert json.loads(base64.b64decode(job["pubsubTarget"]["data"])) == NIGHTLY
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [({"jobId": "once", **a_spec()}, "would be taken after the first time"), (a_spec(region="moon"), "region")],
+)
+def test_a_job_file_that_could_not_be_submitted_twice_is_not_scheduled(
+    installation: Installation, tmp_path: Path, document: dict[str, object], said: str
+) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text(yaml.safe_dump(document))
+    done = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
+    assert isinstance(done.exception, PermanentError)
+    assert said in str(done.exception)

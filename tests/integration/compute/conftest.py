@@ -1,0 +1,21 @@
+"""One emulator for all tests of this folder; each test finds it without VMs and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.compute.emulator import Emulator, running_emulator
+
+
+@pytest.fixture(scope="session")
+def shared_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    with running_emulator(tmp_path_factory.mktemp("compute")) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def emulator(shared_emulator: Emulator) -> Iterator[Emulator]:
+    yield shared_emulator
+    shared_emulator.delete_all()

@@ -1,0 +1,178 @@
+"""The Compute emulator as a process, the real clients that talk to it, and what tests ask of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.api_core import exceptions
+from google.api_core.client_options import ClientOptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import compute_v1
+
+from emulators.compute.powered_vm import MARKER
+
+PROJECT = "compute-tests"
+ZONE = "us-central1-a"
+OTHER_ZONE = "us-central1-b"
+IMAGE = "projects/images/global/images/family/python"
+
+
+@dataclass
+class Emulator:
+    process: subprocess.Popen[bytes]
+    endpoint: str
+    state_dir: Path
+
+    def __post_init__(self) -> None:
+        options: dict[str, Any] = {
+            "credentials": AnonymousCredentials(),
+            "client_options": ClientOptions(api_endpoint=self.endpoint),
+        }
+        self.instances = compute_v1.InstancesClient(**options)
+        self.operations = compute_v1.ZoneOperationsClient(**options)
+
+    def call(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
+        """JSON to and from the emulator; raises urllib's HTTPError."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.endpoint + path, data, method=method)
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)
+
+    def fault(self, name: str, verb: str, **body: object) -> Any:
+        return self.call(f"/emulator/v1/vms/{name}:{verb}", body)
+
+    def faults(self, **faults: object) -> None:
+        self.call("/emulator/v1/faults", faults)
+
+    def done(self, operation: Any, zone: str = ZONE) -> compute_v1.Operation:
+        finished = self.operations.wait(project=PROJECT, zone=zone, operation=operation.name, timeout=60)
+        assert finished.status == compute_v1.Operation.Status.DONE
+        return finished
+
+    def run(self, name: str, script: str = "sleep 600", **changes: Any) -> compute_v1.Instance:
+        """A VM that is up."""
+        resource = an_instance(name, script, **changes)
+        operation = self.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
+        assert not self.done(operation).error.errors
+        return self.get(name)
+
+    def get(self, name: str, zone: str = ZONE) -> compute_v1.Instance:
+        return self.instances.get(project=PROJECT, zone=zone, instance=name)
+
+    def names(self) -> set[str]:
+        pages = self.instances.aggregated_list(project=PROJECT)
+        return {instance.name for _, scope in pages for instance in scope.instances}
+
+    def status(self, name: str) -> str:
+        try:
+            return str(self.get(name).status)
+        except exceptions.NotFound:
+            return "GONE"
+
+    def serial(self, name: str) -> str:
+        output = self.instances.get_serial_port_output(project=PROJECT, zone=ZONE, instance=name)
+        return output.contents
+
+    def delete_all(self) -> None:
+        self.faults()
+        for zone, scope in self.instances.aggregated_list(project=PROJECT):
+            for instance in scope.instances:
+                place = zone.rpartition("/")[2]
+                self.instances.delete_unary(project=PROJECT, zone=place, instance=str(instance.id))
+        eventually(lambda: not self.names())
+
+    def vm_processes(self) -> set[int]:
+        """Every process of every VM of this emulator, wherever it has got to."""
+        wanted = f"{MARKER}={self.state_dir}".encode()
+        found = set()
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if wanted in environ.read_bytes():
+                    found.add(int(environ.parent.name))
+            except OSError:
+                continue
+        return found
+
+
+def an_instance(name: str, script: str, **changes: Any) -> compute_v1.Instance:
+    metadata = {"startup-script": script, **changes.pop("metadata", {})}
+    properties: dict[str, Any] = {
+        "name": name,
+        "machine_type": f"zones/{ZONE}/machineTypes/n1-standard-4",
+        "disks": [{"boot": True, "initialize_params": {"source_image": IMAGE}}],
+        "metadata": {"items": [{"key": key, "value": value} for key, value in metadata.items()]},
+        "service_accounts": [{"email": "default"}],
+        "scheduling": {"automatic_restart": False, "on_host_maintenance": "TERMINATE"},
+        **changes,
+    }
+    return compute_v1.Instance(properties)
+
+
+def eventually(is_so: Callable[[], object], within_s: float = 60.0) -> None:
+    """The time is a busy machine's."""
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {within_s:g} s"
+        time.sleep(0.02)
+
+
+@contextmanager
+def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterator[Emulator]:
+    """`pubsub`: the `host:port` that `--system-events-topic` is on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    images = state_dir / "images.json"
+    images.write_text(json.dumps({"default": sys.prefix}))
+    log = state_dir / "emulator.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "emulators.compute", "--port", str(port), "--state-dir", str(state_dir),
+                "--project", PROJECT, "--images", str(images), "--step-s", "0.05", "--maintenance-notice-s", "0.5",
+                "--run-min-s", "0.5", "--shutdown-s", "5", *options,
+            ],
+            env={**os.environ, "PUBSUB_EMULATOR_HOST": pubsub},
+            stdout=output,
+            stderr=output,
+        )  # fmt: skip
+    emulator = Emulator(process, f"http://127.0.0.1:{port}", state_dir)
+
+    def healthy() -> bool:
+        assert process.poll() is None, log.read_text()
+        try:
+            return bool(emulator.call("/emulator/v1/health"))
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    try:
+        eventually(healthy)
+        yield emulator
+    finally:
+        emulator.instances.transport.close()
+        emulator.operations.transport.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGKILL)
+        assert "Traceback" not in log.read_text(), log.read_text()
+
+
+def lives(pid: int) -> bool:
+    """A zombie does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False

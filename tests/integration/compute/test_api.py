@@ -1,0 +1,303 @@
+"""The REST surface through google-cloud-compute: resources, lists, fingerprints, operations, refusals."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from google.api_core import exceptions
+from google.cloud import compute_v1
+
+from emulators.compute.api_errors import ApiError
+from emulators.compute.list_filter import parse_filter
+from tests.integration.compute.emulator import IMAGE, OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance, eventually
+
+
+def bulk(names: list[str], **changes: Any) -> compute_v1.BulkInsertInstanceResource:
+    instance = an_instance("unused", "sleep 600", machine_type="n1-standard-4")
+    properties = compute_v1.InstanceProperties(
+        machine_type=instance.machine_type, disks=instance.disks, metadata=instance.metadata, labels={"job": "j"}
+    )
+    return compute_v1.BulkInsertInstanceResource(
+        {
+            "count": len(names),
+            "per_instance_properties": {name: {"name": name} for name in names},
+            "instance_properties": properties,
+            **changes,
+        }
+    )
+
+
+def bulk_insert(emulator: Emulator, names: list[str], zone: str = ZONE, **changes: Any) -> compute_v1.Operation:
+    request_id = changes.pop("request_id", "")
+    request = compute_v1.BulkInsertInstanceRequest(
+        project=PROJECT,
+        zone=zone,
+        request_id=request_id,
+        bulk_insert_instance_resource_resource=bulk(names, **changes),
+    )
+    return emulator.instances.bulk_insert_unary(request)
+
+
+def reason(error: pytest.ExceptionInfo[exceptions.GoogleAPICallError]) -> str:
+    return str(error.value.errors[0]["reason"])
+
+
+def test_an_inserted_vm_is_shown_as_it_was_asked_for(emulator: Emulator) -> None:
+    vm = emulator.run("vm", labels={"job": "j"}, metadata={"key": "value"})
+    assert (vm.status, vm.zone.rpartition("/")[2], dict(vm.labels)) == ("RUNNING", ZONE, {"job": "j"})
+    assert vm.machine_type.endswith(f"/zones/{ZONE}/machineTypes/n1-standard-4")
+    assert {item.key: item.value for item in vm.metadata.items}["key"] == "value"
+    assert vm.service_accounts[0].email.endswith("-compute@developer.gserviceaccount.com")
+    assert emulator.get(str(vm.id)) == vm
+
+
+def test_a_bulk_insert_makes_all_vms_in_one_operation_group(emulator: Emulator) -> None:
+    finished = emulator.done(bulk_insert(emulator, ["a", "b", "c"]))
+    assert finished.operation_type == "bulkInsert"
+    assert emulator.names() == {"a", "b", "c"}
+    request = compute_v1.ListZoneOperationsRequest(
+        project=PROJECT, zone=ZONE, filter=f'operationGroupId="{finished.operation_group_id}" AND operationType=insert'
+    )
+    assert len(list(emulator.operations.list(request))) == 3
+
+
+def test_a_name_pattern_goes_on_counting_where_the_last_insert_stopped(emulator: Emulator) -> None:
+    for _ in range(2):
+        resource = bulk(["x", "y"], per_instance_properties={}, name_pattern="vm-##")
+        operation = emulator.instances.bulk_insert_unary(
+            project=PROJECT, zone=ZONE, bulk_insert_instance_resource_resource=resource
+        )
+        emulator.done(operation)
+    assert emulator.names() == {"vm-01", "vm-02", "vm-03", "vm-04"}
+
+
+def test_the_same_request_id_is_the_same_operation_and_makes_nothing_twice(emulator: Emulator) -> None:
+    request_id = str(uuid.uuid4())
+    first = bulk_insert(emulator, ["a"], request_id=request_id)
+    assert bulk_insert(emulator, ["a"], request_id=request_id).name == first.name
+    emulator.done(first)
+    again = bulk_insert(emulator, ["a"], request_id=request_id)
+    assert (again.name, again.client_operation_id) == (first.name, request_id)
+    request = compute_v1.ListZoneOperationsRequest(
+        project=PROJECT, zone=ZONE, filter=f'clientOperationId="{request_id}"'
+    )
+    assert [each.name for each in emulator.operations.list(request)] == [first.name]
+
+
+def test_a_taken_name_is_refused_for_the_whole_gang_even_while_its_vm_stops(emulator: Emulator) -> None:
+    emulator.run("b", "trap 'sleep 1; exit' TERM; echo ready; while :; do sleep 0.1; done")
+    eventually(lambda: "ready" in emulator.serial("b"))
+    emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance="b")
+    eventually(lambda: emulator.status("b") == "STOPPING")
+    with pytest.raises(exceptions.Conflict) as error:
+        bulk_insert(emulator, ["a", "b"])
+    assert reason(error) == "alreadyExists"
+    assert emulator.names() == {"b"}
+    emulator.done(bulk_insert(emulator, ["a", "b"], zone=OTHER_ZONE), OTHER_ZONE)  # names are a zone's own
+
+
+def test_a_stockout_is_an_error_of_the_operation_that_names_other_zones_and_leaves_nothing(emulator: Emulator) -> None:
+    emulator.faults(stockout_zones=[ZONE])
+    finished = emulator.done(bulk_insert(emulator, ["a", "b"]))
+    codes = [error.code for error in finished.error.errors]
+    assert codes == ["ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "VM_MIN_COUNT_NOT_REACHED"]
+    details = finished.error.errors[0].error_details
+    available = [detail.error_info.metadatas.get("zonesAvailable") for detail in details if detail.error_info.reason]
+    assert available == ["us-central1-b,us-central1-c,us-central1-f"]
+    assert finished.http_error_status_code == 503
+    assert emulator.names() == set()
+
+
+def test_a_used_up_quota_is_an_error_of_the_operation(emulator: Emulator) -> None:
+    emulator.faults(quota_regions=["us-central1"])
+    finished = emulator.done(bulk_insert(emulator, ["a"]))
+    assert finished.error.errors[0].code == "QUOTA_EXCEEDED"
+    assert finished.error.errors[0].error_details[0].quota_info.dimensions["region"] == "us-central1"
+
+
+def test_rate_limited_calls_are_counted_down(emulator: Emulator) -> None:
+    emulator.faults(rate_limited=1)
+    with pytest.raises(exceptions.Forbidden) as error:
+        emulator.get("vm")
+    assert reason(error) == "rateLimitExceeded"
+    with pytest.raises(exceptions.NotFound):
+        emulator.get("vm")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": "Vm"}, "resource.name"),
+        ({"machine_type": "n9-standard-4"}, "resource.machineType"),
+        ({"labels": {"Job": "x"}}, "resource.labels"),
+        ({"scheduling": {"max_run_duration": {"seconds": 121 * 86400}}}, "resource.scheduling.maxRunDuration"),
+        ({"metadata": {"big": "x" * (256 * 1024 + 1)}}, "metadata.items.big"),
+        ({"guest_accelerators": [{"accelerator_type": "nvidia-abacus"}]}, "guestAccelerators"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_the_call(emulator: Emulator, changes: dict[str, Any], field: str) -> None:
+    resource = an_instance(changes.pop("name", "vm"), "", **changes)
+    with pytest.raises(exceptions.BadRequest, match=field):
+        emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
+
+
+SPOT = {"provisioning_model": "SPOT", "automatic_restart": False, "on_host_maintenance": "TERMINATE"}
+T4 = {"accelerator_type": "nvidia-tesla-t4", "accelerator_count": 1}
+RESERVED = {"consume_reservation_type": "SPECIFIC_RESERVATION"}
+RESERVATION_KEY = "compute.googleapis.com/reservation-name"
+
+
+def a_disk(**changes: Any) -> dict[str, Any]:
+    return {"boot": True, "initialize_params": {"source_image": IMAGE, **changes}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"guest_accelerators": [T4], "scheduling": {}}, "live migration"),
+        ({"machine_type": "g2-standard-4", "scheduling": {}}, "live migration"),
+        ({"machine_type": "g2-standard-4", "guest_accelerators": [T4]}, "not compatible"),
+        ({"machine_type": "c3-standard-4", "guest_accelerators": [T4]}, "not compatible"),
+        ({"machine_type": "e2-standard-4"}, "can only live migrate"),
+        ({"scheduling": {**SPOT, "on_host_maintenance": "MIGRATE"}}, "preemptible"),
+        ({"scheduling": {**SPOT, "automatic_restart": True}}, "preemptible"),
+        ({"scheduling": {**SPOT, "provisioning_model": "CHEAP"}}, "provisioningModel"),
+        ({"scheduling": {**SPOT, "preemption_notice_duration": {"seconds": 60}}}, "preemptionNoticeDuration"),
+        ({"scheduling": {"preemption_notice_duration": {"seconds": 120}}}, "preemptionNoticeDuration"),
+        ({"machine_type": "c3-standard-4", "disks": [a_disk(disk_type="pd-standard")]}, "not compatible"),
+        ({"machine_type": "n4-standard-4", "disks": [a_disk(disk_type="pd-ssd")]}, "not compatible"),
+        ({"disks": [a_disk(disk_type="hyperdisk-balanced")]}, "not compatible"),
+        ({"disks": [a_disk(disk_size_gb=5)]}, "smaller than the image"),
+        ({"disks": [{**a_disk(), "disk_encryption_key": {"kms_key_name": "my-key"}}]}, "kmsKeyName"),
+        ({"reservation_affinity": {**RESERVED, "key": "mine", "values": ["r"]}}, "reservationAffinity"),
+        ({"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY}}, "reservationAffinity"),
+        (
+            {"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}, "scheduling": SPOT},
+            "Spot VMs",
+        ),
+        ({"labels": {f"l{nth}": "x" for nth in range(65)}}, "resource.labels"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(emulator: Emulator, changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(exceptions.BadRequest, match=problem):
+        emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=an_instance("vm", "", **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"machine_type": "e2-standard-4", "scheduling": SPOT},
+        {"machine_type": "e2-standard-4", "scheduling": {}},
+        {"machine_type": "c4-standard-4", "disks": [a_disk(disk_type="hyperdisk-balanced")]},
+        {"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}},
+        {
+            "scheduling": {
+                **SPOT,
+                "preemption_notice_duration": {"seconds": 120},
+                "max_run_duration": {"seconds": 60},
+                "instance_termination_action": "DELETE",
+            }
+        },
+    ],
+)
+def test_what_goes_together_is_taken(emulator: Emulator, changes: dict[str, Any]) -> None:
+    assert emulator.run("vm", **changes).status == "RUNNING"
+
+
+def test_gpus_that_come_with_the_machine_type_are_shown(emulator: Emulator) -> None:
+    vm = emulator.run("vm", machine_type="a2-highgpu-2g")
+    (gpus,) = vm.guest_accelerators
+    assert (gpus.accelerator_type.rpartition("/")[2], gpus.accelerator_count) == ("nvidia-tesla-a100", 2)
+
+
+def test_metadata_and_labels_change_only_under_their_current_fingerprint(emulator: Emulator) -> None:
+    vm = emulator.run("vm", "sleep 600", labels={"a": "1"})
+    new = compute_v1.Metadata({"fingerprint": vm.metadata.fingerprint, "items": [{"key": "k", "value": "v"}]})
+    emulator.done(
+        emulator.instances.set_metadata_unary(project=PROJECT, zone=ZONE, instance="vm", metadata_resource=new)
+    )
+    with pytest.raises(exceptions.PreconditionFailed) as error:
+        emulator.instances.set_metadata_unary(project=PROJECT, zone=ZONE, instance="vm", metadata_resource=new)
+    assert reason(error) == "conditionNotMet"
+    labels = compute_v1.InstancesSetLabelsRequest(label_fingerprint=vm.label_fingerprint, labels={"a": "2"})
+    for _ in range(2):  # the second time the fingerprint is stale
+        try:
+            emulator.instances.set_labels_unary(
+                project=PROJECT, zone=ZONE, instance="vm", instances_set_labels_request_resource=labels
+            )
+        except exceptions.PreconditionFailed:
+            break
+    else:
+        pytest.fail("a stale fingerprint was taken")
+    now = emulator.get("vm")
+    assert [(item.key, item.value) for item in now.metadata.items] == [("k", "v")]
+    assert dict(now.labels) == {"a": "2"}
+
+
+def test_lists_are_filtered_and_paged(emulator: Emulator) -> None:
+    emulator.done(bulk_insert(emulator, ["a", "b", "c"]))
+    emulator.done(bulk_insert(emulator, ["d"], zone=OTHER_ZONE), OTHER_ZONE)
+    request = compute_v1.ListInstancesRequest(project=PROJECT, zone=ZONE, max_results=2, filter="labels.job=j")
+    pager = emulator.instances.list(request)
+    assert [[each.name for each in response.items] for response in pager.pages] == [["a", "b"], ["c"]]
+    everywhere = compute_v1.AggregatedListInstancesRequest(project=PROJECT, max_results=1, filter='name ne "b"')
+    found = [each.name for _, scope in emulator.instances.aggregated_list(everywhere) for each in scope.instances]
+    assert found == ["a", "c", "d"]
+
+
+def test_what_does_not_exist_is_not_found(emulator: Emulator) -> None:
+    with pytest.raises(exceptions.NotFound, match=f"projects/{PROJECT}/zones/{ZONE}/instances/nobody"):
+        emulator.get("nobody")
+    with pytest.raises(exceptions.NotFound, match="zones/mars-1-a"):
+        emulator.get("nobody", "mars-1-a")
+    with pytest.raises(exceptions.NotFound, match="projects/other"):
+        emulator.instances.get(project="other", zone=ZONE, instance="nobody")
+
+
+def test_the_image_must_be_known_where_no_default_stands_for_all() -> None:
+    from emulators.compute.catalog import Catalog, Links
+
+    catalog = Catalog(Links("http://x/compute/v1", PROJECT), {"python": "/env"})
+    assert catalog.environment_of(IMAGE) == "/env"
+    with pytest.raises(ApiError, match="sourceImage"):
+        catalog.environment_of("global/images/other")
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("labels.trainmaster-job=digits_1", True),
+        ("labels.trainmaster-job = digits", False),
+        ("labels.trainmaster-job:digits", True),
+        ("labels.owner:*", False),
+        ('name eq ".*\\bvm\\b.*"', True),
+        ('name ne "vm-.*"', False),
+        ("name eq vm", False),
+        ("(status = RUNNING) AND (scheduling.preemptible = false)", True),
+        ("(status = RUNNING) (name = other)", False),
+        ("status = TERMINATED OR name = vm-1", True),
+        ("NOT status = RUNNING", False),
+        ("-status = RUNNING", False),
+        ("disks.diskSizeGb > 50", True),
+        ("disks.diskSizeGb > 100", False),
+        ("status != RUNNING", False),
+    ],
+)
+def test_the_filter_language(text: str, *, matches: bool) -> None:
+    resource = {
+        "name": "vm-1",
+        "status": "RUNNING",
+        "labels": {"trainmaster-job": "digits_1"},
+        "scheduling": {"preemptible": False},
+        "disks": [{"diskSizeGb": "10"}, {"diskSizeGb": "100"}],
+    }
+    assert parse_filter(text)(resource) is matches
+
+
+@pytest.mark.parametrize("text", ["name", "name =", "(name = x", "name = x)", "= x", "name eq '('", "name == x"])
+def test_a_wrong_filter_is_refused(text: str) -> None:
+    with pytest.raises(ApiError, match="filter"):
+        parse_filter(text)

@@ -1,0 +1,49 @@
+"""One engine for all of these tests, where there can be one, and a local stack whose VMs find it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from emulators.stack.state import StackConfig
+from tests.e2e.conftest import lab
+from tests.integration.containers.engine import Engine, missing, running_engine
+from tests.support.stack import LocalStack, local_stack
+
+__all__ = ["lab"]
+
+LIMIT = "192m"
+# Emulated VMs have as much memory as this machine; here every container has little.
+LIMITED_CLIENT = """\
+#!/bin/sh
+if [ "$1" = run ]; then
+  shift
+  exec {docker} run --memory={limit} --memory-swap={limit} "$@"
+fi
+exec {docker} "$@"
+"""
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    if reason := missing():
+        pytest.skip(reason)
+    with running_engine() as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def stack(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    """In the place of the one without an engine: `lab` is on it."""
+    client = tmp_path_factory.mktemp("bin") / "docker"
+    client.write_text(LIMITED_CLIENT.format(docker=shutil.which("docker"), limit=LIMIT))
+    client.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", engine.host)
+        patch.setenv("PATH", f"{client.parent}{os.pathsep}{os.environ['PATH']}")
+        with local_stack(tmp_path_factory.mktemp("stack"), StackConfig()) as running:
+            patch.undo()
+            yield running

@@ -1,0 +1,304 @@
+"""A container engine of the tests' own, and images that are made here instead of fetched.
+
+    .images/engine/     what the engine keeps from one session to the next: the images. One session at a time.
+    /tmp/tm-engine-…    its socket and everything else that ends with it
+
+Debian's packages are all it takes (`missing` names them), and root. Containers have the machine's own network or none:
+no bridge, no firewall rule, nothing that outlives the session. The images' own names are made up, so that nobody could
+take one from a registry; a registry of the tests' own serves what has to be fetched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from emulators.services import storage
+from emulators.stack import container_service, exec_with_parent
+from emulators.stack.backends import BackendKind, available_backends
+from emulators.stack.processes import LOOPBACK, Ports
+from emulators.stack.state import ROOT
+from tests.support.stack import eventually
+
+FOLDER: Final = ROOT / ".images" / "engine"
+SOURCES: Final = Path(__file__).parent / "images"
+PROGRAMS: Final = {
+    "dockerd": "docker.io",
+    "docker": "docker.io",
+    "debootstrap": "debootstrap",
+    "docker-registry": "docker-registry",
+}
+PREFIX: Final = "trainmaster-tests"
+BUILD_S: Final = 540.0
+START_S: Final = 60.0
+
+# What Google's Debian images have of what we use, beside the base system. Source: their build, compute-image-tools
+# daisy_workflows/image_build/debian (python3) on Debian's own class EXTRAS (curl, ca-certificates). Not pip.
+DEBIAN_DOCKERFILE: Final = """
+FROM {bare}
+RUN apt-get update && apt-get install --yes --no-install-recommends python3 curl ca-certificates && apt-get clean
+"""
+
+PODMAN_STORAGE: Final = """
+[storage]
+driver = "overlay"
+graphroot = "{folder}/images"
+runroot = "{folder}/run"
+"""
+PODMAN_REGISTRIES: Final = """
+[[registry]]
+location = "{registry}"
+insecure = true
+"""
+# Podman raises these limits by itself, which a machine that is a container may not. The runtime of its choice, crun,
+# refuses control groups of both versions at once; runc is there, docker needs it.
+PODMAN_CONTAINERS: Final = """
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+"""
+
+# As in Google's image with the emulators: Java and gcloud.
+SDK_DOCKERFILE: Final = """
+FROM {debian}
+RUN mkdir -p /usr/share/man/man1 && apt-get update && \\
+    apt-get install --yes --no-install-recommends openjdk-17-jre-headless && apt-get clean
+COPY sdk /google-cloud-sdk
+ENV PATH=/google-cloud-sdk/bin:$PATH CLOUDSDK_PYTHON=python3
+"""
+GCS_DOCKERFILE: Final = """
+FROM {debian}
+COPY {program} /bin/fake-gcs-server
+ENTRYPOINT ["/bin/fake-gcs-server", "-data", "/data"]
+"""
+
+
+def missing() -> str:
+    """Why there can be no engine here; empty where there can."""
+    absent = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
+    if absent:
+        return f"no container engine: apt-get install --no-install-recommends {' '.join(absent)}"
+    return "" if os.geteuid() == 0 else "no container engine: starting one needs root"
+
+
+@dataclass(frozen=True)
+class Client:
+    """An engine's command line. `marks` is what its environment needs to find this engine."""
+
+    program: str
+    marks: Mapping[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, **self.marks}
+
+    def run(self, *arguments: str, within_s: float = 60.0, stdin: str = "") -> str:
+        """What it printed; an AssertionError with both its outputs where it failed."""
+        done = subprocess.run(
+            [self.program, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=within_s,
+            input=stdin,
+            check=False,
+        )
+        assert done.returncode == 0, f"{self.program} {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def containers(self, *filters: str) -> list[str]:
+        """Ids of all there are, running or not."""
+        return self.run("ps", "--all", "--quiet", *(f"--filter={each}" for each in filters)).split()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`host` is what DOCKER_HOST is set to, `registry` where images can be pulled from."""
+
+    host: str
+    registry: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.client.environment
+
+    @property
+    def client(self) -> Client:
+        return Client("docker", {"DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "0"})
+
+    def docker(self, *arguments: str, within_s: float = 60.0, stdin: str = "") -> str:
+        return self.client.run(*arguments, within_s=within_s, stdin=stdin)
+
+    def has(self, image: str) -> bool:
+        return bool(self.docker("image", "ls", "--quiet", image))
+
+    def containers(self, *filters: str) -> list[str]:
+        return self.client.containers(*filters)
+
+    def build(self, tag: str, dockerfile: str, context: Path | None = None) -> str:
+        """The image's name. What has not changed since the last session is there already."""
+        source = ["--file", "-", str(context)] if context else ["-"]
+        self.docker("build", "--network", "host", "--tag", tag, *source, within_s=BUILD_S, stdin=dockerfile)
+        return tag
+
+    def bare_debian(self, suite: str) -> str:
+        """The smallest Debian there is: neither Python nor curl."""
+        name = f"{PREFIX}/debian:{suite}-bare"
+        if not self.has(name):
+            with tempfile.TemporaryDirectory(dir=FOLDER) as root:
+                done = subprocess.run(
+                    ["debootstrap", "--variant=minbase", suite, root],
+                    capture_output=True,
+                    text=True,
+                    timeout=BUILD_S,
+                    check=False,
+                )
+                assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+                with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as tar:
+                    subprocess.run(["docker", "import", "-", name], env=self.environment, stdin=tar.stdout, check=True)
+                assert tar.returncode == 0
+        return name
+
+    def debian(self, suite: str) -> str:
+        """As Google's image of that release, as far as the agent is concerned."""
+        return self.build(f"{PREFIX}/debian:{suite}", DEBIAN_DOCKERFILE.format(bare=self.bare_debian(suite)))
+
+    def program(self) -> str:
+        """A user's training image (`images/program`)."""
+        folder = SOURCES / "program"
+        dockerfile = (folder / "Dockerfile").read_text().replace("python:3.11-slim", self.debian("bookworm"))
+        return self.build(f"{PREFIX}/program:1", dockerfile, folder)
+
+    def google_emulators(self) -> str:
+        """Under its official name, from the Cloud SDK of this machine."""
+        if self.has(container_service.GOOGLE):  # to the builder it is a gigabyte of files to compare
+            return container_service.GOOGLE
+        backend = available_backends(BackendKind.CLOUD_SDK)
+        assert backend.kind is BackendKind.CLOUD_SDK, backend.reason
+        sdk = backend.firestore_jar.parents[2]
+        parts = [
+            *(sdk / name for name in (".install", "lib", "properties", "bin/gcloud", "bin/bootstrapping")),
+            backend.firestore_jar.parent,
+            backend.pubsub_jar.parents[1],
+        ]
+        with tempfile.TemporaryDirectory(dir=FOLDER) as context:
+            for part in parts:
+                target = Path(context, "sdk", part.relative_to(sdk))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                subprocess.run(["cp", "--recursive", "--link", str(part), str(target)], check=True)
+            dockerfile = SDK_DOCKERFILE.format(debian=self.debian("bookworm"))
+            return self.build(container_service.GOOGLE, dockerfile, Path(context))
+
+    def fake_gcs(self) -> str:
+        """Under its official name, from the program in the wheel."""
+        program = storage.program()
+        dockerfile = GCS_DOCKERFILE.format(debian=self.debian("bookworm"), program=program.name)
+        return self.build(container_service.FAKE_GCS, dockerfile, program.parent)
+
+    def publish(self, image: str, name: str) -> str:
+        """Its address in the registry; the engine forgets that it ever had it under that name."""
+        uri = f"{self.registry}/{name}"
+        self.docker("tag", image, uri)
+        self.docker("push", uri, within_s=BUILD_S)
+        self.docker("rmi", uri)
+        return uri
+
+
+@contextmanager
+def running_engine() -> Iterator[Engine]:
+    """An engine with its registry, for the length of the block; it ends with this process, however that ends."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="tm-engine-") as run:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _registry(Path(run)) as registry, _daemon(Path(run)) as host:
+            engine = Engine(host, registry)
+            if left := engine.containers():  # by a session that was killed
+                engine.docker("rm", "--force", "--volumes", *left)
+            yield engine
+
+
+@contextmanager
+def running_podman(registry: str) -> Iterator[Client]:
+    """Podman with a storage of its own, and a PATH without docker, which an agent would take first."""
+    if shutil.which("podman") is None:
+        pytest.skip("no podman: apt-get install --no-install-recommends podman catatonit")
+    with tempfile.TemporaryDirectory(prefix="tm-podman-") as name:
+        folder = Path(name)
+        programs = folder / "bin"
+        programs.mkdir()
+        for each in Path("/usr/bin").iterdir():
+            if each.name != "docker":
+                (programs / each.name).symlink_to(each)
+        marks = {"PATH": str(programs)}
+        for variable, text in (
+            ("CONTAINERS_STORAGE_CONF", PODMAN_STORAGE.format(folder=folder)),
+            ("CONTAINERS_REGISTRIES_CONF", PODMAN_REGISTRIES.format(registry=registry)),
+            ("CONTAINERS_CONF", PODMAN_CONTAINERS),
+        ):
+            (folder / variable).write_text(text)
+            marks[variable] = str(folder / variable)
+        client = Client("podman", marks)
+        yield client
+        client.run("rm", "--all", "--force", "--volumes")
+
+
+@contextmanager
+def _daemon(run: Path) -> Iterator[str]:
+    host = f"unix://{run}/docker.sock"
+    command = [
+        "dockerd", "--host", host, "--data-root", str(FOLDER / "data"), "--exec-root", str(run / "exec"),
+        "--pidfile", str(run / "pid"), "--bridge=none", "--iptables=false", "--ip6tables=false",
+    ]  # fmt: skip
+    try:
+        with _running(command, run / "dockerd.log"):
+            answers = ["docker", "--host", host, "version"]
+            eventually(lambda: _succeeds(answers), within_s=START_S)
+            yield host
+    finally:
+        for mounted in (run / "exec" / "netns").glob("*"):  # the daemon leaves its network name space there
+            subprocess.run(["umount", str(mounted)], check=False)
+
+
+def _succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@contextmanager
+def _registry(run: Path) -> Iterator[str]:
+    ports = Ports()
+    address = f"{LOOPBACK}:{ports.take()}"
+    config = run / "registry.yml"
+    config.write_text(
+        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {run}/registry}}}}\n"
+        f"http: {{addr: '{address}'}}\n"
+    )
+    with _running(["docker-registry", "serve", str(config)], run / "registry.log"):
+        yield address
+    ports.close()
+
+
+@contextmanager
+def _running(command: list[str], log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            exec_with_parent.command(command, signal.SIGTERM), stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        yield
+    finally:
+        status = process.poll()
+        process.terminate()
+        process.wait(START_S)
+        assert status is None, f"{command[0]} ended: {log.read_text()[-2000:]}"

@@ -1,0 +1,174 @@
+"""The agent and a real engine, docker or podman: a job's container from its registry to its exit."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.agent.support.cloud import Cloud
+from tests.integration.agent.support.vm import Vm
+from tests.integration.containers.engine import PREFIX, Client, Engine, running_podman
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+TASK = """
+import json, os, signal, sys, time
+if sys.argv[1] == "show":
+    print("ARGV", json.dumps(sys.argv[1:]))
+    print("ENV", json.dumps(dict(os.environ)))
+    raise ValueError("bad shape")
+if sys.argv[1] == "die":
+    os.kill(os.getpid(), signal.SIGSEGV)
+if sys.argv[1] == "report":
+    with open("/tmp/hypertune/output.metrics", "w") as file:
+        file.write(json.dumps({"accuracy": "0.93", "global_step": "7"}))
+    sys.exit()
+if sys.argv[1] == "save":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("SAVED")))
+print("START")
+time.sleep(600)
+"""
+DOCKERFILE = 'FROM {debian}\nCOPY task.py /task.py\nENTRYPOINT ["python3", "/task.py"]\n'
+
+
+@pytest.fixture(scope="module")
+def image(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """In the registry only."""
+    folder = tmp_path_factory.mktemp("image")
+    (folder / "task.py").write_text(TASK)
+    name = f"{engine.registry}/{PREFIX}/task:1"
+    engine.build(name, DOCKERFILE.format(debian=engine.debian("bookworm")), folder)
+    engine.docker("push", name)
+    engine.docker("rmi", name)
+    return name
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    cloud = Cloud()
+    yield cloud
+    cloud.close()
+
+
+@pytest.fixture(scope="module", params=["docker", "podman"])
+def client(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Client]:
+    """The engine that the VM has. Images are built by docker, for both."""
+    if request.param == "docker":
+        yield engine.client
+    else:
+        with running_podman(engine.registry) as client:
+            yield client
+
+
+@pytest.fixture
+def vm(client: Client, cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
+    vm = Vm(cloud, tmp_path)
+    vm.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{client.environment['PATH']}"
+    vm.environ.update(client.marks)
+    yield vm
+    vm.power_off()
+    assert not client.containers() or client.run("rm", "--force", *client.containers())
+
+
+def job(vm: Vm, image: str, *args: str, **changes: object) -> None:
+    vm.gang(container={"image": image, "command": []}, python_module="", args=args, **changes)
+
+
+def test_an_image_is_pulled_run_with_its_environment_and_removed(
+    client: Client, cloud: Cloud, vm: Vm, image: str
+) -> None:
+    job(vm, image, "show", "a b", job_dir="gs://b/d", variables={"LINES": "one\ntwo", "DOCKER_HOST": "theirs"})
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"]) == ("process", 1)
+    assert body["error"] == {"type": "ValueError", "message": "bad shape", "frame": "/task.py:6 in <module>"}
+    assert json.loads(vm.wait_for_line("ARGV ")[5:]) == ["show", "a b", "--job-dir", "gs://b/d"]
+    env = json.loads(vm.wait_for_line("ENV ")[4:])
+    assert (env["LINES"], env["DOCKER_HOST"]) == ("one\ntwo", "theirs")
+    assert env["PATH"].startswith("/usr/local/sbin")
+    vm.wait_for_line(f"[trainmaster] Pulling the image: {image}")
+    assert client.containers() == []
+
+
+def test_a_signal_is_told_as_128_and_its_number(cloud: Cloud, vm: Vm, image: str) -> None:
+    job(vm, image, "die")
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"], body["signal"]) == ("process", 139, None)
+
+
+def test_what_a_trial_reports_in_its_container_is_told_with_its_exit(cloud: Cloud, vm: Vm, image: str) -> None:
+    environment = {"CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": "accuracy"}
+    job(vm, image, "report", environment=environment)
+    cloud.direct(1, 1)
+    vm.boot()
+    assert cloud.wait_for_message("replica-exit").body["metric"] == {"value": 0.93, "step": 7}
+
+
+def test_a_directive_lets_it_save_and_kills_it_after_its_grace(
+    client: Client, cloud: Cloud, vm: Vm, image: str
+) -> None:
+    job(vm, image, "save")
+    cloud.direct(1, 1)
+    vm.boot()
+    vm.wait_for_line("START")
+    cloud.direct(1, 2)
+    vm.wait_for_line("SAVED")
+    vm.wait_for_line("START", 2)
+    cloud.direct(1, 2, "stop")
+    vm.wait_for_line("[trainmaster] Module ended on purpose", 2)
+    assert client.containers() == []
+
+
+def test_what_a_dead_agent_left_is_removed_by_the_next(client: Client, cloud: Cloud, vm: Vm, image: str) -> None:
+    job(vm, image, "wait")
+    cloud.direct(1, 1)
+    vm.boot()
+    vm.wait_for_line("START")
+    vm.power_off()
+    assert len(client.containers("status=running")) == 1
+    vm.boot()
+    assert cloud.wait_for_message("replica-exit").body["cause"] == "vm_restarted"
+    assert client.containers() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "words"),
+    [(["nothing"], 127, "nothing"), (["/etc"], 126, "/etc")],
+)
+def test_a_command_that_cannot_be_run_is_the_users_failure(
+    cloud: Cloud, vm: Vm, image: str, command: list[str], status: int, words: str
+) -> None:
+    vm.gang(container={"image": image, "command": command}, python_module="")
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"]) == ("process", status)
+    assert words in body["error"]["message"]
+
+
+def test_an_image_that_the_registry_does_not_have_is_named_in_its_words(
+    engine: Engine, cloud: Cloud, vm: Vm, image: str
+) -> None:
+    job(vm, f"{engine.registry}/{PREFIX}/nothing:1")
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["error"]["type"]) == ("install", "ImageError")
+    assert "manifest unknown" in body["error"]["message"] or "not found" in body["error"]["message"]
+
+
+def test_a_registry_that_does_not_answer_is_an_internal_failure(cloud: Cloud, vm: Vm, image: str) -> None:
+    job(vm, "127.0.0.1:1/nothing:1")
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["error"]["type"]) == ("setup", "ImageError")
+    assert "connection refused" in body["error"]["message"]

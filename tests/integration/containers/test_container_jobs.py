@@ -1,0 +1,149 @@
+"""Jobs whose replicas are containers, from the job file to the engine and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulators.stack.state import StackConfig
+from shared.core.model.job import JobState, ReplicaState
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import vm_name
+from tests.e2e.conftest import Lab, lab_on
+from tests.integration.containers.engine import Engine
+from tests.support.stack import local_stack
+
+pytestmark = [pytest.mark.heavy, pytest.mark.e2e, pytest.mark.timeout(600)]
+
+MASTER = Seat(TaskType.MASTER, 0)
+WORKER_0 = Seat(TaskType.WORKER, 0)
+WORKER_1 = Seat(TaskType.WORKER, 1)
+COMMAND = ["python3", "/app/task.py", "--greeting"]
+JOB_S = 180
+
+
+@pytest.fixture(scope="module")
+def image(engine: Engine) -> str:
+    """A user's, in a registry."""
+    return engine.publish(engine.program(), "trainer:1")
+
+
+def submit(lab: Lab, image: str, workers: int = 0, *, worker: object = None, **master: object) -> str:
+    """`master` and `worker` are what their ReplicaConfig says besides the image."""
+    spec: dict[str, object] = {
+        "scaleTier": "CUSTOM",
+        "masterType": "n1-standard-4",
+        "masterConfig": {"imageUri": image, **master},
+        "region": "us-central1",
+    }
+    if workers:
+        spec |= {"workerType": "n1-standard-4", "workerCount": workers, "workerConfig": worker or {}}
+    return lab.upload({"trainingInput": spec}, "containers")
+
+
+def console(lab: Lab, job_id: str, seat: Seat) -> str:
+    """Of all VMs the seat has had, those that are gone too."""
+    logs = (lab.stack.state_dir / "compute" / "serial").glob(f"{vm_name(job_id, seat)}-*.log")
+    return "".join(log.read_text(errors="replace") for log in sorted(logs))
+
+
+def containers(engine: Engine, job_id: str, seat: Seat) -> list[str]:
+    return engine.containers(f"label=trainmaster-vm={vm_name(job_id, seat)}")
+
+
+def test_a_master_and_two_workers_meet_where_tf_config_says(lab: Lab, engine: Engine, image: str) -> None:
+    job_id = submit(lab, image, workers=2)
+    lab.ended_well(job_id, JOB_S)
+    said = console(lab, job_id, MASTER)
+    assert "master 0 says 'as the image says', job dir ''" in said
+    assert "greeted by ['worker 0', 'worker 1']" in said
+    assert "worker 1 says 'as the image says'" in console(lab, job_id, WORKER_1)
+    assert not engine.containers()
+
+
+def test_command_and_arguments_take_the_image_s_place_as_the_api_says(lab: Lab, image: str) -> None:
+    both = {"containerCommand": COMMAND, "containerArgs": ["both; $(touch /x) 'quoted'"]}
+    job_id = submit(lab, image, workers=1, worker=both, containerArgs=["--greeting", "arguments"])
+    alone = submit(lab, image, containerCommand=[*COMMAND, "a command"])
+    lab.ended_well(job_id, JOB_S)
+    assert "master 0 says 'arguments'" in console(lab, job_id, MASTER)
+    assert """worker 0 says "both; $(touch /x) 'quoted'\"""" in console(lab, job_id, WORKER_0)
+    lab.ended_well(alone, JOB_S)
+    assert "master 0 says 'a command'" in console(lab, alone, MASTER)
+
+
+def test_a_failure_restarts_the_container_in_the_same_vm(lab: Lab, image: str) -> None:
+    seen = f"gs://{lab.bucket}/seen-{image.rpartition(':')[0][-5:]}"
+    job_id = submit(lab, image, containerArgs=["--fail-once", seen])
+    state = lab.ended_well(job_id, JOB_S)
+    (master,) = state.replicas
+    assert (master.incarnation, master.restarts_used, master.machine) == (2, 1, 1)
+
+
+def test_a_permanent_exit_status_fails_the_job(lab: Lab, image: str) -> None:
+    job_id = submit(lab, image, containerArgs=["--exit", "2"])
+    message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
+    assert message is not None
+    assert "2" in message
+
+
+def test_a_command_that_is_not_in_the_image_fails_the_job(lab: Lab, image: str) -> None:
+    job_id = submit(lab, image, containerCommand=["trane", "--fast"])
+    message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
+    assert message is not None
+    assert "trane" in message
+
+
+def test_a_container_that_is_out_of_memory_fails_the_job_with_that_reason(lab: Lab, image: str) -> None:
+    job_id = submit(lab, image, containerArgs=["--eat"])
+    message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
+    assert message is not None
+    assert "ran out-of-memory" in message
+
+
+def test_an_image_that_does_not_exist_fails_the_job_in_the_registry_s_words(lab: Lab, engine: Engine) -> None:
+    job_id = submit(lab, f"{engine.registry}/nobody/trainer:9")
+    message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
+    assert message is not None
+    assert f"{engine.registry}/nobody/trainer:9" in message
+    assert "manifest unknown" in message
+
+
+def test_without_an_engine_the_job_fails_with_the_client_s_words(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    with local_stack(tmp_path / "state", StackConfig()) as stack, lab_on(stack, tmp_path) as lab:
+        job_id = submit(lab, "registry.example/trainer:1")
+        message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
+    assert message is not None
+    assert "cannot pull registry.example/trainer:1: Cannot connect to the Docker daemon" in message
+
+
+def test_a_killed_container_is_restarted_and_a_cancelled_job_leaves_none(lab: Lab, engine: Engine, image: str) -> None:
+    job_id = submit(lab, image, workers=1, worker={"containerArgs": ["--for-ever"]}, containerArgs=["--for-ever"])
+    lab.wait(job_id, JobState.RUNNING, JOB_S)
+    lab.until(lambda: "worker 0 says" in console(lab, job_id, WORKER_0), JOB_S)
+    lab.faults.kill_program(vm_name(job_id, WORKER_0))
+    lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, JOB_S)
+    lab.until(lambda: console(lab, job_id, WORKER_0).count("worker 0 says") == 2, JOB_S)
+    assert len(containers(engine, job_id, WORKER_0)) == 1
+    lab.cancel(job_id)
+    assert not engine.containers()
+
+
+def test_maintenance_moves_a_container_to_another_vm(lab: Lab, engine: Engine, image: str) -> None:
+    worker = {"containerArgs": ["--for-ever"], "acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}
+    job_id = submit(lab, image, workers=1, worker=worker, containerArgs=["--for-ever"])  # GPUs: it cannot move
+    lab.wait(job_id, JobState.RUNNING, JOB_S)
+    lab.until(lambda: "worker 0 says" in console(lab, job_id, WORKER_0), JOB_S)
+    (before,) = containers(engine, job_id, WORKER_0)
+    lab.faults.maintenance(vm_name(job_id, WORKER_0), notice_s=5)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).machine == 2, JOB_S)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, JOB_S)
+    lab.until(lambda: containers(engine, job_id, WORKER_0) not in ([], [before]), JOB_S)
+    assert len(containers(engine, job_id, WORKER_0)) == 1
+    assert "asked to end" in console(lab, job_id, WORKER_0)
+    lab.cancel(job_id)
+    assert not engine.containers()

@@ -1,0 +1,130 @@
+"""The startup script and the agent on bare Debian root file systems: what Google's images lack they get for themselves.
+
+A container with the machine's network stands in for the VM: its own file system, its own processes, and over the
+loopback address the metadata server, Pub/Sub and Cloud Storage of the agent's tests.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.jobspec.catalog.runtimes import RUNTIMES
+from shared.wiring.agent_archive import agent_files
+from tests.integration.agent.support.cloud import Cloud, Message
+from tests.integration.agent.support.packages import sdist
+from tests.integration.agent.support.vm import Vm
+from tests.integration.containers.engine import PREFIX, Engine
+from tests.support.stack import eventually
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+
+TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
+TASK = """
+import os, platform, sys
+print("TRAINED ON", platform.python_version(), "AS", sys.argv[1:], "IN", os.environ["TF_CONFIG"][:10])
+"""
+LEARNS = """
+import sklearn
+from sklearn import datasets, linear_model
+model = linear_model.LogisticRegression(max_iter=5000).fit(*datasets.load_iris(return_X_y=True))
+print("LEARNED WITH", sklearn.__version__, model.score(*datasets.load_iris(return_X_y=True)))
+"""
+MACHINES_CERTIFICATES = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
+APT_S = 300.0
+NO_APT = "FROM {image}\nRUN rm -rf /etc/apt/sources.list /etc/apt/sources.list.d /var/lib/apt/lists\n"
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[Cloud]:
+    """One VM's, with a job of one package."""
+    cloud = Cloud()
+    Vm(cloud, tmp_path).gang(package_uris=[TRAINER], args=["--epochs", "5"], job_dir="gs://b/d")
+    cloud.objects[TRAINER] = sdist("trainer", TASK)
+    cloud.direct(1, 1)
+    yield cloud
+    cloud.close()
+
+
+@pytest.fixture
+def boot(engine: Engine, cloud: Cloud, tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Starts a VM with that image's disk (and options of `docker run`); its container's id."""
+    script = tmp_path / "startup.sh"
+    script.write_text(agent_files()["startup-script"])
+    environment = {
+        "GCE_METADATA_HOST": cloud.host,
+        "PUBSUB_EMULATOR_HOST": cloud.host,
+        "STORAGE_EMULATOR_HOST": f"http://{cloud.host}",
+    }
+    booted: list[str] = []
+
+    def boot(image: str, *more: str) -> str:
+        variables = [f"--env={name}={value}" for name, value in environment.items()]
+        mount = f"--volume={script}:/startup.sh:ro"
+        options = ["--detach", "--network=host", mount, *variables, *more]
+        booted.append(engine.docker("run", *options, image, "/bin/bash", "/startup.sh"))
+        return booted[-1]
+
+    yield boot
+    for container in booted:
+        engine.docker("rm", "--force", container)
+
+
+def told(cloud: Cloud, topic: str, console: Callable[[], str]) -> Message:
+    def has_come() -> bool:
+        return any(message.topic == topic for message in cloud.messages)
+
+    try:
+        eventually(has_come, within_s=APT_S)
+    except AssertionError:
+        raise AssertionError(console()) from None
+    return next(message for message in cloud.messages if message.topic == topic)
+
+
+@pytest.mark.parametrize(("suite", "python"), [("bullseye", "3.9"), ("bookworm", "3.11")])
+@pytest.mark.parametrize("kind", ["as Google's", "bare"])
+def test_a_package_is_installed_and_trained_on_debian(
+    engine: Engine, cloud: Cloud, boot: Callable[..., str], suite: str, python: str, kind: str
+) -> None:
+    vm = boot(engine.bare_debian(suite) if kind == "bare" else engine.debian(suite))
+    exit_ = told(cloud, "replica-exit", lambda: engine.docker("logs", vm))
+    assert exit_.body["exit_status"] == 0, exit_.body
+    assert [topic for topic, _ in cloud.said()] == ["vm-ready", "replica-exit"]
+    console = engine.docker("logs", vm)
+    assert f"TRAINED ON {python}." in console
+    assert "AS ['--epochs', '5', '--job-dir', 'gs://b/d'] IN {\"cluster\"" in console
+
+
+def test_the_scikit_learn_runtime_is_what_its_version_says_on_debian_12(
+    engine: Engine, cloud: Cloud, boot: Callable[..., str], tmp_path: Path
+) -> None:
+    runtime = RUNTIMES["scikit-learn-1.9"]
+    assert runtime.image.endswith("/debian-12")
+    cloud.objects[TRAINER] = sdist("trainer", LEARNS)
+    (folder := tmp_path / "again").mkdir()
+    Vm(cloud, folder).gang(package_uris=[TRAINER], packages=list(runtime.packages))
+    # The public index may be reached through somebody who shows certificates of his own, which this machine trusts.
+    trusted = f"--volume={MACHINES_CERTIFICATES}:/trusted.pem:ro"
+    vm = boot(engine.debian("bookworm"), trusted, "--env=PIP_CERT=/trusted.pem")
+    exit_ = told(cloud, "replica-exit", lambda: engine.docker("logs", vm))
+    assert exit_.body["exit_status"] == 0, exit_.body
+    assert "LEARNED WITH 1.9" in engine.docker("logs", vm)
+
+
+def test_where_pip_cannot_be_had_the_replica_says_so(engine: Engine, cloud: Cloud, boot: Callable[..., str]) -> None:
+    image = engine.build(f"{PREFIX}/debian:no-pip", NO_APT.format(image=engine.debian("bookworm")))
+    vm = boot(image)
+    exit_ = told(cloud, "replica-exit", lambda: engine.docker("logs", vm))
+    assert exit_.body["cause"] == "install"
+    assert "No module named pip" in exit_.body["error"]["message"] + exit_.body["tail"]
+    assert "pip is missing, and cannot be installed here" in engine.docker("logs", vm)
+
+
+def test_where_python_cannot_be_had_the_console_says_so(engine: Engine, boot: Callable[..., str]) -> None:
+    image = engine.build(f"{PREFIX}/debian:no-python", NO_APT.format(image=engine.bare_debian("bookworm")))
+    vm = boot(image)
+    assert engine.docker("wait", vm, within_s=APT_S) == "1"
+    assert "Python 3.8 or newer is missing, and cannot be installed here" in engine.docker("logs", vm)

@@ -1,0 +1,73 @@
+"""Google's emulators and fake-gcs-server in containers: what machines without the Cloud SDK have."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from emulators.services import firestore
+from emulators.stack import service, stack
+from emulators.stack.backends import BackendKind, need_emulators
+from emulators.stack.processes import Ports
+from emulators.stack.state import EMULATORS_VARIABLE, ROOT, StackConfig
+from tests.integration.containers.engine import Engine
+from tests.support.stack import clean_environment, eventually, recording_functions
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
+
+CONTRACTS = [
+    "tests/contract/test_store_contract.py",
+    "tests/contract/test_objects_contract.py",
+    "tests/integration/stack/test_delivery.py",
+]
+ENGINE_S = 60.0
+OURS = "label=org.testcontainers"
+
+
+@pytest.fixture(scope="module")
+def images(engine: Engine) -> None:
+    engine.google_emulators()
+    engine.fake_gcs()
+
+
+@pytest.fixture(autouse=True)
+def containers_wanted(engine: Engine, images: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", engine.host)
+    monkeypatch.setenv(EMULATORS_VARIABLE, BackendKind.CONTAINERS)
+
+
+def test_the_contracts_hold_on_containers() -> None:
+    environment = {**clean_environment(), EMULATORS_VARIABLE: BackendKind.CONTAINERS}
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CONTRACTS]
+    done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert "passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_an_emulator_ends_with_the_process_that_stands_for_it(engine: Engine, tmp_path: Path) -> None:
+    ports = Ports()
+    wanted = firestore.service(need_emulators(), ports.take())
+    with service.alone(wanted, tmp_path / "log", within_s=ENGINE_S):
+        assert len(engine.containers(OURS)) == 1
+        (process,) = [
+            each for each in psutil.Process().children() if "emulators.stack.container_service" in each.cmdline()
+        ]
+        os.kill(process.pid, signal.SIGKILL)
+        eventually(lambda: not engine.containers(OURS), within_s=ENGINE_S)
+    ports.close()
+
+
+def test_a_stack_of_containers_leaves_none(engine: Engine, tmp_path: Path) -> None:
+    functions = recording_functions(tmp_path / "functions")
+    config = StackConfig(functions_dir=functions, functions=("upload",), compute=False)
+    with stack.running_stack(tmp_path / "state", config) as state:
+        assert state.backend == BackendKind.CONTAINERS
+        assert len(engine.containers(OURS)) == 3
+    assert not engine.containers(OURS)

@@ -1,0 +1,126 @@
+"""Containers that emulated VMs start: each VM has its own, and they end with it however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from emulators.stack.state import StackConfig
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, running_emulator
+from tests.integration.containers.engine import Engine
+from tests.support.stack import local_stack, recording_functions
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+ENGINE_S = 60.0
+BUSY = 'docker run --rm --network=host {image} python3 -uc "import time; print(1); time.sleep(600)"'
+
+
+@pytest.fixture(scope="module")
+def image(engine: Engine) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", engine.host)
+        yield engine.debian("bookworm")
+
+
+@pytest.fixture
+def emulator(image: str, tmp_path: Path) -> Iterator[Emulator]:
+    with running_emulator(tmp_path, "--vm-env", "GREETING=hello", "--vm-env", f"A_FILE={__file__}") as emulator:
+        yield emulator
+        emulator.delete_all()
+
+
+def busy(emulator: Emulator, engine: Engine, image: str, *names: str) -> None:
+    for name in names:
+        emulator.run(name, BUSY.format(image=image))
+    eventually(lambda: len(engine.containers("status=running")) == len(names), ENGINE_S)
+
+
+def deleted(emulator: Emulator) -> None:
+    emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance="vm")
+
+
+def stopped(emulator: Emulator) -> None:
+    emulator.instances.stop_unary(project=PROJECT, zone=ZONE, instance="vm")
+
+
+def crashed(emulator: Emulator) -> None:
+    emulator.fault("vm", "crash")
+
+
+def without_its_init(emulator: Emulator) -> None:
+    """As if the machine's kernel had killed what stands for the VM's."""
+    disk = f"/vms/{emulator.get('vm').id}/".encode()
+    for pid in emulator.vm_processes():
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"vm_init.py" in arguments and disk in arguments:
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("ends", [deleted, stopped, crashed, without_its_init])
+def test_a_vm_takes_its_containers_with_it(
+    emulator: Emulator, engine: Engine, image: str, ends: Callable[[Emulator], None]
+) -> None:
+    busy(emulator, engine, image, "vm", "other")
+    ends(emulator)
+    eventually(lambda: emulator.status("vm") in ("TERMINATED", "GONE"), ENGINE_S)
+    eventually(lambda: len(engine.containers()) == 1, ENGINE_S)
+    assert "other" in emulator.names()
+
+
+def test_an_emulator_that_is_killed_leaves_no_container(engine: Engine, image: str, tmp_path: Path) -> None:
+    with running_emulator(tmp_path) as emulator:
+        busy(emulator, engine, image, "vm")
+        emulator.process.kill()
+        eventually(lambda: not engine.containers(), ENGINE_S)
+
+
+def test_a_container_finds_what_a_program_of_its_vm_finds(emulator: Emulator, image: str) -> None:
+    ask = (
+        "import os, urllib.request\\n"
+        "address = 'http://' + os.environ['GCE_METADATA_HOST'] + '/computeMetadata/v1/instance/name'\\n"
+        "request = urllib.request.Request(address, headers={'Metadata-Flavor': 'Google'})\\n"
+        "print(os.environ['GREETING'], urllib.request.urlopen(request).read().decode())\\n"
+        "print(open(os.environ['A_FILE']).readline())\\n"
+        "print('PATH of the image:', os.environ['PATH'])"
+    )
+    emulator.run("vm", f'docker run --rm --network=host {image} python3 -c "$(printf "{ask}")"')
+    eventually(lambda: "exit status" in emulator.serial("vm"), ENGINE_S)
+    said = emulator.serial("vm")
+    assert "hello vm" in said
+    assert '"""Containers that emulated VMs start' in said
+    assert "PATH of the image: /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in said
+
+
+def test_a_vm_sees_no_containers_but_its_own(emulator: Emulator, engine: Engine, image: str) -> None:
+    busy(emulator, engine, image, "vm")
+    emulator.run("other", "echo counted $(docker ps --all --quiet | wc --lines)")
+    eventually(lambda: "counted" in emulator.serial("other"), ENGINE_S)
+    assert "counted 0" in emulator.serial("other")
+
+
+def test_kill_program_reaches_into_the_container(emulator: Emulator, engine: Engine, image: str) -> None:
+    busy(emulator, engine, image, "vm")
+    (container,) = engine.containers()
+    pid = int(engine.docker("inspect", "--format", "{{.State.Pid}}", container))
+    assert emulator.fault("vm", "kill-program", signal="KILL") == {"pid": pid, "signal": "SIGKILL"}
+    eventually(lambda: "startup-script exit status 137" in emulator.serial("vm"), ENGINE_S)
+
+
+@pytest.mark.parametrize("victim", ["nobody", "the supervisor"])
+def test_a_stack_leaves_no_container(engine: Engine, image: str, tmp_path: Path, victim: str) -> None:
+    config = StackConfig(functions_dir=recording_functions(tmp_path / "functions"), functions=("upload",))
+    with local_stack(tmp_path / "state", config) as local:
+        script = BUSY.format(image=image)
+        create = ["gcloud", "compute", "instances", "create", "vm", f"--zone={ZONE}"]
+        created = local.run(*create, f"--metadata=startup-script={script}")
+        assert created.returncode == 0, created.stderr
+        eventually(lambda: engine.containers("status=running"), ENGINE_S)
+        if victim == "the supervisor":
+            os.kill(local.state.supervisor_pid, signal.SIGKILL)
+            eventually(lambda: not engine.containers(), ENGINE_S)
+    assert not engine.containers()

@@ -1,0 +1,117 @@
+"""The real gcloud against the Logging emulator: `logging read`, and `ai-platform jobs stream-logs` to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.integration.logging.cloud import PROJECT, Cloud, an_entry
+from tests.support.serving import serving
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+NUMBER = "123456789012345678"
+CUSTOM_JOB = f"projects/{PROJECT}/locations/us-central1/customJobs/{NUMBER}"
+ENDED = {
+    f"/v1/projects/{PROJECT}/jobs/digits_1": {"jobId": "digits_1", "state": "SUCCEEDED"},
+    f"/v1/{CUSTOM_JOB}": {"name": CUSTOM_JOB, "state": "JOB_STATE_SUCCEEDED"},
+}
+
+
+class JobsApi(BaseHTTPRequestHandler):
+    """The one call of either API that streaming makes: the job, which has ended."""
+
+    def do_GET(self) -> None:
+        job = ENDED.get(self.path.partition("?")[0], {})
+        body = json.dumps({**job, "endTime": "2026-11-21T03:00:00Z"}).encode()
+        self.send_response(200 if job else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def jobs_api() -> Iterator[str]:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), JobsApi)) as address:
+        yield address
+
+
+def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
+    (folder / "token").write_text("not-a-secret")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
+    environment = {
+        **kept,
+        "CLOUDSDK_CONFIG": str(folder / "config"),
+        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder / "token"),
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{logging}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": f"{jobs}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{jobs}/",
+        "CLOUDSDK_CORE_PROJECT": PROJECT,
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
+        "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL": "1",
+        "TZ": "UTC",
+    }
+    argv = ["gcloud", *arguments]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z"
+
+
+def test_gcloud_reads_and_streams_what_a_job_printed(tmp_path: Path, jobs_api: str) -> None:
+    cloud = Cloud(tmp_path, clock_ns=time.time_ns)
+    resource = an_entry("")["resource"]
+    cloud.write(
+        *[
+            {"timestamp": ago(600 - nth / 10), "insertId": f"i{nth:04d}", "resource": resource, "severity": "INFO"}
+            | {"jsonPayload": {"message": f"step {nth}"}}
+            for nth in range(1500)
+        ],
+        an_entry("of another job", 0, timestamp=ago(60), resource={"type": "ml_job", "labels": {"job_id": "other"}}),
+        {"timestamp": ago(30), "resource": resource, "severity": "ERROR", "textPayload": "two\nlines"},
+        # gcloud shows what is older than five seconds; this one is by the time it asks again.
+        {"timestamp": ago(3), "resource": resource, "severity": "INFO", "textPayload": "the last"},
+    )
+    with cloud.serving() as address:
+        streamed = gcloud(tmp_path, address, jobs_api, "ai-platform", "jobs", "stream-logs", "digits_1")
+        read = gcloud(
+            tmp_path, address, jobs_api, "logging", "read", 'resource.labels.job_id="digits_1" severity>=ERROR',
+            "--format=value(severity,textPayload)",
+        )  # fmt: skip
+    lines = [line.split("\t") for line in streamed.splitlines()]
+    assert [line[-1] for line in lines] == [f"step {nth}" for nth in range(1500)] + ["two", "lines", "the last"]
+    assert {line[2] for line in lines} == {"worker-replica-0"}
+    assert read == "ERROR\ttwo\nlines\n"
+    cloud.entries.close()
+
+
+def test_gcloud_streams_what_a_custom_job_printed_by_its_number(tmp_path: Path, jobs_api: str) -> None:
+    cloud = Cloud(tmp_path, clock_ns=time.time_ns)
+    labels = {"project_id": PROJECT, "job_id": NUMBER, "task_name": "workerpool0-0"}
+    entry = an_entry("hello", timestamp=ago(30), resource={"type": "ml_job", "labels": labels})
+    cloud.write(entry, an_entry("of another job", timestamp=ago(30)))
+    with cloud.serving() as address:
+        streamed = gcloud(
+            tmp_path, address, jobs_api, "ai", "custom-jobs", "stream-logs", NUMBER, "--region=us-central1",
+            "--polling-interval=1",
+        )  # fmt: skip
+    rows = [line.split("\t") for line in streamed.splitlines()]
+    assert [(row[2], row[-1]) for row in rows] == [("workerpool0-0", "hello")]
+    cloud.entries.close()

@@ -1,0 +1,22 @@
+"""One emulator for all tests of this folder; each test finds it without nodes and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.compute.emulator import running_emulator
+from tests.integration.tpu.world import Slices
+
+
+@pytest.fixture(scope="session")
+def shared_slices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slices]:
+    with running_emulator(tmp_path_factory.mktemp("tpu")) as emulator:
+        yield Slices(emulator)
+
+
+@pytest.fixture
+def slices(shared_slices: Slices) -> Iterator[Slices]:
+    yield shared_slices
+    shared_slices.clear()

@@ -1,0 +1,80 @@
+"""One Fleet for both: VMs are Compute Engine's, slices Cloud TPU's, and who has no slices pays for none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from shared.core.model.job import Job, TaskGroup
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import LabelledVm, Vm
+from shared.gcp.fleets import OFF, Fleets
+from shared.memory.fleet import MemoryFleet
+from shared.ports import Created
+from tests.integration.tpu.world import FOUR_HOSTS, RUN, a_create, a_metadata, a_tpu_job
+from tests.support.jobs import a_job
+
+
+@dataclass
+class Counted(MemoryFleet):
+    """How often it was asked what there is."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        self.asked.append("list_vms")
+        return super().list_vms(job_id, tpu_zones)
+
+    def list_all(self) -> tuple[LabelledVm, ...]:
+        self.asked.append("list_all")
+        return super().list_all()
+
+
+def both() -> tuple[Fleets, Counted, Counted]:
+    compute, tpu = Counted(), Counted()
+    return Fleets(compute, tpu), compute, tpu
+
+
+def mixed() -> Job:
+    """A chief on a VM, a worker on a slice."""
+    job = a_tpu_job()
+    groups = (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"), TaskGroup(TaskType.WORKER, 1, "", tpu=FOUR_HOSTS))
+    return replace(job, plan=replace(job.plan, groups=groups))
+
+
+def test_each_group_goes_where_its_machines_are() -> None:
+    fleet, compute, tpu = both()
+    job = mixed()
+    for group in job.plan.groups:
+        seat = Seat(group.task_type, 0)
+        create = a_create(job, group=group, seats=(seat,), names=(f"tm-x-123456-{seat}",))
+        assert fleet.create(job, create, a_metadata()) == Created()
+    vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
+    assert [(vm.seat.task_type, vm.is_tpu) for vm in vms] == [(TaskType.CHIEF, False), (TaskType.WORKER, True)]
+    assert (len(compute.list_all()), len(tpu.list_all())) == (1, 1)
+    assert {each.vm for each in fleet.list_all()} == set(vms)
+    later = replace(RUN, incarnation=2)
+    for vm in vms:
+        assert fleet.direct(vm, later)
+        assert fleet.serial_output(vm, 0) == ("", 0)
+    assert [vm.directive for vm in fleet.list_vms(job.job_id, job.plan.tpu_zones)] == [later, later]
+    for vm in vms:
+        assert fleet.delete(vm)
+    assert fleet.list_all() == ()
+    assert fleet.release(job)
+
+
+def test_a_job_without_tpus_asks_cloud_tpu_nothing() -> None:
+    fleet, compute, tpu = both()
+    job = a_job()
+    fleet.list_vms(job.job_id, job.plan.tpu_zones)
+    assert (compute.asked, tpu.asked) == (["list_vms"], [])
+
+
+def test_where_cloud_tpu_is_not_used_a_job_with_slices_is_told_what_to_set() -> None:
+    fleet = Fleets(MemoryFleet(), None)
+    job = a_tpu_job()
+    assert fleet.create(job, a_create(job), a_metadata()) == OFF
+    assert "TRAINMASTER_TPU=true" in OFF.message
+    assert not fleet.list_vms(job.job_id, job.plan.tpu_zones)
+    assert not fleet.list_all()

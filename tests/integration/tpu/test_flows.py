@@ -1,0 +1,118 @@
+"""The real flows over slices that are real processes: capacity that is not there, found late, and nodes of no job."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared.core.decisions import Reason
+from shared.core.events import CancelRequested, JobSubmitted, Life, VmReady, VmRef
+from shared.core.model.job import Job, JobState
+from shared.core.reconcile.plan import Vm, VmStatus
+from shared.errors import TemporaryError
+from shared.flows import orphans, provision, vm_ready
+from shared.flows.record import Deps, record
+from shared.gcp.fleets import Fleets
+from shared.memory.bus import MemoryBus
+from shared.memory.fleet import MemoryFleet
+from shared.memory.store import MemoryStore
+from shared.ports import Fleet
+from tests.integration.compute.emulator import PROJECT, eventually
+from tests.integration.tpu.world import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job
+from tests.support.world import FixedAddresses, in_turn
+
+
+class Plane:
+    """A control plane in this process, with the emulator's slices."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.store = MemoryStore()
+        self.deps = Deps(self.store, MemoryBus(), clock=lambda: datetime.now(UTC), sleep=lambda _: time.sleep(0.05))
+        self.fleet = fleet
+        agent = {"startup-script": "sleep 600"}
+        self.machines = provision.Machines(self.fleet, FixedAddresses(), PROJECT, agent, in_turn)
+
+    def submit(self, job: Job) -> None:
+        record(
+            job.job_id, JobSubmitted(replace(job, state=JobState.QUEUED, started_at=None), datetime.now(UTC)), self.deps
+        )
+
+    def provision(self, job: Job) -> bool:
+        """Whether it was done; else Pub/Sub would deliver it again."""
+        try:
+            provision.handle(job.job_id, self.machines, self.deps)
+        except TemporaryError:
+            return False
+        return True
+
+    def cancel(self, job: Job) -> None:
+        record(job.job_id, CancelRequested(job.job_id, "me", datetime.now(UTC)), self.deps)
+
+    def begin(self, job: Job) -> None:
+        """Every replica says that it is up."""
+        for vm in self.vms(job):
+            life = Life(job.job_id, 1, vm.seat, 1, vm.machine, VmRef(vm.name, vm.zone, vm.instance_id))
+            vm_ready.handle(VmReady(life, datetime.now(UTC)), self.deps)
+
+    def vms(self, job: Job) -> tuple[Vm, ...]:
+        return self.fleet.list_vms(job.job_id, job.plan.tpu_zones)
+
+    def reasons(self, job: Job) -> list[Reason]:
+        return [entry.verdict.reason for entry in self.store.ledger(job.job_id)]
+
+    def job(self, job: Job) -> Job:
+        loaded = self.store.load(job.job_id)
+        assert loaded is not None
+        return loaded.state.job
+
+
+@pytest.fixture
+def job() -> Job:
+    return a_tpu_job(ONE_HOST, count=2)
+
+
+def test_a_gang_of_slices_is_made_in_the_zone_that_has_room(slices: Slices, job: Job) -> None:
+    plane = Plane(Fleets(MemoryFleet(), slices.fleet()))
+    slices.compute.faults(stockout_zones=[ZONE])
+    plane.submit(job)
+    eventually(lambda: plane.provision(job), 60)
+    assert {(vm.zone, vm.status, vm.is_tpu) for vm in plane.vms(job)} == {(OTHER_ZONE, VmStatus.RUNNING, True)}
+    assert len(plane.vms(job)) == 2
+    assert Reason.STOCKOUT in plane.reasons(job)
+
+
+def test_a_refusal_that_comes_after_its_function_has_ended_moves_the_job_too(slices: Slices, job: Job) -> None:
+    plane = Plane(Fleets(MemoryFleet(), slices.fleet(wait_s=0.0)))
+    slices.compute.faults(stockout_zones=[ZONE], slow_s=1.0)
+    plane.submit(job)
+    eventually(lambda: plane.provision(job), 90)
+    assert plane.job(job).zone == OTHER_ZONE
+    assert {vm.zone for vm in plane.vms(job)} == {OTHER_ZONE}
+    assert plane.reasons(job).count(Reason.STOCKOUT) == 1, "told once"
+
+
+def test_slices_of_no_job_are_found_reported_and_then_deleted(slices: Slices) -> None:
+    plane = Plane(Fleets(MemoryFleet(), slices.fleet()))
+    lost = a_tpu_job(ONE_HOST)
+    plane.fleet.create(lost, a_create(lost), a_metadata())
+    kept = a_tpu_job(ONE_HOST)
+    plane.submit(kept)
+    eventually(lambda: plane.provision(kept), 60)
+    patience = orphans.Patience(grace_s=0.0, age_min_s=0.0)
+
+    def search() -> None:
+        orphans.handle(plane.fleet, plane.deps, patience, in_turn)
+
+    search()
+    (reported,) = plane.store.orphans()
+    assert (reported.name, reported.zone) == (a_create(lost).names[0], ZONE)
+    assert len(plane.vms(lost)) == 1, "the first look only reports"
+    search()
+    eventually(lambda: not plane.vms(lost), 30)
+    search()
+    assert plane.store.orphans() == ()
+    assert len(plane.vms(kept)) == 1
+    assert reported.first_seen_at > datetime.now(UTC) - timedelta(minutes=5)

@@ -1,0 +1,130 @@
+"""The real gcloud against the emulator, in one story: each call takes a second or two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.core.model.job import TpuQueue
+from shared.gcp.tpu_fleet.nodes import Site, resource
+from shared.gcp.tpu_fleet.queued import flex_start, request
+from tests.integration.compute.emulator import PROJECT, eventually
+from tests.integration.tpu.world import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
+
+
+class Gcloud:
+    def __init__(self, endpoint: str, folder: Path) -> None:
+        token = folder / "token"
+        token.write_text("not-a-secret")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
+        self._environment = {
+            **kept,
+            "CLOUDSDK_CONFIG": str(folder / "config"),
+            "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
+            "CLOUDSDK_CORE_PROJECT": PROJECT,
+            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
+            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
+        }
+
+    def run(self, *arguments: str, track: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        argv = ["gcloud", *track, "compute", "tpus", *arguments]
+        return subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=90, check=False)
+
+    def tpu_vm(self, *arguments: str) -> str:
+        done = self.run("tpu-vm", *arguments, f"--zone={ZONE}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def gcloud(slices: Slices, tmp_path: Path) -> Gcloud:
+    return Gcloud(slices.compute.endpoint, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_looking_at_slices_changing_and_deleting_them(slices: Slices, gcloud: Gcloud) -> None:
+    slices.run("mine", tpu=ONE_HOST, labels={"trainmaster-job": "digits"}, metadata={"a": "1"})
+    slices.run("other", tpu=ONE_HOST)
+    found = json.loads(gcloud.tpu_vm("list", "--filter=labels.trainmaster-job=digits", "--format=json"))
+    assert [(each["name"].rpartition("/")[2], each["state"]) for each in found] == [("mine", "READY")]
+    assert "v5litepod-4" in gcloud.tpu_vm("list")
+    shown = json.loads(gcloud.tpu_vm("describe", "mine", "--format=json"))
+    assert shown["id"] == str(slices.get("mine").id)
+    assert shown["acceleratorConfig"] == {"topology": "2x2", "type": "V5LITE_POD"}
+    gcloud.tpu_vm("update", "mine", "--update-metadata=b=2")
+    eventually(lambda: dict(slices.get("mine").metadata)["b"] == "2")
+    assert dict(slices.get("mine").metadata)["a"] == "1"
+    gcloud.tpu_vm("delete", "mine", "--quiet")
+    assert slices.state("mine") == "GONE"
+    assert slices.state("other") == "READY"
+    missing = gcloud.run("tpu-vm", "describe", "mine", f"--zone={ZONE}")
+    assert missing.returncode == 1
+    assert "was not found" in missing.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_creating_one_and_being_refused_one(slices: Slices, gcloud: Gcloud) -> None:
+    create = ("--accelerator-type=v5litepod-4", "--version=v2-alpha-tpuv5-lite")
+    gcloud.tpu_vm("create", "made", *create)
+    assert slices.state("made") == "READY"
+    slices.compute.faults(stockout_zones=[ZONE])
+    refused = gcloud.run("tpu-vm", "create", "more", *create, f"--zone={ZONE}")
+    assert refused.returncode == 1
+    assert "There is no more capacity in the zone" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_queued_resources_from_waiting_to_their_end(slices: Slices, gcloud: Gcloud) -> None:
+    def queued(*arguments: str) -> str:
+        done = gcloud.run("queued-resources", *arguments, f"--zone={ZONE}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    slices.compute.faults(stockout_zones=[ZONE])
+    kind = ("--accelerator-type=v5litepod-4", "--runtime-version=v2-alpha-tpuv5-lite")
+    queued("create", "mine", "--node-id=mine", *kind, "--spot", "--valid-until-duration=1h")
+    shown = json.loads(queued("describe", "mine", "--format=json"))
+    assert shown["state"]["state"] == "WAITING_FOR_RESOURCES"
+    assert shown["tpu"]["nodeSpec"][0]["nodeId"] == "mine"
+    assert shown["spot"] == {}
+    slices.compute.faults()
+    eventually(lambda: slices.queue_state("mine") == "ACTIVE", 30)
+    assert "ACTIVE" in queued("list")
+    refused = gcloud.run("queued-resources", "delete", "mine", f"--zone={ZONE}", "--quiet")
+    assert "delete is not supported while in state ACTIVE" in refused.stderr
+    queued("delete", "mine", "--force", "--quiet")
+    assert (slices.queue_state("mine"), slices.state("mine")) == ("GONE", "GONE")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_flexible_start_is_asked_for_as_gcloud_asks(slices: Slices, gcloud: Gcloud) -> None:
+    """The client library has no words for it: gcloud's alpha commands do."""
+    slices.compute.faults(stockout_zones=[ZONE])
+    kind = (
+        "--accelerator-type=v5litepod-4",
+        "--runtime-version=v2-alpha-tpuv5-lite",
+        "--provisioning-model=flex-start",
+    )
+    limits = ("--max-run-duration=3h", "--valid-until-duration=6h")
+    create = ("queued-resources", "create", "mine", "--node-id=mine", f"--zone={ZONE}", *kind, *limits)
+    assert gcloud.run(*create, track=("alpha",)).returncode == 0
+    theirs = slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/mine")
+    job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)
+    asked = request(parent(), job, a_create(job), resource(job, a_create(job), Site("p", "", "n", ""), {}))
+    ours = flex_start(asked, job.plan)
+    assert {name: theirs[name] for name in ("provisioningModel", "runDuration")} == {
+        name: ours[name] for name in ("provisioningModel", "runDuration")
+    }
+    assert set(ours) == set(theirs) - {"name", "createTime", "state"}
+    assert set(ours["tpu"]["nodeSpec"][0]) == set(theirs["tpu"]["nodeSpec"][0])

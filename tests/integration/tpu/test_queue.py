@@ -1,0 +1,432 @@
+"""Slices that are waited for: what is asked of Cloud TPU, what its answers mean, and that nothing of it is left behind.
+
+One suite for the adapter in memory and for Cloud TPU's emulator where both can; the rest on the emulator alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import pytest
+from google.cloud import tpu_v2
+from google.protobuf import duration_pb2
+
+from shared.core.decisions import Reason
+from shared.core.events import LossCause as Loss
+from shared.core.model.job import Job, JobState, Label, TpuQueue
+from shared.core.reconcile.plan import Vm, VmStatus, job_label
+from shared.flows import orphans
+from shared.gcp.fleets import Fleets
+from shared.gcp.marks import LABELS_MAX
+from shared.gcp.tpu_fleet.nodes import Site, resource
+from shared.gcp.tpu_fleet.operations import Operation
+from shared.gcp.tpu_fleet.queued import flex_start, request, vm_of
+from shared.memory.fleet import MemoryFleet
+from shared.ports import Fleet, Pending, RefusalKind, Refused
+from tests.integration.compute.emulator import eventually
+from tests.integration.tpu.test_flows import Plane
+from tests.integration.tpu.world import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job, parent
+from tests.support.jobs import START
+from tests.support.world import in_turn
+
+WAITING = replace(ONE_HOST, queue=TpuQueue.STANDARD)
+SITE = Site("p", "", "global/networks/default", "")
+
+
+def a_job(**plan: Any) -> Job:
+    """That may wait for an hour from now on."""
+    job = a_tpu_job(WAITING, **{"max_wait_s": 3600, **plan})
+    return replace(job, state=JobState.PREPARING, started_at=None, created_at=datetime.now(UTC))
+
+
+class World(Protocol):
+    @property
+    def fleet(self) -> Fleet: ...
+
+    def fill(self, *zones: str) -> None: ...
+
+    def admit(self, name: str) -> None: ...
+
+    def expire(self, name: str) -> None: ...
+
+    def preempt(self, name: str) -> None: ...
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self.tpu = MemoryFleet()
+        self.fleet: Fleet = self.tpu
+
+    def fill(self, *zones: str) -> None:
+        """It makes nothing of itself."""
+
+    def admit(self, name: str) -> None:
+        self.tpu.admit(name)
+
+    def expire(self, name: str) -> None:
+        self.tpu.expire(name)
+
+    def preempt(self, name: str) -> None:
+        self.tpu.stop(name, Loss.PREEMPTION)
+
+
+class EmulatorWorld:
+    def __init__(self, slices: Slices) -> None:
+        self.slices = slices
+        self.fleet: Fleet = slices.fleet()
+
+    def fill(self, *zones: str) -> None:
+        self.slices.compute.faults(stockout_zones=list(zones))
+
+    def admit(self, name: str) -> None:
+        self.fill()
+        eventually(lambda: self.slices.queue_state(name) == "ACTIVE", 30)
+
+    def expire(self, name: str) -> None:
+        """Its time is the job's: see `impatient`."""
+        eventually(lambda: self.slices.queue_state(name) == "FAILED", 30)
+
+    def preempt(self, name: str) -> None:
+        self.slices.fault(name, "preempt", notice_s=0.1)
+        eventually(lambda: self.slices.queue_state(name) == "SUSPENDED", 30)
+
+
+@pytest.fixture
+def tpus(slices: Slices) -> EmulatorWorld:
+    return EmulatorWorld(slices)
+
+
+@pytest.fixture(params=["memory", "emulator"])
+def world(request: pytest.FixtureRequest) -> World:
+    found: World = MemoryWorld() if request.param == "memory" else request.getfixturevalue("tpus")
+    found.fill(ZONE, OTHER_ZONE)
+    return found
+
+
+def impatient() -> Job:
+    """Its time is over in a moment."""
+    return replace(a_job(max_wait_s=4), created_at=datetime.now(UTC))
+
+
+def listed(fleet: Fleet, job: Job) -> Vm:
+    (vm,) = fleet.list_vms(job.job_id, job.plan.tpu_zones)
+    return vm
+
+
+def asked(fleet: Fleet, job: Job, **changes: Any) -> Vm:
+    assert fleet.create(job, a_create(job, **changes), a_metadata()) == Pending()
+    return listed(fleet, job)
+
+
+# Both
+
+
+def test_what_waits_is_listed_as_what_it_will_be(world: World) -> None:
+    job = a_job()
+    vm = asked(world.fleet, job)
+    create = a_create(job)
+    assert (vm.name, vm.zone, vm.seat, vm.machine) == (create.names[0], ZONE, create.seats[0], 1)
+    assert (vm.status, vm.directive, vm.is_tpu) == (VmStatus.QUEUED, create.directive, True)
+    assert vm.created_at is not None
+    assert vm in [each.vm for each in world.fleet.list_all()]
+
+
+def test_asking_again_asks_for_nothing_more(world: World) -> None:
+    job = a_job()
+    vm = asked(world.fleet, job)
+    assert asked(world.fleet, job) == vm
+
+
+def test_when_its_turn_comes_it_is_a_slice_like_any_other(world: World) -> None:
+    job = a_job()
+    waiting = asked(world.fleet, job)
+    world.admit(waiting.name)
+    vm = listed(world.fleet, job)
+    assert (vm.name, vm.status, vm.directive) == (waiting.name, VmStatus.RUNNING, waiting.directive)
+    assert vm.instance_id != waiting.instance_id
+    assert world.fleet.delete(vm)
+    assert world.fleet.list_vms(job.job_id, job.plan.tpu_zones) == ()
+
+
+def test_what_waits_can_be_given_up(world: World) -> None:
+    job = a_job()
+    vm = asked(world.fleet, job)
+    assert world.fleet.delete(vm)
+    assert world.fleet.delete(vm), "what is not there is gone"
+    assert world.fleet.list_all() == ()
+
+
+def test_a_younger_request_of_the_same_name_is_never_hit(world: World) -> None:
+    job = a_job()
+    old = asked(world.fleet, job)
+    assert world.fleet.delete(old)
+    young = asked(world.fleet, job, machine=2)
+    assert world.fleet.delete(old)
+    assert listed(world.fleet, job) == young
+
+
+def test_a_request_that_failed_says_so_as_often_as_its_search_asks_and_makes_way_for_the_next(world: World) -> None:
+    job = impatient()
+    vm = asked(world.fleet, job)
+    world.expire(vm.name)
+    assert listed(world.fleet, job).status is VmStatus.REFUSED
+    for _ in range(2):
+        refused = world.fleet.create(job, a_create(job), a_metadata())
+        assert isinstance(refused, Refused)
+        assert (refused.kind, refused.code) == (RefusalKind.STOCKOUT, "DEADLINE_EXCEEDED")
+    longer = replace(job, plan=replace(job.plan, max_wait_s=3600))
+    assert world.fleet.create(longer, a_create(job, round=1), a_metadata()) == Pending()
+    again = asked(world.fleet, longer, round=1)
+    assert again.status is VmStatus.QUEUED
+    assert again.instance_id != vm.instance_id
+
+
+def test_a_preempted_slice_is_stopped_and_goes_with_its_request(world: World) -> None:
+    job = a_job()
+    name = asked(world.fleet, job, spot=True).name
+    world.admit(name)
+    world.preempt(name)
+    vm = listed(world.fleet, job)
+    assert (vm.status, vm.loss) == (VmStatus.STOPPED, Loss.PREEMPTION)
+    assert world.fleet.delete(vm)
+    assert world.fleet.list_all() == ()
+
+
+# On the emulator alone
+
+
+def test_a_request_that_is_given_up_too_late_takes_its_slice_along(tpus: EmulatorWorld) -> None:
+    job = a_job()
+    tpus.fill(ZONE)
+    waiting = asked(tpus.fleet, job)
+    tpus.admit(waiting.name)
+    assert tpus.fleet.delete(waiting)
+    assert tpus.fleet.list_all() == ()
+
+
+def test_a_slice_that_somebody_deleted_is_stopped_and_its_request_is_deleted(tpus: EmulatorWorld) -> None:
+    job = a_job()
+    name = asked(tpus.fleet, job).name
+    tpus.admit(name)
+    tpus.slices.done(tpus.slices.client.delete_node(name=f"{parent()}/nodes/{name}"))
+    eventually(lambda: tpus.slices.queue_state(name) == "SUSPENDED", 30)
+    vm = listed(tpus.fleet, job)
+    assert (vm.status, vm.loss) == (VmStatus.STOPPED, Loss.GONE)
+    assert tpus.fleet.delete(vm)
+    assert tpus.slices.all_queued() == []
+
+
+def test_a_flexible_start_runs_for_as_long_as_its_job_may(tpus: EmulatorWorld) -> None:
+    job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)
+    job = replace(job, created_at=datetime.now(UTC), started_at=None)
+    name = asked(tpus.fleet, job).name
+    shown = tpus.slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/{name}")
+    assert (shown["provisioningModel"], shown["runDuration"]) == ("FLEX_START", {"maxRunDuration": "10800s"})
+    tpus.admit(name)
+    assert listed(tpus.fleet, job).status is VmStatus.RUNNING
+
+
+def test_requests_that_are_wrong_are_refused_for_good_and_strangers_left_alone(tpus: EmulatorWorld) -> None:
+    wrong = a_job()
+    group = replace(wrong.plan.groups[0], tpu=replace(WAITING, runtime="v1-never"))
+    refused = tpus.fleet.create(wrong, a_create(wrong, group=group), a_metadata())
+    assert isinstance(refused, Refused)
+    assert refused.kind is RefusalKind.DENIED
+    job = a_job()
+    name = a_create(job).names[0]
+    tpus.slices.enqueue(name)
+    refused = tpus.fleet.create(job, a_create(job), a_metadata())
+    assert isinstance(refused, Refused)
+    assert refused.code == "ALREADY_EXISTS"
+    assert tpus.fleet.list_all() == ()
+
+
+def test_a_zone_without_tpus_is_passed_over(tpus: EmulatorWorld) -> None:
+    job = a_job(zones=("us-nowhere1-z",))
+    refused = tpus.fleet.create(job, a_create(job, zone="us-nowhere1-z"), a_metadata())
+    assert isinstance(refused, Refused)
+    assert refused.kind is RefusalKind.STOCKOUT
+
+
+def test_nothing_is_asked_for_a_job_whose_time_is_over(tpus: EmulatorWorld) -> None:
+    job = replace(a_job(max_wait_s=10), created_at=START)
+    assert tpus.fleet.create(job, a_create(job), a_metadata()) == Pending()
+    assert tpus.slices.all_queued() == []
+
+
+# Whole flows
+
+
+def a_plane(tpus: EmulatorWorld) -> Plane:
+    tpus.fill(ZONE, OTHER_ZONE)
+    return Plane(Fleets(MemoryFleet(), tpus.fleet))
+
+
+def test_a_job_waits_in_the_queue_and_is_told_of_once(tpus: EmulatorWorld) -> None:
+    plane, job = a_plane(tpus), a_job()
+    plane.submit(job)
+    for _ in range(3):
+        assert plane.provision(job), "a message that waits for days would end in the dead letter"
+    assert plane.store.pending(job.job_id), "the sweep asks again"
+    (said,) = [each for each in plane.store.ledger(job.job_id) if each.verdict.reason is Reason.QUEUED]
+    assert said.verdict.text == f"1 x v5litepod-4 (chief) waits in Cloud TPU's queue in {ZONE}."
+    tpus.admit(a_create(job).names[0])
+    assert plane.provision(job)
+    assert not plane.store.pending(job.job_id)
+    assert [vm.status for vm in plane.vms(job)] == [VmStatus.RUNNING]
+
+
+def test_a_cancelled_job_leaves_no_request(tpus: EmulatorWorld) -> None:
+    plane, job = a_plane(tpus), a_job()
+    plane.submit(job)
+    assert plane.provision(job)
+    plane.cancel(job)
+    eventually(lambda: plane.provision(job), 30)
+    assert tpus.slices.all_queued() == []
+
+
+def test_a_preempted_job_waits_again_under_the_same_name(tpus: EmulatorWorld) -> None:
+    plane, job = a_plane(tpus), a_job()
+    plane.submit(job)
+    assert plane.provision(job)
+    name = a_create(job).names[0]
+    tpus.admit(name)
+    plane.begin(job)
+    tpus.fill(ZONE, OTHER_ZONE)
+    tpus.preempt(name)
+    eventually(lambda: plane.provision(job) and tpus.slices.queue_state(name) == "WAITING_FOR_RESOURCES", 60)
+    (vm,) = plane.vms(job)
+    assert (vm.status, vm.machine) == (VmStatus.QUEUED, 2)
+    assert Reason.PREEMPTION in plane.reasons(job)
+    tpus.admit(name)
+    assert plane.provision(job)
+    assert [(vm.status, vm.machine) for vm in plane.vms(job)] == [(VmStatus.RUNNING, 2)]
+
+
+def test_requests_of_no_job_are_found_reported_and_then_deleted(tpus: EmulatorWorld) -> None:
+    plane, lost = a_plane(tpus), a_job()
+    asked(plane.fleet, lost)
+    patience = orphans.Patience(grace_s=0.0, age_min_s=0.0)
+    orphans.handle(plane.fleet, plane.deps, patience, in_turn)
+    assert len(plane.store.orphans()) == 1
+    orphans.handle(plane.fleet, plane.deps, patience, in_turn)
+    eventually(lambda: tpus.slices.all_queued() == [], 30)
+
+
+# Messages
+
+
+def a_request(job: Job, **changes: Any) -> tpu_v2.QueuedResource:
+    create = a_create(job, **changes)
+    return request(parent(), job, create, resource(job, create, SITE, {"key": "value"}))
+
+
+def test_what_a_request_says() -> None:
+    job = a_job()
+    labels = {
+        "trainmaster-job": job_label(job.job_id),
+        "trainmaster-task": "chief",
+        "trainmaster-attempt": "1",
+        "trainmaster-machine": "1",
+        "trainmaster-round": "3",
+    }
+    node = tpu_v2.Node(
+        accelerator_type="v5litepod-4",
+        runtime_version="v2-alpha-tpuv5-lite",
+        network_config=tpu_v2.NetworkConfig(network="projects/p/global/networks/default"),
+        labels=labels,
+        metadata={"key": "value"},
+    )
+    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent(), node_id=a_create(job).names[0], node=node)
+    until = tpu_v2.QueuedResource.QueueingPolicy(valid_until_time=job.created_at + timedelta(hours=1))
+    expected = tpu_v2.QueuedResource(tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=until)
+    assert a_request(job, round=3) == expected
+
+
+def test_a_request_has_no_more_labels_than_google_takes_however_many_its_job_has() -> None:
+    job = replace(a_job(), labels=tuple(Label(f"l{nth:02}", "x") for nth in range(LABELS_MAX)))
+    labels = a_request(job, round=3).tpu.node_spec[0].node.labels
+    assert (len(labels), labels["trainmaster-round"]) == (LABELS_MAX, "3")
+
+
+@pytest.mark.parametrize(
+    ("plan", "spot", "tier", "reservation"),
+    [
+        ({}, True, "spot", ""),
+        ({"reservation": "ours"}, False, None, f"{parent()}/reservations/ours"),
+        (
+            {"reservation": "projects/q/reservations/theirs"},
+            False,
+            None,
+            f"projects/q/locations/{ZONE}/reservations/theirs",
+        ),
+        ({"reservation": "ours"}, True, "spot", ""),
+    ],
+)
+def test_how_a_slice_is_bought_is_the_requests_to_say(
+    plan: dict[str, Any], spot: bool, tier: str | None, reservation: str
+) -> None:
+    queued = a_request(a_job(**plan), spot=spot)
+    assert tpu_v2.QueuedResource.pb(queued).WhichOneof("tier") == tier
+    assert queued.reservation_name == reservation
+    assert "scheduling_config" not in queued.tpu.node_spec[0].node
+
+
+def test_how_long_a_request_is_good_for() -> None:
+    running = replace(a_job(), started_at=START + timedelta(minutes=5), state=JobState.RUNNING)
+    assert a_request(running).queueing_policy.valid_until_time == START + timedelta(minutes=5, seconds=3600)
+    week = duration_pb2.Duration(seconds=7 * 24 * 3600)
+    policy = tpu_v2.QueuedResource.QueueingPolicy.pb(a_request(a_job(max_wait_s=None)).queueing_policy)
+    assert policy.valid_until_duration == week
+
+
+@pytest.mark.parametrize(("max_running_s", "run"), [(7200, "10800s"), (7 * 24 * 3600, "604800s")])
+def test_a_flexible_start_says_more_in_the_alpha_api(max_running_s: int, run: str) -> None:
+    job = a_job(max_running_s=max_running_s)
+    body = flex_start(a_request(job), job.plan)
+    assert body.pop("provisioningModel") == "FLEX_START"
+    assert body.pop("runDuration") == {"maxRunDuration": run}
+    assert body["tpu"]["nodeSpec"][0]["nodeId"] == a_create(job).names[0]
+    assert set(body) == {"tpu", "queueingPolicy"}
+
+
+STATES = {
+    "STATE_UNSPECIFIED": VmStatus.QUEUED,
+    "CREATING": VmStatus.QUEUED,
+    "ACCEPTED": VmStatus.QUEUED,
+    "PROVISIONING": VmStatus.QUEUED,
+    "FAILED": VmStatus.REFUSED,
+    "DELETING": VmStatus.STOPPING,
+    "ACTIVE": VmStatus.STOPPED,
+    "SUSPENDING": VmStatus.STOPPING,
+    "SUSPENDED": VmStatus.STOPPED,
+    "WAITING_FOR_RESOURCES": VmStatus.QUEUED,
+}
+
+
+@pytest.mark.parametrize("state", list(tpu_v2.QueuedResourceState.State), ids=lambda state: state.name)
+def test_each_state_of_a_request_means_something(state: tpu_v2.QueuedResourceState.State) -> None:
+    """Every one that the client knows: a new one fails here first. It has no node, or that would be listed."""
+    queued = tpu_v2.QueuedResource(
+        name="projects/p/locations/z/queuedResources/tm-a-123456-chief-0",
+        create_time=START,
+        state=tpu_v2.QueuedResourceState(state=state),
+    )
+    vm = vm_of(queued)
+    assert (vm.status, vm.is_tpu, vm.created_at) == (STATES[state.name], True, START)
+    assert vm.instance_id == f"tm-a-123456-chief-0-queued-{int(START.timestamp() * 1000)}"
+
+
+def test_an_operation_whose_answer_nobody_knows_is_read_all_the_same() -> None:
+    """The client library raises for it."""
+    said = {
+        "name": "projects/p/locations/z/operations/o",
+        "done": True,
+        "metadata": {"createTime": "2026-11-21T03:00:00.123456789Z", "target": "t", "verb": "create"},
+        "response": {"@type": "type.googleapis.com/google.cloud.tpu.v3.Unheard", "of": 1},
+    }
+    operation = Operation.parse(said)
+    assert (operation.target, operation.verb, operation.done, operation.error) == ("t", "create", True, None)
+    assert operation.begun_at == datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)

@@ -1,0 +1,170 @@
+"""What CreateNode is asked for each kind of slice, message for message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from google.cloud import tpu_v2
+
+from shared.core.events import LossCause as Loss
+from shared.core.model.job import Job, Label, Tpu
+from shared.core.reconcile.plan import VmStatus, job_label
+from shared.gcp.tpu_fleet.nodes import Site, resource, vm_of
+from tests.integration.tpu.world import a_create, a_tpu_job
+from tests.support.jobs import a_plan
+
+SITE = Site("my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", "")
+
+
+def labels_of(job: Job, task_type: str = "chief") -> dict[str, str]:
+    return {
+        "trainmaster-job": job_label(job.job_id),
+        "trainmaster-task": task_type,
+        "trainmaster-attempt": "1",
+        "trainmaster-machine": "1",
+    }
+
+
+def a_node(job: Job, runtime: str, **changes: Any) -> tpu_v2.Node:
+    """What is the same for all."""
+    node = tpu_v2.Node(
+        runtime_version=runtime,
+        network_config=tpu_v2.NetworkConfig(
+            network="projects/my-project/global/networks/default", enable_external_ips=False
+        ),
+        scheduling_config=tpu_v2.SchedulingConfig(spot=False, reserved=False),
+        service_account=tpu_v2.ServiceAccount(
+            email="worker@my-project.iam.gserviceaccount.com", scope=["https://www.googleapis.com/auth/cloud-platform"]
+        ),
+        labels=labels_of(job),
+        metadata={"key": "value"},
+    )
+    for name, value in changes.items():
+        setattr(node, name, value)
+    return node
+
+
+@pytest.mark.parametrize(
+    ("name", "runtime"),
+    [
+        ("v2-8", "tpu-ubuntu2204-base"),
+        ("v3-32", "tpu-ubuntu2204-base"),
+        ("v4-32", "tpu-ubuntu2204-base"),
+        ("v5litepod-1", "v2-alpha-tpuv5-lite"),
+        ("v5litepod-8", "v2-alpha-tpuv5-lite"),
+        ("v5litepod-16", "v2-alpha-tpuv5-lite"),
+        ("v5p-8", "v2-alpha-tpuv5"),
+        ("v6e-8", "v2-alpha-tpuv6e"),
+        ("v6e-16", "v2-alpha-tpuv6e"),
+    ],
+)
+def test_a_slice_is_asked_for_by_its_type(name: str, runtime: str) -> None:
+    job = a_tpu_job(Tpu(name, runtime))
+    assert resource(job, a_create(job), SITE, {"key": "value"}) == a_node(job, runtime, accelerator_type=name)
+
+
+@pytest.mark.parametrize(
+    ("tpu", "kind"),
+    [
+        (Tpu("v4-64", "r", topology="4x4x2"), tpu_v2.AcceleratorConfig.Type.V4),
+        (Tpu("v5litepod-16", "r", topology="2x8"), tpu_v2.AcceleratorConfig.Type.V5LITE_POD),
+        (Tpu("v5p-1024", "r", topology="4x8x16"), tpu_v2.AcceleratorConfig.Type.V5P),
+        (Tpu("v6e-16", "r", topology="2x8"), tpu_v2.AcceleratorConfig.Type.V6E),
+    ],
+)
+def test_a_slice_of_an_unusual_shape_is_asked_for_by_generation_and_shape(
+    tpu: Tpu, kind: tpu_v2.AcceleratorConfig.Type
+) -> None:
+    job = a_tpu_job(tpu)
+    shape = tpu_v2.AcceleratorConfig(type_=kind, topology=tpu.topology)
+    assert resource(job, a_create(job), SITE, {"key": "value"}) == a_node(job, "r", accelerator_config=shape)
+
+
+def test_a_shape_of_an_unknown_generation_is_an_error() -> None:
+    job = a_tpu_job(Tpu("v9-16", "r", topology="2x8"))
+    with pytest.raises(ValueError, match="v9-16 is no type of TPU"):
+        resource(job, a_create(job), SITE, {})
+
+
+@pytest.mark.parametrize(
+    ("reservation", "spot", "asked"),
+    [
+        (None, True, tpu_v2.SchedulingConfig(spot=True, reserved=False)),
+        ("ours", False, tpu_v2.SchedulingConfig(spot=False, reserved=True)),
+        ("ours", True, tpu_v2.SchedulingConfig(spot=True, reserved=False)),
+    ],
+)
+def test_spot_and_reserved_slices(reservation: str | None, spot: bool, asked: tpu_v2.SchedulingConfig) -> None:
+    job = a_tpu_job(reservation=reservation)
+    node = resource(job, a_create(job, spot=spot), SITE, {"key": "value"})
+    kind = {"accelerator_type": "v5litepod-16", "scheduling_config": asked}
+    assert node == a_node(job, "v2-alpha-tpuv5-lite", **kind)
+
+
+@pytest.mark.parametrize(
+    ("plan", "site", "network"),
+    [
+        (
+            {},
+            Site("p", "", "global/networks/n", "regions/{region}/subnetworks/s"),
+            tpu_v2.NetworkConfig(
+                network="projects/p/global/networks/n", subnetwork="projects/p/regions/us-central1/subnetworks/s"
+            ),
+        ),
+        (
+            {"network": "projects/host/global/networks/shared"},
+            Site("p", "", "global/networks/n", "regions/r/subnetworks/s"),
+            tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
+        ),
+    ],
+)
+def test_the_network_is_the_jobs_or_the_installations(
+    plan: dict[str, Any], site: Site, network: tpu_v2.NetworkConfig
+) -> None:
+    job = a_tpu_job(**plan)
+    assert resource(job, a_create(job), site, {}).network_config == network
+
+
+def test_the_jobs_own_account_and_labels_come_with_it_and_without_any_the_choice_is_cloud_tpus() -> None:
+    labels = (Label("team", "vision"), Label("Not-Legal", "x"), Label("trainmaster-job", "y"))
+    job = replace(a_tpu_job(service_account="own@my-project.iam.gserviceaccount.com"), labels=labels)
+    node = resource(job, a_create(job), SITE, {})
+    assert node.service_account.email == "own@my-project.iam.gserviceaccount.com"
+    assert dict(node.labels) == {"team": "vision", **labels_of(job)}
+    nobody = a_tpu_job()
+    assert not resource(nobody, a_create(nobody), Site("p", "", "n", ""), {}).service_account.email
+
+
+STATES = {
+    "STATE_UNSPECIFIED": (VmStatus.CREATING, Loss.GONE),
+    "CREATING": (VmStatus.CREATING, Loss.GONE),
+    "READY": (VmStatus.RUNNING, Loss.GONE),
+    "RESTARTING": (VmStatus.CREATING, Loss.GONE),
+    "REIMAGING": (VmStatus.CREATING, Loss.GONE),
+    "DELETING": (VmStatus.STOPPING, Loss.GONE),
+    "REPAIRING": (VmStatus.CREATING, Loss.GONE),
+    "STOPPED": (VmStatus.STOPPED, Loss.GONE),
+    "STOPPING": (VmStatus.STOPPING, Loss.GONE),
+    "STARTING": (VmStatus.CREATING, Loss.GONE),
+    "PREEMPTED": (VmStatus.STOPPED, Loss.PREEMPTION),
+    "TERMINATED": (VmStatus.STOPPED, Loss.MAINTENANCE),
+    "HIDING": (VmStatus.STOPPING, Loss.GONE),
+    "HIDDEN": (VmStatus.STOPPED, Loss.GONE),
+    "UNHIDING": (VmStatus.CREATING, Loss.GONE),
+    "UNKNOWN": (VmStatus.STOPPED, Loss.HOST_ERROR),
+}
+
+
+@pytest.mark.parametrize("state", list(tpu_v2.Node.State), ids=lambda state: state.name)
+def test_each_state_of_a_node_means_something(state: tpu_v2.Node.State) -> None:
+    """Every one that the client knows: a new one fails here first."""
+    node = tpu_v2.Node(name="projects/p/locations/z/nodes/tm-a-123456-chief-0", id=7, state=state)
+    vm = vm_of(node)
+    assert (vm.status, vm.loss, vm.is_tpu, vm.started_at) == (*STATES[state.name], True, None)
+
+
+def test_only_plans_with_tpus_have_zones_for_them() -> None:
+    assert a_tpu_job().plan.tpu_zones == ("us-central1-a", "us-west4-a")
+    assert a_plan().tpu_zones == ()

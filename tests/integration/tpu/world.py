@@ -1,0 +1,161 @@
+"""Cloud TPU's emulator as tests see it: the real client, faults, and small jobs of slices."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from google.api_core import exceptions
+from google.api_core.client_options import ClientOptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import tpu_v2
+from google.longrunning import operations_pb2
+
+from shared.core.model.job import Job, TaskGroup, Tpu
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.reconcile.plan import Create, Directive, DirectiveAction, vm_name
+from shared.gcp.tpu_fleet import TpuFleet
+from tests.integration.compute.emulator import PROJECT, Emulator, eventually
+from tests.support.jobs import a_job, a_plan
+
+ZONE = "us-central1-a"
+OTHER_ZONE = "us-west4-a"
+RUN = Directive(1, 1, DirectiveAction.RUN)
+RUNTIME = "v2-alpha-tpuv5-lite"
+FOUR_HOSTS = Tpu("v5litepod-16", RUNTIME, hosts=4)
+ONE_HOST = Tpu("v5litepod-4", RUNTIME)
+
+
+@dataclass
+class Slices:
+    """`compute` is the process that serves both APIs."""
+
+    compute: Emulator
+
+    def __post_init__(self) -> None:
+        options = ClientOptions(api_endpoint=self.compute.endpoint)
+        self.client = tpu_v2.TpuClient(transport="rest", credentials=AnonymousCredentials(), client_options=options)
+
+    def fleet(self, **settings: Any) -> TpuFleet:
+        return TpuFleet(**{"project": PROJECT, "endpoint": self.compute.endpoint, "wait_s": 20.0, **settings})
+
+    def run(self, name: str, script: str = "sleep 600", tpu: Tpu = FOUR_HOSTS, **changes: Any) -> tpu_v2.Node:
+        """A node that is READY."""
+        metadata = {"startup-script": script, **changes.pop("metadata", {})}
+        fields = {"accelerator_type": tpu.type, "runtime_version": tpu.runtime, "metadata": metadata, **changes}
+        self.done(self.client.create_node(parent=parent(), node_id=name, node=tpu_v2.Node(fields)))
+        return self.get(name)
+
+    def get(self, name: str, zone: str = ZONE) -> tpu_v2.Node:
+        return self.client.get_node(name=f"{parent(zone)}/nodes/{name}")
+
+    def state(self, name: str) -> str:
+        try:
+            return str(self.get(name).state.name)
+        except exceptions.NotFound:
+            return "GONE"
+
+    def done(self, future: Any) -> operations_pb2.Operation:
+        """Its operation, when it is over."""
+        found = [future.operation]
+
+        def is_done() -> bool:
+            request = operations_pb2.GetOperationRequest(name=future.operation.name)
+            found.append(self.client.get_operation(request))
+            return bool(found[-1].done)
+
+        eventually(is_done, 30)
+        return found[-1]
+
+    def nodes(self) -> list[tpu_v2.Node]:
+        return list(self.client.list_nodes(parent=parent("-")))
+
+    def enqueue(self, name: str, **changes: Any) -> Any:
+        """A request for one node of the same name; its operation."""
+        node = tpu_v2.Node(
+            accelerator_type=ONE_HOST.type, runtime_version=RUNTIME, metadata={"startup-script": "sleep 600"}
+        )
+        spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent(), node_id=name, node=node)
+        asked = tpu_v2.QueuedResource({"tpu": {"node_spec": [spec]}, **changes})
+        return self.client.create_queued_resource(parent=parent(), queued_resource_id=name, queued_resource=asked)
+
+    def queued(self, name: str) -> tpu_v2.QueuedResource:
+        return self.client.get_queued_resource(name=f"{parent()}/queuedResources/{name}")
+
+    def queue_state(self, name: str) -> str:
+        try:
+            return str(self.queued(name).state.state.name)
+        except exceptions.NotFound:
+            return "GONE"
+
+    def all_queued(self) -> list[tpu_v2.QueuedResource]:
+        return list(self.client.list_queued_resources(parent=parent("-")))
+
+    def logs(self, name: str) -> list[str]:
+        """What the hosts of the youngest node of that name have printed, in order of their numbers."""
+        return logs_of(Path(self.compute.state_dir) / "serial", name)
+
+    def fault(self, name: str, verb: str, **body: object) -> Any:
+        return self.compute.fault(name, verb, **body)
+
+    def clear(self) -> None:
+        self.compute.faults()
+        for queued in self.all_queued():
+            eventually(lambda queued=queued: self._unqueued(queued.name), 30)  # type: ignore[misc]
+        eventually(lambda: not self.all_queued(), 30)
+        for node in self.nodes():
+            eventually(lambda node=node: self._deleted(node.name), 30)  # type: ignore[misc]
+        eventually(lambda: not self.nodes(), 30)
+
+    def _unqueued(self, name: str) -> bool:
+        try:
+            self.client.delete_queued_resource(tpu_v2.DeleteQueuedResourceRequest(name=name, force=True))
+        except exceptions.NotFound:
+            return True
+        except exceptions.BadRequest:
+            return False
+        return True
+
+    def _deleted(self, name: str) -> bool:
+        try:
+            self.client.delete_node(name=name)
+        except exceptions.NotFound:
+            return True
+        except exceptions.BadRequest:
+            return False
+        return True
+
+
+def parent(zone: str = ZONE) -> str:
+    return f"projects/{PROJECT}/locations/{zone}"
+
+
+def a_tpu_job(tpu: Tpu = FOUR_HOSTS, count: int = 1, **plan: Any) -> Job:
+    """Never the same twice. One slice is the chief's, several are workers'."""
+    seats = TaskType.CHIEF if count == 1 else TaskType.WORKER
+    group = TaskGroup(seats, count, "", tpu=tpu)
+    values = {"groups": (group,), "zones": (ZONE, OTHER_ZONE), **plan}
+    return replace(a_job(plan=a_plan(**values)), job_id=f"slices_{uuid.uuid4().hex[:8]}")
+
+
+def a_create(job: Job, **changes: Any) -> Create:
+    group = job.plan.groups[0]
+    seats = tuple(Seat(group.task_type, index) for index in range(group.count))
+    names = tuple(vm_name(job.job_id, seat) for seat in seats)
+    create = Create(group, ZONE, 1, RUN, seats, names, 0)
+    return replace(create, **changes)
+
+
+def a_metadata(script: str = "sleep 600", directive: Directive = RUN) -> dict[str, str]:
+    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action}
+    return {"startup-script": script, "trainmaster-directive": json.dumps(said)}
+
+
+def logs_of(folder: Path, name: str) -> list[str]:
+    youngest: dict[int, Path] = {}
+    for path in sorted(folder.glob(f"{name}-w-*.log"), key=lambda path: path.stat().st_ctime):
+        youngest[int(path.name.removeprefix(f"{name}-w-").partition("-")[0])] = path
+    return [youngest[host].read_text() for host in sorted(youngest)]

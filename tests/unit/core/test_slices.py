@@ -1,0 +1,85 @@
+"""A slice of several hosts is one replica: up when all of them are, done when all of them are, failed when one is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from shared.core.decisions import Reason, Rule
+from shared.core.events import Event
+from shared.core.evolve import apply, evolve
+from shared.core.model.job import JobState, Replica, ReplicaState, State, TaskGroup, Tpu
+from shared.core.model.replica_id import Seat, TaskType
+from shared.core.rules.judge import judge
+from tests.support.jobs import a_job, a_plan, at, exited, ready
+
+SLICE = Seat(TaskType.CHIEF, 0)
+HOSTS = 4
+PLAN = a_plan(groups=(TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=HOSTS)),))
+
+
+def a_slice(job_state: JobState = JobState.RUNNING, **replica: object) -> State:
+    seat = replace(Replica(1, SLICE), **replica)  # type: ignore[arg-type]
+    return State(a_job(job_state, PLAN), (seat,), whole=True)
+
+
+def of_host(host: int, event: Event) -> Event:
+    return replace(event, life=replace(event.life, host=host))  # type: ignore[union-attr, arg-type]
+
+
+def after(state: State, *events: Event) -> State:
+    """Each judged once: an event whose key is in the ledger is not judged again."""
+    seen: set[str] = set()
+    for event in events:
+        if event.key not in seen:
+            seen.add(event.key)
+            state = apply(state, evolve(state, judge(state, event, at(60)), at(60)))
+    return state
+
+
+@pytest.mark.parametrize("order", list(permutations(range(HOSTS)))[::5])
+def test_it_is_up_when_the_last_host_is_in_whatever_order_and_however_often_they_speak(order: tuple[int, ...]) -> None:
+    first = [of_host(host, ready(SLICE)) for host in order[:-1]]
+    waiting = after(a_slice(JobState.PREPARING), *first, *first)
+    assert waiting.replicas[0].state is ReplicaState.WAITING
+    up = after(waiting, of_host(order[-1], ready(SLICE)))
+    assert up.replicas[0].state is ReplicaState.RUNNING
+
+
+@pytest.mark.parametrize("order", list(permutations(range(HOSTS)))[::5])
+def test_it_has_exited_0_when_the_last_host_has(order: tuple[int, ...]) -> None:
+    done = [of_host(host, exited(SLICE, 0)) for host in order]
+    going_on = after(a_slice(state=ReplicaState.RUNNING), *done[:-1], *done[:-1])
+    assert (going_on.job.state, len(going_on.replicas[0].hosts_done)) == (JobState.RUNNING, HOSTS - 1)
+    assert after(going_on, done[-1]).job.state is JobState.SUCCEEDED
+
+
+def test_one_host_that_fails_restarts_all_of_them_and_is_charged_once() -> None:
+    state = a_slice(state=ReplicaState.RUNNING)
+    failed = [of_host(host, exited(SLICE, 1)) for host in (2, 0, 3)]
+    (replica,) = after(state, of_host(1, exited(SLICE, 0)), *failed).replicas
+    assert (replica.state, replica.incarnation, replica.restarts_used) == (ReplicaState.RESTARTING, 2, 1)
+    assert replica.hosts_done == ()
+
+
+def test_what_a_host_said_of_an_older_life_counts_for_nothing() -> None:
+    state = a_slice(state=ReplicaState.RESTARTING, incarnation=2)
+    for event in (of_host(0, exited(SLICE, 0)), of_host(0, ready(SLICE)), of_host(0, exited(SLICE, 1))):
+        verdict = judge(state, event, at(60))
+        assert (verdict.rule, verdict.reason) == (Rule.STALE, Reason.OLD_INCARNATION)
+
+
+def test_hosts_succeed_each_for_itself_and_fail_together() -> None:
+    assert of_host(0, exited(SLICE, 0)).key != of_host(1, exited(SLICE, 0)).key
+    assert of_host(0, exited(SLICE, 1)).key == of_host(1, exited(SLICE, 1)).key
+    assert of_host(0, ready(SLICE)).key != of_host(1, ready(SLICE)).key
+
+
+def test_a_host_that_is_done_starts_again_with_the_others() -> None:
+    done = of_host(0, exited(SLICE, 0))
+    again = after(a_slice(state=ReplicaState.RUNNING), done, of_host(1, exited(SLICE, 1)))
+    twice = [of_host(host, exited(SLICE, 0, incarnation=2)) for host in range(HOSTS)]
+    assert after(again, *twice[1:]).job.state is JobState.RUNNING
+    assert after(again, *twice).job.state is JobState.SUCCEEDED

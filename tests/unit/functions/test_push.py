@@ -1,0 +1,159 @@
+"""Acknowledgement semantics, through functions-framework's own app and the project's own functions."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import functions_framework
+import pytest
+from flask.testing import FlaskClient
+
+from shared.errors import TemporaryError
+from shared.memory.bus import Message
+from shared.messaging import topics
+from shared.settings import settings
+from shared.wiring import core_services
+from tests.support.jobs import CHIEF, a_spec
+from tests.support.world import World
+
+FUNCTIONS = Path(__file__).parents[3] / "functions"
+SECRET = "eyJhbGciOiJSUzI1NiJ9.secret"
+
+
+def envelope(data: object, **attributes: str) -> dict[str, object]:
+    body = data if isinstance(data, bytes) else json.dumps(data).encode()
+    message = {"data": base64.b64encode(body).decode(), "attributes": attributes, "messageId": "17"}
+    return {"message": message, "subscription": "projects/p/subscriptions/s"}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Whose VMs have no account: who may tell of a replica is another page (test_identity)."""
+    world = World()
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+    monkeypatch.delenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", raising=False)
+    settings.cache_clear()
+    monkeypatch.setattr(core_services, "deps", lambda: world.deps)
+    monkeypatch.setattr(core_services, "bus", lambda: world.bus)
+    return world
+
+
+@pytest.fixture
+def client(world: World) -> Callable[[str], FlaskClient]:
+    def start(name: str) -> FlaskClient:
+        app = functions_framework.create_app(name, str(FUNCTIONS / f"{name}.py"), "http")
+        app.config["PROPAGATE_EXCEPTIONS"] = False
+        test_client: FlaskClient = app.test_client()
+        return test_client
+
+    return start
+
+
+def dead_letters(world: World) -> list[Message]:
+    return [message for message in world.bus.drain() if message.topic == topics.DEAD_LETTER]
+
+
+def test_a_handled_message_is_acknowledged_without_a_word(world: World, client: Callable[[str], FlaskClient]) -> None:
+    answer = client("submit").post("/", json=envelope({"jobId": "digits_1", **a_spec()}))
+    assert (answer.status_code, answer.data) == (204, b"")
+    assert world.job.job_id == "digits_1"
+
+
+def test_a_repeated_message_is_acknowledged_and_changes_nothing(
+    world: World, client: Callable[[str], FlaskClient]
+) -> None:
+    world.submit()
+    world.deliver()
+    vm_ready = client("vm_ready")
+    for _ in range(5):
+        assert vm_ready.post("/", json=envelope(world.life(CHIEF))).status_code == 204
+    assert world.replica(CHIEF).version == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "data"),
+    [
+        ("submit", {"jobId": "bad name!", "trainingInput": {}}),
+        ("submit", b"\xff not: [yaml"),
+        ("vm_ready", {"version": 1}),
+        ("vm_ready", b"not json"),
+        ("replica_exit", {"version": 2, "job_id": "digits_1"}),
+        ("maintenance", []),
+        ("replica_exit", {"job_id": "nobody"}),
+    ],
+)
+def test_a_message_that_can_never_be_handled_is_kept_with_its_reason_and_not_delivered_again(
+    world: World, client: Callable[[str], FlaskClient], function: str, data: object
+) -> None:
+    answer = client(function).post("/", json=envelope(data, identity=SECRET))
+    assert answer.status_code == 204
+    (letter,) = dead_letters(world)
+    assert letter.attributes["function"] == function
+    assert letter.attributes["reason"]
+    assert letter.attributes["identity"] == SECRET, "a replay holds it against the time at which it was told"
+    assert letter.attributes["told_at"]
+    body = data if isinstance(data, bytes) else json.dumps(data).encode()
+    assert letter.data == body, "nothing is lost"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"message": 3}', b'{"message": {"data": "%%%"}}'])
+def test_what_is_no_push_request_is_kept_and_never_echoed(
+    world: World, client: Callable[[str], FlaskClient], body: bytes
+) -> None:
+    headers = {"Authorization": f"Bearer {SECRET}", "Content-Type": "application/json"}
+    answer = client("vm_ready").post("/", data=body, headers=headers)
+    assert answer.status_code == 204
+    assert SECRET.encode() not in answer.data
+    assert len(dead_letters(world)) == 1
+
+
+def test_trouble_that_passes_is_delivered_again(
+    world: World, client: Callable[[str], FlaskClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.submit()
+    world.deliver()
+
+    def broken(*_: object, **__: object) -> None:
+        raise TemporaryError("Firestore is not there")
+
+    monkeypatch.setattr(world.store, "load", broken)
+    answer = client("vm_ready").post("/", json=envelope(world.life(CHIEF)))
+    assert answer.status_code == 503
+    assert dead_letters(world) == []
+
+
+def test_a_bug_is_delivered_again_until_pubsub_gives_up(
+    world: World, client: Callable[[str], FlaskClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.submit()
+    world.deliver()
+    monkeypatch.setattr(world.store, "load", lambda *_, **__: 1 / 0)
+    answer = client("vm_ready").post("/", json=envelope(world.life(CHIEF)))
+    assert answer.status_code == 500
+    assert b"ZeroDivision" not in answer.data
+    assert dead_letters(world) == []
+
+
+def test_a_dead_letter_that_cannot_be_written_is_tried_again(
+    world: World, client: Callable[[str], FlaskClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise TemporaryError("Pub/Sub is not there")
+
+    monkeypatch.setattr(world.bus, "publish", broken)
+    assert client("vm_ready").post("/", json=envelope({})).status_code == 503
+
+
+def test_a_message_may_come_without_attributes_or_data(world: World, client: Callable[[str], FlaskClient]) -> None:
+    answer = client("sweep").post("/", json={"message": {"messageId": "1"}, "subscription": "s"})
+    assert answer.status_code == 204
+
+
+def test_the_reason_of_a_dead_letter_fits_an_attribute(world: World, client: Callable[[str], FlaskClient]) -> None:
+    spec = a_spec(**{f"unknown{nth}": nth for nth in range(200)})
+    client("submit").post("/", json=envelope({"jobId": "digits_1", **spec}))
+    (letter,) = dead_letters(world)
+    assert len(letter.attributes["reason"].encode()) <= 1024

@@ -1,0 +1,84 @@
+"""Every machine a job can ask for, each as a job with a phrase for a name: tiers, names, GPUs, TPUs.
+
+What each gets is in `golden/machines.txt`, a line per phrase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shared.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
+from shared.jobspec.catalog.scale_tiers import TIERS
+from shared.jobspec.catalog.tpu_types import GENERATIONS, TPU_TYPES, TPU_VMS
+from tests.unit.jobspec.bodies import custom, gpus, job
+
+Ask = tuple[str, dict[str, object]]
+IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"
+N1 = ("n1-standard-8", "n1-highmem-16", "n1-standard-32", "n1-highcpu-64", "n1-standard-64", "n1-standard-96")
+OTHERS = ("n2-standard-8", "n2d-highmem-16", "e2-standard-4", "c2-standard-8", "c3-standard-22", "c3-standard-22-lssd")
+NEWEST = ("c4-standard-8", "c4d-highcpu-16", "n4-standard-4", "t2d-standard-8", "m3-ultramem-32", "n2-custom-6-3072")
+ELSEWHERE = {"v4": "us-central2", "v5e": "us-west4", "v5p": "us-east5", "v6e": "us-east5"}
+
+
+def asks() -> dict[str, dict[str, object]]:
+    return dict([*_tiers(), *_names(), *_gpus(), *_old_tpus(), *_slices()])
+
+
+def vertex(region: str, **machine: object) -> dict[str, object]:
+    pool = {"machineSpec": machine, "replicaCount": 1, "containerSpec": {"imageUri": IMAGE}}
+    return {"jobId": "a", "workerPoolSpecs": [pool], "trainmaster": {"region": region}}
+
+
+def _tiers() -> Iterator[Ask]:
+    for tier in TIERS:
+        yield f"scaleTier {tier}", job(scaleTier=tier)
+
+
+def _names() -> Iterator[Ask]:
+    for name in (*LEGACY_MACHINES, *BUILT_IN_GPUS, *OTHERS, *NEWEST):
+        yield f"masterType {name}", custom(masterType=name)
+
+
+def _gpus() -> Iterator[Ask]:
+    for gpu in GPU_COUNTS:
+        for machine in N1:
+            for count in (1, 2, 4, 8):
+                yield f"{machine} with {count} x {gpu}", custom(masterType=machine, masterConfig=gpus(gpu, count))
+
+
+def _old_tpus() -> Iterator[Ask]:
+    yield (
+        "a legacy machine that drives cloud_tpu",
+        custom(masterType="standard", workerType="cloud_tpu", workerCount=1),
+    )
+    gang = custom(masterType="cloud_tpu", workerType="cloud_tpu", workerCount=3)
+    yield "cloud_tpu in every role", gang
+    for kind, tpu in TPU_TYPES.items():
+        region = ELSEWHERE.get(tpu.generation, "europe-west4")
+        for count in tpu.counts:
+            asked = custom(workerType="cloud_tpu", workerCount=1, workerConfig=gpus(kind, count), region=region)
+            yield f"cloud_tpu as {kind} with {count}", asked
+
+
+def _slices() -> Iterator[Ask]:
+    for machine, vm in TPU_VMS.items():
+        region = ELSEWHERE[vm.generation]
+        yield f"masterType {machine}", custom(masterType=machine, region=region)
+        yield f"machineType {machine}", vertex(region, machineType=machine)
+        for number, shape in GENERATIONS[vm.generation].topologies.items():
+            yield f"machineType {machine} as {shape}", vertex(region, machineType=machine, tpuTopology=shape)
+            kind = next(
+                name for name, tpu in TPU_TYPES.items() if tpu.generation == vm.generation and not name.endswith("_POD")
+            )
+            config = gpus(kind, number)
+            yield (
+                f"masterType {machine} as {number} x {kind}",
+                custom(masterType=machine, masterConfig=config, region=region),
+            )
+    vertex_pod = vertex("europe-west4", machineType="cloud-tpu", acceleratorType="TPU_V3_POD", acceleratorCount=32)
+    yield "machineType cloud-tpu as 32 x TPU_V3_POD", vertex_pod
+    for shape in ("4x4x12", "4x12x12", "12x4x4", "4x4x2"):
+        yield (
+            f"machineType ct5p-hightpu-4t as {shape}",
+            vertex("us-east5", machineType="ct5p-hightpu-4t", tpuTopology=shape),
+        )

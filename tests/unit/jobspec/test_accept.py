@@ -1,0 +1,306 @@
+"""Right jobs: what they mean."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Final
+
+import pytest
+
+from shared.core.model.job import Accelerator, Plan, Program, TaskGroup
+from shared.core.model.replica_id import Seat, TaskType
+from shared.jobspec import accept, parse_document
+from shared.jobspec.catalog.regions import REGION_ZONES
+from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
+
+OLD_DAYS: Final = b"""
+# As gcloud ai-platform jobs submit training --config took it.
+trainingInput:
+  scaleTier: CUSTOM
+  masterType: standard
+  workerType: standard_gpu
+  workerCount: 2
+  parameterServerType: large_model
+  parameterServerCount: 1
+  runtimeVersion: '2.11'
+  pythonVersion: '3.7'
+  region: europe-west1
+  packageUris:
+  - gs://my-bucket/digits/packages/abc/trainer-0.0.0.tar.gz
+  pythonModule: trainer.task
+  args: [--epochs, '5']
+  jobDir: gs://my-bucket/digits
+  scheduling: {maxRunningTime: 7200s, maxWaitTime: 3600.5s}
+labels: {team: vision}
+"""
+
+
+def plan_of(document: dict[str, object]) -> Plan:
+    return accept(document, default_job_id=None).plan
+
+
+def groups_of(document: dict[str, object]) -> dict[str, tuple[int, str]]:
+    return {group.task_type.value: (group.count, group.machine_type) for group in plan_of(document).groups}
+
+
+def substitutions_of(document: dict[str, object]) -> dict[str, tuple[str, str]]:
+    return {it.field: (it.asked, it.given) for it in plan_of(document).substitutions}
+
+
+def test_a_job_file_from_the_old_days_becomes_a_plan_of_today() -> None:
+    spec = accept(parse_document(OLD_DAYS, "jobs/digits.yaml"), default_job_id="digits_1")
+    plan = spec.plan
+
+    assert spec.job_id == "digits_1"
+    assert spec.labels == {"team": "vision"}
+    assert plan.groups == (
+        TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),
+        TaskGroup(TaskType.WORKER, 2, "n1-standard-8", Accelerator("nvidia-tesla-t4", 1)),
+        TaskGroup(TaskType.PS, 1, "n1-highmem-8"),
+    )
+    assert plan.program == Program(
+        ("gs://my-bucket/digits/packages/abc/trainer-0.0.0.tar.gz",),
+        "trainer.task",
+        ("--epochs", "5"),
+        "gs://my-bucket/digits",
+    )
+    assert plan.zones == ("europe-west1-b", "europe-west1-c", "europe-west1-d")
+    assert (plan.max_running_s, plan.max_wait_s) == (7200, 3601)
+    assert plan.runtime == "tensorflow"
+    assert {it.field: (it.asked, it.given) for it in plan.substitutions} == {
+        "trainingInput.runtimeVersion": ("2.11", "2.21"),
+        "trainingInput.pythonVersion": ("3.7", "3.12"),
+        "trainingInput.masterType": ("standard", "n1-standard-4"),
+        "trainingInput.workerType": ("standard_gpu", "n1-standard-8 + 1 x nvidia-tesla-t4"),
+        "trainingInput.parameterServerType": ("large_model", "n1-highmem-8"),
+    }
+    for substitution in plan.substitutions:
+        assert substitution.why.endswith(".")
+        assert ". " not in substitution.why, "one sentence"
+
+
+def test_the_smallest_job_is_one_chief_on_the_basic_tier_with_the_documented_defaults() -> None:
+    plan = plan_of(job())
+
+    assert plan.groups == (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),)
+    assert plan.primary == Seat(TaskType.CHIEF, 0)
+    assert plan.zones == REGION_ZONES["us-central1"]
+    assert (plan.max_running_s, plan.max_wait_s) == (604_800, None)
+    assert plan.substitutions == ()
+    assert not plan.restart_job_on_worker_restart
+    assert not plan.disable_retries
+
+
+@pytest.mark.parametrize(
+    ("tier", "groups"),
+    [
+        ("BASIC", {"chief": (1, "n1-standard-4")}),
+        ("STANDARD_1", {"chief": (1, "n1-highcpu-8"), "worker": (4, "n1-highcpu-8"), "ps": (3, "n1-standard-4")}),
+        ("PREMIUM_1", {"chief": (1, "n1-highcpu-16"), "worker": (19, "n1-highcpu-16"), "ps": (11, "n1-highmem-8")}),
+        ("BASIC_GPU", {"chief": (1, "n1-standard-8")}),
+    ],
+)
+def test_each_tier_is_its_documented_cluster(tier: str, groups: dict[str, tuple[int, str]]) -> None:
+    assert groups_of(job(scaleTier=tier)) == groups
+
+
+def test_basic_gpu_gets_a_t4_for_its_k80_and_says_so() -> None:
+    plan = plan_of(job(scaleTier="BASIC_GPU"))
+
+    assert plan.groups[0].accelerator == Accelerator("nvidia-tesla-t4", 1)
+    assert [(it.field, it.asked, it.given) for it in plan.substitutions] == [
+        ("trainingInput.scaleTier", "1 x NVIDIA_TESLA_K80", "1 x nvidia-tesla-t4")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "primary"),
+    [
+        (None, "chief"),
+        ("1.15", "master"),
+        ("2.1", "chief"),
+        ("2.11", "chief"),
+        ("2.21", "chief"),
+        ("pytorch-2.13", "chief"),
+    ],
+)
+def test_the_primary_is_chief_from_runtime_2_1_on_and_master_before(version: str | None, primary: str) -> None:
+    assert list(groups_of(job(runtimeVersion=version))) == [primary]
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [("2.21", "tensorflow"), ("2.6", "tensorflow"), ("pytorch-2.13", "pytorch"), ("scikit-learn-1.9", "scikit-learn")],
+)
+def test_a_runtime_version_names_a_runtime(version: str, name: str) -> None:
+    assert plan_of(job(runtimeVersion=version)).runtime == name
+
+
+def test_all_roles_of_a_custom_job_get_their_own_machines() -> None:
+    document = custom(
+        masterType="n1-highcpu-16",
+        workerType="n1-highcpu-16",
+        workerCount="9",
+        parameterServerType="n1-highmem-8",
+        parameterServerCount="3",
+        evaluatorType="n1-highcpu-16",
+        evaluatorCount=1,
+    )
+
+    assert groups_of(document) == {
+        "chief": (1, "n1-highcpu-16"),
+        "worker": (9, "n1-highcpu-16"),
+        "ps": (3, "n1-highmem-8"),
+        "evaluator": (1, "n1-highcpu-16"),
+    }
+    assert substitutions_of(document) == {}
+
+
+@pytest.mark.parametrize(
+    ("machine", "config", "accelerator"),
+    [
+        ("n1-standard-8", gpus("NVIDIA_TESLA_T4", "1"), Accelerator("nvidia-tesla-t4", 1)),
+        ("n1-standard-8", gpus("nvidia-tesla-v100", 8), Accelerator("nvidia-tesla-v100", 8)),
+        ("n1-standard-32", gpus("NVIDIA_TESLA_K80", 8), Accelerator("nvidia-tesla-t4", 4)),
+        ("n1-highcpu-64", gpus("NVIDIA_TESLA_P100", 4), Accelerator("nvidia-tesla-t4", 4)),
+        ("g2-standard-24", None, Accelerator("nvidia-l4", 2)),
+        ("g2-standard-24", gpus("NVIDIA_L4", 2), Accelerator("nvidia-l4", 2)),
+        ("a2-highgpu-1g", gpus("NVIDIA_TESLA_A100", 1), Accelerator("nvidia-tesla-a100", 1)),
+        ("a3-highgpu-8g", None, Accelerator("nvidia-h100-80gb", 8)),
+        ("c3-standard-22", None, None),
+        ("complex_model_l_gpu", None, Accelerator("nvidia-tesla-t4", 4)),
+        ("large_model_v100", None, Accelerator("nvidia-tesla-v100", 1)),
+    ],
+)
+def test_gpus_are_spelled_for_compute_engine_and_counted_per_vm(
+    machine: str, config: dict[str, object] | None, accelerator: Accelerator | None
+) -> None:
+    assert plan_of(custom(masterType=machine, masterConfig=config)).groups[0].accelerator == accelerator
+
+
+def test_a_disk_of_the_replicas_own_size_and_kind_is_kept() -> None:
+    plan = plan_of(job(masterConfig={"diskConfig": {"bootDiskSizeGb": 500, "bootDiskType": "pd-standard"}}))
+
+    assert (plan.groups[0].boot_disk_gib, plan.groups[0].boot_disk_type) == (500, "pd-standard")
+
+
+def test_the_extension_names_zones_and_restart_rules() -> None:
+    extension = {"zones": ["us-central1-f", "us-central1-a"], "restartJobOnWorkerRestart": True}
+    plan = plan_of({**job(), "trainmaster": extension})
+
+    assert plan.zones == ("us-central1-f", "us-central1-a")
+    assert plan.restart_job_on_worker_restart
+
+
+def test_replicas_wait_for_each_other_unless_the_job_says_otherwise() -> None:
+    assert not plan_of(job()).independent
+    assert plan_of({**job(), "trainmaster": {"independentReplicas": True}}).independent
+
+
+def test_disable_retries_overrides_the_restart_of_the_whole_job() -> None:
+    plan = plan_of({**job(), "trainmaster": {"disable_retries": "true", "restart_job_on_worker_restart": True}})
+
+    assert plan.disable_retries
+    assert not plan.restart_job_on_worker_restart
+
+
+def test_the_body_of_tfx_is_read_with_its_snake_case_top_level() -> None:
+    spec = accept(
+        {
+            "job_id": "tfx_20240102030405",
+            "training_input": {**MINIMAL, "scaleTier": None, "args": None, "jobDir": ""},
+            "labels": {"tfx_runner": "kubeflow", "tfx_py_version": "3-7", "tfx_version": "1-0-0"},
+        },
+        default_job_id="unused",
+    )
+
+    assert spec.job_id == "tfx_20240102030405"
+    assert spec.labels["tfx_py_version"] == "3-7"
+
+
+def test_the_body_of_tensorflow_cloud_is_read_with_its_words_for_nothing() -> None:
+    nothing = gpus("ACCELERATOR_TYPE_UNSPECIFIED", "0")
+    document = custom(
+        scaleTier="custom",
+        masterConfig=nothing,
+        workerCount="0",
+        workerConfig=nothing,
+        use_chief_in_tf_config=True,
+    )
+
+    assert plan_of(document).groups == (TaskGroup(TaskType.CHIEF, 1, "n1-standard-8"),)
+
+
+def test_the_body_of_fmltc_is_read_on_the_tier_without_tpu() -> None:
+    document: dict[str, object] = {
+        "jobId": "train_0f8c",
+        "trainingInput": {
+            "region": "us-central1",
+            "scheduling": {"maxRunningTime": "7200s"},
+            "jobDir": "gs://my-bucket/models/1",
+            "args": ["--model_dir", "gs://my-bucket/models/1"],
+            "scaleTier": "BASIC_GPU",
+            "packageUris": ["gs://my-bucket/object_detection-0.1.tar.gz", "gs://my-bucket/slim-0.1.tar.gz"],
+            "pythonModule": "object_detection.model_main_tf2",
+            "runtimeVersion": "2.6",
+            "pythonVersion": "3.7",
+        },
+    }
+
+    plan = plan_of(document)
+
+    assert plan.max_running_s == 7200
+    assert plan.program.package_uris[1] == "gs://my-bucket/slim-0.1.tar.gz"
+
+
+def test_booleans_may_be_strings_and_gcloud_always_sends_no_web_access() -> None:
+    plan_of(job(useChiefInTfConfig="True", enableWebAccess=False))
+
+
+def test_the_spec_is_kept_verbatim() -> None:
+    document: dict[str, object] = {
+        "training_input": {
+            **MINIMAL,
+            "scaleTier": "custom",
+            "masterType": "standard",
+            "workerCount": "0",
+            "args": None,
+        },
+        "job_id": "a_1",
+        "labels": {},
+    }
+
+    spec = accept(document, default_job_id=None)
+
+    assert json.loads(spec.spec_json) == document
+    assert ": " not in spec.spec_json
+    assert spec.spec_json == accept(dict(reversed(document.items())), default_job_id=None).spec_json
+
+
+def test_the_documents_own_id_wins_over_the_default() -> None:
+    assert accept(job(), default_job_id="other").job_id == "digits_1"
+
+
+def test_a_job_is_judged_in_less_than_50_ms() -> None:
+    data = json.dumps(job(packageUris=[f"gs://my-bucket/p-{n}.whl" for n in range(100)], args=["--x"] * 1000)).encode()
+    accept(parse_document(data, "warm.json"), default_job_id=None)
+    for name in ("job.json", "job.yaml"):
+        started = time.process_time()
+        accept(parse_document(data, name), default_job_id=None)
+        assert time.process_time() - started < 0.05
+
+
+def test_importing_the_format_brings_pydantic_and_yaml_and_nothing_else_heavy() -> None:
+    """`email_validator`, `google` and the like would cost every function's cold start."""
+    program = (
+        "import sys; before = set(sys.modules); import shared.jobspec;"
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    third_party = {name for name in done.stdout.split() if not name.startswith(("_", "cython"))}
+    helpers = {"annotated_types", "typing_extensions", "typing_inspection"}
+    assert third_party - helpers == {"shared", "pydantic", "pydantic_core", "yaml"}

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
+from shared.core.model.replica_id import TaskType
+from shared.jobspec import InvalidJob, accept
+from tests.support.jobs import a_spec
+
+
+def policy_of(spec: object) -> ExitPolicy:
+    document = {"jobId": "digits_1", **a_spec(), "trainmaster": {"exitPolicy": spec}}
+    return accept(document, default_job_id=None).plan.exit_policy
+
+
+def test_without_one_the_rules_stand_as_they_are() -> None:
+    assert accept({"jobId": "digits_1", **a_spec()}, default_job_id=None).plan.exit_policy == ExitPolicy()
+    assert policy_of({}) == ExitPolicy()
+
+
+def test_presets_are_read_in_any_case() -> None:
+    assert policy_of({"preset": "Restart"}).preset is Preset.RESTART
+    assert policy_of({"preset": "service"}).preset is Preset.SERVICE
+
+
+def test_codes_and_ranges_go_to_their_rows_perhaps_for_one_task_type() -> None:
+    policy = policy_of({"fail": ["3", "64-80"], "rerun": ["90"], "restart": ["ps:2"]})
+    assert policy.rules == (
+        ExitRule(3, 3, ExitAction.FAIL),
+        ExitRule(64, 80, ExitAction.FAIL),
+        ExitRule(90, 90, ExitAction.RERUN),
+        ExitRule(2, 2, ExitAction.RESTART, (TaskType.PS,)),
+    )
+    assert policy.chosen(70, TaskType.WORKER) is ExitAction.FAIL
+    assert policy.chosen(2, TaskType.WORKER) is None
+    assert policy.chosen(2, TaskType.PS) is ExitAction.RESTART
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"preset": "never"}, "trainmaster.exitPolicy.preset"),
+        ({"fail": ["many"]}, "trainmaster.exitPolicy.fail[0]"),
+        ({"fail": ["0"]}, "trainmaster.exitPolicy.fail[0]"),
+        ({"fail": ["256"]}, "trainmaster.exitPolicy.fail[0]"),
+        ({"fail": ["9-3"]}, "trainmaster.exitPolicy.fail[0]"),
+        ({"fail": ["driver:3"]}, "trainmaster.exitPolicy.fail[0]"),
+        ({"fail": ["3"], "rerun": ["1-10"]}, "trainmaster.exitPolicy.rerun[0]"),
+        ({"fail": ["worker:3"], "rerun": ["3"]}, "trainmaster.exitPolicy.rerun[0]"),
+        ({"ignore": ["3"]}, "trainmaster.exitPolicy.ignore"),
+        ({"fail": [3]}, "trainmaster.exitPolicy.fail[0]"),
+    ],
+)
+def test_a_wrong_policy_names_the_field(spec: object, field: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        policy_of(spec)
+    assert [problem.field for problem in refused.value.problems] == [field]
+
+
+def test_the_same_code_for_two_task_types_may_go_two_ways() -> None:
+    policy = policy_of({"fail": ["worker:3"], "rerun": ["ps:3"]})
+    assert policy.chosen(3, TaskType.WORKER) is ExitAction.FAIL
+    assert policy.chosen(3, TaskType.PS) is ExitAction.RERUN

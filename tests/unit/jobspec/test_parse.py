@@ -1,0 +1,108 @@
+"""Bytes to a mapping: what is read, what is refused, and where the answer points."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shared.jobspec import InvalidJob, parse_document
+from shared.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
+
+
+def refusal(data: bytes, name: str = "jobs/job.yaml") -> str:
+    with pytest.raises(InvalidJob) as caught:
+        parse_document(data, name)
+    problem = caught.value.problems[0]
+    assert problem.example
+    return problem.problem
+
+
+def test_yaml_and_json_say_the_same() -> None:
+    document = {"jobId": "a", "trainingInput": {"workerCount": 2, "args": ["--x", "1"], "scaleTier": None}}
+
+    as_json = json.dumps(document).encode()
+    as_yaml = b"jobId: a\ntrainingInput:\n  workerCount: 2\n  args: [--x, '1']\n  scaleTier:\n"
+
+    assert parse_document(as_json, "job.json") == document
+    assert parse_document(as_json, "job.yaml") == document
+    assert parse_document(b"\xef\xbb\xbf" + as_json, "message") == document
+    assert parse_document(as_yaml, "job.yaml") == document
+
+
+def test_a_yaml_mapping_in_braces_is_yaml() -> None:
+    assert parse_document(b"{jobId: a, labels: {b: c}}", "job.yaml") == {"jobId": "a", "labels": {"b": "c"}}
+
+
+def test_what_json_has_no_type_for_stays_a_string() -> None:
+    document = parse_document(b"a: 2024-01-02\nb: 1:30:00\nc: 0010\nd: .inf\ne: 0x1F\nf: =\n", "job.yaml")
+
+    assert document == {"a": "2024-01-02", "b": "1:30:00", "c": "0010", "d": ".inf", "e": "0x1F", "f": "="}
+
+
+def test_scalars_are_read_as_the_services_client_read_them() -> None:
+    document = parse_document(b"a: yes\nb: Off\nc: 2.11\nd: -7\ne: ~\nf: 1e3\ng: '2.11'\nh: !!str 2.10\n", "job.yaml")
+
+    assert document == {"a": True, "b": False, "c": 2.11, "d": -7, "e": None, "f": 1000.0, "g": "2.11", "h": "2.10"}
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"a: &x [1]\nb: *x\n", "line 1, column 4: anchors"),
+        (b"a: *x\n", "line 1, column 4: aliases"),
+        (b"a: 1\nb: 2\na: 3\n", "line 3, column 1: is not YAML: the name 'a' is given twice"),
+        (b"a:\n  b: 1\n  b: 2\n", "line 3, column 3"),
+        (b"a: [1, 2\nb: 3\n", "line 2, column"),
+        (b"a: b: c\n", "line 1, column 5"),
+        (b"a: !!python/object/apply:os.system [ls]\n", "the tag tag:yaml.org,2002:python/object/apply:os.system"),
+        (b"a: !!timestamp nonsense\n", "line 1, column 4: the tag"),
+        (b"a: !!binary aGk=\n", "line 1, column 4: the tag"),
+        (b"a: 1\n---\nb: 2\n", "line 2, column 1"),
+        (b"? [1]\n: 2\n", "unhashable"),
+        (b"", "is empty"),
+        (b"# only a comment\n", "is empty"),
+        (b"- a\n- b\n", "must hold a mapping with a trainingInput, not a list"),
+        (b"just words", "not a string"),
+        (b"42", "not a number"),
+        (b"a: \xff\xfe\n", "line 1, column 4: is not UTF-8"),
+        (b"a: 1\nb: \x07\n", "control character"),
+        (b"a: " + b"9" * 5000, "digits"),
+        (b"a: 99999999999999999999\n", "64 bits"),
+        (b"1: a\n", "names are strings"),
+        (b"a: " + b"[" * 60 + b"]" * 60, "nested more than"),
+        (b"[" * 200_000, "nested more than"),
+        (b"a: [" + b"1," * 200_000 + b"]", "more than 50000 values"),
+        (b" " * (DOCUMENT_BYTES_MAX + 1), "bytes"),
+    ],
+)
+def test_bad_yaml_is_refused_with_its_place(data: bytes, says: str) -> None:
+    assert says in refusal(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b'{"a": 1, "a": 2}', "'a' is given twice"),
+        (b'{\n "a": 1,\n}', "line 3, column 1: is not JSON"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": 1e999}', "not a finite number"),
+        (b'{"a": "\\ud800"}', "half a surrogate pair"),
+        (b'{"a": "\\u0000"}', "NUL"),
+        (b'{"a": ' + b"[" * 100_000, "nested more than"),
+        (b'{"a": ' + b"[" * 60 + b"]" * 60 + b"}", "nested more than"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"a": [' + b"1," * 60_000 + b"1]}", "more than 50000 values"),
+        (b"null", "is empty"),
+        (b"[]", "not a list"),
+    ],
+)
+def test_bad_json_is_refused_with_its_place(data: bytes, says: str) -> None:
+    assert says in refusal(data, "job.json")
+
+
+def test_ten_generations_of_laughs_are_refused_at_the_first() -> None:
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+
+    assert "anchors" in refusal("\n".join(lines).encode())

@@ -1,0 +1,296 @@
+"""What a stranger, a careless user, or a job's own program may try: attacks that no other page of tests tries.
+
+docs/security.md has all of them, each with its test.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cli.logs import _coloured, _json, _plain
+from cli.output import print_table, visible
+from shared.agent.control.vm_config import Gang, Seat, Vm
+from shared.agent.program.environment import command_of, environment_of
+from shared.agent.reporting.log_lines import entry_of
+from shared.agent.reporting.serial_console import Stream
+from shared.core.intake.job_files import Uploaded
+from shared.errors import PermanentError
+from shared.flows import upload
+from shared.flows.upload import FILE_BYTES_MAX
+from shared.jobspec import JOB_ID, InvalidJob, accept
+from shared.memory.access import MemoryAccess
+from shared.memory.objects import MemoryObjects
+from shared.presentation.log_reader import LogLine
+from shared.wiring.agent_archive import agent_files
+from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, TOKENS, Api, an_app
+from tests.support.jobs import a_spec
+from tests.support.world import World
+
+TUNING_JOBS: Final = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
+METACHARACTERS: Final = ("$(touch pwned)", "`touch pwned`", "; touch pwned;", "a' || touch pwned #", 'a"\n#!/bin/sh\n')
+
+JOB: Final[dict[str, Any]] = {
+    "jobId": "digits_1",
+    "labels": {"team": "vision"},
+    "trainingInput": {
+        **a_spec()["trainingInput"],  # type: ignore[dict-item]
+        "pythonVersion": "3.7",
+        "serviceAccount": "trainer@my-project.iam.gserviceaccount.com",
+        "network": "projects/123/global/networks/default",
+        "masterConfig": {
+            "acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"},
+            "diskConfig": {"bootDiskType": "pd-ssd"},
+        },
+        "encryptionConfig": {
+            "kmsKeyName": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
+        },
+        "scheduling": {"maxRunningTime": "3600s"},
+    },
+    "trainmaster": {
+        "zones": ["us-central1-a"],
+        "spot": "workers",
+        "env": {"LEVEL": "debug"},
+        "secrets": {"API_KEY": "projects/p/secrets/key/versions/latest"},
+        "image": "projects/p/global/images/family/i",
+        "reservation": "mine",
+        "checkpointSignal": "SIGTERM",
+        "exitPolicy": {"preset": "restart", "fail": ["3"]},
+    },
+}
+FREE: Final = {"trainingInput.args.0", "trainingInput.args.1", "trainingInput.jobDir", "trainmaster.env.LEVEL"}
+"""What the program is told in its user's own words: an argument, a variable, an object's name, and no more."""
+
+
+def strings(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Where the strings of a document are, its own names left out."""
+    if isinstance(value, Mapping):
+        return [found for name, each in value.items() for found in strings(each, (*path, name))]
+    if isinstance(value, list):
+        return [found for nth, each in enumerate(value) for found in strings(each, (*path, nth))]
+    return [path] if isinstance(value, str) else []
+
+
+def with_(path: tuple[str | int, ...], text: str) -> dict[str, Any]:
+    document: Any = copy.deepcopy(JOB)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = text if path[-1] != "jobDir" else f"gs://bucket/{text}"
+    result: dict[str, Any] = document
+    return result
+
+
+def named(path: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, path))
+
+
+def test_the_job_of_these_tests_is_one() -> None:
+    assert accept(JOB, default_job_id=None).plan.groups
+    assert {named(path) for path in strings(JOB)} >= FREE
+
+
+@pytest.mark.parametrize("text", METACHARACTERS)
+@pytest.mark.parametrize("path", [path for path in strings(JOB) if named(path) not in FREE], ids=named)
+def test_no_field_with_a_form_takes_a_shells_metacharacters(path: tuple[str | int, ...], text: str) -> None:
+    """Neither instead of its value nor behind it."""
+    value: Any = JOB
+    for step in path:
+        value = value[step]
+    for hostile in (text, f"{value}{text}"):
+        with pytest.raises(InvalidJob):
+            accept(with_(path, hostile), default_job_id=None)
+
+
+@pytest.mark.parametrize("text", METACHARACTERS)
+def test_free_text_is_one_argument_and_one_variable_and_nothing_of_a_job_is_in_what_a_shell_reads(text: str) -> None:
+    """From the document to what the agent executes: an argv, and an environment. The shell reads a static script."""
+    document = with_(("trainmaster", "env", "LEVEL"), text)
+    document["trainingInput"]["args"] = [text, "--name", text]
+    world = World()
+    world.submit(document)
+    world.deliver()
+    vm = world.vms[0]
+    metadata = dict(world.fleet._metadata[vm.name])
+    gang = Gang.parse(metadata.pop("trainmaster-gang"))
+    assert "pwned" not in json.dumps(metadata), "only the agent, which parses JSON, is told"
+    seat = Seat(Vm(vm.name, vm.zone, vm.instance_id), gang, Vm(vm.name, vm.zone, vm.instance_id))
+    assert command_of(gang)[3:] == [text, "--name", text, "--job-dir", "gs://bucket/digits"]
+    assert environment_of(seat, {})["LEVEL"] == text
+
+
+def test_the_startup_script_is_a_file_of_ours_and_executes_nothing_but_the_agent() -> None:
+    assert agent_files()["startup-script"] == Path("shared/agent/startup.sh").read_text(encoding="utf-8")
+    code = [line for line in agent_files()["startup-script"].splitlines() if not line.lstrip().startswith("#")]
+    assert not [
+        line for line in code if "eval " in line or "trainmaster-gang" in line or "trainmaster-directive" in line
+    ]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "gs://bucket/..",
+        "gs://bucket/../other/p.tar.gz",
+        "gs://bucket/a/../../p.tar.gz",
+        "gs://bucket/./p.tar.gz",
+        "gs://../p.tar.gz",
+        "gs://bucket//etc/passwd",
+        "file:///etc/passwd",
+        "/etc/passwd",
+        "https://example.com/p.tar.gz",
+        "gs://bucket/p.tar.gz\n--index-url=http://example.com",
+        "gs://bucket/p.tar.gz --index-url http://example.com",
+        "git+https://example.com/p",
+    ],
+)
+def test_a_package_that_leads_elsewhere_is_refused(uri: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        accept({**JOB, "trainingInput": {**JOB["trainingInput"], "packageUris": [uri]}}, default_job_id=None)
+    assert {each.field for each in caught.value.problems} == {"trainingInput.packageUris[0]"}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    world, access = World(), MemoryAccess(TOKENS)
+    return Api(world, access, an_app(world, access, monkeypatch).test_client())
+
+
+@pytest.mark.parametrize(
+    "job_id",
+    [
+        "..",
+        ".",
+        "../jobs/other",
+        "..%2Fother",
+        "a%2Fb",
+        "a/b",
+        "__all__",
+        "a b",
+        "a%00b",
+        "%2e%2e",
+        "a" * 129,
+        "-1",
+        "ä",
+    ],
+)
+@pytest.mark.parametrize("parent", [JOBS, CUSTOM_JOBS, TUNING_JOBS])
+@pytest.mark.parametrize(("method", "verb"), [("GET", ""), ("POST", ":cancel"), ("DELETE", ""), ("PATCH", "")])
+def test_the_store_is_never_asked_for_what_is_no_job_id(
+    api: Api, monkeypatch: pytest.MonkeyPatch, method: str, verb: str, parent: str, job_id: str
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(api.world.store, "load", lambda name, *_, **__: asked.append(name))
+    answer = api.http.open(
+        f"{parent}/{job_id}{verb}", method=method, headers={"Authorization": f"Bearer {OWNER}"}, data=b"{}"
+    )
+    assert answer.status_code in {400, 404}
+    assert all(JOB_ID.fullmatch(name) for name in asked), asked
+
+
+@pytest.mark.parametrize("verb", ["DELETE", "PATCH", "PUT", "POST", "get"])
+def test_no_header_turns_a_request_into_one_that_asks_for_another_permission(api: Api, verb: str) -> None:
+    """Only a GET may travel as a POST, and it is held against a GET's permission."""
+    api.create()
+    for path in (f"{JOBS}/digits_1", f"{CUSTOM_JOBS}/digits_1"):
+        answer = api.http.post(
+            path,
+            headers={"Authorization": f"Bearer {OWNER}", "X-HTTP-Method-Override": verb},
+            data=b"updateMask=labels",
+        )
+        assert answer.status_code == 404
+    assert api.get()["state"] == "QUEUED"
+
+
+@pytest.mark.parametrize("key", ["trainmaster-job", "trainmaster-task", "trainmaster-machine", "trainmaster-x"])
+def test_a_jobs_labels_cannot_say_whose_a_vm_is(api: Api, key: str) -> None:
+    """What provision and the search for orphans go by."""
+    created = api.refused("POST", JOBS, {"jobId": "digits_1", **a_spec(), "labels": {key: "other"}})
+    assert created["code"] == 400
+    api.create()
+    changed = api.refused("PATCH", f"{JOBS}/digits_1", {"labels": {key: "other"}}, updateMask="labels")
+    assert changed["code"] == 400
+    assert "are Trainmaster's own" in changed["message"]
+    assert api.world.job.labels == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["TF_CONFIG", "CLUSTER_SPEC", "RANK", "MASTER_ADDR", "CLOUD_ML_JOB_ID", "TRAINMASTER_PROJECT"]
+)
+@pytest.mark.parametrize("kind", ["env", "secrets"])
+def test_a_jobs_variables_cannot_say_where_it_runs(kind: str, name: str) -> None:
+    value = "{}" if kind == "env" else "projects/p/secrets/key/versions/latest"
+    with pytest.raises(InvalidJob):
+        accept({**JOB, "trainmaster": {**JOB["trainmaster"], kind: {name: value}}}, default_job_id=None)
+
+
+def test_who_repeats_a_submissions_name_with_another_job_changes_nothing() -> None:
+    """The source of a message is its sender's word."""
+    world = World()
+    world.submit(source="gs://b/jobs/digits.yaml#1")
+    before = world.job
+    world.submit(a_spec(args=["--evil"]), source="gs://b/jobs/digits.yaml#1")
+    with pytest.raises(PermanentError, match="already exists"):
+        world.submit(a_spec(args=["--evil"]), source="api:4711")
+    assert world.job == before
+    world.check()
+
+
+def test_a_job_file_without_end_is_read_to_its_limit_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, objects, asked = World(), MemoryObjects(), []
+    read = objects.read
+
+    def limited(uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
+        asked.append(max_bytes)
+        return read(uri, generation=generation, max_bytes=max_bytes)
+
+    monkeypatch.setattr(objects, "read", limited)
+    objects.write("gs://b/jobs/huge.yaml", b"x" * (5 << 20), content_type="text/yaml")
+    assert upload.handle(Uploaded("b", "jobs/huge.yaml", 1), objects, world.deps) is None
+    answer = objects.read("gs://b/jobs/huge.yaml.error.json", max_bytes=1 << 20)
+    assert answer is not None
+    assert f"more than {FILE_BYTES_MAX}" in answer.decode()
+    assert asked[0] == FILE_BYTES_MAX + 1
+    assert world.store.recent_jobs(1) == ()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"labels": {"ml.googleapis.com/job_id": "other"}}, {"insertId": "1"}, {"logName": "x"}]
+)
+def test_a_line_that_a_program_prints_cannot_say_whose_it_is(fields: dict[str, object]) -> None:
+    """It is the entry's payload, whatever its names; what the log is read by stands beside it."""
+    entry = entry_of(json.dumps({"message": "m", **fields}), Stream.STDOUT)
+    assert entry == {"jsonPayload": {"message": "m", **fields}, "severity": "INFO"}
+
+
+def test_escape_sequences_of_a_program_do_not_reach_the_terminal_of_who_reads_its_log() -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2Jloss \x1b[31m0.5\x1b[0m\r\x9b31m\u202eend"
+    assert visible(hostile) == "\ufffd]0;owned\ufffd\ufffd[2Jloss \x1b[31m0.5\x1b[0m\ufffd\ufffd31m\ufffdend"
+    assert visible("\tloss 0.5 é 你好") == "\tloss 0.5 é 你好"
+
+
+@pytest.mark.parametrize("show", [_plain, _coloured, _json])
+def test_no_part_of_a_line_drives_the_terminal(
+    show: Callable[[list[LogLine]], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its VM's token a program may write entries of its own, labels and all."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show([LogLine("2026-11-21T03:00:00.123Z", "1", "\x1b[2Jworker", "vm", "INFO", "\x9b2J\x1b]0;owned", {})])
+    out = capsys.readouterr().out
+    assert "worker" in out
+    assert [each for each in ("\x1b[2J", "\x9b", "\x1b]") if each in out] == []
+
+
+def test_a_table_shows_what_stands_there_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """rich takes [/tmp] for the end of something, and [bold] for no text at all."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_table(["why"], [["no [/tmp] [bold]x \x1b[2J"]])
+    out = capsys.readouterr().out
+    assert "no [/tmp] [bold]x \ufffd[2J" in out
