@@ -1,1 +1,1 @@
-"""The command line: `trainmaster`. One module per group of commands; what they do lives elsewhere."""
+"""The command line: `trainmaster`. One module per group of commands; what they do incarnations elsewhere."""

@@ -84,14 +84,14 @@ def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
         print_trials(state.job.tuning)
         return
     print_table(
-        ["replica", "state", "life", "vm", "machine", "restarts", "replaced", "collateral"],
+        ["replica", "state", "subject", "vm", "machine", "restarts", "replaced", "collateral"],
         [
             [
                 f"{each['taskType']} {each['taskIndex']}",
                 replica_word(each["state"], has_ended=state.job.state.is_terminal),
                 str(each["incarnation"]),
                 each["vm"],
-                str(each["machine"]),
+                str(each["vm_generation"]),
                 f"{each['restarts']['used']} of {each['restarts']['limit']}",
                 str(each["replaced"]),
                 str(each["collateral"]),
@@ -158,7 +158,7 @@ def cancel(job_id: JobId) -> None:
 
 @app.command()
 def ledger(job_id: JobId, form: Form = Format.TABLE) -> None:
-    """Show every event of a job in the order of its commits: the rule, the verdict, and why."""
+    """Show every event of a job in the order of its commits: the rule, the decision, and why."""
     store = open_store()
     find(store, job_id)
     entries = store.ledger(job_id)
@@ -166,14 +166,14 @@ def ledger(job_id: JobId, form: Form = Format.TABLE) -> None:
         print_json([_entry(entry) for entry in entries])
     else:
         print_table(
-            ["at", "event", "rule", "verdict", "why"],
+            ["at", "event", "rule", "decision", "why"],
             [_row(entry) for entry in entries],
         )
 
 
 def _row(entry: LedgerEntry) -> list[str]:
-    verdict = entry.verdict
-    return [entry.at.strftime("%H:%M:%S.%f")[:-3], entry.key, str(int(verdict.rule)), verdict.kind, verdict.text]
+    decision = entry.decision
+    return [entry.at.strftime("%H:%M:%S.%f")[:-3], entry.key, str(int(decision.rule)), decision.kind, decision.text]
 
 
 def find(store: Store, job_id: str) -> State:
@@ -197,10 +197,10 @@ def _entry(entry: LedgerEntry) -> dict[str, Any]:
     return {
         "at": entry.at.isoformat(),
         "event": entry.key,
-        "rule": int(entry.verdict.rule),
-        "verdict": entry.verdict.kind,
-        "reason": entry.verdict.reason.value,
-        "text": entry.verdict.text,
+        "rule": int(entry.decision.rule),
+        "decision": entry.decision.kind,
+        "reason": entry.decision.reason.value,
+        "text": entry.decision.text,
         "effects": list(entry.effects),
         "doneAt": entry.done_at and entry.done_at.isoformat(),
     }

@@ -31,7 +31,7 @@ from emulators.stack import client_configuration, stack
 from emulators.stack.backends import BackendKind, available_backends
 from emulators.stack.state import ROOT, StackConfig, StackState
 from shared.core.model.job import Job, JobState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import vm_name
 from shared.errors import PermanentError
 from shared.ports import Fleet, Objects, Store
@@ -80,11 +80,11 @@ class FaultPlan:
 
     def _kill(self) -> None:
         self.report.line("FAULT", "SIGKILL to the program of worker 0", "bold magenta")
-        self.faults.kill_program(vm_name(self.watch.job_id, Seat(TaskType.WORKER, 0)))
+        self.faults.kill_program(vm_name(self.watch.job_id, ReplicaId(TaskType.WORKER, 0)))
 
     def _preempt(self) -> None:
         self.report.line("FAULT", "preemption of the VM of worker 1", "bold magenta")
-        self.faults.preempt(vm_name(self.watch.job_id, Seat(TaskType.WORKER, 1)), notice_s=2)
+        self.faults.preempt(vm_name(self.watch.job_id, ReplicaId(TaskType.WORKER, 1)), notice_s=2)
 
 
 def run(
@@ -243,7 +243,7 @@ def summary(job: Job, on: StackUp, report: Report, phases: Phases, left: int) ->
     loaded = on.store.load_attempt(job.job_id)
     for each in loaded.state.replicas if loaded else ():
         counts = f"restarts {each.restarts_used}, replaced {each.replaced}, collateral {each.collateral}"
-        console.print(f"  {each.seat.words:<11} lives {each.incarnation}, {counts}")
+        console.print(f"  {each.replica_id.words:<11} incarnations {each.incarnation}, {counts}")
     if job.tuning is not None:
         print_trials(job.tuning)
     console.print(f"  attempts    {job.attempt}; VMs left: {left}")

@@ -70,7 +70,7 @@ def logs(
 
 
 def patient(page: Page, sleep: Callable[[float], None] = time.sleep) -> Page:
-    """Asks again while the trouble is one that passes, and says so."""
+    """Asks again while the errors is one that passes, and says so."""
 
     def asked_again(filter_text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
         while True:

@@ -41,7 +41,7 @@ def say(line: str) -> None:
 
 
 def complain(line: str) -> None:
-    """One line of progress or trouble, beside the result."""
+    """One line of progress or errors, beside the result."""
     print(visible(line) if sys.stderr.isatty() else line, file=sys.stderr, flush=True)  # noqa: T201 - as above
 
 

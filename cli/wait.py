@@ -84,10 +84,10 @@ class _Lines:
                 value = f", {trial.measurement.value:g}" if trial.measurement else ""
                 complain(f"  trial {trial.number}: {trial.state}{value}")
         for replica in state.replicas:
-            now = f"{replica.state}" + (f" (life {replica.incarnation})" if replica.incarnation > 1 else "")
+            now = f"{replica.state}" + (f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else "")
             if self._replicas.get(replica.key) != now and not state.job.state.is_terminal:
                 self._replicas[replica.key] = now
-                complain(f"  {replica.seat.words}: {now}")
+                complain(f"  {replica.replica_id.words}: {now}")
 
 
 def _add_trials(tuning: Tuning, found: Table) -> None:
@@ -122,5 +122,5 @@ def table(state: State, now: datetime, price: Price | None = None) -> Group:
     for each in state.replicas:
         counts = (each.incarnation, each.restarts_used, each.replaced, each.collateral)
         word = replica_word(each.state, has_ended=job.state.is_terminal)
-        found.add_row(each.seat.words, word, *map(str, counts))
+        found.add_row(each.replica_id.words, word, *map(str, counts))
     return Group(Text(title, style="bold"), found)

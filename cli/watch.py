@@ -84,7 +84,8 @@ class Watch:
             self._state = word
             self.report.line("job", f"{self.job_id} is {word}", COLOURS.get(word, "bold"))
         replicas = "  ".join(
-            f"{each.seat.words} {each.state}" + (f" (life {each.incarnation})" if each.incarnation > 1 else "")
+            f"{each.replica_id.words} {each.state}"
+            + (f" (incarnation {each.incarnation})" if each.incarnation > 1 else "")
             for each in state.replicas
         )
         if replicas != self._replicas and not state.job.state.is_terminal:
@@ -92,27 +93,27 @@ class Watch:
             self.report.line("replicas", replicas, "dim")
 
     def _show_decision(self, entry: LedgerEntry) -> None:
-        verdict = entry.verdict
-        if isinstance(verdict, MarkReady) or (verdict.rule is Rule.STALE and verdict.kind == "ignore"):
+        decision = entry.decision
+        if isinstance(decision, MarkReady) or (decision.rule is Rule.STALE and decision.kind == "ignore"):
             return
-        rule = f" [rule {int(verdict.rule)}]" if verdict.rule else ""
-        self.report.line("decision", f"{verdict.text}{rule}", "yellow" if verdict.rule else "")
+        rule = f" [rule {int(decision.rule)}]" if decision.rule else ""
+        self.report.line("decision", f"{decision.text}{rule}", "yellow" if decision.rule else "")
 
     def _show_programs(self, state: State) -> None:
         try:
             vms = self.fleet.list_vms(self.job_id)
         except TemporaryError:
             return
-        running = {each.seat for each in state.replicas if each.state is not ReplicaState.WAITING}
+        running = {each.replica_id for each in state.replicas if each.state is not ReplicaState.WAITING}
         for vm in vms:
             for line in self._new_lines(vm):
                 if line.startswith(AGENT_PREFIX) or not INTERESTING.search(line):
                     continue
-                if vm.seat == state.job.plan.primary:
+                if vm.replica_id == state.job.plan.primary:
                     self.epochs += 1
-                elif vm.seat in running and "resum" not in line:
+                elif vm.replica_id in running and "resum" not in line:
                     continue
-                self.report.line(vm.seat.words, line)
+                self.report.line(vm.replica_id.words, line)
 
     def _new_lines(self, vm: Vm) -> list[str]:
         """Whole lines only: what is still being written waits for the next look."""

@@ -12,7 +12,7 @@ from cli.output import say
 from shared.core.decisions import Rule
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import State
-from shared.core.model.replica_id import Seat
+from shared.core.model.replica_id import ReplicaId
 from shared.core.reporting.explain import concerns, condensed, differences, is_news, passed_over, what_comes_next
 from shared.core.reporting.submission_origin import came
 from shared.errors import PermanentError
@@ -23,17 +23,17 @@ def why(
     job_id: JobId,
     replica: Annotated[str | None, typer.Argument(help="Only this one, such as worker-1.", metavar="REPLICA")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what was ignored, and every refusal of a long search.")
+        bool, typer.Option("--all", help="Also what was ignored, and every capacity error of a long search.")
     ] = False,
 ) -> None:
     """Tell a job's story: what happened, which rule decided, why not another, and what comes next."""
     store = open_store()
     state = find(store, job_id)
-    seat = _seat(replica, state) if replica else None
-    about = [entry for entry in store.ledger(job_id) if seat is None or concerns(entry, seat)]
+    replica_id = _seat(replica, state) if replica else None
+    about = [entry for entry in store.ledger(job_id) if replica_id is None or concerns(entry, replica_id)]
     news = [entry for entry in about if is_news(entry)]
     told = tuple((entry, 0) for entry in about) if everything else condensed(news)
-    if seat is None:
+    if replica_id is None:
         say(f"{state.job.job_id} was submitted {came(state.job)}.")
     for entry, left_out in told:
         if left_out:
@@ -41,12 +41,12 @@ def why(
         _tell(entry)
     say("")
     say(f"Now: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else "") + ".")
-    shown = [each for each in state.replicas if seat is None or each.seat == seat]
-    for sentence in what_comes_next(state.job, shown if seat else state.replicas):
+    shown = [each for each in state.replicas if replica_id is None or each.replica_id == replica_id]
+    for sentence in what_comes_next(state.job, shown if replica_id else state.replicas):
         say(f"Next: {sentence}")
     pending = store.pending(job_id)
     if pending:
-        say(f"Not yet seen done: what is wanted after {', '.join(pending)}; each minute's sweep asks for it again.")
+        say(f"Not yet seen done: what is desired after {', '.join(pending)}; each minute's sweep asks for it again.")
 
 
 def replay(
@@ -73,20 +73,20 @@ def replay(
 
 def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path) -> None:
     try:
-        wanted = read_exit_policy(parse_document(path.read_bytes(), path.name))
+        desired = read_exit_policy(parse_document(path.read_bytes(), path.name))
     except InvalidJob as invalid:
         raise PermanentError(f"{path}: {invalid}") from None
-    found = differences(entries, wanted)
+    found = differences(entries, desired)
     for each in found:
-        say(f"{each.entry.key}: {each.entry.verdict.kind} ({each.entry.verdict.text})")
+        say(f"{each.entry.key}: {each.entry.decision.kind} ({each.entry.decision.text})")
         say(f"    would be {each.would_be.kind}: {each.would_be.text}")
     say(f"{len(found)} of {len(entries)} decisions would have been different")
 
 
 def _tell(entry: LedgerEntry) -> None:
-    rule = f"  [rule {int(entry.verdict.rule)}]" if entry.verdict.rule else ""
-    say(f"{entry.at:%H:%M:%S}  {entry.verdict.text}{rule}")
-    if entry.verdict.rule > Rule.STALE:
+    rule = f"  [rule {int(entry.decision.rule)}]" if entry.decision.rule else ""
+    say(f"{entry.at:%H:%M:%S}  {entry.decision.text}{rule}")
+    if entry.decision.rule > Rule.STALE:
         for passed, takes in passed_over(entry):
             say(f"            not rule {int(passed)} ({takes})")
     before, after = entry.before, entry.after
@@ -95,18 +95,18 @@ def _tell(entry: LedgerEntry) -> None:
             say(f"            {name.replace('_', ' ')}: {getattr(before, name)} -> {getattr(after, name)}")
     if entry.effects:
         seen = f"seen done at {entry.done_at:%H:%M:%S}" if entry.done_at else "not yet seen done"
-        say(f"            wanted: {', '.join(entry.effects)}, {seen}")
+        say(f"            desired: {', '.join(entry.effects)}, {seen}")
 
 
-def _seat(text: str, state: State) -> Seat:
+def _seat(text: str, state: State) -> ReplicaId:
     try:
-        seat = Seat.parse(text.replace(" ", "-"))
+        replica_id = ReplicaId.parse(text.replace(" ", "-"))
     except ValueError:
-        seat = None
-    if seat not in state.job.plan.seats:
-        known = ", ".join(str(each) for each in state.job.plan.seats[:20])
+        replica_id = None
+    if replica_id not in state.job.plan.replica_ids:
+        known = ", ".join(str(each) for each in state.job.plan.replica_ids[:20])
         raise PermanentError(f"{state.job.job_id} has no replica {text}; it has {known}")
-    return seat
+    return replica_id
 
 
 def _unlike(stored: State, folded: State | None) -> list[tuple[str, object, object]]:

@@ -21,7 +21,7 @@ from emulators.services import firestore, iam, pubsub
 from emulators.stack import processes
 from emulators.stack.backends import need_emulators
 from emulators.stack.service import Running, stop, wait_ready
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import vm_name
 from shared.messaging import topics
 
@@ -29,7 +29,7 @@ PROJECT: Final = "my-project"
 ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"
 NOBODY: Final = "http://127.0.0.1:9"
 """Where none listens: what a job's log cannot take holds nothing up."""
-CHIEF: Final = Seat(TaskType.CHIEF, 0)
+CHIEF: Final = ReplicaId(TaskType.CHIEF, 0)
 INSTANCE: Final = 17
 JOB: Final = {
     "trainingInput": {
@@ -55,17 +55,17 @@ class World:
         """`submit` makes the job that the others are told of."""
         if function == "api":
             return "GET", f"/v1/projects/{PROJECT}/jobs/{job_id}", {"Authorization": f"Bearer {iam.OWNER}"}, b""
-        life = self._life(job_id)
+        subject = self._life(job_id)
         every: dict[str, dict[str, object]] = {
             "submit": {"jobId": job_id, **JOB},
-            "vm_ready": life,
-            "replica_exit": {**life, "cause": "process", "exit_status": 1},
-            "maintenance": {**life, "cause": "preemption"},
+            "vm_ready": subject,
+            "replica_exit": {**subject, "cause": "process", "exit_status": 1},
+            "maintenance": {**subject, "cause": "preemption"},
             "provision": {"version": 1, "job_id": "nobody"},
             "tune": {"version": 1, "job_id": "nobody"},
         }
         said = every.get(function, {})
-        told = {"identity": self._token(job_id)} if said is life or "cause" in said else {}
+        told = {"identity": self._token(job_id)} if said is subject or "cause" in said else {}
         message = {"data": _encoded(said), "attributes": told, "messageId": "1"}
         body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
         return "POST", "/", {"Content-Type": "application/json"}, body
@@ -78,7 +78,7 @@ class World:
             "task_type": CHIEF.task_type.value,
             "task_index": CHIEF.index,
             "incarnation": 1,
-            "machine": 1,
+            "vm_generation": 1,
             "vm": {"name": vm_name(job_id, CHIEF), "zone": "us-central1-a", "instance_id": str(INSTANCE)},
             "at": datetime.now(UTC).isoformat(),
         }

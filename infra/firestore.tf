@@ -51,7 +51,7 @@ resource "google_firestore_field" "unindexed" {
     plan    = { collection = "jobs", field = "plan" }
     tuning  = { collection = "jobs", field = "tuning" }
     event   = { collection = "ledger", field = "event" }
-    verdict = { collection = "ledger", field = "verdict" }
+    decision = { collection = "ledger", field = "decision" }
   }
   database   = google_firestore_database.this.name
   collection = each.value.collection

@@ -2,7 +2,7 @@
 resource "google_cloud_scheduler_job" "sweep" {
   name        = "trainmaster-sweep"
   region      = var.region
-  description = "Finds what no event reported: lost VMs, deadlines, effects wanted and not done."
+  description = "Finds what no event reported: lost VMs, deadlines, effects desired and not done."
   schedule    = "* * * * *"
   time_zone   = "Etc/UTC"
 

@@ -1,6 +1,6 @@
 """The two families of errors a function may end in.
 
-What the world may do (an unknown replica, a late event) is a verdict, not an error. Anything that is neither of these
+What the world may do (an unknown replica, a late event) is a decision, not an error. Anything that is neither of these
 two is a bug: it propagates, the message is redelivered and ends in the dead letter.
 """
 

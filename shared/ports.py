@@ -20,7 +20,7 @@ from shared.core.reconcile.zone_order import Stockout
 from shared.core.reporting.job_log import ServiceLine
 
 
-class RefusalKind(StrEnum):
+class CapacityErrorKind(StrEnum):
     """Why Compute did not create VMs, as far as the answer differs."""
 
     STOCKOUT = "stockout"  # no capacity in the zone: try the next
@@ -40,22 +40,22 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NotCreated:
     """None of the insert's VMs exists. `code` and `message` are Google's; `zones_available` where Google named some."""
 
-    kind: RefusalKind
+    kind: CapacityErrorKind
     code: str
     message: str
     zones_available: tuple[str, ...] = ()
 
 
-CreateOutcome = Created | Pending | Refused
+CreateOutcome = Created | Pending | NotCreated
 
 
 class Fleet(Protocol):
     """The machines. Calls are short: each waits a bounded time and then says that it is still pending.
 
-    Network trouble, 5xx and rate limits (403 rateLimitExceeded, 429) raise TemporaryError.
+    Network errors, 5xx and rate limits (403 rateLimitExceeded, 429) raise TemporaryError.
     """
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
@@ -64,14 +64,14 @@ class Fleet(Protocol):
 
     def list_all(self) -> tuple[LabelledVm, ...]:
         """All VMs that carry any job's label, in every zone, in any state but gone; with the time of their creation.
-        What carries the label under a name that no seat has is not ours, and not listed."""
+        What carries the label under a name that no replica has is not ours, and not listed."""
         ...
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """One bulk insert, all or nothing, idempotent: the same request id for the same `create.request_key`.
 
         `metadata` is written to every VM as it is. Names that exist already count as created. An error that the
-        operation reports later is Refused just like one at the call.
+        operation reports later is NotCreated just like one at the call.
         """
         ...
 
@@ -126,7 +126,7 @@ class Suggester(Protocol):
 
 
 class Objects(Protocol):
-    """Cloud Storage. NotFound is None, trouble is TemporaryError."""
+    """Cloud Storage. NotFound is None, errors is TemporaryError."""
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None: ...
 
@@ -185,7 +185,7 @@ class JobPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class AdmissionToken:
     """All jobs that had not ended when it was taken. A commit on it is the first one since, or none."""
 
     token: object
@@ -230,9 +230,11 @@ class Store(Protocol):
         """The job and every replica of its present attempt."""
         ...
 
-    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
+    def commit(
+        self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
         """One atomic write: the entry is created, the change's documents are created, or updated if unchanged since
-        `loaded`; with a `turn`, only if nothing was written on one since it was taken. Raises AlreadyRecordedError
+        `loaded`; with a `admission_token`, only if nothing was written on one since it was taken. Raises AlreadyRecordedError
         where the entry exists, ConflictError where a document moved; then nothing was written."""
         ...
 
@@ -258,7 +260,7 @@ class Store(Protocol):
         """All jobs that have not ended."""
         ...
 
-    def turn(self) -> Turn:
+    def admission_token(self) -> AdmissionToken:
         """The next turn to change what all jobs together may use."""
         ...
 
@@ -281,7 +283,7 @@ class Store(Protocol):
     def rejections(self) -> tuple[Rejection, ...]: ...
 
     def job_of_vm(self, name: str) -> str | None:
-        """Id of the job, ended or not, that has a seat whose VM is called this; None where no job has."""
+        """Id of the job, ended or not, that has a replica whose VM is called this; None where no job has."""
         ...
 
     def note_stockout(self, stockout: Stockout) -> None:

@@ -73,8 +73,8 @@ def report(outcomes: Sequence[Outcome]) -> Report:
         wall_h=_spread([each.wall_s / HOUR_S for each in outcomes]),
         vm_h=_spread([each.vm_s / HOUR_S for each in outcomes]),
         lost_h=_spread([each.lost_s / HOUR_S for each in outcomes]),
-        restarts=_spread([each.verdicts["restart_replica"] + each.verdicts["hold_replica"] for each in outcomes]),
-        replacements=_spread([each.verdicts["replace_vm"] for each in outcomes]),
+        restarts=_spread([each.decisions["restart_replica"] + each.decisions["hold_replica"] for each in outcomes]),
+        replacements=_spread([each.decisions["replace_vm"] for each in outcomes]),
         reruns=_spread([each.attempts - 1 for each in outcomes]),
         messages=dict(Counter(each.message for each in outcomes if each.message).most_common(3)),
     )

@@ -77,7 +77,7 @@ class History:
             vm_s=sum((vm.gone_s or self.context.now) - vm.created_s for vm in self.fleet.past),
             lost_s=self.trainings[first].lost_s,
             attempts=watch.job.attempt,
-            verdicts=Counter(entry.verdict.kind for entry in ledger),
+            decisions=Counter(entry.decision.kind for entry in ledger),
             steps=len(self.context.lines),
             digest=self.context.digest() if digest else "",
             states=Counter(each.job.state.value for each in self.watches.values() if each.job),

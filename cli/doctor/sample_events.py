@@ -13,7 +13,7 @@ _LIFE: Final = {
     "task_type": "worker",
     "task_index": 0,
     "incarnation": 1,
-    "machine": 1,
+    "vm_generation": 1,
     "vm": {"name": "tm-doctor-000000-worker-0", "zone": "us-central1-a", "instance_id": "1"},
     "at": "2026-11-21T03:00:00.123Z",
 }

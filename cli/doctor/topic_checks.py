@@ -48,7 +48,7 @@ def schema(seen: Inspection, topic: str, said: Mapping[str, object]) -> Iterator
     name = seen.schema(topic)
     if not name:
         yield Finding(Status.UNSEEN, f"schema of {topic}: there is none: its function alone checks what comes")
-    elif why := seen.refusal(name, json.dumps(said).encode()):
+    elif why := seen.error_kind(name, json.dumps(said).encode()):
         what = f"the schema of {topic} refuses what agents say: {why}"
         yield fix(what, "`terraform apply` with this release, or with `schemas = false`, which does without")
     else:

@@ -174,8 +174,8 @@ class ComputeApi:
         return self._cloud.operations.show(operation)
 
     def _page(self, items: Iterable[tuple[str, Json]]) -> tuple[list[Json], str | None]:
-        wanted = parse_filter(self._args.get("filter", ""))
-        found = sorted(((key, item) for key, item in items if wanted(item)), key=lambda pair: pair[0])
+        desired = parse_filter(self._args.get("filter", ""))
+        found = sorted(((key, item) for key, item in items if desired(item)), key=lambda pair: pair[0])
         return page(found, self._args.get("maxResults"), self._args.get("pageToken"))
 
     def _list(self, kind: str, items: Iterable[Json], *collection: str) -> Json:

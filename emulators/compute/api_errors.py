@@ -137,9 +137,9 @@ def quota_exceeded(region: str, metric: str, limit: float) -> OperationError:
     return OperationError("QUOTA_EXCEEDED", message, HTTPStatus.FORBIDDEN, ({"quotaInfo": info},))
 
 
-def too_few_created(wanted: int) -> OperationError:
+def too_few_created(desired: int) -> OperationError:
     """What a bulk insert adds to the cause when it could not reach `minCount` and took everything back."""
-    message = f"Requested minimum count of {wanted} VMs could not be created."
+    message = f"Requested minimum count of {desired} VMs could not be created."
     return OperationError("VM_MIN_COUNT_NOT_REACHED", message)
 
 

@@ -161,8 +161,8 @@ def _test(operator: str, literal: str) -> Callable[[str], bool]:
     match operator:
         case "eq" | "ne":
             pattern = re.compile(literal)
-            wanted = operator == "eq"
-            return lambda value: (pattern.fullmatch(value) is not None) is wanted
+            desired = operator == "eq"
+            return lambda value: (pattern.fullmatch(value) is not None) is desired
         case "=":
             return lambda value: value == literal
         case "!=":

@@ -1,6 +1,6 @@
 """A VM's disk and its processes while it is powered on. States and times are `lifecycle`'s; this is the hardware.
 
-Disk        DIR/vms/ID/{home,work,bin,startup-script}, lives as long as the instance;  DIR/serial/NAME-ID.log, longer
+Disk        DIR/vms/ID/{home,work,bin,startup-script}, incarnations as long as the instance;  DIR/serial/NAME-ID.log, longer
 PoweredVm   one power-on: `vm_init` and everything below it
 """
 
@@ -133,10 +133,10 @@ class PoweredVm:
         self._init.wait()
 
     def _kill_strays(self) -> None:
-        wanted = self._label.encode()
+        desired = self._label.encode()
         for environ in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):  # ended meanwhile, or another user's
-                if wanted in environ.read_bytes().split(b"\0"):
+                if desired in environ.read_bytes().split(b"\0"):
                     os.kill(int(environ.parent.name), signal.SIGKILL)
         if self._has_containers.exists():
             vm_container_engine.remove(self._label)

@@ -2,7 +2,7 @@
 
 Identity tokens are RS256 JSON web tokens with the claims Google's have. What Google serves at `/oauth2/v1/certs` and
 `/oauth2/v3/certs` is served at `/emulator/v1/certs` (X.509, what `google.oauth2.id_token` reads without further
-packages) and `/emulator/v1/jwks`. The key lives as long as the emulator.
+packages) and `/emulator/v1/jwks`. The key incarnations as long as the emulator.
 Source of the claims: https://cloud.google.com/compute/docs/instances/verifying-instance-identity.
 """
 

@@ -316,7 +316,7 @@ def storage_path(method: str, host: str, path: str) -> str:
 
 
 def public_location(location: str, host: str, storage: tuple[str, int]) -> str:
-    """Turn an address of fake-gcs-server's own into the one the client came from; leave foreign ones.
+    """AdmissionToken an address of fake-gcs-server's own into the one the client came from; leave foreign ones.
 
     fake-gcs-server names its `-external-url`, or `http://` and the Host header; neither leads back through here.
     """

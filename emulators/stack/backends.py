@@ -44,34 +44,34 @@ class Backend:
     pubsub_jar: Path = Path()
 
 
-def available_backends(wanted: str | None = None) -> Backend:
-    """What is wanted (None: what the environment says), else the best that this machine can do; never downloads.
+def available_backends(desired: str | None = None) -> Backend:
+    """What is desired (None: what the environment says), else the best that this machine can do; never downloads.
 
     Raises StackError for an unknown wish.
     """
-    if wanted is None:
-        wanted = os.environ.get(EMULATORS_VARIABLE, "")
-    if wanted not in ("", BackendKind.CLOUD_SDK, BackendKind.CONTAINERS):
+    if desired is None:
+        desired = os.environ.get(EMULATORS_VARIABLE, "")
+    if desired not in ("", BackendKind.CLOUD_SDK, BackendKind.CONTAINERS):
         choice = f"{BackendKind.CLOUD_SDK} or {BackendKind.CONTAINERS}"
-        raise StackError(f"{EMULATORS_VARIABLE} must be {choice}, not {wanted}")
+        raise StackError(f"{EMULATORS_VARIABLE} must be {choice}, not {desired}")
     if sys.platform != "linux":
         return Backend(BackendKind.MEMORY, f"the local stack needs Linux, this is {sys.platform}")
-    found = "containers are asked for" if wanted == BackendKind.CONTAINERS else _cloud_sdk()
+    found = "containers are asked for" if desired == BackendKind.CONTAINERS else _cloud_sdk()
     if isinstance(found, Backend):
         return found
-    if wanted == BackendKind.CLOUD_SDK:
+    if desired == BackendKind.CLOUD_SDK:
         return Backend(BackendKind.MEMORY, f"{found}; nothing else is asked for")
     if _engine_answers():
         return Backend(BackendKind.CONTAINERS, f"{found}; a container engine answers")
     return Backend(BackendKind.MEMORY, f"{found}; no container engine answers")
 
 
-def need_emulators(wanted: str | None = None, *, in_memory: bool = False) -> Backend:
+def need_emulators(desired: str | None = None, *, in_memory: bool = False) -> Backend:
     """As `available_backends`, with the images that takes. Raises StackError where there is nothing to run the
     emulators with, unless the state and the messages are kept in memory."""
     if in_memory and sys.platform == "linux":
         return Backend(BackendKind.MEMORY, "as asked")
-    backend = available_backends(wanted)
+    backend = available_backends(desired)
     if backend.kind is BackendKind.MEMORY:
         raise StackError(
             f"no emulators: {backend.reason}. Needed: the Cloud SDK with its components cloud-firestore-emulator and "

@@ -1,7 +1,7 @@
 """One of the stack's emulators in a container, in the foreground: `python -m emulators.stack.container_service VOLUME IMAGE ARG…`.
 
 For machines without the Cloud SDK. The container has the host's network: Pub/Sub pushes to functions that listen on the
-loopback address. It lives as long as this process, which holds its standard input: the engine closes that when we are
+loopback address. It incarnations as long as this process, which holds its standard input: the engine closes that when we are
 gone, however we went, and the shell around the emulator then ends it. So there is no need of testcontainers' reaper,
 a container of its own with power over the engine; the stack's id is a label all the same (`processes.kill_stack`).
 """

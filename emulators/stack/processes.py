@@ -102,7 +102,7 @@ def kill_group(leader: int, signal_number: int) -> None:
 
 
 class Ports:
-    """Free loopback ports for one stack, from a block no other stack uses while this object lives.
+    """Free loopback ports for one stack, from a block no other stack uses while this object incarnations.
 
     The claim is an abstract Unix socket: the kernel gives it back when the process ends, however it ends.
     """

@@ -1,7 +1,7 @@
 """What a stack is told (StackConfig) and what it tells (StackState), and where both lie.
 
 STATE_DIR/stack.json   this page, rewritten whole on every change
-          lock         held by the supervisor while it lives: that, not a pid, says whether a stack is up
+          lock         held by the supervisor while it incarnations: that, not a pid, says whether a stack is up
           logs/        one file per process
           clients/     gcloud's and gsutil's configuration for this stack
           storage/     objects, as files: BUCKET/OBJECT
@@ -123,7 +123,7 @@ def write(state_dir: Path, state: StackState) -> None:
 
 
 def is_up(state_dir: Path) -> bool:
-    """Whether a supervisor lives there, whatever its stack's state."""
+    """Whether a supervisor incarnations there, whatever its stack's state."""
     try:
         with lock(state_dir, create=False):
             return False

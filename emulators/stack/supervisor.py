@@ -104,9 +104,9 @@ class Supervisor:
     def _give_up(self) -> bool:
         return self._stopping
 
-    def _launch(self, wanted: service.Service) -> None:
-        log = self._dir / states.LOGS / f"{wanted.name}.log"
-        self._running[wanted.name] = service.Running(wanted, processes.service_environment(self._id), log)
+    def _launch(self, desired: service.Service) -> None:
+        log = self._dir / states.LOGS / f"{desired.name}.log"
+        self._running[desired.name] = service.Running(desired, processes.service_environment(self._id), log)
 
     def _tend(self) -> None:
         """Start again what ended and is due. Raises StackError for what cannot be."""
@@ -128,7 +128,7 @@ class Supervisor:
                 self._write()
 
     def _backoff(self, name: str, lived_s: float) -> float:
-        """How long to wait: nothing after a calm life, else twice as long as the last time."""
+        """How long to wait: nothing after a calm incarnation, else twice as long as the last time."""
         if lived_s > CALM_S:
             self._backoff_s.pop(name, None)
         wait_s = self._backoff_s.get(name, 0.0)

@@ -89,7 +89,7 @@ class TpuQueue:
         self._spawn(lambda: self._live(queued, operation))
         return operation
 
-    # A queued resource's life, on a thread of its own
+    # A queued resource's incarnation, on a thread of its own
 
     def _live(self, queued: Queued, operation: Operation) -> None:
         self._pause()

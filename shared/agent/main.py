@@ -14,7 +14,7 @@ Threads only watch and carry; every decision is taken on the main thread, one at
     Setup ended ──────────────┤                        └──► Report ──► Pub/Sub, in order, again and again until accepted
     SIGTERM ──────────────────┘
 
-What is wanted is a level, not a sequence: ``Agent._reconcile`` compares the latest directive with what is running and
+What is desired is a level, not a sequence: ``Agent._reconcile`` compares the latest directive with what is running and
 takes the next step, whatever order things arrive in::
 
     directive run (1,1)       run (1,2)
@@ -23,7 +23,7 @@ takes the next step, whatever order things arrive in::
                   └─ program ────────────────────────────────┘ └─ program ──
                                      (ended on purpose: no replica-exit)
 
-Promises: a (attempt, incarnation) is started at most once in the life of a VM, agent crashes and reboots included
+Promises: a (attempt, incarnation) is started at most once in the incarnation of a VM, agent crashes and reboots included
 (written to the state file before the program starts); the exit of a program that was not ended on purpose is told
 until it is accepted or overtaken by a newer directive; a dead control plane, or a dead Pub/Sub, ends no program.
 """
@@ -40,7 +40,7 @@ from shared.agent.control.agent import Agent
 from shared.agent.control.inbox import Inbox
 from shared.agent.control.run_state import Lives
 from shared.agent.control.slice_hosts import ask_host, ask_node
-from shared.agent.control.vm_config import Gang, Seat, Vm
+from shared.agent.control.vm_config import Gang, ReplicaId, Vm
 from shared.agent.control.workspace import Place
 from shared.agent.http.calls import HttpError, backoffs
 from shared.agent.http.metadata_server import Google, Metadata
@@ -71,7 +71,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     work.mkdir(parents=True, exist_ok=True)
     console = Console()
     metadata = Metadata(environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
-    seat = ask_who_i_am(metadata, console)
+    replica_id = ask_who_i_am(metadata, console)
     pubsub = Google(environ.get("PUBSUB_EMULATOR_HOST"), "https://pubsub.googleapis.com", metadata)
     storage = Google(environ.get("STORAGE_EMULATOR_HOST"), "https://storage.googleapis.com", metadata)
     secret_manager = Google(
@@ -79,44 +79,46 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     )
     place = Place(work, environ, console)
     objects = Objects(storage, Patience(console))
-    engine = Engine.find(environ, seat.instance.name) if seat.gang.container is not None else None
+    engine = Engine.find(environ, replica_id.instance.name) if replica_id.gang.container is not None else None
     inbox = Inbox(metadata)
-    report = Report(seat, Publisher(pubsub, metadata, console), console, inbox)
-    lives = Lives(work / "state.json", seat.instance.instance_id, report, console)
+    report = Report(replica_id, Publisher(pubsub, metadata, console), console, inbox)
+    incarnations = Lives(work / "state.json", replica_id.instance.instance_id, report, console)
     logging = Google(environ.get("TRAINMASTER_LOGGING_ENDPOINT"), "https://logging.googleapis.com", metadata)
-    log = log_of(seat, logging, lives)
+    log = log_of(replica_id, logging, incarnations)
     if log is not None:
         console.copy_to(log)
         inbox.thread(log.carry)
-    if seat.gang.fuse_s is not None:
+    if replica_id.gang.fuse_s is not None:
         tpu = Google(environ.get("TRAINMASTER_TPU_ENDPOINT"), "https://tpu.googleapis.com", metadata)
-        node = f"projects/{seat.gang.project}/locations/{seat.vm.zone}/nodes/{seat.vm.name}"
-        inbox.thread(Fuse(node, seat.gang.fuse_s, tpu, place).burn)
+        node = f"projects/{replica_id.gang.project}/locations/{replica_id.vm.zone}/nodes/{replica_id.vm.name}"
+        inbox.thread(Fuse(node, replica_id.gang.fuse_s, tpu, place).burn)
     Agent(
-        gang=seat.gang,
+        gang=replica_id.gang,
         inbox=inbox,
         report=report,
-        lives=lives,
-        setup=Setup(seat, place, metadata=metadata, objects=objects, secret_manager=secret_manager, engine=engine),
-        launcher=Launcher(seat, place, engine, Metric(seat, work, Summaries(objects, place))),
+        incarnations=incarnations,
+        setup=Setup(
+            replica_id, place, metadata=metadata, objects=objects, secret_manager=secret_manager, engine=engine
+        ),
+        launcher=Launcher(replica_id, place, engine, Metric(replica_id, work, Summaries(objects, place))),
         console=console,
     ).run()
     return 0
 
 
-def log_of(seat: Seat, logging: Google, lives: Lives) -> CloudLog | None:
-    """None where the output is copied nowhere. It tells of its own trouble past the console it copies."""
-    origin = Origin.of(seat)
+def log_of(replica_id: ReplicaId, logging: Google, incarnations: Lives) -> CloudLog | None:
+    """None where the output is copied nowhere. It tells of its own errors past the console it copies."""
+    origin = Origin.of(replica_id)
     if origin is None:
         return None
 
     def post(body: bytes) -> None:
         logging.call("/v2/entries:write", timeout=WRITE_S, body=body)
 
-    return CloudLog(origin, post, LogBuffer(), lambda: lives.begun, Console().say)
+    return CloudLog(origin, post, LogBuffer(), lambda: incarnations.begun, Console().say)
 
 
-def ask_who_i_am(metadata: Metadata, console: Console) -> Seat:
+def ask_who_i_am(metadata: Metadata, console: Console) -> ReplicaId:
     """Asks until the metadata server answers. Raises where the gang cannot be read."""
     for wait in backoffs(10.0):
         try:
@@ -125,7 +127,7 @@ def ask_who_i_am(metadata: Metadata, console: Console) -> Seat:
                 zone=metadata.get("instance/zone").strip().rsplit("/", 1)[-1],
                 instance_id=metadata.get("instance/id").strip(),
             )
-            gang = Gang.parse(metadata.get("instance/attributes/trainmaster-gang"))
+            gang = Gang.parse(metadata.get("instance/attributes/trainmaster-vm-config"))
             vm = instance if instance.name in gang.vm_names else ask_node(metadata, instance)
             host = ask_host(metadata) if gang.hosts > 1 else None
             number = metadata.get("project/numeric-project-id").strip() if vm is instance else ""
@@ -133,5 +135,5 @@ def ask_who_i_am(metadata: Metadata, console: Console) -> Seat:
             console.say(f"The metadata server does not answer yet ({error}).")
             time.sleep(wait)
             continue
-        return Seat(vm, gang, instance, host, number)
+        return ReplicaId(vm, gang, instance, host, number)
     raise AssertionError("backoffs never end")

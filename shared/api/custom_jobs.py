@@ -86,8 +86,8 @@ def get(call: Call, service: Service) -> Json:
 
 
 def list_(call: Call, service: Service) -> Json:
-    wanted = list_filter.read(call.param("filter"), FIELDS)
-    found, token = paging.page(call, service.deps.store, lambda job: _is_here(job, call) and wanted(view(job, call)))
+    desired = list_filter.read(call.param("filter"), FIELDS)
+    found, token = paging.page(call, service.deps.store, lambda job: _is_here(job, call) and desired(view(job, call)))
     answer: Json = {"customJobs": [view(job, call) for job in found]} if found else {}
     return {**answer, "nextPageToken": token} if token else answer
 

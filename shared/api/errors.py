@@ -126,13 +126,13 @@ def quota(project: str, description: str) -> ApiError:
 
 def too_often(project: str, what: str, per_minute: int, wait_s: int) -> ApiError:
     """A quota of requests. Source of its details: google.api.ErrorReason and google.rpc.RetryInfo."""
-    refusal = quota(project, f"The request exceeds the allowed maximum of {per_minute} {what} per minute.")
-    refusal.details += [
+    error_kind = quota(project, f"The request exceeds the allowed maximum of {per_minute} {what} per minute.")
+    error_kind.details += [
         _info("RATE_LIMIT_EXCEEDED", {"consumer": f"projects/{project}", "quota_limit_value": str(per_minute)}),
         {"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{wait_s}s"},
     ]
-    refusal.headers["Retry-After"] = str(wait_s)
-    return refusal
+    error_kind.headers["Retry-After"] = str(wait_s)
+    return error_kind
 
 
 def unavailable() -> ApiError:

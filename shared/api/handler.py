@@ -2,7 +2,7 @@
 
     404 no such method · 401 no token, or one that Google does not know · 403 not this project, or not permitted
     429 too often, by whom it is permitted · then the handler's own answer
-    503 for trouble that passes · 500 for a bug, which the log has whole
+    503 for errors that passes · 500 for a bug, which the log has whole
 
 Answers and logs never contain the token.
 """
@@ -33,18 +33,18 @@ def serve(request: Request, service: Service) -> Answer:
         try:
             return Answer(200, _handle(request, service))
         except ApiError as error:
-            refusal = error
+            error_kind = error
         except InvalidJob as invalid:
-            refusal = errors.invalid_job(invalid)
+            error_kind = errors.invalid_job(invalid)
         except UnknownTokenError:
-            refusal = errors.bad_token()
+            error_kind = errors.bad_token()
         except TemporaryError as error:
             _log.warning("to be tried again: %s", error)
-            refusal = errors.unavailable()
+            error_kind = errors.unavailable()
         except Exception:  # noqa: BLE001 - a client reads Google's form, not a framework's page; the log has it whole
             _log.exception("%s %s failed", request.method, request.path[:200])
-            refusal = errors.internal()
-    return Answer(refusal.code, refusal.body, refusal.headers)
+            error_kind = errors.internal()
+    return Answer(error_kind.code, error_kind.body, error_kind.headers)
 
 
 def _handle(request: Request, service: Service) -> Json:

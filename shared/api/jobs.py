@@ -51,10 +51,10 @@ def get(call: Call, service: Service) -> Json:
 
 def list_(call: Call, service: Service) -> Json:
     """Nothing found is `{}`, as the service answered."""
-    wanted = list_filter.read(call.param("filter"), FIELDS)
+    desired = list_filter.read(call.param("filter"), FIELDS)
     line = _line(service)
     found, token = paging.page(
-        call, service.deps.store, lambda job: _is_ours(job) and wanted(_view(job, service, line))
+        call, service.deps.store, lambda job: _is_ours(job) and desired(_view(job, service, line))
     )
     answer: Json = {"jobs": [_view(job, service, line) for job in found]} if found else {}
     return {**answer, "nextPageToken": token} if token else answer

@@ -41,7 +41,7 @@ _ORDERED: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 def read(text: str, fields: Collection[str]) -> Predicate:
-    """`fields`: the top-level names that a shown job can have. Nothing given: everything is wanted."""
+    """`fields`: the top-level names that a shown job can have. Nothing given: everything is desired."""
     if not text.strip():
         return lambda _: True
     if len(text) > CHARS_MAX:

@@ -29,14 +29,14 @@ LOOKED_AT_MAX: Final = 1_000
 _Token: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]])
 
 
-def page(call: Call, store: Store, wanted: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
+def page(call: Call, store: Store, desired: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
     """The jobs of the page that the call asks for, and the token of the next one."""
     size, place = _size(call.param("pageSize")), _place(call.param("pageToken"))
     found: list[Job] = []
     for _ in range(0, LOOKED_AT_MAX, size + 1):
         jobs = store.recent_jobs(size + 1, place)
         for job in jobs:
-            if wanted(job):
+            if desired(job):
                 if len(found) == size:
                     return found, _token(place)
                 found.append(job)

@@ -1,6 +1,6 @@
 """The judge's answers: a closed union of verb phrases. Each names the rule that gave it and a machine word why.
 
-`text` says the same to a person, in one sentence. `shared.core.evolve` carries a verdict out on the stored state.
+`text` says the same to a person, in one sentence. `shared.core.evolve` carries a decision out on the stored state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shared.core.model.tuning import Measurement, TrialState
 class Rule(IntEnum):
     """The rows of the rule table, first match wins; 0 is the plain course of a job."""
 
-    COURSE = 0
+    LIFECYCLE = 0
     STALE = 1
     PRIMARY_DONE = 2
     REPLICA_DONE = 3
@@ -46,8 +46,8 @@ class Reason(StrEnum):
     JOB_ID_TAKEN = "job_id_taken"
     OLD_ATTEMPT = "old_attempt"
     OLD_INCARNATION = "old_incarnation"
-    OLD_MACHINE = "old_machine"
-    UNKNOWN_LIFE = "unknown_life"
+    OLD_VM_GENERATION = "old_vm_generation"
+    UNKNOWN_INCARNATION = "unknown_incarnation"
     NOTHING_TO_DO = "nothing_to_do"
     PRIMARY_EXITED_ZERO = "primary_exited_zero"
     EXITED_ZERO = "exited_zero"
@@ -57,8 +57,8 @@ class Reason(StrEnum):
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
     GONE = "gone"
-    SILENCE = "silence"
-    LEFT_BEHIND = "left_behind"
+    STARTUP_TIMEOUT = "silence"
+    WRONG_ZONE = "wrong_zone"
     VM_STOPPING = "vm_stopping"
     VM_RESTARTED = "vm_restarted"
     SETUP_FAILED = "setup_failed"
@@ -81,7 +81,7 @@ class Reason(StrEnum):
     STOCKOUT_LASTS = "stockout_lasts"
     QUOTA = "quota"
     QUEUED = "queued"
-    NEVER_ANY_ROOM = "never_any_room"
+    NEVER_ANY_CAPACITY = "never_any_capacity"
     DENIED = "denied"
     MAX_RUNNING_TIME = "max_running_time"
     MAX_WAIT_TIME = "max_wait_time"
@@ -102,7 +102,7 @@ class Reason(StrEnum):
 
 
 class Budget(StrEnum):
-    """Which named limit a verdict charges."""
+    """Which named limit a decision charges."""
 
     FREE = "free"
     RESTARTS = "restarts"
@@ -190,21 +190,21 @@ class RecordHostDone:
 
 
 @dataclass(frozen=True, slots=True)
-class CallBackReplica:
-    """The next life of one that had exited 0, on another VM of the same name. Always free."""
+class ReactivateReplica:
+    """The next incarnation of one that had exited 0, on another VM of the same name. Always free."""
 
     replica: str
     rule: Rule
     reason: Reason
     text: str
-    kind: Literal["call_back_replica"] = "call_back_replica"
+    kind: Literal["reactivate_replica"] = "reactivate_replica"
 
 
 @dataclass(frozen=True, slots=True)
 class RestartReplica:
     """Its next incarnation, in the same VM, at once. Charged to its restarts, or free where it is not its fault.
 
-    `given_back`: replicas whose last charge this loss explains after all.
+    `refunded`: replicas whose last charge this loss explains after all.
     """
 
     replica: str
@@ -213,7 +213,7 @@ class RestartReplica:
     rule: Rule
     reason: Reason
     text: str
-    given_back: tuple[str, ...] = ()
+    refunded: tuple[str, ...] = ()
     measurement: Measurement | None = None
     kind: Literal["restart_replica"] = "restart_replica"
 
@@ -233,15 +233,15 @@ class HoldReplica:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceVm:
-    """Its next incarnation, on another VM of the same name. Always free. `given_back` as of RestartReplica;
-    `gives_rerun_back`: the loss explains why the job was rerun."""
+    """Its next incarnation, on another VM of the same name. Always free. `refunded` as of RestartReplica;
+    `refunds_rerun`: the loss explains why the job was rerun."""
 
     replica: str
     rule: Rule
     reason: Reason
     text: str
-    given_back: tuple[str, ...] = ()
-    gives_rerun_back: bool = False
+    refunded: tuple[str, ...] = ()
+    refunds_rerun: bool = False
     measurement: Measurement | None = None
     kind: Literal["replace_vm"] = "replace_vm"
 
@@ -264,8 +264,8 @@ class RerunJob:
 
 
 @dataclass(frozen=True, slots=True)
-class TryElsewhere:
-    """The next zone, or the same one again: where VMs are sought from now on, in a search that began `since`, and not
+class ContinueProvisioning:
+    """The next zone, or the same one again: where VMs are requested from now on, in a search that began `since`, and not
     before `next_at` (None: at once)."""
 
     zone_index: int
@@ -275,7 +275,7 @@ class TryElsewhere:
     text: str
     since: datetime | None = None
     next_at: datetime | None = None
-    kind: Literal["try_elsewhere"] = "try_elsewhere"
+    kind: Literal["continue_provisioning"] = "continue_provisioning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +375,7 @@ class CompleteStudy:
     kind: Literal["complete_study"] = "complete_study"
 
 
-Verdict = (
+Decision = (
     Ignore
     | AcceptJob
     | BeginPreparing
@@ -384,12 +384,12 @@ Verdict = (
     | BeginRunning
     | RecordCompletion
     | RecordHostDone
-    | CallBackReplica
+    | ReactivateReplica
     | RestartReplica
     | HoldReplica
     | ReplaceVm
     | RerunJob
-    | TryElsewhere
+    | ContinueProvisioning
     | SucceedJob
     | FailJob
     | CancelJob

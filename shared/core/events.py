@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from shared.core.model.job import Job, Label
-from shared.core.model.replica_id import Seat
+from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import Measurement, TrialState
 
 
@@ -24,20 +24,20 @@ class VmRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class IncarnationRef:
     """Whose event it is: one incarnation of one replica, on one machine. `host`: which of a slice's; None for a VM."""
 
     job_id: str
     attempt: int
-    seat: Seat
+    replica_id: ReplicaId
     incarnation: int
-    machine: int
+    vm_generation: int
     vm: VmRef
     host: int | None = None
 
     @property
     def key(self) -> str:
-        return f"{self.attempt}-{self.seat}-{self.incarnation}"
+        return f"{self.attempt}-{self.replica_id}-{self.incarnation}"
 
     @property
     def host_key(self) -> str:
@@ -50,7 +50,7 @@ class ExitCause(StrEnum):
 
     PROCESS = "process"  # the program ended by itself or by a signal
     INSTALL = "install"  # a package cannot be had or installed, for good
-    SETUP = "setup"  # the agent could not set up, for a passing reason
+    SETUP = "setup"  # the agent could not set up, for a transient reason
     VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever status that made of it
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
 
@@ -62,8 +62,8 @@ class LossCause(StrEnum):
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
     GONE = "gone"  # found missing or stopped, with no event that says why
-    SILENCE = "silence"  # it runs, and the life that was ordered on it never spoke
-    LEFT_BEHIND = "left_behind"  # it runs where its peers found no room: the gang is sought in another zone
+    STARTUP_TIMEOUT = "silence"  # it runs, and the incarnation that was ordered on it never spoke
+    WRONG_ZONE = "wrong_zone"  # it runs where its peers found no room: the gang is requested in another zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class ProvisioningStarted:
 class VmReady:
     """The agent is about to start this incarnation's program."""
 
-    life: Life
+    subject: IncarnationRef
     at: datetime
     kind: Literal["vm_ready"] = "vm_ready"
 
     @property
     def key(self) -> str:
-        return f"{self.life.key}-ready{self.life.host_key}"
+        return f"{self.subject.key}-ready{self.subject.host_key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class ReplicaExited:
     trial's program reported last.
     """
 
-    life: Life
+    subject: IncarnationRef
     at: datetime
     cause: ExitCause = ExitCause.PROCESS
     exit_status: int | None = None
@@ -153,7 +153,7 @@ class ReplicaExited:
 
     @property
     def key(self) -> str:
-        return f"{self.life.key}-exit{self.life.host_key if self.succeeded else ''}"
+        return f"{self.subject.key}-exit{self.subject.host_key if self.succeeded else ''}"
 
     @property
     def succeeded(self) -> bool:
@@ -168,28 +168,28 @@ class ReplicaExited:
 class VmLost:
     """A VM is going (notice) or gone. However many notices one machine gets, it is lost once.
 
-    Silence is of one life, and may be broken before it is judged: it must not stand for the machine's later loss. Nor
+    Silence is of one incarnation, and may be broken before it is judged: it must not stand for the machine's later loss. Nor
     must being left behind, which is of one search: `round` is the placement's.
     """
 
-    life: Life
+    subject: IncarnationRef
     at: datetime
     cause: LossCause
     round: int = 0
     kind: Literal["vm_lost"] = "vm_lost"
 
     @property
-    def is_of_machine(self) -> bool:
-        """Whatever life is on it, in whatever attempt: a machine outlives both."""
-        return self.cause not in (LossCause.SILENCE, LossCause.LEFT_BEHIND)
+    def is_vm_loss(self) -> bool:
+        """Whatever incarnation is on it, in whatever attempt: a machine outlives both."""
+        return self.cause not in (LossCause.STARTUP_TIMEOUT, LossCause.WRONG_ZONE)
 
     @property
     def key(self) -> str:
-        if self.cause is LossCause.SILENCE:
-            return f"{self.life.key}-silent"
-        if self.cause is LossCause.LEFT_BEHIND:
-            return f"{self.life.key}-left-{self.round}"
-        return f"{self.life.seat}-machine-{self.life.machine}-lost"
+        if self.cause is LossCause.STARTUP_TIMEOUT:
+            return f"{self.subject.key}-find_startup_timeouts"
+        if self.cause is LossCause.WRONG_ZONE:
+            return f"{self.subject.key}-left-{self.round}"
+        return f"{self.subject.replica_id}-vm-{self.subject.vm_generation}-lost"
 
 
 QUEUED: Final = "queued"
@@ -197,39 +197,39 @@ QUEUED: Final = "queued"
 
 @dataclass(frozen=True, slots=True)
 class CompletionOutdated:
-    """The primary begins another life, and may wait in it for this replica, which had exited 0."""
+    """The primary begins another incarnation, and may wait in it for this replica, which had exited 0."""
 
-    life: Life
+    subject: IncarnationRef
     at: datetime
     kind: Literal["completion_outdated"] = "completion_outdated"
 
     @property
     def key(self) -> str:
-        return f"{self.life.key}-outdated"
+        return f"{self.subject.key}-outdated"
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityRefused:
-    """Compute did not create the VMs. `refusal`, `code`, `message`: see `shared.ports.Refused`; `asked`: for what.
+class VmsNotCreated:
+    """Compute did not create the VMs. `error_kind`, `code`, `message`: see `shared.ports.NotCreated`; `asked`: for what.
 
-    A `refusal` that is QUEUED is none yet: what was asked for waits in Cloud TPU's queue.
+    A `error_kind` that is QUEUED is none yet: what was asked for waits in Cloud TPU's queue.
     """
 
     job_id: str
     attempt: int
     zone: str
     round: int
-    refusal: str
+    error_kind: str
     code: str
     message: str
     at: datetime
     zones_available: tuple[str, ...] = ()
     asked: str = "VMs"
-    kind: Literal["capacity_refused"] = "capacity_refused"
+    kind: Literal["vms_not_created"] = "vms_not_created"
 
     @property
     def key(self) -> str:
-        outcome = QUEUED if self.refusal == QUEUED else "refused"
+        outcome = QUEUED if self.error_kind == QUEUED else "refused"
         return f"{self.attempt}-{outcome}-{self.round}-{self.zone}"
 
 
@@ -362,13 +362,7 @@ class StudyOver:
 
 ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated
 JobEvent = (
-    ProvisioningStarted
-    | AllReady
-    | CapacityRefused
-    | CancelRequested
-    | LabelsChanged
-    | DeleteRequested
-    | DeadlinePassed
+    ProvisioningStarted | AllReady | VmsNotCreated | CancelRequested | LabelsChanged | DeleteRequested | DeadlinePassed
 )
 StudyEvent = TrialSuggested | TrialStarted | TrialEnded | StudyOver
 Event = JobSubmitted | ReplicaEvent | JobEvent | StudyEvent

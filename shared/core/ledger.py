@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.core.decisions import AcceptJob, Verdict
+from shared.core.decisions import AcceptJob, Decision
 from shared.core.events import Event
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import State
@@ -27,13 +27,13 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """`at` is the `now` the judge saw. `effects` are wanted by the change; `done_at` is when they were seen done."""
+    """`at` is the `now` the judge saw. `effects` are desired by the change; `done_at` is when they were seen done."""
 
     job_id: str
     key: str
     at: datetime
     event: Event
-    verdict: Verdict
+    decision: Decision
     before: Counters
     after: Counters
     effects: tuple[str, ...] = ()
@@ -64,9 +64,9 @@ def fold(entries: Iterable[LedgerEntry]) -> State | None:
     """The state that these entries, in the order of their commits, lead to; None for no entry."""
     state: State | None = None
     for entry in entries:
-        change = evolve(state, entry.verdict, entry.at)
-        if isinstance(entry.verdict, AcceptJob):
-            state = State(entry.verdict.job, change.replicas, whole=True)
+        change = evolve(state, entry.decision, entry.at)
+        if isinstance(entry.decision, AcceptJob):
+            state = State(entry.decision.job, change.replicas, whole=True)
         elif state is not None:
             state = apply(state, change)
     return state

@@ -32,13 +32,13 @@ def admit(job: Job, deps: Deps) -> Wait | None:
         record(job.job_id, started, deps)
         return None
     for _ in range(TRIES):
-        turn = deps.store.turn()
-        wait = wait_of(job.job_id, turn.jobs, deps.limits)
+        admission_token = deps.store.admission_token()
+        wait = wait_of(job.job_id, admission_token.jobs, deps.limits)
         if wait is not None:
             _log.info("%s waits, %d in line: %s", job.job_id, wait.position, wait.reason)
             return wait
         try:
-            record(job.job_id, started, deps, turn=turn)
+            record(job.job_id, started, deps, admission_token=admission_token)
         except ConflictError:
             continue
         return None

@@ -10,4 +10,4 @@ from shared.flows.record import Deps, record
 def handle(job_id: str, change: str, deps: Deps) -> bool:
     """False: the job has not ended. Safe to repeat. Raises PermanentError where there is no such job."""
     recorded = record(job_id, DeleteRequested(job_id, change, deps.clock()), deps)
-    return recorded.entry.verdict.reason is not Reason.NOT_ENDED
+    return recorded.entry.decision.reason is not Reason.NOT_ENDED

@@ -15,6 +15,6 @@ def handle(job_id: str, labels: Mapping[str, str], change: str, seen: int | None
 
     Raises PermanentError where there is no such job.
     """
-    wanted = tuple(Label(key, value) for key, value in sorted(labels.items()))
-    recorded = record(job_id, LabelsChanged(job_id, wanted, change, deps.clock(), seen), deps)
-    return isinstance(recorded.entry.verdict, SetLabels)
+    desired = tuple(Label(key, value) for key, value in sorted(labels.items()))
+    recorded = record(job_id, LabelsChanged(job_id, desired, change, deps.clock(), seen), deps)
+    return isinstance(recorded.entry.decision, SetLabels)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 
-from shared.core.events import Life, VmLost
+from shared.core.events import IncarnationRef, VmLost
 from shared.core.intake.system_events import SystemEvent
 from shared.core.model.job import replica_key
-from shared.core.reconcile.plan import seat_of
+from shared.core.reconcile.plan import replica_id_from_vm_name
 from shared.flows.record import Deps, record
 from shared.messaging import codec, topics
 from shared.ports import Store
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 def handle(event: VmLost | SystemEvent, deps: Deps) -> None:
     if isinstance(event, VmLost):
-        record(event.life.job_id, event, deps)
+        record(event.subject.job_id, event, deps)
     else:
         _look_after(event, deps)
 
@@ -39,23 +39,23 @@ def _look_after(event: SystemEvent, deps: Deps) -> None:
     if job_id is None:
         _log.info("%s of %s: no job has such a VM", event.method, vm.name)
         return
-    life = _life_on(job_id, event, deps.store)
-    if event.loss is None or life is None:
+    subject = _life_on(job_id, event, deps.store)
+    if event.loss is None or subject is None:
         _log.info("%s of %s: looking at the VMs of its job", event.method, vm.name, extra={"job_id": job_id})
         deps.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})
     else:
-        record(job_id, VmLost(life, event.at, event.loss), deps)
+        record(job_id, VmLost(subject, event.at, event.loss), deps)
 
 
-def _life_on(job_id: str, event: SystemEvent, store: Store) -> Life | None:
-    """The life on this very VM. None where the agent has not spoken from it yet, or the seat has moved to another."""
+def _life_on(job_id: str, event: SystemEvent, store: Store) -> IncarnationRef | None:
+    """The incarnation on this very VM. None where the agent has not spoken from it yet, or the replica has moved to another."""
     found = store.load(job_id)
     if found is None:
         return None
-    seat = seat_of(event.vm.name)
+    replica_id = replica_id_from_vm_name(event.vm.name)
     attempt = found.state.job.attempt
-    loaded = store.load(job_id, replica_key(attempt, seat))
-    replica = loaded.state.find(attempt, seat) if loaded else None
+    loaded = store.load(job_id, replica_key(attempt, replica_id))
+    replica = loaded.state.find(attempt, replica_id) if loaded else None
     if replica is None or replica.instance_id != event.vm.instance_id:
         return None
-    return Life(job_id, attempt, seat, replica.incarnation, replica.machine, event.vm)
+    return IncarnationRef(job_id, attempt, replica_id, replica.incarnation, replica.vm_generation, event.vm)

@@ -18,32 +18,32 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, assert_never
 
-from shared.core.events import QUEUED, CapacityRefused, CompletionOutdated, Life, VmLost, VmRef
+from shared.core.events import QUEUED, CompletionOutdated, IncarnationRef, VmLost, VmRef, VmsNotCreated
 from shared.core.model.job import Job, JobState, State
 from shared.core.reconcile.plan import (
     Await,
-    CallBack,
     Create,
     Delete,
     Direct,
     Lost,
+    Reactivate,
     Step,
     VmStatus,
+    desired,
     plan_steps,
     vm_name,
-    wanted,
 )
 from shared.core.reconcile.slice_addresses import introduced
 from shared.core.reconcile.zone_order import Stockout, machine_kind
 from shared.core.rules.capacity_backoff import is_too_early
-from shared.core.rules.reactivation import to_call_back
-from shared.core.rules.startup_timeout import silent
+from shared.core.rules.reactivation import replicas_to_reactivate
+from shared.core.rules.startup_timeout import find_startup_timeouts
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import admission, orphans
 from shared.flows.record import Deps, record
 from shared.flows.vm_metadata import metadata
 from shared.messaging import codec, topics
-from shared.ports import AddressBook, Created, Fleet, Pending, RefusalKind, Refused
+from shared.ports import AddressBook, CapacityErrorKind, Created, Fleet, NotCreated, Pending
 
 ANSWERS_BELIEVED: Final = 2
 """How often an insert may be answered "created" while its VM is not listed: a list may lag behind once."""
@@ -74,7 +74,7 @@ def handle(asked: str | codec.OrphanSearch, machines: Machines, deps: Deps) -> N
 
 
 def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
-    """Returns when the fleet equals what is wanted; raises TemporaryError when that takes longer."""
+    """Returns when the fleet equals what is desired; raises TemporaryError when that takes longer."""
     keys = deps.store.pending(job_id)
     made: Counter[str] = Counter()
     for nth in range(PASSES):
@@ -85,10 +85,10 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
         if _has_none(state.job, deps):
             return
         vms = machines.fleet.list_vms(job_id, state.job.plan.tpu_zones)
-        wants = introduced(state.job, wanted(state.job, state.replicas), vms)
+        wants = introduced(state.job, desired(state.job, state.replicas), vms)
         left = plan_steps(state.job, wants, vms, state.replicas)
-        back = (CallBack(each, vm_name(job_id, each.seat)) for each in to_call_back(state))
-        steps = _without_ghosts((*left, *silent(state, vms, deps.clock()), *back), state, made)
+        back = (Reactivate(each, vm_name(job_id, each.replica_id)) for each in replicas_to_reactivate(state))
+        steps = _without_ghosts((*left, *find_startup_timeouts(state, vms, deps.clock()), *back), state, made)
         if is_too_early(state.job, deps.clock()) and any(isinstance(step, Create) for step in steps):
             steps = tuple(step for step in steps if not isinstance(step, Create))
             if not steps:
@@ -103,7 +103,7 @@ def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
             deps.sleep(min(0.25 * 2**nth, 4.0))
         else:
             machines.run_all([partial(_carry_out, step, state, machines, deps, made) for step in steps])
-    raise TemporaryError(f"{job_id}: the fleet does not yet equal what is wanted")
+    raise TemporaryError(f"{job_id}: the fleet does not yet equal what is desired")
 
 
 def _is_done(job: Job, keys: Sequence[str], fleet: Fleet, deps: Deps) -> bool:
@@ -136,8 +136,8 @@ def _without_ghosts(steps: tuple[Step, ...], state: State, made: Counter[str]) -
         if not isinstance(step, Create) or made[step.request_key(state.job.job_id)] < ANSWERS_BELIEVED:
             found.append(step)
             continue
-        for seat, name in zip(step.seats, step.names, strict=True):
-            if replica := state.find(state.job.attempt, seat):
+        for replica_id, name in zip(step.replica_ids, step.names, strict=True):
+            if replica := state.find(state.job.attempt, replica_id):
                 found.append(Lost(replica, name, None))
     return tuple(found)
 
@@ -154,7 +154,7 @@ def _carry_out(step: Step, state: State, machines: Machines, deps: Deps, made: C
             pass
         case Lost():
             _lost(step, state.job, deps)
-        case CallBack():
+        case Reactivate():
             _call_back(step, state.job, deps)
         case _:
             assert_never(step)
@@ -169,17 +169,17 @@ def _create(create: Create, job: Job, machines: Machines, deps: Deps, made: Coun
             made[create.request_key(job.job_id)] += 1
         case Pending():
             pass
-        case Refused():
+        case NotCreated():
             kind = machine_kind(create.group, spot=create.spot)
             now = deps.clock()
-            if outcome.kind is RefusalKind.STOCKOUT:
+            if outcome.kind is CapacityErrorKind.STOCKOUT:
                 deps.store.note_stockout(Stockout(create.zone, kind, now))
-            refused = CapacityRefused(
+            refused = VmsNotCreated(
                 job_id=job.job_id,
                 attempt=create.directive.attempt,
                 zone=create.zone,
                 round=create.round,
-                refusal=outcome.kind,
+                error_kind=outcome.kind,
                 code=outcome.code,
                 message=outcome.message,
                 at=now,
@@ -197,18 +197,18 @@ def _are_queued(steps: Sequence[Step], job: Job, deps: Deps) -> bool:
     if len(vms) < len(steps):
         return False
     for vm in vms:
-        group = job.plan.group(vm.seat.task_type)
+        group = job.plan.group(vm.replica_id.task_type)
         kind = machine_kind(group, spot=group.spot)
-        waits = CapacityRefused(
+        waits = VmsNotCreated(
             job_id=job.job_id,
             attempt=job.attempt,
             zone=vm.zone,
             round=job.placement.round,
-            refusal=QUEUED,
+            error_kind=QUEUED,
             code="",
             message="",
             at=deps.clock(),
-            asked=f"1 x {kind} ({vm.seat.task_type})",
+            asked=f"1 x {kind} ({vm.replica_id.task_type})",
         )
         record(job.job_id, waits, deps)
     return True
@@ -217,15 +217,19 @@ def _are_queued(steps: Sequence[Step], job: Job, deps: Deps) -> bool:
 def _lost(lost: Lost, job: Job, deps: Deps) -> None:
     replica, vm = lost.replica, lost.vm
     where = VmRef(lost.name, vm.zone if vm else job.zone, vm.instance_id if vm else "")
-    life = Life(job.job_id, replica.attempt, replica.seat, replica.incarnation, replica.machine, where)
-    record(job.job_id, VmLost(life, deps.clock(), lost.cause, job.placement.round), deps)
+    subject = IncarnationRef(
+        job.job_id, replica.attempt, replica.replica_id, replica.incarnation, replica.vm_generation, where
+    )
+    record(job.job_id, VmLost(subject, deps.clock(), lost.cause, job.placement.round), deps)
 
 
-def _call_back(step: CallBack, job: Job, deps: Deps) -> None:
+def _call_back(step: Reactivate, job: Job, deps: Deps) -> None:
     replica = step.replica
     where = VmRef(step.name, job.zone, replica.instance_id or "")
-    life = Life(job.job_id, replica.attempt, replica.seat, replica.incarnation, replica.machine, where)
-    record(job.job_id, CompletionOutdated(life, deps.clock()), deps)
+    subject = IncarnationRef(
+        job.job_id, replica.attempt, replica.replica_id, replica.incarnation, replica.vm_generation, where
+    )
+    record(job.job_id, CompletionOutdated(subject, deps.clock()), deps)
 
 
 def in_threads(tasks: Sequence[Callable[[], None]]) -> None:

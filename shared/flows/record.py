@@ -17,15 +17,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from shared.core.decisions import RerunJob, Verdict
+from shared.core.decisions import Decision, RerunJob
 from shared.core.events import (
-    CapacityRefused,
     CompletionOutdated,
     Event,
     JobSubmitted,
     ReplicaEvent,
     ReplicaExited,
     VmLost,
+    VmsNotCreated,
 )
 from shared.core.evolve import Change, apply, evolve
 from shared.core.ledger import LedgerEntry, counters
@@ -36,7 +36,7 @@ from shared.core.rules.admission_queue import Limits
 from shared.core.rules.judge import judge
 from shared.errors import ConflictError, PermanentError, TemporaryError
 from shared.messaging import codec, topics
-from shared.ports import AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store, Turn
+from shared.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store
 
 TRIES: Final = 12
 """Lost races before the message is given back to Pub/Sub. With 16 writers on one document the slowest needed 9."""
@@ -70,21 +70,21 @@ class Recorded:
     is_new: bool
 
 
-def record(job_id: str, event: Event, deps: Deps, turn: Turn | None = None) -> Recorded:
+def record(job_id: str, event: Event, deps: Deps, admission_token: AdmissionToken | None = None) -> Recorded:
     """Judge the event and write what follows, exactly once; publish what the write wants. Safe to repeat.
 
-    With a `turn` it is written only if that is still the latest one, else ConflictError.
+    With a `admission_token` it is written only if that is still the latest one, else ConflictError.
     """
-    recorded = _commit(job_id, event, deps, turn)
+    recorded = _commit(job_id, event, deps, admission_token)
     entry = recorded.entry
     _log.info(
-        entry.verdict.text,
+        entry.decision.text,
         extra={
             "job_id": job_id,
             "event": entry.key,
-            "rule": int(entry.verdict.rule),
-            "verdict": entry.verdict.kind,
-            "reason": entry.verdict.reason.value,
+            "rule": int(entry.decision.rule),
+            "decision": entry.decision.kind,
+            "reason": entry.decision.reason.value,
             "duplicate": not recorded.is_new,
         },
     )
@@ -113,24 +113,24 @@ def _say(entry: LedgerEntry, job_log: JobLog | None) -> None:
         _log.warning("not said in the job's log: %s", error, extra={"job_id": entry.job_id, "event": entry.key})
 
 
-def _commit(job_id: str, event: Event, deps: Deps, turn: Turn | None) -> Recorded:
+def _commit(job_id: str, event: Event, deps: Deps, admission_token: AdmissionToken | None) -> Recorded:
     now = deps.clock()
     for nth in range(TRIES):
         loaded = _load(job_id, event, deps.store)
         state = loaded.state if loaded else None
-        verdict = judge(state, event, now)
-        if isinstance(verdict, RerunJob):
+        decision = judge(state, event, now)
+        if isinstance(decision, RerunJob):
             loaded = deps.store.load_attempt(job_id)
             state = loaded.state if loaded else None
-            verdict = judge(state, event, now)
-        change = evolve(state, verdict, now)
-        entry = _entry(job_id, event, verdict, state, change, now)
+            decision = judge(state, event, now)
+        change = evolve(state, decision, now)
+        entry = _entry(job_id, event, decision, state, change, now)
         try:
-            deps.store.commit(loaded, entry, change, turn)
+            deps.store.commit(loaded, entry, change, admission_token)
         except AlreadyRecordedError:
             return _recorded_before(job_id, event.key, deps.store)
         except ConflictError:
-            if turn is not None:
+            if admission_token is not None:
                 raise
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * min(0.02 * 2**nth, 1.0))
@@ -144,7 +144,7 @@ def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
     where capacity is refused."""
     if isinstance(event, JobSubmitted):
         return store.load(job_id)
-    if isinstance(event, CapacityRefused):
+    if isinstance(event, VmsNotCreated):
         loaded = store.load_attempt(job_id)
     else:
         has_peers = isinstance(event, VmLost) or (isinstance(event, ReplicaExited) and not event.succeeded)
@@ -160,10 +160,10 @@ def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
 
 def _of_present_attempt(loaded: Loaded | None, job_id: str, event: VmLost, store: Store) -> Loaded | None:
     """A machine outlives an attempt. The job may be rerun between two reads: each then asks for a later attempt."""
-    asked = event.life.attempt
+    asked = event.subject.attempt
     while loaded is not None and loaded.state.job.attempt > asked:
         asked = loaded.state.job.attempt
-        loaded = store.load(job_id, replica_key(asked, event.life.seat), lost_peers=True)
+        loaded = store.load(job_id, replica_key(asked, event.subject.replica_id), lost_peers=True)
     return loaded
 
 
@@ -176,7 +176,7 @@ def _with_primary(loaded: Loaded, store: Store) -> Loaded:
 
 
 def _entry(
-    job_id: str, event: Event, verdict: Verdict, state: State | None, change: Change, now: datetime
+    job_id: str, event: Event, decision: Decision, state: State | None, change: Change, now: datetime
 ) -> LedgerEntry:
     about = _replica_of(event)
     after = apply(state, change) if state else None
@@ -185,7 +185,7 @@ def _entry(
         key=event.key,
         at=now,
         event=event,
-        verdict=verdict,
+        decision=decision,
         before=counters(state, about),
         after=counters(after, about),
         effects=_effects(state, change),
@@ -212,5 +212,5 @@ def _recorded_before(job_id: str, key: str, store: Store) -> Recorded:
 
 def _replica_of(event: Event) -> str | None:
     if isinstance(event, ReplicaEvent):
-        return replica_key(event.life.attempt, event.life.seat)
+        return replica_key(event.subject.attempt, event.subject.replica_id)
     return None

@@ -8,6 +8,6 @@ from shared.flows.vm_ready import begin_running
 
 
 def handle(event: ReplicaExited, deps: Deps) -> None:
-    record(event.life.job_id, event, deps)
+    record(event.subject.job_id, event, deps)
     if event.succeeded:
-        begin_running(event.life.job_id, deps)
+        begin_running(event.subject.job_id, deps)

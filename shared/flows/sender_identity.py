@@ -4,12 +4,12 @@ Pub/Sub knows topics, not senders: whoever may publish a replica's exit may publ
 agent carries its VM's identity token, which Google signs and a program elsewhere cannot get:
 
     signature     Google's own keys (`shared.gcp.identity_tokens`)
-    audience      this very life: project, job, attempt, task, incarnation
+    audience      this very incarnation: project, job, attempt, task, incarnation
     account       the one that the job's VMs run as: its own, or else the installation's
-    VM            project, numeric id and name: the name of this seat, from which the id in the event follows
+    VM            project, numeric id and name: the name of this replica, from which the id in the event follows
     time          valid when Pub/Sub took the event, however late it is delivered
 
-A token that is absent, forged, foreign, or of another life ends in the dead letter, with its reason, and changes
+A token that is absent, forged, foreign, or of another incarnation ends in the dead letter, with its reason, and changes
 nothing. Hosts of a TPU slice are VMs of Google's own project: there the VM itself cannot be compared.
 """
 
@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Final, Protocol
 
-from shared.core.events import Life
+from shared.core.events import IncarnationRef
 from shared.core.reconcile.plan import vm_name
 from shared.errors import PermanentError
 
@@ -68,27 +68,27 @@ def token_of(attributes: Mapping[str, str]) -> str:
     return "".join(takewhile(bool, pieces))
 
 
-def audience(project: str, life: Life) -> str:
+def audience(project: str, subject: IncarnationRef) -> str:
     """docs/interfaces.md section 2."""
-    seat = life.seat
-    return f"trainmaster/{project}/{life.job_id}/{life.attempt}/{seat.task_type}/{seat.index}/{life.incarnation}"
+    replica_id = subject.replica_id
+    return f"trainmaster/{project}/{subject.job_id}/{subject.attempt}/{replica_id.task_type}/{replica_id.index}/{subject.incarnation}"
 
 
-def check(claims: Claims, life: Life, told_at: datetime, site: Site, *, is_slice: bool) -> None:
+def check(claims: Claims, subject: IncarnationRef, told_at: datetime, site: Site, *, is_slice: bool) -> None:
     """Raises IdentityError. `told_at`: when Pub/Sub took the event. `is_slice`: the job says so, not the event."""
-    wanted = audience(site.project, life)
-    if claims.audience != wanted:
-        raise IdentityError(f"identity: the token is for {claims.audience!r}, and the event of {wanted!r}")
+    desired = audience(site.project, subject)
+    if claims.audience != desired:
+        raise IdentityError(f"identity: the token is for {claims.audience!r}, and the event of {desired!r}")
     if claims.account != site.account:
         raise IdentityError(f"identity: the token is of {claims.account!r}, and the job's VMs run as {site.account!r}")
     if not claims.issued_at - SKEW <= told_at <= claims.expires_at + SKEW:
         raise IdentityError(f"identity: the token was valid until {claims.expires_at}, and the event told at {told_at}")
     if not is_slice:
-        _check_vm(claims, life, site)
+        _check_vm(claims, subject, site)
 
 
-def _check_vm(claims: Claims, life: Life, site: Site) -> None:
+def _check_vm(claims: Claims, subject: IncarnationRef, site: Site) -> None:
     said = (claims.project, claims.instance_name, claims.instance_id)
-    wanted = (site.project, vm_name(life.job_id, life.seat), life.vm.instance_id)
-    if said != wanted or life.host is not None:
-        raise IdentityError(f"identity: the token is of VM {said}, and the event of {wanted}")
+    desired = (site.project, vm_name(subject.job_id, subject.replica_id), subject.vm.instance_id)
+    if said != desired or subject.host is not None:
+        raise IdentityError(f"identity: the token is of VM {said}, and the event of {desired}")

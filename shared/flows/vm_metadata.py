@@ -27,13 +27,13 @@ def metadata(
     job: Job, create: Create, project: str, book: AddressBook, agent_files: Mapping[str, str]
 ) -> dict[str, str]:
     """`agent_files`: the entries that are the same for every VM."""
-    names = {seat: vm_name(job.job_id, seat) for seat in job.plan.seats}
-    addresses = {seat: book.address(name, create.zone) for seat, name in names.items()}
+    names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
+    addresses = {replica_id: book.address(name, create.zone) for replica_id, name in names.items()}
     cluster = Cluster(job, project, addresses)
     task_type = create.group.task_type
     program = job.plan.program_of(task_type)
     container = program.container
-    of_role = tuple(name for seat, name in names.items() if seat.task_type is task_type)
+    of_role = tuple(name for replica_id, name in names.items() if replica_id.task_type is task_type)
     topic = f"projects/{project}/topics/"
     gang: Json = {
         "version": 1,
@@ -43,7 +43,7 @@ def metadata(
         "zone": create.zone,
         "task_type": task_type,
         "vm_names": of_role,
-        "machine": create.machine,
+        "vm_generation": create.vm_generation,
         "tf_config": cluster.tf_config(task_type),
         "cluster_spec": cluster.cluster_spec(task_type),
         "rank_base": cluster.rank_base(task_type),
@@ -75,7 +75,7 @@ def metadata(
     }
     return {
         **agent_files,
-        "trainmaster-gang": json.dumps(gang),
+        "trainmaster-vm-config": json.dumps(gang),
         "trainmaster-directive": json.dumps(create.directive.said),
         "serial-port-logging-enable": "TRUE",
     }

@@ -12,8 +12,8 @@ from shared.flows.record import Deps, record
 
 
 def handle(event: VmReady, deps: Deps) -> None:
-    record(event.life.job_id, event, deps)
-    begin_running(event.life.job_id, deps)
+    record(event.subject.job_id, event, deps)
+    begin_running(event.subject.job_id, deps)
 
 
 def begin_running(job_id: str, deps: Deps) -> None:
@@ -22,5 +22,5 @@ def begin_running(job_id: str, deps: Deps) -> None:
     if loaded is None or loaded.state.job.state is not JobState.PREPARING:
         return
     job = loaded.state.job
-    if deps.store.count_ready(job.job_id, job.attempt) >= len(job.plan.seats):
+    if deps.store.count_ready(job.job_id, job.attempt) >= len(job.plan.replica_ids):
         record(job.job_id, AllReady(job.job_id, job.attempt, deps.clock()), deps)

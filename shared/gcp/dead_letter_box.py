@@ -62,16 +62,16 @@ class DeadLetterBox:
         with self._taken() as letters:
             return tuple(letters[ack_id] for ack_id in sorted(letters, key=lambda each: letters[each].at))
 
-    def replay(self, wanted: Sequence[str] | None, judged: Callable[[DeadLetter], bool]) -> Replayed:
+    def replay(self, desired: Sequence[str] | None, judged: Callable[[DeadLetter], bool]) -> Replayed:
         """Publishes them again where they came from, but for those that are `judged` already, and drops them here.
 
         None: all that say where. What `judged` refuses (PermanentError) is kept.
         """
         done, kept = [], []
         with self._taken() as letters:
-            for ack_id, letter in _chosen(letters, wanted):
+            for ack_id, letter in _chosen(letters, desired):
                 if letter.topic is None:
-                    if wanted is not None:
+                    if desired is not None:
                         raise PermanentError(f"{letter.id} does not say which topic it was published to")
                     continue
                 try:
@@ -85,10 +85,10 @@ class DeadLetterBox:
                 done.append(letter)
         return Replayed(tuple(done), tuple(kept))
 
-    def drop(self, wanted: Sequence[str] | None) -> tuple[DeadLetter, ...]:
+    def drop(self, desired: Sequence[str] | None) -> tuple[DeadLetter, ...]:
         """For good. None: all of them."""
         with self._taken() as letters:
-            chosen = _chosen(letters, wanted)
+            chosen = _chosen(letters, desired)
             if chosen:
                 self._acknowledge([ack_id for ack_id, _ in chosen])
             for ack_id, _ in chosen:
@@ -154,13 +154,13 @@ def _topic(said: Mapping[str, str]) -> str | None:
     return f"trainmaster-{function.replace('_', '-')}" if function else None
 
 
-def _chosen(letters: Mapping[str, DeadLetter], wanted: Sequence[str] | None) -> list[tuple[str, DeadLetter]]:
-    if wanted is None:
+def _chosen(letters: Mapping[str, DeadLetter], desired: Sequence[str] | None) -> list[tuple[str, DeadLetter]]:
+    if desired is None:
         return list(letters.items())
     by_id = {letter.id: (ack_id, letter) for ack_id, letter in letters.items()}
-    if missing := [one for one in wanted if one not in by_id]:
+    if missing := [one for one in desired if one not in by_id]:
         raise PermanentError(f"no dead letter {', '.join(missing)}: `trainmaster dead-letters list` shows them")
-    return [by_id[one] for one in wanted]
+    return [by_id[one] for one in desired]
 
 
 def _is_added(attribute: str) -> bool:

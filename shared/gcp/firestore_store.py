@@ -6,7 +6,7 @@
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     stockouts/{zone and machine kind}      Stockout
-    control/turn                           who was admitted last: its update time is what a turn is taken on
+    control/admission                           who was admitted last: its update time is what a turn is taken on
 
 A change is one commit: preconditions on the update times that were read, and the ledger entry's creation as duplicate
 check. No transaction, no lock: on a contended document that is several times faster, and correct.
@@ -23,7 +23,7 @@ from typing import Final
 from shared.core.evolve import Change
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, Replica, State
-from shared.core.reconcile.plan import hash_in, seat_of, vm_name
+from shared.core.reconcile.plan import hash_in, replica_id_from_vm_name, vm_name
 from shared.core.reconcile.zone_order import Stockout
 from shared.errors import ConflictError, TemporaryError
 from shared.gcp.documents import (
@@ -37,13 +37,13 @@ from shared.gcp.documents import (
 )
 from shared.gcp.firestore import Document, Fields, Firestore, Order, Write, at_least, create, equal, update
 from shared.gcp.rest import RestError
-from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Turn
+from shared.ports import AdmissionToken, AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
 
 JOB: Final = "job"
 REJECTIONS: Final = "rejections"
 ORPHANS: Final = "orphans"
 STOCKOUTS: Final = "stockouts"
-TURN: Final = "control/turn"
+ADMISSION: Final = "control/admission_token"
 
 
 class FirestoreStore:
@@ -74,7 +74,9 @@ class FirestoreStore:
             replicas = self._client.find(_replicas(job_id), equal("attempt", job.fields["attempt"]))
         return _loaded(job, replicas, whole=True)
 
-    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
+    def commit(
+        self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
         tokens = loaded.tokens if loaded else {}
         writes = [create(f"{_ledger(entry.job_id)}/{entry.key}", entry_document(entry))]
         documents = [
@@ -85,10 +87,14 @@ class FirestoreStore:
             documents.append((JOB, _job(entry.job_id), job_document(change.job)))
         for name, path, document in documents:
             writes.append(update(path, document, tokens[name]) if name in tokens else create(path, document))
-        if turn is not None:
+        if admission_token is not None:
             # What is written differs each time: a write that changes nothing leaves the update time as it is.
             taken = {"job_id": entry.job_id, "at": entry.at}
-            writes.append(create(TURN, taken) if turn.token is None else update(TURN, taken, turn.token))
+            writes.append(
+                create(ADMISSION, taken)
+                if admission_token.token is None
+                else update(ADMISSION, taken, admission_token.token)
+            )
         try:
             with _translated():
                 self._client.commit(*writes)
@@ -128,10 +134,10 @@ class FirestoreStore:
         with _translated():
             return tuple(read(Job, each.fields) for each in self._client.find("jobs", equal("is_live", True)))
 
-    def turn(self) -> Turn:
+    def admission_token(self) -> AdmissionToken:
         with _translated():
-            last = self._client.get(TURN).get(TURN)
-        return Turn(last.update_time if last else None, self.live_jobs())
+            last = self._client.get(ADMISSION).get(ADMISSION)
+        return AdmissionToken(last.update_time if last else None, self.live_jobs())
 
     def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
         """The order that Firestore's own index of one field has: no index has to be made for it."""
@@ -161,8 +167,15 @@ class FirestoreStore:
             return None
         with _translated():
             jobs = [read(Job, each.fields) for each in self._client.find("jobs", equal("vm_hash", vm_hash))]
-        seat = seat_of(name)
-        return next((job.job_id for job in jobs if seat in job.plan.seats and vm_name(job.job_id, seat) == name), None)
+        replica_id = replica_id_from_vm_name(name)
+        return next(
+            (
+                job.job_id
+                for job in jobs
+                if replica_id in job.plan.replica_ids and vm_name(job.job_id, replica_id) == name
+            ),
+            None,
+        )
 
     def note_stockout(self, stockout: Stockout) -> None:
         """Written over: a write that comes late is late by moments, which matter to nobody here."""
@@ -205,7 +218,7 @@ def _translated() -> Iterator[None]:
             raise _ExistsError(str(error)) from error
         if error.code in ("FAILED_PRECONDITION", "ABORTED", "NOT_FOUND"):
             raise ConflictError(str(error)) from error
-        if error.is_passing:
+        if error.is_transient:
             raise TemporaryError(f"Firestore: {error}") from error
         raise
 
@@ -226,7 +239,7 @@ def _loaded(job: Document, replicas: Sequence[Document], *, whole: bool) -> Load
     state_job = read(Job, job.fields)
     read_replicas = [read(Replica, each.fields) for each in replicas]
     if whole:
-        order = {seat: nth for nth, seat in enumerate(state_job.plan.seats)}
-        read_replicas.sort(key=lambda each: order[each.seat])
+        order = {replica_id: nth for nth, replica_id in enumerate(state_job.plan.replica_ids)}
+        read_replicas.sort(key=lambda each: order[each.replica_id])
     tokens: dict[str, object] = {each.id: each.update_time for each in replicas}
     return Loaded(State(state_job, tuple(read_replicas), whole), {JOB: job.update_time, **tokens})

@@ -10,10 +10,10 @@ from typing import Final
 
 from shared.core.model.job import Job
 from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm
-from shared.ports import CreateOutcome, Fleet, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, CreateOutcome, Fleet, NotCreated
 
-OFF: Final = Refused(
-    RefusalKind.DENIED,
+OFF: Final = NotCreated(
+    CapacityErrorKind.DENIED,
     "TPU_OFF",
     "this installation does not use Cloud TPU: enable tpu.googleapis.com and set TRAINMASTER_TPU=true",
 )

@@ -117,9 +117,9 @@ class Inspection:
         except (KeyError, ValueError):
             raise LookError(answer.status_code, "the answer has no date") from None
 
-    def permissions(self, wanted: Sequence[str]) -> frozenset[str]:
+    def permissions(self, desired: Sequence[str]) -> frozenset[str]:
         try:
-            return self._access.granted(self._token(), wanted)
+            return self._access.granted(self._token(), desired)
         except UnknownTokenError:
             raise LookError(HTTPStatus.UNAUTHORIZED, "your credentials are not valid, or no longer") from None
         except TemporaryError as error:
@@ -137,7 +137,7 @@ class Inspection:
         said = self._pubsub(f"topics/{topic}") or {}
         return str(said.get("schemaSettings", {}).get("schema", ""))
 
-    def refusal(self, schema: str, message: bytes) -> str:
+    def error_kind(self, schema: str, message: bytes) -> str:
         """Why Pub/Sub would not take such a message; empty: it would. Nothing is published."""
         asked = {"name": schema, "message": base64.b64encode(message).decode(), "encoding": "JSON"}
         try:

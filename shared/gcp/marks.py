@@ -15,7 +15,7 @@ from shared.core.reconcile.plan import Create, Directive, DirectiveAction, job_l
 LABEL_JOB: Final = "trainmaster-job"
 LABEL_TASK: Final = "trainmaster-task"
 LABEL_ATTEMPT: Final = "trainmaster-attempt"
-LABEL_MACHINE: Final = "trainmaster-machine"
+LABEL_VM_GENERATION: Final = "trainmaster-vm-generation"
 LABEL_ROUND: Final = "trainmaster-round"
 """Of what waits in Cloud TPU's queue, the search that asked: an answer to an earlier one is no answer to this one."""
 OWN_LABELS: Final = "trainmaster-"
@@ -32,7 +32,7 @@ def labels(job: Job, create: Create) -> dict[str, str]:
         LABEL_JOB: job_label(job.job_id),
         LABEL_TASK: create.group.task_type.value,
         LABEL_ATTEMPT: str(create.directive.attempt),
-        LABEL_MACHINE: str(create.machine),
+        LABEL_VM_GENERATION: str(create.vm_generation),
     }
     if create.group.tpu is not None and create.group.tpu.queue is not None:
         ours[LABEL_ROUND] = str(create.round)

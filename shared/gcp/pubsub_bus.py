@@ -29,7 +29,7 @@ class PubsubBus:
         try:
             self._rest.post(f"{self._topics}/{topic}:publish", {"messages": [message]})
         except RestError as error:
-            if error.is_passing:
+            if error.is_transient:
                 raise TemporaryError(f"publish to {topic}: {error}") from error
             raise
         except TemporaryError as error:

@@ -1,4 +1,4 @@
-"""Google's APIs over REST: connections are kept, and trouble that passes soon is sat out.
+"""Google's APIs over REST: connections are kept, and errors that passes soon is sat out.
 
 Any call may be made twice: what ours write is guarded by a precondition, or the same each time, or a message, which may
 be delivered twice anyway. Why no client libraries: docs/decisions/0018-cold-starts.md.
@@ -27,7 +27,7 @@ CONNECTIONS: Final = 16
 
 
 class RestError(Exception):
-    """The API's own refusal. `status` is HTTP's, `code` Google's word for it, such as ABORTED, `said` its message."""
+    """The API's own capacity error. `status` is HTTP's, `code` Google's word for it, such as ABORTED, `said` its message."""
 
     def __init__(self, status: int, code: str, said: str) -> None:
         super().__init__(f"HTTP {status}: {said}")
@@ -36,7 +36,7 @@ class RestError(Exception):
         self.said = said
 
     @property
-    def is_passing(self) -> bool:
+    def is_transient(self) -> bool:
         return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR or self.status in _PASSING
 
 

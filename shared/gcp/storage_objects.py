@@ -29,9 +29,9 @@ class StorageObjects:
         self._rest = Rest(emulator or GOOGLE, caller, TIMEOUT_S)
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
-        wanted = {"alt": "media", **({"generation": str(generation)} if generation else {})}
+        desired = {"alt": "media", **({"generation": str(generation)} if generation else {})}
         try:
-            data = self._call("GET", f"{_object(uri)}?{urlencode(wanted)}", {"Range": f"bytes=0-{max_bytes - 1}"})
+            data = self._call("GET", f"{_object(uri)}?{urlencode(desired)}", {"Range": f"bytes=0-{max_bytes - 1}"})
         except RestError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
@@ -59,7 +59,7 @@ class StorageObjects:
         try:
             return self._rest.call(method, path, data, headers or {})
         except RestError as error:
-            if error.is_passing:
+            if error.is_transient:
                 raise TemporaryError(f"Cloud Storage: {error}") from error
             raise
 

@@ -10,8 +10,17 @@ from datetime import UTC, datetime
 
 from shared.core.events import LossCause
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
-from shared.ports import Clock, Created, CreateOutcome, Pending, RefusalKind, Refused
+from shared.core.reconcile.plan import (
+    Create,
+    Directive,
+    DirectiveAction,
+    LabelledVm,
+    Vm,
+    VmStatus,
+    job_label,
+    replica_id_from_vm_name,
+)
+from shared.ports import CapacityErrorKind, Clock, Created, CreateOutcome, NotCreated, Pending
 
 
 @dataclass
@@ -73,16 +82,18 @@ class MemoryFleet:
             self._searches[name] = create.request_key(job.job_id)
         elif self._vms[name][1].status is VmStatus.REFUSED:
             if self._searches[name] == create.request_key(job.job_id):
-                return Refused(RefusalKind.STOCKOUT, "DEADLINE_EXCEEDED", "waited for in vain")
+                return NotCreated(CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED", "waited for in vain")
             del self._vms[name]
         return Pending()
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         if create.zone in self.stockout_zones:
             code = "ZONE_RESOURCE_POOL_EXHAUSTED"
-            return Refused(RefusalKind.STOCKOUT, code, f"{create.zone} does not have enough resources available")
+            return NotCreated(
+                CapacityErrorKind.STOCKOUT, code, f"{create.zone} does not have enough resources available"
+            )
         taken = [name for name in create.names if name in self._vms]
-        if any(self._vms[name][1].machine != create.machine for name in taken):
+        if any(self._vms[name][1].vm_generation != create.vm_generation for name in taken):
             return Pending()
         for name in create.names:
             if name not in taken:
@@ -98,8 +109,8 @@ class MemoryFleet:
             zone=create.zone,
             instance_id=str(self._last_number),
             status=status,
-            seat=seat_of(name),
-            machine=create.machine,
+            replica_id=replica_id_from_vm_name(name),
+            vm_generation=create.vm_generation,
             directive=_directive(metadata["trainmaster-directive"]),
             fingerprint="1",
             created_at=now,

@@ -13,7 +13,7 @@ from shared.core.model.job import Job, Replica, State
 from shared.core.reconcile.plan import vm_name
 from shared.core.reconcile.zone_order import Stockout
 from shared.errors import ConflictError
-from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Turn
+from shared.ports import AdmissionToken, AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
 
 JOB = "job"
 
@@ -34,7 +34,7 @@ class MemoryStore:
         self._rejections: dict[str, Rejection] = {}
         self._orphans: dict[str, Orphan] = {}
         self._stockouts: dict[tuple[str, str], Stockout] = {}
-        self._turns = 0
+        self._admissions = 0
 
     def copy(self) -> MemoryStore:
         """Another one that holds the same and goes its own way: for searches that branch."""
@@ -45,7 +45,7 @@ class MemoryStore:
             }
             other._rejections, other._orphans = dict(self._rejections), dict(self._orphans)
             other._stockouts = dict(self._stockouts)
-            other._turns = self._turns
+            other._admissions = self._admissions
             return other
 
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
@@ -64,16 +64,18 @@ class MemoryStore:
             stored = self._jobs.get(job_id)
             if stored is None:
                 return None
-            # In the order of the plan's seats, which is the one they were written in.
+            # In the order of the plan's replicas, which is the one they were written in.
             replicas = tuple(each for each in stored.replicas.values() if each.attempt == stored.job.attempt)
             return _loaded(State(stored.job, replicas, whole=True))
 
-    def commit(self, loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
+    def commit(
+        self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
         with self._lock:
             stored = self._jobs.get(entry.job_id)
             if stored is not None and entry.key in stored.ledger:
                 raise AlreadyRecordedError(entry.key)
-            if turn is not None and turn.token != self._turns:
+            if admission_token is not None and admission_token.token != self._admissions:
                 raise ConflictError("another job was admitted meanwhile")
             tokens = loaded.tokens if loaded else {}
             if change.job is not None:
@@ -88,7 +90,7 @@ class MemoryStore:
             stored.job = change.job or stored.job
             stored.replicas.update({replica.key: replica for replica in change.replicas})
             stored.ledger[entry.key] = entry
-            self._turns += turn is not None
+            self._admissions += admission_token is not None
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
         with self._lock:
@@ -118,9 +120,9 @@ class MemoryStore:
         with self._lock:
             return tuple(each.job for each in self._jobs.values() if not each.job.state.is_terminal)
 
-    def turn(self) -> Turn:
+    def admission_token(self) -> AdmissionToken:
         with self._lock:
-            return Turn(self._turns, self.live_jobs())
+            return AdmissionToken(self._admissions, self.live_jobs())
 
     def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
         with self._lock:
@@ -179,7 +181,7 @@ def _place(job: Job) -> tuple[datetime, str]:
 
 
 def _has_vm(job: Job, name: str) -> bool:
-    return any(vm_name(job.job_id, seat) == name for seat in job.plan.seats)
+    return any(vm_name(job.job_id, replica_id) == name for replica_id in job.plan.replica_ids)
 
 
 def _is_lost_peer(peer: Replica, own: Replica) -> bool:

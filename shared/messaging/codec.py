@@ -23,7 +23,7 @@ from pydantic import (
 
 from shared.core.events import (
     ExitCause,
-    Life,
+    IncarnationRef,
     LossCause,
     ProgramError,
     ReplicaExited,
@@ -33,7 +33,7 @@ from shared.core.events import (
 )
 from shared.core.intake.job_files import Uploaded
 from shared.core.intake.system_events import SystemEvent
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.tuning import Measurement
 from shared.errors import PermanentError
 
@@ -66,25 +66,25 @@ class _Vm(_Message):
     instance_id: str
 
 
-class _LifeMessage(_Message):
+class _AgentMessage(_Message):
     version: Literal[1]
     job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}(-trial-[1-9][0-9]{0,3})?$")]
     attempt: Count
     task_type: Annotated[TaskType, Field(strict=False)]
     task_index: Annotated[int, Field(ge=0)]
     incarnation: Count
-    machine: Count
+    vm_generation: Count
     host: Annotated[int, Field(ge=0)] | None = None
     vm: _Vm
     at: Annotated[AwareDatetime, Field(strict=False)]
 
-    def life(self) -> Life:
-        return Life(
+    def subject(self) -> IncarnationRef:
+        return IncarnationRef(
             job_id=self.job_id,
             attempt=self.attempt,
-            seat=Seat(self.task_type, self.task_index),
+            replica_id=ReplicaId(self.task_type, self.task_index),
             incarnation=self.incarnation,
-            machine=self.machine,
+            vm_generation=self.vm_generation,
             vm=VmRef(self.vm.name, self.vm.zone, self.vm.instance_id),
             host=self.host,
         )
@@ -101,7 +101,7 @@ class _Metric(_Message):
     step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
 
 
-class _ReplicaExit(_LifeMessage):
+class _ReplicaExit(_AgentMessage):
     cause: Annotated[ExitCause, Field(strict=False)]
     exit_status: int | None = None
     signal: int | None = None
@@ -120,7 +120,7 @@ class _ReplicaExit(_LifeMessage):
             return None
 
 
-class _Maintenance(_LifeMessage):
+class _Maintenance(_AgentMessage):
     cause: Annotated[LossCause, Field(strict=False)]
 
 
@@ -163,8 +163,8 @@ class _OrphanSearch(_Message):
 
 
 def vm_ready(data: bytes) -> VmReady:
-    message = _decode(_LifeMessage, data)
-    return VmReady(message.life(), message.at)
+    message = _decode(_AgentMessage, data)
+    return VmReady(message.subject(), message.at)
 
 
 def replica_exit(data: bytes) -> ReplicaExited:
@@ -174,7 +174,7 @@ def replica_exit(data: bytes) -> ReplicaExited:
     said, metric = message.error, message.metric
     error = ProgramError(said.type, said.message, said.frame) if said else None
     return ReplicaExited(
-        message.life(),
+        message.subject(),
         message.at,
         cause=message.cause,
         exit_status=message.exit_status,
@@ -191,7 +191,7 @@ def maintenance(data: bytes) -> VmLost | SystemEvent:
     if _has(data, "protoPayload"):
         return _system_event(data)
     message = _decode(_Maintenance, data)
-    return VmLost(message.life(), message.at, message.cause)
+    return VmLost(message.subject(), message.at, message.cause)
 
 
 def provision(data: bytes) -> str | OrphanSearch:

@@ -153,12 +153,12 @@ def _used(used: int, limit: int) -> View:
 
 def _replica(job: Job, replica: Replica) -> View:
     return {
-        "taskType": replica.seat.task_type.value,
-        "taskIndex": replica.seat.index,
+        "taskType": replica.replica_id.task_type.value,
+        "taskIndex": replica.replica_id.index,
         "state": replica.state.value,
         "incarnation": replica.incarnation,
-        "vm": vm_name(job.job_id, replica.seat),
-        "machine": replica.machine,
+        "vm": vm_name(job.job_id, replica.replica_id),
+        "vm_generation": replica.vm_generation,
         "restarts": _used(replica.restarts_used, RESTARTS_MAX),
         "replaced": replica.replaced,
         "collateral": replica.collateral,

@@ -35,15 +35,15 @@ def proven(event: Event, message: Message) -> Event:
     token = sender_identity.token_of(message.attributes)
     if not token:
         raise IdentityError("identity: the event carries no token")
-    life, claims = event.life, tokens().claims(token)
-    # A slice of one host does not say which host it is. A VM with its seat's name and the installation's account needs
+    subject, claims = event.subject, tokens().claims(token)
+    # A slice of one host does not say which host it is. A VM with its replica's name and the installation's account needs
     # no look at the job.
-    may_be_slice = life.host is not None or claims.instance_name != vm_name(life.job_id, life.seat)
+    may_be_slice = subject.host is not None or claims.instance_name != vm_name(subject.job_id, subject.replica_id)
     job = _job_of(event, core_services.deps().store) if may_be_slice or claims.account != site.account else None
     if job is not None and job.plan.service_account:
         site = replace(site, account=job.plan.service_account)
     is_slice = may_be_slice and job is not None and _is_slice(event, job)
-    sender_identity.check(claims, life, message.told_at, site, is_slice=is_slice)
+    sender_identity.check(claims, subject, message.told_at, site, is_slice=is_slice)
     return event
 
 
@@ -57,11 +57,11 @@ def proven_loss(event: VmLost | SystemEvent, message: Message) -> VmLost | Syste
 
 
 def _job_of(event: VmReady | ReplicaExited | VmLost, store: Store) -> Job | None:
-    loaded = store.load(event.life.job_id)
+    loaded = store.load(event.subject.job_id)
     return loaded.state.job if loaded else None
 
 
 def _is_slice(event: VmReady | ReplicaExited | VmLost, job: Job) -> bool:
     groups = {group.task_type: group for group in job.plan.groups}
-    group = groups.get(event.life.seat.task_type)
+    group = groups.get(event.subject.replica_id.task_type)
     return group is not None and group.tpu is not None

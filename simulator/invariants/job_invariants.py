@@ -1,6 +1,6 @@
 """The invariants of the design (I1-I6, I9), asked after every step; I7, I8 and I10 are what histories are made of.
 
-Everything is counted anew from the ledger's verdicts, beside the code that keeps the books.
+Everything is counted anew from the ledger's decisions, beside the code that keeps the books.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 from shared.core.decisions import (
     AcceptJob,
     Budget,
-    CallBackReplica,
     DeleteJob,
     HoldReplica,
     Ignore,
     MarkReady,
+    ReactivateReplica,
     RecordCompletion,
     RecordHostDone,
     ReplaceVm,
@@ -25,19 +25,19 @@ from shared.core.decisions import (
     SetLabels,
     SucceedJob,
 )
-from shared.core.events import Life, ReplicaEvent, ReplicaExited, VmLost, VmReady
+from shared.core.events import IncarnationRef, ReplicaEvent, ReplicaExited, VmLost, VmReady
 from shared.core.evolve import apply, evolve
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import INTERNAL_RETRIES_MAX as INTERNAL_MAX
 from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, ReplicaState, State
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import VmStatus, vm_name
 from shared.memory.store import MemoryStore
 from simulator.world.context import Context
 from simulator.world.fleet import SimFleet, SimVm
 
 NEEDED_S: Final = 400.0
-"""How long a member of the cluster may be done while the primary lives on in a later life: some sweeps."""
+"""How long a member of the cluster may be done while the primary incarnations on in a later incarnation: some sweeps."""
 STUCK_S: Final = 10.0
 """How long a job may be PREPARING after its last replica has spoken, where messages and functions work."""
 
@@ -53,7 +53,7 @@ class Tally:
     restarts_used: int = 0
     replaced: int = 0
     collateral: int = 0
-    lives: int = 1
+    incarnations: int = 1
 
 
 @dataclass(slots=True)
@@ -73,11 +73,11 @@ class Watch:
     _ready_since: float | None = None
     _has_no_delays: bool = field(init=False)
     _labelled: int = 0
-    _zones: dict[Seat, str] = field(default_factory=dict)
+    _zones: dict[ReplicaId, str] = field(default_factory=dict)
     _alone_since: float | None = None
     _split_since: float | None = None
-    _began: dict[Seat, float] = field(default_factory=dict)
-    _done: dict[Seat, float] = field(default_factory=dict)
+    _began: dict[ReplicaId, float] = field(default_factory=dict)
+    _done: dict[ReplicaId, float] = field(default_factory=dict)
     _said: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
@@ -110,7 +110,9 @@ class Watch:
         if self._split_since is not None and self.context.now - self._split_since > NEEDED_S:
             raise ViolationError(f"zones: the gang is split: {self._zones}")
         if self._alone_since is not None and self.context.now - self._alone_since > NEEDED_S:
-            raise ViolationError("the primary lives a further life, and a peer that was done before is not called back")
+            raise ViolationError(
+                "the primary incarnations a further incarnation, and a peer that was done before is not called back"
+            )
 
     def deleted(self, vm: SimVm) -> None:
         """A VM that the stored state wants is never deleted: not by who knows less, not instead of an older one."""
@@ -118,9 +120,12 @@ class Watch:
         if self.state is None or job is None or job.state.is_terminal or job.placement.round:
             return
         for replica in self.state.replicas:
-            is_its = vm.seen.name == vm_name(job.job_id, replica.seat) and vm.seen.machine == replica.machine
+            is_its = (
+                vm.seen.name == vm_name(job.job_id, replica.replica_id)
+                and vm.seen.vm_generation == replica.vm_generation
+            )
             if is_its and replica.state is not ReplicaState.COMPLETED and vm.seen.status is VmStatus.RUNNING:
-                raise ViolationError(f"I5: deleted {vm.seen.name}, machine {replica.machine} of {replica.key}")
+                raise ViolationError(f"I5: deleted {vm.seen.name}, machine {replica.vm_generation} of {replica.key}")
 
     def finish(self) -> None:
         """Once the faults are over and everything is quiet (I1, I6, I8)."""
@@ -135,23 +140,23 @@ class Watch:
         """What keeps it, as far as that can be seen from here."""
         replicas = self.state.replicas if self.state else ()
         for replica in replicas:
-            entry = self.store.entry(self.job_id, f"{replica.seat}-machine-{replica.machine}-lost")
-            if entry and isinstance(entry.verdict, Ignore):
-                return f": the loss of {replica.seat}'s machine {replica.machine} was ignored ({entry.verdict.reason})"
+            entry = self.store.entry(self.job_id, f"{replica.replica_id}-vm-{replica.vm_generation}-lost")
+            if entry and isinstance(entry.decision, Ignore):
+                return f": the loss of {replica.replica_id}'s machine {replica.vm_generation} was ignored ({entry.decision.reason})"
         there = {vm.seen.name for vm in self.fleet.there.values()}
         for replica in replicas:
-            if replica.state is not ReplicaState.COMPLETED and vm_name(self.job_id, replica.seat) not in there:
-                return f": machine {replica.machine} of {replica.seat} is missing and is not made"
+            if replica.state is not ReplicaState.COMPLETED and vm_name(self.job_id, replica.replica_id) not in there:
+                return f": machine {replica.vm_generation} of {replica.replica_id} is missing and is not made"
         return ""
 
     def _judge(self, entry: LedgerEntry) -> None:
         before = self.state
-        self.context.say("judged", entry.key, entry.verdict.kind, entry.verdict.reason)
+        self.context.say("judged", entry.key, entry.decision.kind, entry.decision.reason)
         if before is not None:
             self._check_stale(before, entry)
-        change = evolve(before, entry.verdict, entry.at)
-        if isinstance(entry.verdict, AcceptJob):
-            self.state = State(entry.verdict.job, change.replicas, whole=True)
+        change = evolve(before, entry.decision, entry.at)
+        if isinstance(entry.decision, AcceptJob):
+            self.state = State(entry.decision.job, change.replicas, whole=True)
         elif before is not None:
             self.state = apply(before, change)
         if self.state is None:
@@ -170,87 +175,89 @@ class Watch:
         self._ready_since = (self._ready_since or self.context.now) if is_waiting else None
 
     def _look_at_done(self, before: State | None, state: State) -> None:
-        """Since when the primary lives a life that began after a peer, which it may wait for, was done."""
+        """Since when the primary incarnations a incarnation that began after a peer, which it may wait for, was done."""
         plan, now = state.job.plan, self.context.now
         for replica in state.replicas:
-            was = before.find(replica.attempt, replica.seat) if before else None
+            was = before.find(replica.attempt, replica.replica_id) if before else None
             if was is None or was.incarnation != replica.incarnation:
-                self._began[replica.seat] = now
-                self._done.pop(replica.seat, None)
+                self._began[replica.replica_id] = now
+                self._done.pop(replica.replica_id, None)
             if replica.state is ReplicaState.COMPLETED:
-                self._done.setdefault(replica.seat, now)
+                self._done.setdefault(replica.replica_id, now)
         is_over = plan.independent or state.job.state.is_terminal
-        done = [at for seat, at in self._done.items() if seat.task_type is not TaskType.EVALUATOR]
+        done = [at for replica_id, at in self._done.items() if replica_id.task_type is not TaskType.EVALUATOR]
         is_alone = not is_over and any(at < self._began[plan.primary] for at in done)
         self._alone_since = (self._alone_since or now) if is_alone else None
 
     def _check_stale(self, before: State, entry: LedgerEntry) -> None:
-        """I4, I2: who is not the present life changes nothing, and a life ends once."""
-        event, verdict = entry.event, entry.verdict
-        if not isinstance(event, ReplicaEvent) or isinstance(verdict, Ignore):
+        """I4, I2: who is not the present incarnation changes nothing, and a incarnation ends once."""
+        event, decision = entry.event, entry.decision
+        if not isinstance(event, ReplicaEvent) or isinstance(decision, Ignore):
             return
-        life = event.life
+        subject = event.subject
         if before.job.state.is_terminal:
             return  # judged before the end was written; a replica of a job that wants nothing any more may still move
-        replica = next((each for each in before.replicas if each.seat == life.seat), None)
-        if replica is None or (life.attempt != replica.attempt and not isinstance(event, VmLost)):
-            raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {verdict.kind}")
-        if not _is_present(life, replica, is_loss=isinstance(event, VmLost)):
-            raise ViolationError(f"I4: {entry.key} is not of the present life {replica}, and led to {verdict.kind}")
-        if isinstance(event, ReplicaExited | VmLost) and not isinstance(verdict, RecordHostDone):
+        replica = next((each for each in before.replicas if each.replica_id == subject.replica_id), None)
+        if replica is None or (subject.attempt != replica.attempt and not isinstance(event, VmLost)):
+            raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {decision.kind}")
+        if not _is_present(subject, replica, is_loss=isinstance(event, VmLost)):
+            raise ViolationError(
+                f"I4: {entry.key} is not of the present incarnation {replica}, and led to {decision.kind}"
+            )
+        if isinstance(event, ReplicaExited | VmLost) and not isinstance(decision, RecordHostDone):
             end = (replica.key, replica.incarnation)
             if end in self._ended_lives:
-                raise ViolationError(f"I2: life {end} ended twice")
+                raise ViolationError(f"I2: incarnation {end} ended twice")
             self._ended_lives.add(end)
 
     def _count(self, entry: LedgerEntry) -> None:
-        verdict = entry.verdict
-        if isinstance(verdict, RestartReplica | HoldReplica | ReplaceVm | CallBackReplica):
-            tally = self._tallies[verdict.replica]
-            tally.lives += 1
-            tally.restarts_used += isinstance(verdict, RestartReplica) and verdict.charge is Budget.RESTARTS
-            tally.collateral += isinstance(verdict, HoldReplica)
-            tally.replaced += isinstance(verdict, ReplaceVm)
-        if isinstance(verdict, RestartReplica | ReplaceVm):
-            for key in verdict.given_back:
+        decision = entry.decision
+        if isinstance(decision, RestartReplica | HoldReplica | ReplaceVm | ReactivateReplica):
+            tally = self._tallies[decision.replica]
+            tally.incarnations += 1
+            tally.restarts_used += isinstance(decision, RestartReplica) and decision.charge is Budget.RESTARTS
+            tally.collateral += isinstance(decision, HoldReplica)
+            tally.replaced += isinstance(decision, ReplaceVm)
+        if isinstance(decision, RestartReplica | ReplaceVm):
+            for key in decision.refunded:
                 self._tallies[key].restarts_used -= 1
                 self._tallies[key].collateral += 1
-        if isinstance(verdict, ReplaceVm) and verdict.gives_rerun_back:
+        if isinstance(decision, ReplaceVm) and decision.refunds_rerun:
             self._reruns -= 1
             self._moved += 1
-        if isinstance(verdict, RerunJob):
-            self._reruns += verdict.charge is Budget.RERUNS
-            self._internal += verdict.charge is Budget.INTERNAL
-            self._moved += verdict.charge is Budget.FREE
+        if isinstance(decision, RerunJob):
+            self._reruns += decision.charge is Budget.RERUNS
+            self._internal += decision.charge is Budget.INTERNAL
+            self._moved += decision.charge is Budget.FREE
 
     def _check_hands(self, before: State | None, entry: LedgerEntry, job: Job) -> None:
         """What its user does to a job beside its course."""
-        self._labelled += isinstance(entry.verdict, SetLabels)
+        self._labelled += isinstance(entry.decision, SetLabels)
         if job.labels_version != 1 + self._labelled:
             raise ViolationError(f"labels: version {job.labels_version} after {self._labelled} changes")
         was_there = before is not None and before.job.deleted_at is None
-        if isinstance(entry.verdict, DeleteJob) and not (was_there and job.state.is_terminal):
+        if isinstance(entry.decision, DeleteJob) and not (was_there and job.state.is_terminal):
             raise ViolationError(f"a job was deleted twice, or alive: {job.state}, {job.deleted_at}")
 
     def _check_zones(self, entry: LedgerEntry, state: State) -> None:
         """Who is up is in one zone: a member's address holds its zone, and was told to all."""
-        if isinstance(entry.event, VmReady) and isinstance(entry.verdict, MarkReady):
-            self._zones[entry.event.life.seat] = entry.event.life.vm.zone
-        up = [each.seat for each in state.replicas if each.state is ReplicaState.RUNNING]
-        is_split = len({self._zones[seat] for seat in up}) > 1 and not state.job.state.is_terminal
+        if isinstance(entry.event, VmReady) and isinstance(entry.decision, MarkReady):
+            self._zones[entry.event.subject.replica_id] = entry.event.subject.vm.zone
+        up = [each.replica_id for each in state.replicas if each.state is ReplicaState.RUNNING]
+        is_split = len({self._zones[replica_id] for replica_id in up}) > 1 and not state.job.state.is_terminal
         self._split_since = (self._split_since or self.context.now) if is_split else None
 
     def _check_hosts(self, entry: LedgerEntry, job: Job) -> None:
-        """A slice is up, and done, when each of its hosts has said so in this life."""
-        event, verdict = entry.event, entry.verdict
-        if not isinstance(event, VmReady | ReplicaExited) or event.life.host is None or isinstance(verdict, Ignore):
+        """A slice is up, and done, when each of its hosts has said so in this incarnation."""
+        event, decision = entry.event, entry.decision
+        if not isinstance(event, VmReady | ReplicaExited) or event.subject.host is None or isinstance(decision, Ignore):
             return
-        said = self._said[type(event).__name__, event.life.key]
-        said.add(event.life.host)
-        is_whole = isinstance(verdict, MarkReady | RecordCompletion | SucceedJob)
-        hosts = job.plan.group(event.life.seat.task_type).hosts
+        said = self._said[type(event).__name__, event.subject.key]
+        said.add(event.subject.host)
+        is_whole = isinstance(decision, MarkReady | RecordCompletion | SucceedJob)
+        hosts = job.plan.group(event.subject.replica_id.task_type).hosts
         if is_whole and len(said) < hosts:
-            raise ViolationError(f"slices: {verdict.kind} after {len(said)} of {hosts} hosts: {entry.key}")
+            raise ViolationError(f"slices: {decision.kind} after {len(said)} of {hosts} hosts: {entry.key}")
 
     def _check_budgets(self, state: State) -> None:
         """I3."""
@@ -268,11 +275,11 @@ class Watch:
                 raise ViolationError(f"I3: {replica} is not what was judged: {tally}")
 
 
-def _is_present(life: Life, replica: Replica, *, is_loss: bool) -> bool:
-    """A loss is of a machine, whatever life is on it; a word is of a life."""
-    if life.machine != replica.machine:
+def _is_present(subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
+    """A loss is of a machine, whatever incarnation is on it; a word is of a incarnation."""
+    if subject.vm_generation != replica.vm_generation:
         return False
-    return is_loss or life.incarnation == replica.incarnation
+    return is_loss or subject.incarnation == replica.incarnation
 
 
 def _is_same_end(before: Job, after: Job) -> bool:
@@ -286,5 +293,5 @@ def _has_spoken(replica: Replica) -> bool:
 
 
 def _tally_of(replica: Replica) -> Tally:
-    named = {each.name: getattr(replica, each.name) for each in fields(Tally) if each.name != "lives"}
-    return Tally(**named, lives=replica.incarnation)
+    named = {each.name: getattr(replica, each.name) for each in fields(Tally) if each.name != "incarnations"}
+    return Tally(**named, incarnations=replica.incarnation)

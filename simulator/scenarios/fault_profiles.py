@@ -15,7 +15,7 @@ class Profile:
     `trouble` (TemporaryError, the call applied or not), `suspend` (others run in the middle of it).
     Per insert: `stockout` at the call, `stockout_late` in the operation, `slow_create`; `quota`, `internal`, `denied`.
     Per VM: `mute` (gone before its agent speaks), `loss_per_hour`; of the losses `notice` are announced, and `reboot`
-    of the others leave the VM there. Per life of a program: `fail`. Per VM: `setup_fail`, `agent_crash_per_hour`.
+    of the others leave the VM there. Per incarnation of a program: `fail`. Per VM: `setup_fail`, `agent_crash_per_hour`.
     Per publish of an agent: `unreachable`. Per job: `cancel`; `meddling`: its user submits again, labels and deletes.
     `replays_requests`: see `simulator.world.fleet.SimFleet`.
     """

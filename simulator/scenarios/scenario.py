@@ -49,7 +49,7 @@ class Outcome:
     vm_s: float
     lost_s: float
     attempts: int
-    verdicts: Counter[str]
+    decisions: Counter[str]
     steps: int
     digest: str
     states: Counter[str] = field(default_factory=Counter)

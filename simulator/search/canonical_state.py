@@ -1,6 +1,6 @@
 """A stored state up to the names of its moments: two that differ only in when things happened have the same future.
 
-Only the order of moments matters to the rules (a peer lost before or after a life began), so each is replaced by its
+Only the order of moments matters to the rules (a peer lost before or after a incarnation began), so each is replaced by its
 rank among all of the state's.
 """
 
@@ -11,7 +11,7 @@ from datetime import datetime
 
 from shared.core.decisions import Ignore
 from shared.core.model.job import Replica
-from shared.core.rules.reactivation import to_call_back
+from shared.core.rules.reactivation import replicas_to_reactivate
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
 
@@ -26,9 +26,9 @@ def canonical(store: MemoryStore, fleet: MemoryFleet, job_id: str, rest: object)
     stored = (
         (job.state, job.attempt, job.budgets, job.placement.zone_index, job.placement.round, job.started_at is None),
         [_replica(each, ranks) for each in replicas],
-        [each.key for each in to_call_back(loaded.state)],
-        sorted((entry.key, entry.is_pending, isinstance(entry.verdict, Ignore)) for entry in store.ledger(job_id)),
-        sorted((vm.name, vm.machine, vm.zone, vm.status, repr(vm.directive)) for vm in fleet.list_vms(job_id)),
+        [each.key for each in replicas_to_reactivate(loaded.state)],
+        sorted((entry.key, entry.is_pending, isinstance(entry.decision, Ignore)) for entry in store.ledger(job_id)),
+        sorted((vm.name, vm.vm_generation, vm.zone, vm.status, repr(vm.directive)) for vm in fleet.list_vms(job_id)),
         rest,
     )
     return hashlib.sha256(repr(stored).encode()).digest()
@@ -44,7 +44,7 @@ def _replica(replica: Replica, ranks: dict[datetime, int]) -> tuple[object, ...]
         replica.key,
         replica.state,
         replica.incarnation,
-        replica.machine,
+        replica.vm_generation,
         replica.restarts_used,
         replica.collateral,
         replica.replaced,

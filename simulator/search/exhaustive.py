@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
-from shared.core.decisions import CallBackReplica
+from shared.core.decisions import ReactivateReplica
 from shared.core.ledger import fold
 from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX
 from shared.core.reconcile.plan import DirectiveAction, Vm, VmStatus
@@ -62,7 +62,7 @@ class Search:
         return found
 
     def _mark(self, node: Node) -> bytes:
-        rest = (node.left, node.waiting, sorted(node.lives.items()), sorted(node.running.items()))
+        rest = (node.left, node.waiting, sorted(node.incarnations.items()), sorted(node.running.items()))
         return canonical(node.store, node.fleet, self._job_id, rest)
 
     def _next(self, node: Node, way: tuple[Action, ...], found: Found) -> Iterator[tuple[Action, Node]]:
@@ -123,16 +123,16 @@ class Search:
 
     def _happenings(self, node: Node, vm: Vm) -> Iterator[tuple[Action, Node]]:
         """To one VM: its agent obeys, its program ends, it stops."""
-        directive, who = vm.directive, f"{vm.name}/{vm.machine}"
+        directive, who = vm.directive, f"{vm.name}/{vm.vm_generation}"
         if directive is None:
             return
         key = (directive.attempt, directive.incarnation)
         running = node.running.get(who)
-        if key > node.lives.get(who, (0, 0)) and (directive.action is DirectiveAction.RUN or running):
+        if key > node.incarnations.get(who, (0, 0)) and (directive.action is DirectiveAction.RUN or running):
             after = node.copy()
             after.running.pop(who, None)
             if directive.action is DirectiveAction.RUN:
-                after.lives[who] = after.running[who] = key
+                after.incarnations[who] = after.running[who] = key
                 after.waiting = _with(after.waiting, (topics.VM_READY, self._told(vm, key, {})))
             yield ("obey", who, str(key), directive.action), after
         if running:
@@ -156,11 +156,11 @@ class Search:
             "version": 1,
             "job_id": self._job_id,
             "attempt": key[0],
-            "task_type": vm.seat.task_type,
-            "task_index": vm.seat.index,
+            "task_type": vm.replica_id.task_type,
+            "task_index": vm.replica_id.index,
             "incarnation": key[1],
-            "machine": vm.machine,
-            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": str(vm.machine)},
+            "vm_generation": vm.vm_generation,
+            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": str(vm.vm_generation)},
             "at": START.isoformat(),
         }
         return json.dumps({**body, **fact})
@@ -223,15 +223,15 @@ class Search:
             raise ViolationError("I9: the ledger's fold is not what is stored")
         if loaded.state.job.budgets.reruns_used > RERUNS_MAX:
             raise ViolationError(f"I3: {loaded.state.job.budgets}")
-        verdicts = [entry.verdict for entry in node.store.ledger(self._job_id)]
-        called = Counter(verdict.replica for verdict in verdicts if isinstance(verdict, CallBackReplica))
+        decisions = [entry.decision for entry in node.store.ledger(self._job_id)]
+        called = Counter(decision.replica for decision in decisions if isinstance(decision, ReactivateReplica))
         for replica in loaded.state.replicas:
-            lives = 1 + replica.restarts_used + replica.collateral + replica.replaced + called[replica.key]
-            if replica.incarnation != lives or replica.restarts_used > RESTARTS_MAX:
+            incarnations = 1 + replica.restarts_used + replica.collateral + replica.replaced + called[replica.key]
+            if replica.incarnation != incarnations or replica.restarts_used > RESTARTS_MAX:
                 raise ViolationError(f"I3: {replica}")
-        seats = [who.rpartition("/")[0] for who in node.running]
-        if len(set(seats)) != len(seats):
-            raise ViolationError(f"I5: two programs in one seat: {node.running}")
+        replica_ids = [who.rpartition("/")[0] for who in node.running]
+        if len(set(replica_ids)) != len(replica_ids):
+            raise ViolationError(f"I5: two programs in one replica: {node.running}")
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class Allowance:
 
 @dataclass(slots=True)
 class Node:
-    """`lives`: the last life each VM's agent has started, `running`: those that live; `waiting`: messages that are not
+    """`incarnations`: the last incarnation each VM's agent has started, `running`: those that live; `waiting`: messages that are not
     acknowledged yet, in no order."""
 
     store: MemoryStore
@@ -41,12 +41,16 @@ class Node:
     left: Allowance
     ticks: int = 0
     waiting: tuple[Message, ...] = ()
-    lives: dict[str, Key] = field(default_factory=dict)
+    incarnations: dict[str, Key] = field(default_factory=dict)
     running: dict[str, Key] = field(default_factory=dict)
 
     def copy(self) -> Node:
         return replace(
-            self, store=self.store.copy(), fleet=self.fleet.copy(), lives=dict(self.lives), running=dict(self.running)
+            self,
+            store=self.store.copy(),
+            fleet=self.fleet.copy(),
+            incarnations=dict(self.incarnations),
+            running=dict(self.running),
         )
 
 

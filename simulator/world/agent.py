@@ -23,7 +23,7 @@ SETUP_S: Final = (1.0, 6.0)
 HEAR_S: Final = (0.02, 0.3)
 END_S: Final = (0.1, 3.0)
 PARTING_S: Final = HEAR_S[1] + END_S[1]
-"""Of a slice: until no host runs an older life than the one that all of them hear of (`shared.agent.control.slice_hosts`)."""
+"""Of a slice: until no host runs an older incarnation than the one that all of them hear of (`shared.agent.control.slice_hosts`)."""
 SAVE_S: Final = (0.5, 10.0)
 SAVES_AND_ENDS: Final = 0.5
 FIRST: Final[Key] = (1, 1)
@@ -36,7 +36,7 @@ class _Disk:
     started: Key | None = None
     closed: bool = True
     exit: Ending | None = None
-    wanted: Directive | None = None
+    desired: Directive | None = None
     setup_done: bool = False
     announced: list[str] = field(default_factory=list)
 
@@ -47,7 +47,7 @@ class SimAgent:
     def __init__(self, vm: SimVm, host: int | None, training: Training, bus: SimBus, context: Context) -> None:
         self._vm, self._host, self._training, self._bus, self._context = vm, host, training, bus, context
         self._disk = _Disk()
-        self._life = 0  # counts the agent's own lives: what an earlier one planned is void
+        self._life = 0  # counts the agent's own incarnations: what an earlier one planned is void
         self._is_up = False
         self._reset()
 
@@ -110,10 +110,10 @@ class SimAgent:
             self._soon(HEAR_S, lambda: self._on_directive(self._vm.seen.directive))
 
     def _soon(self, within: tuple[float, float], action: Callable[[], None]) -> None:
-        life = self._life
+        incarnation_key = self._life
 
         def unless_dead() -> None:
-            if life == self._life:
+            if incarnation_key == self._life:
                 action()
 
         self._context.scheduler.after(self._context.between(*within), unless_dead)
@@ -124,12 +124,12 @@ class SimAgent:
         if directive is None:
             return
         disk, key = self._disk, (directive.attempt, directive.incarnation)
-        if disk.wanted is not None and _key(disk.wanted) > key:
+        if disk.desired is not None and _key(disk.desired) > key:
             return
         if self._host is not None and key != self._heard:
             self._heard, self._parted_at = key, self._context.now + PARTING_S
-        if directive != disk.wanted:
-            disk.wanted = directive
+        if directive != disk.desired:
+            disk.desired = directive
             self._lane.drop_before(key)
             is_newer = disk.started is None or key > disk.started
             if is_newer or (self.program and directive.action is not DirectiveAction.RUN):
@@ -143,22 +143,22 @@ class SimAgent:
         if cause in self._seen_faults:
             return
         self._seen_faults.append(cause)
-        if self._disk.wanted is None:
+        if self._disk.desired is None:
             self._waiting_faults.append(cause)
         else:
-            self._tell_fault(_key(self._disk.wanted), cause)
+            self._tell_fault(_key(self._disk.desired), cause)
 
     def _on_setup_ended(self) -> None:
         self._setting_up = False
-        disk, wanted = self._disk, self._disk.wanted
+        disk, desired = self._disk, self._disk.desired
         if self._stopping:
             return
         if self._context.chance(self._context.faults.setup_fail):
-            if wanted is None or wanted.action is not DirectiveAction.RUN:
+            if desired is None or desired.action is not DirectiveAction.RUN:
                 return
             error = {"type": "DownloadError", "message": "503", "frame": ""}
-            disk.started, disk.closed = _key(wanted), False
-            self._tell_exit(_key(wanted), {"cause": "setup", "error": error, "tail": "503"})
+            disk.started, disk.closed = _key(desired), False
+            self._tell_exit(_key(desired), {"cause": "setup", "error": error, "tail": "503"})
         else:
             disk.setup_done = True
         self._reconcile()
@@ -175,9 +175,9 @@ class SimAgent:
     # As in the agent: what follows.
 
     def _reconcile(self) -> None:
-        disk, wanted = self._disk, self._disk.wanted
-        is_run = wanted is not None and wanted.action is DirectiveAction.RUN
-        key = _key(wanted) if wanted else None
+        disk, desired = self._disk, self._disk.desired
+        is_run = desired is not None and desired.action is DirectiveAction.RUN
+        key = _key(desired) if desired else None
         if self.program is not None:
             self._unwanted |= not is_run or key != self._running
             if (self._unwanted or self._stopping) and not self._is_ending:
@@ -202,14 +202,16 @@ class SimAgent:
         self._disk.started, self._disk.closed, self._disk.exit = key, False, None
         self._unwanted = False
         self._put(self._lane, topics.VM_READY, key, {}, lambda: None)
-        life, seat, vm = self._life, self._vm.seen.seat, self._vm.seen.instance_id
+        incarnation_key, replica_id, vm = self._life, self._vm.seen.replica_id, self._vm.seen.instance_id
         self._running = key
-        self._context.say("start", seat, *key)
-        self.program = self._training.start(seat, self._host or 0, (vm, *key), lambda how: self._ended(life, key, how))
+        self._context.say("start", replica_id, *key)
+        self.program = self._training.start(
+            replica_id, self._host or 0, (vm, *key), lambda how: self._ended(incarnation_key, key, how)
+        )
 
-    def _ended(self, life: int, key: Key, how: Ending) -> None:
-        self._context.say("exit", self._vm.seen.seat, *key, how.get("exit_status"), how.get("signal"))
-        if life == self._life:
+    def _ended(self, incarnation_key: int, key: Key, how: Ending) -> None:
+        self._context.say("exit", self._vm.seen.replica_id, *key, how.get("exit_status"), how.get("signal"))
+        if incarnation_key == self._life:
             self._on_program_ended(key, how)
 
     def _end_program(self) -> None:
@@ -257,10 +259,10 @@ class SimAgent:
             "version": 1,
             "job_id": self._vm.job_id,
             "attempt": key[0],
-            "task_type": vm.seat.task_type.value,
-            "task_index": vm.seat.index,
+            "task_type": vm.replica_id.task_type.value,
+            "task_index": vm.replica_id.index,
             "incarnation": key[1],
-            "machine": vm.machine,
+            "vm_generation": vm.vm_generation,
             "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
             "at": self._context.scheduler.clock().isoformat(),
         }

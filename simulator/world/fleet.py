@@ -17,8 +17,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Create, Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label, seat_of
-from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
+from shared.core.reconcile.plan import (
+    Create,
+    Directive,
+    DirectiveAction,
+    LabelledVm,
+    Vm,
+    VmStatus,
+    job_label,
+    replica_id_from_vm_name,
+)
+from shared.ports import CapacityErrorKind, Created, CreateOutcome, NotCreated, Pending
 from simulator.world.context import Context
 
 if TYPE_CHECKING:
@@ -58,7 +67,7 @@ class SimVm:
 @dataclass(slots=True)
 class _Operation:
     done_s: float
-    refusal: Refused | None
+    error_kind: NotCreated | None
     names: tuple[str, ...]
     vms: list[SimVm]
     is_done: bool = False
@@ -93,10 +102,16 @@ class SimFleet:
         if operation is None and there:
             if any(_is_in_the_way(vm.seen, create) for vm in there.values()):
                 return Pending()
-            rest = [(seat, name) for seat, name in zip(create.seats, create.names, strict=True) if name not in there]
+            rest = [
+                (replica_id, name)
+                for replica_id, name in zip(create.replica_ids, create.names, strict=True)
+                if name not in there
+            ]
             if not rest:
                 return Created()
-            create = replace(create, seats=tuple(seat for seat, _ in rest), names=tuple(name for _, name in rest))
+            create = replace(
+                create, replica_ids=tuple(replica_id for replica_id, _ in rest), names=tuple(name for _, name in rest)
+            )
             operation = self._answered(create.request_key(job.job_id))
         if operation is None:
             operation = self._insert(job, create, metadata)
@@ -104,7 +119,7 @@ class SimFleet:
             self.sleep(min(INSERT_WAIT_S, max(0.0, operation.done_s - self.context.now)))
         if not operation.is_done:
             return Pending()
-        return operation.refusal or Created()
+        return operation.error_kind or Created()
 
     def delete(self, vm: Vm) -> bool:
         found = self._find(vm)
@@ -143,33 +158,35 @@ class SimFleet:
         """The operation that this request id began before, however long ago and whatever became of its VMs."""
         operation = self._operations.get(key)
         if operation and not self.replays_requests and any(vm.is_gone for vm in operation.vms):
-            return operation if operation.refusal else None
+            return operation if operation.error_kind else None
         return operation
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> _Operation:
         context, faults = self.context, self.context.faults
         key = create.request_key(job.job_id)
-        if refusal := self._refused_at_once(create.zone):
-            self._operations[key] = _Operation(context.now, refusal, (), [], is_done=True)
+        if error_kind := self._refused_at_once(create.zone):
+            self._operations[key] = _Operation(context.now, error_kind, (), [], is_done=True)
             return self._operations[key]
         create_s = context.between(*(SLOW_CREATE_S if context.chance(faults.slow_create) else CREATE_S))
-        refusal = _stockout(create.zone) if context.chance(faults.stockout_late) else None
+        error_kind = _stockout(create.zone) if context.chance(faults.stockout_late) else None
         vms = [self._place(job, create, name, metadata) for name in create.names]
-        operation = self._operations[key] = _Operation(context.now + create_s, refusal, create.names, vms)
+        operation = self._operations[key] = _Operation(context.now + create_s, error_kind, create.names, vms)
         context.say("insert", create.zone, f"round {create.round}", *create.names)
         context.scheduler.after(create_s, lambda: self._settle(operation))
         return operation
 
-    def _refused_at_once(self, zone: str) -> Refused | None:
+    def _refused_at_once(self, zone: str) -> NotCreated | None:
         context, faults = self.context, self.context.faults
         if context.chance(faults.stockout):
             return _stockout(zone)
         if context.chance(faults.quota):
-            return Refused(RefusalKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'CPUS' exceeded. Limit: 24.0")
+            return NotCreated(CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'CPUS' exceeded. Limit: 24.0")
         if context.chance(faults.internal):
-            return Refused(RefusalKind.INTERNAL, "INTERNAL_ERROR", "Internal error. Please try again")
+            return NotCreated(CapacityErrorKind.INTERNAL, "INTERNAL_ERROR", "Internal error. Please try again")
         if context.chance(faults.denied):
-            return Refused(RefusalKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission")
+            return NotCreated(
+                CapacityErrorKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission"
+            )
         return None
 
     def _place(self, job: Job, create: Create, name: str, metadata: Mapping[str, str]) -> SimVm:
@@ -179,7 +196,7 @@ class SimFleet:
         directive = Directive(said["attempt"], said["incarnation"], action, slices)
         number, now = str(self._numbers), self._clock()
         seen = Vm(
-            name, create.zone, number, VmStatus.CREATING, seat_of(name), create.machine, directive, "1", created_at=now,
+            name, create.zone, number, VmStatus.CREATING, replica_id_from_vm_name(name), create.vm_generation, directive, "1", created_at=now,
             is_tpu=create.group.tpu is not None,
         )  # fmt: skip
         plan = job.plan
@@ -194,7 +211,7 @@ class SimFleet:
         for vm in operation.vms:
             if vm.is_gone or vm.seen.status is not VmStatus.CREATING:
                 continue
-            if operation.refusal:
+            if operation.error_kind:
                 self.vanish(vm, "stockout")
                 continue
             self.come_up(vm)
@@ -203,7 +220,7 @@ class SimFleet:
         context = self.context
         address = f"10.0.0.{vm.seen.instance_id}" if vm.seen.is_tpu else ""
         vm.seen = replace(vm.seen, status=VmStatus.RUNNING, started_at=self._clock(), address=address)
-        context.say("up", vm.seen.name, vm.seen.instance_id, f"machine {vm.seen.machine}")
+        context.say("up", vm.seen.name, vm.seen.instance_id, f"machine {vm.seen.vm_generation}")
         if context.chance(context.faults.mute):
             context.scheduler.after(context.between(0.1, 4), lambda: self._go_mutely(vm))
         vm.agents = vm.agents or self.boot(vm)
@@ -255,8 +272,10 @@ class SimFleet:
 
 
 def _is_in_the_way(vm: Vm, create: Create) -> bool:
-    return vm.machine < create.machine or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
+    return vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
 
 
-def _stockout(zone: str) -> Refused:
-    return Refused(RefusalKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", f"{zone} does not have enough resources")
+def _stockout(zone: str) -> NotCreated:
+    return NotCreated(
+        CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", f"{zone} does not have enough resources"
+    )

@@ -169,7 +169,7 @@ class Functions:
         if drawn < faults.trouble:
             if drawn < faults.trouble / 2:
                 self._apply(name, call)
-            raise TemporaryError(f"simulated trouble with {name}")
+            raise TemporaryError(f"simulated errors with {name}")
         drawn -= faults.trouble
         if drawn >= faults.suspend:
             return self._apply(name, call)

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shared.core.model.job import Plan
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from simulator.world.context import Context
 
 Ending = dict[str, object]
-Member = tuple[Seat, int]
-"""Of the cluster: a host of a seat's machine."""
-Life = tuple[str, int, int]
-"""The machine, and the attempt and incarnation that it lives."""
+Member = tuple[ReplicaId, int]
+"""Of the cluster: a host of a replica's machine."""
+IncarnationRef = tuple[str, int, int]
+"""The machine, and the attempt and incarnation that it incarnations."""
 
 PEER_GONE: Final[Ending] = {
     "cause": "process",
@@ -53,23 +53,23 @@ EXPORT_S: Final = (0.0, 20.0)
 
 
 class MixedSliceError(AssertionError):
-    """Hosts of one slice met in different lives."""
+    """Hosts of one slice met in different incarnations."""
 
 
 @dataclass(eq=False, slots=True)
 class Program:
-    """One life of a replica on one host. `ended` is told how it ended, unless it was ended from outside."""
+    """One incarnation of a replica on one host. `ended` is told how it ended, unless it was ended from outside."""
 
-    seat: Seat
+    replica_id: ReplicaId
     host: int
-    life: Life
+    incarnation_key: IncarnationRef
     ended: Callable[[Ending], None]
     is_alive: bool = True
     is_up: bool = False
 
     @property
     def member(self) -> Member:
-        return self.seat, self.host
+        return self.replica_id, self.host
 
 
 @dataclass(slots=True)
@@ -87,9 +87,9 @@ class Training:
     is_synchronous: bool = True
     done_s: float = 0.0
     lost_s: float = 0.0
-    lives: int = 0
+    incarnations: int = 0
     _size: int = field(init=False)
-    _primary: Seat = field(init=False)
+    _primary: ReplicaId = field(init=False)
     _up: list[Program] = field(default_factory=list)
     _crew: tuple[Program, ...] = ()
     _stepping_since: float | None = None
@@ -100,10 +100,12 @@ class Training:
         cluster = [group for group in self.plan.groups if group.task_type is not TaskType.EVALUATOR]
         self._size = sum(group.count * group.hosts for group in cluster)
 
-    def start(self, seat: Seat, host: int, life: Life, ended: Callable[[Ending], None]) -> Program:
-        program = Program(seat, host, life, ended)
+    def start(
+        self, replica_id: ReplicaId, host: int, incarnation_key: IncarnationRef, ended: Callable[[Ending], None]
+    ) -> Program:
+        program = Program(replica_id, host, incarnation_key, ended)
         context = self.context
-        self.lives += 1
+        self.incarnations += 1
         if context.chance(context.faults.fail):
             endings = PERMANENT if context.chance(PERMANENT_SHARE) else FAILURES
             failure = endings[int(context.rng.random() * len(endings))]
@@ -127,8 +129,8 @@ class Training:
     def _join(self, program: Program) -> None:
         if not program.is_alive:
             return
-        if program.seat.task_type is TaskType.EVALUATOR or not self.is_synchronous:
-            if program.seat.task_type is not TaskType.PS:
+        if program.replica_id.task_type is TaskType.EVALUATOR or not self.is_synchronous:
+            if program.replica_id.task_type is not TaskType.PS:
                 self._ends(program, (0.5 * self.duration_s, self.duration_s), DONE)
             return
         program.is_up = True
@@ -147,10 +149,10 @@ class Training:
             return
         self.done_s, self._stepping_since = self.duration_s, None
         for program in self._crew:
-            if program.seat.task_type is not TaskType.PS:
+            if program.replica_id.task_type is not TaskType.PS:
                 program.is_up = False
                 self._up.remove(program)
-                self._ends(program, EXPORT_S if program.seat == self._primary else END_S, DONE)
+                self._ends(program, EXPORT_S if program.replica_id == self._primary else END_S, DONE)
 
     def _ends(self, program: Program, within: tuple[float, float], how: Ending) -> None:
         self.context.scheduler.after(self.context.between(*within), lambda: self._end(program, how))
@@ -174,15 +176,17 @@ class Training:
         self.lost_s += reached - max(kept, self.done_s)
         self.done_s = max(kept, self.done_s)
         for peer in self._crew:
-            if peer.is_up and peer.seat.task_type is not TaskType.PS:
+            if peer.is_up and peer.replica_id.task_type is not TaskType.PS:
                 peer.is_up = False  # what it is part of is broken: it can only die of it
                 self._up.remove(peer)
                 self._ends(peer, NOTICED_S, PEER_GONE)
 
 
 def _check_lives(crew: Iterable[Program]) -> None:
-    """Hosts of one machine have the same addresses in every life: who meets an old one waits in vain for the new."""
-    lives = {(program.seat, program.life[0]): program.life for program in crew}
+    """Hosts of one machine have the same addresses in every incarnation: who meets an old one waits in vain for the new."""
+    incarnations = {(program.replica_id, program.incarnation_key[0]): program.incarnation_key for program in crew}
     for program in crew:
-        if program.life != lives[program.seat, program.life[0]]:
-            raise MixedSliceError(f"{program.seat}: host {program.host} of {program.life} met {lives}")
+        if program.incarnation_key != incarnations[program.replica_id, program.incarnation_key[0]]:
+            raise MixedSliceError(
+                f"{program.replica_id}: host {program.host} of {program.incarnation_key} met {incarnations}"
+            )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from shared.core.model.job import Job
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import Create, Directive, DirectiveAction, Vm, vm_name
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.memory.fleet import MemoryFleet
@@ -57,14 +57,14 @@ def a_fleet(emulator: Emulator, **settings: Any) -> ComputeFleet:
 
 
 def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
-    seats = tuple(Seat(TaskType.WORKER, index) for index in range(workers))
+    replica_ids = tuple(ReplicaId(TaskType.WORKER, index) for index in range(workers))
     create = Create(
         group=job.plan.group(TaskType.WORKER),
         zone=ZONE,
-        machine=1,
+        vm_generation=1,
         directive=RUN,
-        seats=seats,
-        names=tuple(vm_name(job.job_id, seat) for seat in seats),
+        replica_ids=replica_ids,
+        names=tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids),
         round=0,
     )
     return replace(create, **changes)

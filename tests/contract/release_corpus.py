@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from shared.core.decisions import Verdict
+from shared.core.decisions import Decision
 from shared.core.events import Event
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, Replica
@@ -46,7 +46,7 @@ _LIFE: Final[dict[str, Any]] = {
     "task_type": "worker",
     "task_index": 0,
     "incarnation": 1,
-    "machine": 1,
+    "vm_generation": 1,
     "vm": {"name": "tm-digits-1-a1b2c3-worker-0", "zone": "us-central1-a", "instance_id": "4711"},
     "at": "2026-11-21T03:00:00.123Z",
 }
@@ -110,16 +110,16 @@ def needed(value: Any, document: Any) -> Any:
 
 
 def stored() -> list[dict[str, Any]]:
-    """Of each kind; of ledger entries, each event and each verdict."""
+    """Of each kind; of ledger entries, each event and each decision."""
     found = []
     for name, (kind, document) in KINDS.items():
         choices: list[dict[str, object]] = [{}]
         if kind is LedgerEntry:
-            events, verdicts = get_args(Event), get_args(Verdict)
-            choices = [{"event": whole(each), "verdict": whole(verdicts[0])} for each in events]
-            choices += [{"event": whole(events[0]), "verdict": whole(each)} for each in verdicts]
-            choices += [{"event": least(each), "verdict": least(verdicts[0])} for each in events]
-            choices += [{"event": least(events[0]), "verdict": least(each)} for each in verdicts]
+            events, decisions = get_args(Event), get_args(Decision)
+            choices = [{"event": whole(each), "decision": whole(decisions[0])} for each in events]
+            choices += [{"event": whole(events[0]), "decision": whole(each)} for each in decisions]
+            choices += [{"event": least(each), "decision": least(decisions[0])} for each in events]
+            choices += [{"event": least(events[0]), "decision": least(each)} for each in decisions]
         for given in choices:
             short = least(kind, **given)
             found.append(

@@ -1,4 +1,4 @@
-"""The Bus on Google's Pub/Sub emulator, and where Pub/Sub has trouble."""
+"""The Bus on Google's Pub/Sub emulator, and where Pub/Sub has errors."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from shared.core.model.job import Accelerator, Job
 from shared.core.reconcile.plan import Directive, DirectiveAction, VmStatus, job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
-from shared.ports import Created, Pending, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, Created, NotCreated, Pending
 from tests.contract.fleets import (
     OTHER_ZONE,
     EmulatorWorld,
@@ -45,7 +45,7 @@ def test_a_directive_leaves_the_other_metadata_as_it_was(compute: EmulatorWorld,
 def test_what_google_says_of_a_stockout_is_kept(compute: EmulatorWorld, job: Job) -> None:
     compute.stock_out(ZONE, OTHER_ZONE)
     outcome = compute.fleet.create(job, a_create(job), metadata())
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NotCreated)
     assert outcome.zones_available == ("us-central1-c", "us-central1-f")
     assert f"zones/{ZONE}' does not have enough resources" in outcome.message
     compute.stock_out()
@@ -56,27 +56,27 @@ def test_what_google_says_of_a_stockout_is_kept(compute: EmulatorWorld, job: Job
 def test_a_used_up_quota_is_refused_as_such(compute: EmulatorWorld, job: Job) -> None:
     compute.emulator.faults(quota_regions=["us-central1"])
     outcome = compute.fleet.create(job, a_create(job), metadata())
-    assert isinstance(outcome, Refused)
-    assert (outcome.kind, outcome.code) == (RefusalKind.QUOTA, "QUOTA_EXCEEDED")
+    assert isinstance(outcome, NotCreated)
+    assert (outcome.kind, outcome.code) == (CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED")
 
 
 @pytest.mark.parametrize(
     ("group", "kind"),
-    [({"machine_type": "n9-standard-4"}, RefusalKind.STOCKOUT), ({"boot_disk_gib": 100}, None)],
+    [({"machine_type": "n9-standard-4"}, CapacityErrorKind.STOCKOUT), ({"boot_disk_gib": 100}, None)],
     ids=["a machine type this zone lacks", "all well"],
 )
 def test_a_refusal_at_the_call_is_a_refusal(
-    compute: EmulatorWorld, job: Job, group: dict[str, Any], kind: RefusalKind | None
+    compute: EmulatorWorld, job: Job, group: dict[str, Any], kind: CapacityErrorKind | None
 ) -> None:
     create = a_create(job)
     outcome = compute.fleet.create(job, replace(create, group=replace(create.group, **group)), metadata())
-    assert (outcome.kind if isinstance(outcome, Refused) else None) is kind
+    assert (outcome.kind if isinstance(outcome, NotCreated) else None) is kind
 
 
 def test_metadata_that_is_too_large_can_never_succeed(compute: EmulatorWorld, job: Job) -> None:
-    outcome = compute.fleet.create(job, a_create(job), {**metadata(), "trainmaster-gang": "x" * 300_000})
-    assert isinstance(outcome, Refused)
-    assert (outcome.kind, outcome.code) == (RefusalKind.DENIED, "invalid")
+    outcome = compute.fleet.create(job, a_create(job), {**metadata(), "trainmaster-vm-config": "x" * 300_000})
+    assert isinstance(outcome, NotCreated)
+    assert (outcome.kind, outcome.code) == (CapacityErrorKind.DENIED, "invalid")
 
 
 def test_an_insert_that_takes_longer_is_pending_and_found_again(compute: EmulatorWorld, job: Job) -> None:
@@ -92,17 +92,17 @@ def test_a_strangers_vm_of_our_name_is_not_taken_for_ours(compute: EmulatorWorld
     name = a_create(job).names[1]
     compute.emulator.run(name, labels={"owner": "somebody"})
     outcome = compute.fleet.create(job, a_create(job), metadata())
-    assert isinstance(outcome, Refused)
-    assert outcome.kind is RefusalKind.DENIED
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.DENIED
     assert compute.fleet.list_vms(job.job_id) == ()
 
 
 def test_a_predecessor_that_still_has_the_name_is_waited_for(compute: EmulatorWorld, job: Job) -> None:
     compute.fleet.create(job, a_create(job, 1), metadata())
-    assert compute.fleet.create(job, a_create(job, 1, machine=2), metadata()) == Pending()
+    assert compute.fleet.create(job, a_create(job, 1, vm_generation=2), metadata()) == Pending()
     gone(compute.fleet, sole(compute.fleet, job))
-    assert compute.fleet.create(job, a_create(job, 1, machine=2), metadata()) == Created()
-    assert sole(compute.fleet, job).machine == 2
+    assert compute.fleet.create(job, a_create(job, 1, vm_generation=2), metadata()) == Created()
+    assert sole(compute.fleet, job).vm_generation == 2
 
 
 def test_a_slow_delete_is_on_its_way(compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_a_vm_is_made_as_the_job_and_the_house_rules_say(emulator: Emulator) -> 
         "trainmaster-job": job_label(job.job_id),
         "trainmaster-task": "worker",
         "trainmaster-attempt": "1",
-        "trainmaster-machine": "1",
+        "trainmaster-vm-generation": "1",
     }
     assert vm.scheduling.max_run_duration.seconds == 1000 + 500 + 3600
     assert vm.scheduling.instance_termination_action == "DELETE"
@@ -165,8 +165,8 @@ def test_a_placement_that_is_refused_is_a_refusal(compute: EmulatorWorld, job: J
     a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
     job = replace(job, plan=replace(job.plan, groups=a100))
     outcome = compute.fleet.create(job, a_create(job, zone="us-central9-a"), metadata())
-    assert isinstance(outcome, Refused)
-    assert outcome.kind is RefusalKind.DENIED
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.DENIED
 
 
 def test_serial_output_is_read_on_from_where_it_stopped(compute: EmulatorWorld, job: Job) -> None:

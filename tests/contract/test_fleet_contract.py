@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from shared.core.model.job import Job
 from shared.core.reconcile.plan import Directive, DirectiveAction, LabelledVm, VmStatus, job_label
-from shared.ports import Created, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, Created, NotCreated
 from tests.contract.fleets import (
     OTHER_ZONE,
     RUN,
@@ -24,10 +24,10 @@ def test_a_gang_is_created_and_listed(world: World, job: Job) -> None:
     create = a_create(job)
     assert world.fleet.create(job, create, metadata()) == Created()
     vms = sorted(world.fleet.list_vms(job.job_id), key=lambda vm: vm.name)
-    assert [(vm.name, vm.seat, vm.zone) for vm in vms] == [
-        (name, seat, ZONE) for name, seat in zip(create.names, create.seats, strict=True)
+    assert [(vm.name, vm.replica_id, vm.zone) for vm in vms] == [
+        (name, replica_id, ZONE) for name, replica_id in zip(create.names, create.replica_ids, strict=True)
     ]
-    assert {(vm.status, vm.machine, vm.directive) for vm in vms} == {(VmStatus.RUNNING, 1, RUN)}
+    assert {(vm.status, vm.vm_generation, vm.directive) for vm in vms} == {(VmStatus.RUNNING, 1, RUN)}
     assert len({vm.instance_id for vm in vms}) == 2
     assert world.metadata(vms[0]) == metadata()
     assert world.fleet.list_vms("another_job") == ()
@@ -52,8 +52,8 @@ def test_names_that_exist_count_as_created_and_the_others_are_made(world: World,
 def test_a_stockout_is_refused_and_leaves_nothing_and_the_next_zone_has_room(world: World, job: Job) -> None:
     world.stock_out(ZONE)
     outcome = world.fleet.create(job, a_create(job), metadata())
-    assert isinstance(outcome, Refused)
-    assert outcome.kind is RefusalKind.STOCKOUT
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.STOCKOUT
     assert outcome.code.startswith("ZONE_RESOURCE_POOL_EXHAUSTED")
     assert world.fleet.list_vms(job.job_id) == ()
     assert world.fleet.create(job, a_create(job, zone=OTHER_ZONE), metadata()) == Created()
@@ -72,10 +72,10 @@ def test_deleting_by_an_old_id_does_not_hit_the_younger_vm_of_that_name(world: W
     world.fleet.create(job, a_create(job, 1), metadata())
     old = sole(world.fleet, job)
     gone(world.fleet, old)
-    assert world.fleet.create(job, a_create(job, 1, machine=2), metadata()) == Created()
+    assert world.fleet.create(job, a_create(job, 1, vm_generation=2), metadata()) == Created()
     assert world.fleet.delete(old)
     younger = sole(world.fleet, job)
-    assert (younger.name, younger.machine) == (old.name, 2)
+    assert (younger.name, younger.vm_generation) == (old.name, 2)
     assert younger.instance_id != old.instance_id
     assert not world.fleet.direct(old, replace(RUN, incarnation=2))
 

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from shared.core.decisions import Verdict
+from shared.core.decisions import Decision
 from shared.core.events import Event
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp import documents
@@ -30,7 +30,7 @@ SENT: Final[list[tuple[str, dict[str, Any]]]] = [
 
 def a_name(case: Any) -> str | None:
     if isinstance(case, dict) and "whole" in case:
-        parts = [case["kind"], *(case["whole"].get(name, {}).get("kind", "") for name in ("event", "verdict"))]
+        parts = [case["kind"], *(case["whole"].get(name, {}).get("kind", "") for name in ("event", "decision"))]
         return "-".join(filter(None, parts))
     return None
 
@@ -67,7 +67,7 @@ def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
 
 def test_there_is_a_document_of_every_kind_of_event_and_verdict() -> None:
     entries = [case["whole"] for case in DOCUMENTS if case["kind"] == "ledger"]
-    for name, union in (("event", Event), ("verdict", Verdict)):
+    for name, union in (("event", Event), ("decision", Decision)):
         assert {entry[name]["kind"] for entry in entries} == {_kind(each) for each in get_args(union)}
     assert {case["kind"] for case in DOCUMENTS} == set(KINDS)
 

@@ -88,7 +88,7 @@ def test_a_refusal_is_told_in_googles_word_whatever_form_it_has(
     google.says((status, said))
     with pytest.raises(RestError) as refused:
         rest.post("/x", {})
-    assert (refused.value.code, refused.value.is_passing) == (code, False)
+    assert (refused.value.code, refused.value.is_transient) == (code, False)
     assert refused.value.status >= 400
     assert len(google.asked) == 1
 
@@ -102,7 +102,7 @@ def test_trouble_that_stays_is_told_as_what_passes(google: Google, rest: Rest) -
     google.says((503, {"error": {"code": 503, "status": "UNAVAILABLE", "message": "down"}}))
     with pytest.raises(RestError, match="down") as refused:
         rest.post("/x", {})
-    assert refused.value.is_passing
+    assert refused.value.is_transient
     assert len(google.asked) == 4
 
 

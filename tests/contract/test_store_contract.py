@@ -40,18 +40,18 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 def submit(store: Store, job: Job | None = None) -> Job:
     job = job or a_job(JobState.QUEUED)
     event = JobSubmitted(job, START)
-    verdict = judge(None, event, START)
-    change = evolve(None, verdict, START)
+    decision = judge(None, event, START)
+    change = evolve(None, decision, START)
     after = counters(None, None)
-    store.commit(None, LedgerEntry(job.job_id, event.key, START, event, verdict, after, after, ("provision",)), change)
+    store.commit(None, LedgerEntry(job.job_id, event.key, START, event, decision, after, after, ("provision",)), change)
     return job
 
 
 def entry_of(state: State, event: ReplicaExited) -> tuple[LedgerEntry, Change]:
-    verdict = judge(state, event, at(100))
-    change = evolve(state, verdict, at(100))
+    decision = judge(state, event, at(100))
+    change = evolve(state, decision, at(100))
     before = counters(state, "1-worker-0")
-    return LedgerEntry("digits_1", event.key, at(100), event, verdict, before, before, ("provision",)), change
+    return LedgerEntry("digits_1", event.key, at(100), event, decision, before, before, ("provision",)), change
 
 
 def must(loaded: Loaded | None) -> Loaded:
@@ -73,7 +73,9 @@ def test_a_job_is_read_back_to_the_microsecond(store: Store) -> None:
     )
     loaded = must(store.load_attempt("digits_1"))
     assert loaded.state.job == job
-    assert loaded.state.replicas == tuple(Replica(1, seat, ordered_at=START) for seat in (CHIEF, WORKER_0, WORKER_1))
+    assert loaded.state.replicas == tuple(
+        Replica(1, replica_id, ordered_at=START) for replica_id in (CHIEF, WORKER_0, WORKER_1)
+    )
     assert loaded.state.whole
     assert must(store.load("digits_1")).state == State(job)
     assert must(store.load("digits_1", "1-worker-1")).state.replicas == (Replica(1, WORKER_1, ordered_at=START),)
@@ -129,9 +131,9 @@ def test_lost_peers_come_with_a_replica_only_when_asked(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))
     store.commit(loaded, *entry_of(loaded.state, exited(WORKER_0, 1)))
-    assert [each.seat for each in must(store.load("digits_1", "1-chief-0")).state.replicas] == [CHIEF]
+    assert [each.replica_id for each in must(store.load("digits_1", "1-chief-0")).state.replicas] == [CHIEF]
     with_peers = must(store.load("digits_1", "1-chief-0", lost_peers=True)).state.replicas
-    assert [each.seat for each in with_peers] == [CHIEF, WORKER_0]
+    assert [each.replica_id for each in with_peers] == [CHIEF, WORKER_0]
 
 
 def test_effects_are_pending_until_seen_done_and_the_first_time_stands(store: Store) -> None:
@@ -148,13 +150,13 @@ def test_effects_are_pending_until_seen_done_and_the_first_time_stands(store: St
 
 def test_ready_replicas_are_counted_per_attempt(store: Store) -> None:
     submit(store)
-    for seat in (CHIEF, WORKER_1):
-        loaded = must(store.load("digits_1", f"1-{seat}"))
-        event = ready(seat)
-        verdict = judge(loaded.state, event, at(5))
+    for replica_id in (CHIEF, WORKER_1):
+        loaded = must(store.load("digits_1", f"1-{replica_id}"))
+        event = ready(replica_id)
+        decision = judge(loaded.state, event, at(5))
         none = counters(None, None)
-        entry = LedgerEntry("digits_1", event.key, at(5), event, verdict, none, none)
-        store.commit(loaded, entry, evolve(loaded.state, verdict, at(5)))
+        entry = LedgerEntry("digits_1", event.key, at(5), event, decision, none, none)
+        store.commit(loaded, entry, evolve(loaded.state, decision, at(5)))
     assert store.count_ready("digits_1", 1) == 2
     assert store.count_ready("digits_1", 2) == 0
 
@@ -243,8 +245,8 @@ def test_a_rejection_is_kept_once(store: Store) -> None:
 def test_a_jobs_vm_leads_to_it_whether_it_has_ended_or_not(store: Store) -> None:
     for job_id, state in (("digits_1", JobState.RUNNING), ("Digits_1", JobState.FAILED), ("d" * 128, JobState.QUEUED)):
         submit(store, a_job(state, job_id=job_id))
-        for seat in (CHIEF, WORKER_1):
-            assert store.job_of_vm(vm_name(job_id, seat)) == job_id
+        for replica_id in (CHIEF, WORKER_1):
+            assert store.job_of_vm(vm_name(job_id, replica_id)) == job_id
 
 
 def test_a_vm_of_no_job_leads_nowhere(store: Store) -> None:
@@ -253,7 +255,7 @@ def test_a_vm_of_no_job_leads_nowhere(store: Store) -> None:
     assert store.job_of_vm(f"tm-digits-1-{hash_}-chief-0") == "digits_1"
     for name in (
         f"tm-another-{hash_}-chief-0",  # the same hash, not the same job
-        vm_name("digits_1", replace(WORKER_0, index=99)),  # a seat that it does not have
+        vm_name("digits_1", replace(WORKER_0, index=99)),  # a replica that it does not have
         vm_name("digits_2", CHIEF),
         "gke-pool-1",
         "",
@@ -306,20 +308,20 @@ def test_of_many_writers_of_one_replica_exactly_one_wins_each_round(store: Store
 def test_of_two_commits_on_one_turn_the_second_is_refused_and_writes_nothing(store: Store) -> None:
     for name in ("first", "later"):  # the very first turn of a project, and another
         submit(store, replace(a_job(JobState.QUEUED), job_id=name))
-        turn = store.turn()
-        assert name in {job.job_id for job in turn.jobs}
+        admission_token = store.admission_token()
+        assert name in {job.job_id for job in admission_token.jobs}
         started, change = started_entry(name, must(store.load(name)).state)
-        store.commit(must(store.load(name)), started, change, turn)
+        store.commit(must(store.load(name)), started, change, admission_token)
         with pytest.raises(ConflictError):
-            store.commit(must(store.load(name)), replace(started, key="again"), Change(), turn)
+            store.commit(must(store.load(name)), replace(started, key="again"), Change(), admission_token)
         assert store.entry(name, "again") is None
 
 
 def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
     event = ProvisioningStarted(job_id, at(1))
-    verdict = judge(state, event, at(1))
+    decision = judge(state, event, at(1))
     before = counters(None, None)
-    return LedgerEntry(job_id, event.key, at(1), event, verdict, before, before, ()), evolve(state, verdict, at(1))
+    return LedgerEntry(job_id, event.key, at(1), event, decision, before, before, ()), evolve(state, decision, at(1))
 
 
 def test_of_a_zone_and_kind_of_machine_the_latest_stockout_is_remembered(store: Store) -> None:

@@ -21,7 +21,7 @@ from examples import package
 from shared.core.events import CancelRequested
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import Replica, State
-from shared.core.model.replica_id import Seat
+from shared.core.model.replica_id import ReplicaId
 from shared.core.reconcile.plan import Vm, vm_name
 from shared.flows.record import Deps, record
 from shared.gcp.compute_fleet import ComputeFleet
@@ -173,20 +173,20 @@ class Lab:
         assert loaded is not None
         return loaded.state
 
-    def replica(self, job_id: str, seat: Seat) -> Replica:
-        return next(each for each in self.state(job_id).replicas if each.seat == seat)
+    def replica(self, job_id: str, replica_id: ReplicaId) -> Replica:
+        return next(each for each in self.state(job_id).replicas if each.replica_id == replica_id)
 
-    def vm(self, job_id: str, seat: Seat) -> Vm:
-        return next(vm for vm in self.fleet.list_vms(job_id) if vm.name == vm_name(job_id, seat))
+    def vm(self, job_id: str, replica_id: ReplicaId) -> Vm:
+        return next(vm for vm in self.fleet.list_vms(job_id) if vm.name == vm_name(job_id, replica_id))
 
-    def console(self, job_id: str, seat: Seat) -> str:
-        return self.fleet.serial_output(self.vm(job_id, seat), 0)[0]
+    def console(self, job_id: str, replica_id: ReplicaId) -> str:
+        return self.fleet.serial_output(self.vm(job_id, replica_id), 0)[0]
 
     def story(self, job_id: str) -> str:
-        return "\n".join(f"{entry.key}: {entry.verdict.text}" for entry in self.store.ledger(job_id))
+        return "\n".join(f"{entry.key}: {entry.decision.text}" for entry in self.store.ledger(job_id))
 
-    def verdicts(self, job_id: str) -> list[LedgerEntry]:
-        return [entry for entry in self.store.ledger(job_id) if entry.verdict.kind != "ignore"]
+    def decisions(self, job_id: str) -> list[LedgerEntry]:
+        return [entry for entry in self.store.ledger(job_id) if entry.decision.kind != "ignore"]
 
 
 @contextmanager

@@ -14,13 +14,13 @@ import pytest
 
 from shared.core.decisions import Reason
 from shared.core.model.job import ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-CHIEF, WORKER_0, WORKER_1 = Seat(TaskType.CHIEF, 0), Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+CHIEF, WORKER_0, WORKER_1 = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 EVERYONE = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
 BLACKOUT_S = float(os.environ.get("TRAINMASTER_TEST_BLACKOUT_S", "10"))
 """Long enough to be sure that nothing waits it out by chance; the variable is for a longer one by hand."""
@@ -43,8 +43,8 @@ def asleep(lab: Lab, *functions: str) -> Iterator[None]:
                 process.kill()
 
 
-def steps_done(lab: Lab, job_id: str, seat: Seat) -> int:
-    return max((int(step) for step in re.findall(r"step (\d+)/", lab.console(job_id, seat))), default=0)
+def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
+    return max((int(step) for step in re.findall(r"step (\d+)/", lab.console(job_id, replica_id))), default=0)
 
 
 def test_training_goes_on_without_a_control_plane_and_everything_is_judged_once_when_it_returns(lab: Lab) -> None:
@@ -89,13 +89,13 @@ def test_peers_that_die_of_a_preemption_before_it_is_known_pay_nothing(
     with asleep(lab, "maintenance", "provision"):
         lab.faults.crash(vm_name(job_id, WORKER_1))
         judged = (ReplicaState.RESTARTING, ReplicaState.HELD)
-        lab.until(lambda: all(lab.replica(job_id, seat).state in judged for seat in (CHIEF, WORKER_0)), 60)
-        charged = [lab.replica(job_id, seat).restarts_used for seat in (CHIEF, WORKER_0)]
+        lab.until(lambda: all(lab.replica(job_id, replica_id).state in judged for replica_id in (CHIEF, WORKER_0)), 60)
+        charged = [lab.replica(job_id, replica_id).restarts_used for replica_id in (CHIEF, WORKER_0)]
         assert sum(charged) >= 1, "the first peer to die was charged, for want of a better cause; both, if at once"
-        assert lab.replica(job_id, WORKER_1).machine == 1, "nobody knew of the loss"
+        assert lab.replica(job_id, WORKER_1).vm_generation == 1, "nobody knew of the loss"
     state = lab.ended_well(job_id, 200)
     assert [each.restarts_used for each in state.replicas] == [0, 0, 0], lab.story(job_id)
     assert [each.replaced for each in state.replicas] == [0, 0, 1]
-    loss = next(entry for entry in lab.verdicts(job_id) if entry.verdict.kind == "replace_vm")
-    assert "given back" in loss.verdict.text
-    assert loss.verdict.reason in (Reason.HOST_ERROR, Reason.GONE)
+    loss = next(entry for entry in lab.decisions(job_id) if entry.decision.kind == "replace_vm")
+    assert "given back" in loss.decision.text
+    assert loss.decision.reason in (Reason.HOST_ERROR, Reason.GONE)

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from shared.core.model.job import ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import job_label
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e
 
-WORKER_0 = Seat(TaskType.WORKER, 0)
+WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 
 
 def a_job_file(lab: Lab, folder: Path, steps: int) -> Path:
@@ -57,7 +57,7 @@ def test_gsutil_submits_and_gcloud_sees_the_vms_and_moves_one_live(lab: Lab, tmp
     assert simulated.returncode == 0, simulated.stderr
     lab.until(lambda: "MIGRATE_ON_HOST_MAINTENANCE" in lab.console(job_id, WORKER_0), 30)
     there = lab.replica(job_id, WORKER_0)
-    assert (there.state, there.machine, there.incarnation) == (ReplicaState.RUNNING, 1, 1), "nothing was lost"
+    assert (there.state, there.vm_generation, there.incarnation) == (ReplicaState.RUNNING, 1, 1), "nothing was lost"
     assert lab.vm(job_id, WORKER_0).instance_id == vm.instance_id
     lab.cancel(job_id)
     assert list(home.rglob("*")) == [], "the user's home is left alone"

@@ -16,14 +16,14 @@ import pytest
 from emulators.services import pubsub
 from emulators.stack.loopback import call
 from shared.core.model.job import ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import vm_name
 from shared.messaging import topics
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
-CHIEF, WORKER_0, WORKER_1 = Seat(TaskType.CHIEF, 0), Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+CHIEF, WORKER_0, WORKER_1 = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 FUNCTIONS = ("submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
 
 
@@ -57,22 +57,22 @@ def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 20)
         state = lab.ended_well(job_id)
-    by_seat = {replica.seat: replica for replica in state.replicas}
-    assert by_seat[WORKER_0].restarts_used == 1
-    assert by_seat[CHIEF].restarts_used == by_seat[WORKER_1].restarts_used == 0
+    by_replica_id = {replica.replica_id: replica for replica in state.replicas}
+    assert by_replica_id[WORKER_0].restarts_used == 1
+    assert by_replica_id[CHIEF].restarts_used == by_replica_id[WORKER_1].restarts_used == 0
     assert state.job.attempt == 1
     keys = [entry.key for entry in lab.store.ledger(job_id)]
     assert len(keys) == len(set(keys))
-    assert vms_made(lab, job_id) == 3, "one VM per seat, however often it was asked for"
+    assert vms_made(lab, job_id) == 3, "one VM per replica, however often it was asked for"
 
 
 def test_the_same_message_five_times_changes_nothing(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=150)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
-    life = {
+    subject = {
         "version": 1, "job_id": job_id, "attempt": 1, "task_type": "worker", "task_index": 0,
-        "incarnation": 1, "machine": 1,
+        "incarnation": 1, "vm_generation": 1,
         "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id}, "at": "2026-11-21T03:00:00Z",
     }  # fmt: skip
     lab.faults.kill_program(vm.name)
@@ -80,10 +80,10 @@ def test_the_same_message_five_times_changes_nothing(lab: Lab) -> None:
     lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 20)
     lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 20)
     before = lab.state(job_id)
-    exit_again = json.dumps({**life, "cause": "process", "signal": 9}).encode()
+    exit_again = json.dumps({**subject, "cause": "process", "signal": 9}).encode()
     for _ in range(5):
         lab.stack.pubsub.publish(topics.REPLICA_EXIT, exit_again)
-        lab.stack.pubsub.publish(topics.VM_READY, json.dumps(life).encode())
+        lab.stack.pubsub.publish(topics.VM_READY, json.dumps(subject).encode())
         lab.stack.pubsub.publish(topics.PROVISION, json.dumps({"version": 1, "job_id": job_id}).encode())
     ends = lab.ended_well(job_id)
     assert [replica.restarts_used for replica in ends.replicas] == [each.restarts_used for each in before.replicas]
@@ -128,6 +128,6 @@ def vms_made(lab: Lab, job_id: str) -> int:
     assert state.endpoints.compute is not None
     path = f"/compute/v1/projects/{state.config.project}/zones/us-central1-a/operations?maxResults=500"
     operations = call(state.endpoints.compute, "GET", path, None)["items"]
-    names = {vm_name(job_id, seat) for seat in lab.state(job_id).job.plan.seats}
+    names = {vm_name(job_id, replica_id) for replica_id in lab.state(job_id).job.plan.replica_ids}
     made = [each for each in operations if each["operationType"] == "insert"]
     return sum(each["targetLink"].rpartition("/")[2] in names for each in made)

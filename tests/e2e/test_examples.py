@@ -13,13 +13,13 @@ from cli.local_run import FaultPlan
 from cli.watch import Report, Watch
 from shared.core.decisions import Reason, Rule
 from shared.core.model.job import State
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.presentation.job_view import job_view
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-WORKER_0, WORKER_1 = Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+WORKER_0, WORKER_1 = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 
 
 @dataclass
@@ -55,27 +55,27 @@ def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> N
     state = lab.ended_well(job_id)
     assert plan.is_over, "both faults happened while it trained"
     assert accuracy(lab, state) >= 0.95
-    by_seat = {replica.seat: replica for replica in state.replicas}
-    assert by_seat[WORKER_1].replaced == 1
+    by_replica_id = {replica.replica_id: replica for replica in state.replicas}
+    assert by_replica_id[WORKER_1].replaced == 1
     assert state.job.attempt == 1
     epochs = [
         int(found.group(1))
         for who, text in lines.said
         if who == "chief 0" and (found := re.match(r"epoch (\d+)/", text))
     ]
-    wanted = int(state.job.plan.program.args[state.job.plan.program.args.index("--epochs") + 1])
-    assert metrics(lab, state)["epochs"] == wanted
-    assert len(set(epochs)) >= wanted - 3, "its progress was shown as it came"
+    desired = int(state.job.plan.program.args[state.job.plan.program.args.index("--epochs") + 1])
+    assert metrics(lab, state)["epochs"] == desired
+    assert len(set(epochs)) >= desired - 3, "its progress was shown as it came"
     resumed = metrics(lab, state)["resumed_from_epoch"]
     assert isinstance(resumed, list)
     assert resumed, "it went on from a checkpoint"
     assert min(resumed) > 1, "not from the beginning"
-    rules = {entry.verdict.rule for entry in lab.verdicts(job_id)}
+    rules = {entry.decision.rule for entry in lab.decisions(job_id)}
     assert {Rule.RESTART, Rule.VM_LOST, Rule.COLLATERAL, Rule.PRIMARY_DONE} <= rules
     decisions = [text for who, text in lines.said if who == "decision"]
     assert any("SIGKILL" in text and "restarts in the same VM" in text for text in decisions)
     assert any("was preempted" in text and "same hostname" in text for text in decisions)
-    assert any(entry.verdict.reason is Reason.PREEMPTION for entry in lab.verdicts(job_id))
+    assert any(entry.decision.reason is Reason.PREEMPTION for entry in lab.decisions(job_id))
 
 
 def test_a_job_file_from_the_old_days_runs_and_says_what_was_substituted(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""VMs that go away, with notice and without: the seat gets another VM of the same name, and nobody pays."""
+"""VMs that go away, with notice and without: the replica gets another VM of the same name, and nobody pays."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from emulators.stack.loopback import call
 from shared.core.decisions import Reason
 from shared.core.model.job import ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import Vm, VmStatus, vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e
 
-WORKER_0 = Seat(TaskType.WORKER, 0)
+WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 LONG = 100_000
 """Steps, ten a second: the job is cancelled when the test has seen what it came for."""
 
@@ -39,7 +39,7 @@ def refused_everywhere(lab: Lab) -> str:
 
 def replaced(lab: Lab, job_id: str, old_id: str) -> None:
     """The worker is up again on another VM of the same name, nobody paid, and cancelling leaves no VM."""
-    lab.until(lambda: lab.replica(job_id, WORKER_0).machine == 2, 30)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).vm_generation == 2, 30)
     lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 60)
     new = lab.vm(job_id, WORKER_0)
     assert new.name == vm_name(job_id, WORKER_0)
@@ -85,7 +85,7 @@ def test_a_vm_that_is_taken_away_with_notice_is_replaced(
     assert bought(lab, vm) == ("SPOT" if changes is SPOT else "STANDARD")
     getattr(lab.faults, fault)(vm.name, **notice)
     replaced(lab, job_id, vm.instance_id)
-    reasons = [entry.verdict.reason for entry in lab.verdicts(job_id)]
+    reasons = [entry.decision.reason for entry in lab.decisions(job_id)]
     assert (Reason.PREEMPTION if fault == "preempt" else Reason.MAINTENANCE) in reasons
 
 
@@ -97,8 +97,8 @@ def test_a_vm_that_crashes_without_a_word_is_being_replaced_within_ten_seconds(l
     crashed_at = datetime.now(UTC)
     lab.faults.crash(vm.name)
     replaced(lab, job_id, vm.instance_id)
-    (decision,) = [entry for entry in lab.verdicts(job_id) if entry.verdict.kind == "replace_vm"]
-    assert decision.verdict.reason is Reason.HOST_ERROR
+    (decision,) = [entry for entry in lab.decisions(job_id) if entry.decision.kind == "replace_vm"]
+    assert decision.decision.reason is Reason.HOST_ERROR
     print(f"from the crash to the decision: {(decision.at - crashed_at).total_seconds():.2f} s")
     assert decision.at - crashed_at < timedelta(seconds=10)
 
@@ -124,8 +124,8 @@ def test_a_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
     finally:
         lab.faults.clear()
     assert state.job.zone != "us-central1-a"
-    (refusal,) = [entry for entry in lab.verdicts(job_id) if entry.verdict.reason is Reason.STOCKOUT]
-    assert "us-central1-a" in refusal.verdict.text
+    (error_kind,) = [entry for entry in lab.decisions(job_id) if entry.decision.reason is Reason.STOCKOUT]
+    assert "us-central1-a" in error_kind.decision.text
 
 
 def test_a_stockout_everywhere_is_waited_out(lab: Lab, refused_everywhere: str) -> None:

@@ -17,13 +17,13 @@ from shared.core.decisions import Reason
 from shared.core.events import ReplicaExited, VmReady
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import State
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-WORKER_0 = Seat(TaskType.WORKER, 0)
+WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 LONG = 100_000
 
 
@@ -43,13 +43,15 @@ def failed(lab: Lab, job_id: str, within_s: float) -> State:
 
 
 def ends(lab: Lab, job_id: str) -> list[LedgerEntry]:
-    """Of worker 0's lives."""
+    """Of worker 0's incarnations."""
     ledger = lab.store.ledger(job_id)
-    return [each for each in ledger if isinstance(each.event, ReplicaExited) and each.event.life.seat == WORKER_0]
+    return [
+        each for each in ledger if isinstance(each.event, ReplicaExited) and each.event.subject.replica_id == WORKER_0
+    ]
 
 
-def lives(lab: Lab, job_id: str) -> int:
-    """How many lives of worker 0 came to an end."""
+def incarnations(lab: Lab, job_id: str) -> int:
+    """How many incarnations of worker 0 came to an end."""
     return len(ends(lab, job_id))
 
 
@@ -57,13 +59,13 @@ def lives(lab: Lab, job_id: str) -> int:
 def test_a_worker_that_is_always_terminated_has_six_lives_in_each_of_four_attempts(lab: Lab) -> None:
     job_id = a_job_whose_worker(lab, "SIGTERM")
     state = failed(lab, job_id, 200)
-    assert lives(lab, job_id) == 4 * 6
+    assert incarnations(lab, job_id) == 4 * 6
     assert (state.job.attempt, state.job.budgets.reruns_used, state.job.budgets.internal_used) == (4, 3, 0)
     said = "The replica worker 0 exited with a non-zero status of 15(SIGTERM). \n"
     assert (state.job.error_message or "").startswith(said)
     exits = ends(lab, job_id)
     assert [entry.before.restarts_used for entry in exits] == [0, 1, 2, 3, 4, 5] * 4
-    machines = {entry.event.life.vm.instance_id for entry in exits if isinstance(entry.event, ReplicaExited)}
+    machines = {entry.event.subject.vm.instance_id for entry in exits if isinstance(entry.event, ReplicaExited)}
     assert len(machines) == 1, "every restart and every rerun was on the same VM"
 
 
@@ -75,20 +77,20 @@ def test_a_bug_ends_the_job_at_its_second_identical_failure_with_its_traceback(l
     message = state.job.error_message or ""
     assert message.startswith("The replica worker 0 exited with a non-zero status of 1. \n")
     assert "ValueError: images of shape (8, 8) expected" in message
-    assert lab.verdicts(job_id)[-1].verdict.reason is Reason.SAME_FAILURE_AGAIN
+    assert lab.decisions(job_id)[-1].decision.reason is Reason.SAME_FAILURE_AGAIN
 
 
 def test_a_crash_reruns_the_job_three_times(lab: Lab) -> None:
     job_id = a_job_whose_worker(lab, "SIGSEGV")
     state = failed(lab, job_id, 60)
-    assert (lives(lab, job_id), state.job.attempt, state.job.budgets.reruns_used) == (4, 4, 3)
+    assert (incarnations(lab, job_id), state.job.attempt, state.job.budgets.reruns_used) == (4, 4, 3)
     assert "11(SIGSEGV)" in (state.job.error_message or "")
 
 
 def test_a_module_that_is_not_there_ends_the_job_with_a_message_to_act_on(lab: Lab) -> None:
     job_id = a_job_whose_worker(lab, "import")
     state = failed(lab, job_id, 30)
-    assert lives(lab, job_id) == 1
+    assert incarnations(lab, job_id) == 1
     assert "No module named 'no_such_module'" in (state.job.error_message or "")
 
 
@@ -104,8 +106,8 @@ def test_an_exit_policy_decides_before_the_rules_do(lab: Lab) -> None:
     spec = {"fail": ["3"], "restart": ["2"]}
     job_id = a_job_whose_worker(lab, "exit=3", trainmaster={"exitPolicy": spec})
     failed(lab, job_id, 30)
-    assert lives(lab, job_id) == 1
-    assert lab.verdicts(job_id)[-1].verdict.reason is Reason.EXIT_POLICY
+    assert incarnations(lab, job_id) == 1
+    assert lab.decisions(job_id)[-1].decision.reason is Reason.EXIT_POLICY
 
 
 @pytest.fixture
@@ -136,7 +138,7 @@ def test_out_of_memory_ends_the_job_at_once_and_says_so(lab: Lab, small_memory: 
         if home in (process.info["environ"] or {}).get("HOME", ""):
             (small_memory / "cgroup.procs").write_text(str(process.pid))
     state = failed(lab, job_id, 60)
-    assert lives(lab, job_id) == 1
+    assert incarnations(lab, job_id) == 1
     assert (state.job.error_message or "").startswith(
         "The replica worker 0 ran out-of-memory and exited with a non-zero status of 9(SIGKILL)."
     )
@@ -152,7 +154,7 @@ def killed(lab: Lab, vm: str) -> bool:
 
 
 def test_a_killed_program_runs_again_within_two_seconds(lab: Lab) -> None:
-    """From the exit to the next life's vm-ready, as the control plane saw them; five times."""
+    """From the exit to the next incarnation's vm-ready, as the control plane saw them; five times."""
     job_id = lab.scripted(workers=1, steps=LONG, step_s=0.05)
     lab.wait(job_id, "RUNNING")
     for nth in range(2, 7):
@@ -166,5 +168,5 @@ def test_a_killed_program_runs_again_within_two_seconds(lab: Lab) -> None:
         assert isinstance(ready, VmReady)
         took_s.append((ready.at - exit_event.at).total_seconds())
     assert min(took_s) < 2.0, took_s  # the best of five: the others may share the machine with other tests
-    print("exit to the next life, seconds:", json.dumps(took_s))
+    print("exit to the next incarnation, seconds:", json.dumps(took_s))
     lab.cancel(job_id)

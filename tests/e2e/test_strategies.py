@@ -9,15 +9,15 @@ import pytest
 from examples import package
 from shared.core.decisions import Rule
 from shared.core.model.job import Replica, State
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(500)]
 
-CHIEF = Seat(TaskType.CHIEF, 0)
-WORKER_0, WORKER_1 = Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
-PS_0, EVALUATOR = Seat(TaskType.PS, 0), Seat(TaskType.EVALUATOR, 0)
+CHIEF = ReplicaId(TaskType.CHIEF, 0)
+WORKER_0, WORKER_1 = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
+PS_0, EVALUATOR = ReplicaId(TaskType.PS, 0), ReplicaId(TaskType.EVALUATOR, 0)
 TRAINS_S, ENDS_S = 150, 240
 
 
@@ -40,18 +40,18 @@ def learned(lab: Lab, state: State) -> dict[str, object]:
     return metrics
 
 
-def kill(lab: Lab, job_id: str, seat: Seat) -> None:
-    lab.faults.kill_program(vm_name(job_id, seat))
+def kill(lab: Lab, job_id: str, replica_id: ReplicaId) -> None:
+    lab.faults.kill_program(vm_name(job_id, replica_id))
 
 
-def said(lab: Lab, job_id: str, seat: Seat, words: str) -> None:
+def said(lab: Lab, job_id: str, replica_id: ReplicaId, words: str) -> None:
     """Wait until the replica has."""
-    lab.until(lambda: lab.replica(job_id, seat).ever_ready, TRAINS_S)
-    lab.until(lambda: words in lab.console(job_id, seat), TRAINS_S)
+    lab.until(lambda: lab.replica(job_id, replica_id).ever_ready, TRAINS_S)
+    lab.until(lambda: words in lab.console(job_id, replica_id), TRAINS_S)
 
 
-def by_seat(state: State) -> dict[Seat, Replica]:
-    return {replica.seat: replica for replica in state.replicas}
+def by_replica_id(state: State) -> dict[ReplicaId, Replica]:
+    return {replica.replica_id: replica for replica in state.replicas}
 
 
 @pytest.mark.parametrize(("example", "replicas"), [("tf_mirrored", 2), ("tf_central_storage", 2), ("tf_one_device", 1)])
@@ -61,7 +61,7 @@ def test_a_strategy_of_one_vm_goes_on_from_its_checkpoint(lab: Lab, example: str
     kill(lab, job_id, CHIEF)
     state = lab.ended_well(job_id, ENDS_S)
     assert learned(lab, state)["replicas"] == replicas
-    assert by_seat(state)[CHIEF].restarts_used == 1
+    assert by_replica_id(state)[CHIEF].restarts_used == 1
 
 
 def test_parameter_servers_bear_a_lost_worker_and_the_chief_the_loss_of_one_of_them(lab: Lab) -> None:
@@ -74,10 +74,10 @@ def test_parameter_servers_bear_a_lost_worker_and_the_chief_the_loss_of_one_of_t
     kill(lab, job_id, PS_0)
     state = lab.ended_well(job_id, ENDS_S)
     assert learned(lab, state)["servers"] == {"chief": 1, "worker": 2, "ps": 2}
-    seats = by_seat(state)
-    assert (seats[WORKER_0].restarts_used, seats[WORKER_1].incarnation) == (1, 1)
-    assert seats[PS_0].incarnation == 2
-    assert (seats[CHIEF].restarts_used, seats[CHIEF].collateral) == (0, 1), lab.story(job_id)
+    replica_ids = by_replica_id(state)
+    assert (replica_ids[WORKER_0].restarts_used, replica_ids[WORKER_1].incarnation) == (1, 1)
+    assert replica_ids[PS_0].incarnation == 2
+    assert (replica_ids[CHIEF].restarts_used, replica_ids[CHIEF].collateral) == (0, 1), lab.story(job_id)
 
 
 def test_an_evaluator_beside_the_training_costs_it_nothing_when_it_is_lost(lab: Lab) -> None:
@@ -90,8 +90,8 @@ def test_an_evaluator_beside_the_training_costs_it_nothing_when_it_is_lost(lab: 
     assert isinstance(evaluations, dict)
     assert metrics["evaluated_epochs"] == sorted(map(int, evaluations))
     assert "12" in evaluations, "the chief waited for the last word"
-    seats = by_seat(state)
-    assert (seats[EVALUATOR].incarnation, seats[CHIEF].incarnation) == (2, 1)
+    replica_ids = by_replica_id(state)
+    assert (replica_ids[EVALUATOR].incarnation, replica_ids[CHIEF].incarnation) == (2, 1)
 
 
 def test_torchrun_brings_its_ranks_back_when_the_platform_has_brought_back_the_vm(lab: Lab) -> None:
@@ -102,8 +102,10 @@ def test_torchrun_brings_its_ranks_back_when_the_platform_has_brought_back_the_v
     metrics = learned(lab, state)
     assert metrics["replicas"] == 4, "two ranks on each of two VMs"
     assert metrics["resumed_from_epoch"], "no rank began again"
-    seats = by_seat(state)
-    assert (seats[WORKER_0].restarts_used, seats[CHIEF].incarnation) == (1, 1), "the other launcher never ended"
+    replica_ids = by_replica_id(state)
+    assert (replica_ids[WORKER_0].restarts_used, replica_ids[CHIEF].incarnation) == (1, 1), (
+        "the other launcher never ended"
+    )
 
 
 def test_xgboost_loses_a_worker_and_all_go_on_with_the_same_round(lab: Lab) -> None:
@@ -112,10 +114,12 @@ def test_xgboost_loses_a_worker_and_all_go_on_with_the_same_round(lab: Lab) -> N
     kill(lab, job_id, WORKER_1)
     state = lab.ended_well(job_id, ENDS_S)
     assert learned(lab, state)["replicas"] == 3
-    seats = by_seat(state)
-    assert [seats[seat].incarnation for seat in (CHIEF, WORKER_0, WORKER_1)] == [2, 2, 2]
-    assert [seats[seat].restarts_used for seat in (CHIEF, WORKER_0, WORKER_1)] == [0, 0, 1], lab.story(job_id)
-    assert Rule.COLLATERAL in {entry.verdict.rule for entry in lab.verdicts(job_id)}
+    replica_ids = by_replica_id(state)
+    assert [replica_ids[replica_id].incarnation for replica_id in (CHIEF, WORKER_0, WORKER_1)] == [2, 2, 2]
+    assert [replica_ids[replica_id].restarts_used for replica_id in (CHIEF, WORKER_0, WORKER_1)] == [0, 0, 1], (
+        lab.story(job_id)
+    )
+    assert Rule.COLLATERAL in {entry.decision.rule for entry in lab.decisions(job_id)}
 
 
 def test_xgboost_alone_needs_no_peers(lab: Lab) -> None:

@@ -13,7 +13,7 @@ import pytest
 from shared.core.decisions import Reason
 from shared.core.events import JobSubmitted, LossCause
 from shared.core.model.job import ReplicaState, TaskGroup, Tpu, TpuQueue
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import Vm, vm_name
 from shared.flows.record import Deps, record
 from shared.flows.submit import new_job
@@ -26,7 +26,7 @@ from tests.integration.tpu.world import logs_of
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
 
 ZONES = ("us-central1-a", "us-south1-a")
-SLICE = Seat(TaskType.CHIEF, 0)
+SLICE = ReplicaId(TaskType.CHIEF, 0)
 FOUR_HOSTS = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
 ONE_SLICE = TaskGroup(SLICE.task_type, 1, "", tpu=FOUR_HOSTS)
 ONE_HOST = Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")
@@ -74,10 +74,10 @@ class TpuLab(Lab):
             group,
         )
 
-    def is_told(self, job_id: str, seat: Seat, words: str) -> None:
-        """The youngest slice in this seat, of one host, prints these words."""
+    def is_told(self, job_id: str, replica_id: ReplicaId, words: str) -> None:
+        """The youngest slice in this replica, of one host, prints these words."""
         folder = self.stack.state_dir / "compute" / "serial"
-        self.until(lambda: any(words in log for log in logs_of(folder, vm_name(job_id, seat))), 120)
+        self.until(lambda: any(words in log for log in logs_of(folder, vm_name(job_id, replica_id))), 120)
 
     def logs(self, job_id: str) -> list[str]:
         """What each host of the youngest slice has printed."""
@@ -103,7 +103,7 @@ def tpus(lab: Lab) -> TpuLab:
 
 def one_replica(tpus: TpuLab, job_id: str) -> tuple[int, int, int]:
     (replica,) = tpus.state(job_id).replicas
-    return replica.restarts_used, replica.replaced, replica.machine
+    return replica.restarts_used, replica.replaced, replica.vm_generation
 
 
 @pytest.mark.slow
@@ -121,10 +121,10 @@ def test_four_hosts_train_as_one_and_survive_a_killed_host_and_a_preempted_slice
     assert one_replica(tpus, job_id) == (1, 0, 1), "the hosts that died of it are not charged once more"
     before = tpus.vm(job_id, SLICE)
     tpus.faults.preempt(name, notice_s=5)
-    tpus.until(lambda: tpus.replica(job_id, SLICE).machine == 2, 60)
+    tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
     state = tpus.ended_well(job_id, 240)
     (replica,) = state.replicas
-    assert (replica.restarts_used, replica.replaced, replica.machine) == (1, 1, 2)
+    assert (replica.restarts_used, replica.replaced, replica.vm_generation) == (1, 1, 2)
     assert len(replica.hosts_done) == FOUR_HOSTS.hosts - 1, "the last of them ended the job"
     assert replica.instance_id != before.instance_id
     metrics = json.loads(tpus.objects.read(f"{folder}/metrics.json", max_bytes=1 << 20) or b"{}")
@@ -133,7 +133,7 @@ def test_four_hosts_train_as_one_and_survive_a_killed_host_and_a_preempted_slice
     assert metrics["resumed_from_epoch"], "it went on from a checkpoint"
     assert min(metrics["resumed_from_epoch"]) > 1, "not from the beginning"
     # On a busy machine the notice may be over before all is said: then the slice stops under its program.
-    reasons = {entry.verdict.reason for entry in tpus.verdicts(job_id)}
+    reasons = {entry.decision.reason for entry in tpus.decisions(job_id)}
     assert reasons & {Reason.PREEMPTION, Reason.VM_STOPPING}, reasons
 
 
@@ -145,13 +145,13 @@ def test_a_slice_that_is_taken_without_a_word_is_found_and_replaced(tpus: TpuLab
     tpus.faults.preempt(old.name, notice_s=0)
     tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)] != ["gone"], 60)
     tpus.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})  # as the sweep does every minute
-    tpus.until(lambda: tpus.replica(job_id, SLICE).machine == 2, 60)
+    tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
     assert one_replica(tpus, job_id) == (0, 1, 2)
     young = tpus.vm(job_id, SLICE)
-    assert (young.name, young.machine) == (old.name, 2)
+    assert (young.name, young.vm_generation) == (old.name, 2)
     assert young.instance_id != old.instance_id
-    assert Reason.PREEMPTION in [entry.verdict.reason for entry in tpus.verdicts(job_id)]
+    assert Reason.PREEMPTION in [entry.decision.reason for entry in tpus.decisions(job_id)]
     tpus.cancel(job_id)
 
 
@@ -175,16 +175,16 @@ def test_a_stockout_moves_the_slice_to_the_next_zone(tpus: TpuLab) -> None:
     finally:
         tpus.faults.clear()
     assert state.job.zone == ZONES[1]
-    assert Reason.STOCKOUT in [entry.verdict.reason for entry in tpus.verdicts(job_id)]
+    assert Reason.STOCKOUT in [entry.decision.reason for entry in tpus.decisions(job_id)]
 
 
 def test_two_slices_know_each_other_also_after_the_first_one_was_replaced(tpus: TpuLab) -> None:
-    first, second = Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+    first, second = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
     job_id = tpus.scripted_on_slice(LONG, group=TaskGroup(TaskType.WORKER, 2, "", tpu=ONE_HOST))
 
     def all_are_told(address: str) -> None:
-        for number, seat in enumerate((first, second)):
-            tpus.is_told(job_id, seat, f"slice {number} {address}:8080 {address}\n")
+        for number, replica_id in enumerate((first, second)):
+            tpus.is_told(job_id, replica_id, f"slice {number} {address}:8080 {address}\n")
 
     tpus.wait(job_id, "RUNNING", 150)
     old = tpus.vm(job_id, first)
@@ -193,7 +193,7 @@ def test_two_slices_know_each_other_also_after_the_first_one_was_replaced(tpus: 
     tpus.faults.preempt(old.name, notice_s=0)
     tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)].count(LossCause.PREEMPTION) == 1, 60)
     tpus.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})  # as the sweep does every minute
-    tpus.until(lambda: tpus.replica(job_id, first).machine == 2, 60)
+    tpus.until(lambda: tpus.replica(job_id, first).vm_generation == 2, 60)
     tpus.faults.kill_program(vm_name(job_id, second))
     tpus.until(lambda: {each.state for each in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}, 150)
     all_are_told(tpus.vm(job_id, first).address)
@@ -206,7 +206,7 @@ def test_a_slice_waits_in_the_queue_until_there_is_room(tpus: TpuLab) -> None:
     tpus.faults.change(stockout_zones=list(ZONES))
     try:
         job_id = tpus.scripted_on_slice(2, group=waiting)
-        tpus.until(lambda: Reason.QUEUED in [each.verdict.reason for each in tpus.store.ledger(job_id)], 60)
+        tpus.until(lambda: Reason.QUEUED in [each.decision.reason for each in tpus.store.ledger(job_id)], 60)
         assert tpus.state(job_id).job.zone == ZONES[0]
     finally:
         tpus.faults.clear()

@@ -31,7 +31,7 @@ ASK: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "pending": lambda store, world: store.pending(world.job_id),
     "jobs_with_pending": lambda store, world: store.jobs_with_pending(),
     "live_jobs": lambda store, world: store.live_jobs(),
-    "turn": lambda store, world: store.turn(),
+    "admission_token": lambda store, world: store.admission_token(),
     "recent_jobs": lambda store, world: store.recent_jobs(5, JobPlace(NOW, world.job_id)),
     "created_since": lambda store, world: store.created_since(NOW),
     "count_ready": lambda store, world: store.count_ready(world.job_id, 1),
@@ -116,8 +116,8 @@ def missing(query: Asked, plan: Plan) -> str:
         (name,) = query.properties
         kept = single(plan, query.collection, name)
         directions = {direction for _, direction in query.ordered} or {ASCENDING}
-        wanted = {(scope, direction) for direction in directions}
-        return "" if wanted <= kept else f"{query}: {name} is indexed for {sorted(kept)} only"
+        desired = {(scope, direction) for direction in directions}
+        return "" if desired <= kept else f"{query}: {name} is indexed for {sorted(kept)} only"
     for index in plan.of("google_firestore_index").values():
         fields = [(each["field_path"], each["order"]) for each in index["fields"]]
         leading = {name for name, _ in fields[: len(query.equal)]}

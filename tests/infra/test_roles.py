@@ -66,8 +66,8 @@ def test_a_function_may_publish_to_what_it_publishes_to(function: str, graph: gr
     published = set(PUBLISHED.findall(flows(function, graph))) - {"DEAD_LETTER"}
     granted = re.search(rf"(?m)^    {function} += \[(.*)\]$", (ROOT / "infra" / "iam.tf").read_text(encoding="utf-8"))
     assert granted is not None
-    wanted = {getattr(topics, name).removeprefix("trainmaster-") for name in published}
-    assert wanted == set(re.findall(r'"([\w-]+)"', granted[1]))
+    desired = {getattr(topics, name).removeprefix("trainmaster-") for name in published}
+    assert desired == set(re.findall(r'"([\w-]+)"', granted[1]))
 
 
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
@@ -76,9 +76,9 @@ def test_a_function_may_read_the_jobs_that_it_looks_at_and_write_those_that_it_c
 ) -> None:
     text = flows(function, graph)
     assert "deps.store" in text
-    wanted = "roles/datastore.user" if RECORDED.search(text) else "roles/datastore.viewer"
+    desired = "roles/datastore.user" if RECORDED.search(text) else "roles/datastore.viewer"
     granted = {each.role for each in iam_table.grants() if each.who == f"function {function}"}
-    assert {role for role in granted if role.startswith("roles/datastore.")} == {wanted}
+    assert {role for role in granted if role.startswith("roles/datastore.")} == {desired}
 
 
 def test_provision_may_make_the_calls_that_it_makes_and_no_others(plan: Plan) -> None:

@@ -140,7 +140,7 @@ LIFE: dict[str, object] = {
     "task_type": "chief",
     "task_index": 0,
     "incarnation": 1,
-    "machine": 1,
+    "vm_generation": 1,
     "vm": {"name": "tm-nobody-aaaaaa-chief-0", "zone": "us-central1-a", "instance_id": "1"},
     "at": "2026-11-21T03:00:00Z",
 }

@@ -31,7 +31,7 @@ from tests.infra.conftest import Plan
 SCHEMAS: Final = ROOT / "infra" / "schemas"
 RELEASED: Final = FOLDER / str(documents.SCHEMA)
 MODELS: Final[dict[str, type[BaseModel]]] = {
-    "vm-ready": codec._LifeMessage,
+    "vm-ready": codec._AgentMessage,
     "replica-exit": codec._ReplicaExit,
     "maintenance": codec._Maintenance,
 }
@@ -185,10 +185,10 @@ def said_by_the_agent() -> Iterator[tuple[str, dict[str, Any]]]:
     """Its own code's messages, of a VM and of a slice's host."""
     for host in (None, SimpleNamespace(number=3)):
         topics = {name: name.replace("_", "-") for name in ("vm_ready", "replica_exit", "maintenance")}
-        gang = SimpleNamespace(job_id="digits_1", task_type="worker", machine=2, project="p", topics=topics)
-        seat = SimpleNamespace(index=0, gang=gang, host=host, vm=Vm("tm-x", "us-central1-a", "4711"))
+        gang = SimpleNamespace(job_id="digits_1", task_type="worker", vm_generation=2, project="p", topics=topics)
+        replica_id = SimpleNamespace(index=0, gang=gang, host=host, vm=Vm("tm-x", "us-central1-a", "4711"))
         nobody: Any = SimpleNamespace(post=lambda accepted: None)
-        report = Report(seat, nobody, nobody, nobody)  # type: ignore[arg-type]  # what it asks of a seat
+        report = Report(replica_id, nobody, nobody, nobody)  # type: ignore[arg-type]  # what it asks of a replica
         error = {"type": "ValueError", "message": "bad shape", "frame": ""}
         fact = {
             "cause": "process",

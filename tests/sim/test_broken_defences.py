@@ -16,7 +16,7 @@ from shared.core.events import AllReady, ProvisioningStarted, ReplicaEvent
 from shared.core.evolve import Change
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Delete, Vm, plan_steps, wanted
+from shared.core.reconcile.plan import Delete, Vm, desired, plan_steps
 from shared.core.rules import admission_queue
 from shared.core.rules import judge as judging
 from shared.core.rules.admission_queue import Limits, Wait
@@ -74,14 +74,14 @@ def lost_races_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 
 def fences_on_lives_are_gone(patch: pytest.MonkeyPatch) -> None:
-    """Whatever life an event names, it is taken for the present one."""
+    """Whatever incarnation an event names, it is taken for the present one."""
     judge_replica = judging._judge_replica
 
     def unfenced(state: Any, event: ReplicaEvent, *more: Any) -> Any:
-        replica = state.find(event.life.attempt, event.life.seat)
+        replica = state.find(event.subject.attempt, event.subject.replica_id)
         if replica:
-            present = replace(event.life, incarnation=replica.incarnation, machine=replica.machine)
-            event = replace(event, life=present)
+            present = replace(event.subject, incarnation=replica.incarnation, vm_generation=replica.vm_generation)
+            event = replace(event, subject=present)
         return judge_replica(state, event, *more)
 
     patch.setattr(judging, "_judge_replica", unfenced)
@@ -97,8 +97,8 @@ def zones_and_machines_are_not_compared(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(job: Any, wants: Any, vms: Sequence[Vm]) -> Any:
         steps = plan_steps(job, wants, tuple(vms))
-        machines = {want.name: want.replica.machine for want in wants}
-        newer = tuple(Delete(vm) for vm in vms if vm.machine > machines.get(vm.name, vm.machine))
+        machines = {want.name: want.replica.vm_generation for want in wants}
+        newer = tuple(Delete(vm) for vm in vms if vm.vm_generation > machines.get(vm.name, vm.vm_generation))
         return (*steps, *newer)
 
     patch.setattr(provision, "plan_steps", hasty)
@@ -114,7 +114,7 @@ def done_is_said_without_looking_again(patch: pytest.MonkeyPatch) -> None:
         state = loaded.state
         if state.job.state == "QUEUED":
             record.record(job_id, ProvisioningStarted(job_id, deps.clock()), deps)
-        steps = plan_steps(state.job, wanted(state.job, state.replicas), machines.fleet.list_vms(job_id))
+        steps = plan_steps(state.job, desired(state.job, state.replicas), machines.fleet.list_vms(job_id))
         for step in steps:
             provision._carry_out(step, state, machines, deps, Counter())
         deps.store.mark_done(job_id, keys, deps.clock())
@@ -124,12 +124,12 @@ def done_is_said_without_looking_again(patch: pytest.MonkeyPatch) -> None:
 
 def readiness_is_counted_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
     def early(event: Any, deps: record.Deps) -> None:
-        life = event.life
-        loaded = deps.store.load(life.job_id)
-        count = deps.store.count_ready(life.job_id, life.attempt)
-        record.record(life.job_id, event, deps)
-        if loaded and count >= len(loaded.state.job.plan.seats):
-            record.record(life.job_id, AllReady(life.job_id, life.attempt, deps.clock()), deps)
+        subject = event.subject
+        loaded = deps.store.load(subject.job_id)
+        count = deps.store.count_ready(subject.job_id, subject.attempt)
+        record.record(subject.job_id, event, deps)
+        if loaded and count >= len(loaded.state.job.plan.replica_ids):
+            record.record(subject.job_id, AllReady(subject.job_id, subject.attempt, deps.clock()), deps)
 
     patch.setattr(vm_ready, "handle", early)
 
@@ -145,13 +145,15 @@ def restarts_have_no_limit(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_called_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(provision, "to_call_back", lambda _: ())
+    patch.setattr(provision, "replicas_to_reactivate", lambda _: ())
 
 
 def admissions_do_not_look_at_each_other(patch: pytest.MonkeyPatch) -> None:
     commit = MemoryStore.commit
     patch.setattr(
-        MemoryStore, "commit", lambda self, loaded, entry, change, turn=None: commit(self, loaded, entry, change)
+        MemoryStore,
+        "commit",
+        lambda self, loaded, entry, change, admission_token=None: commit(self, loaded, entry, change),
     )
 
 
@@ -163,7 +165,7 @@ def whoever_comes_first_is_admitted(patch: pytest.MonkeyPatch) -> None:
             job_id, [job for job in jobs if job.state != "QUEUED" or job.job_id == job_id], limits
         )
 
-    patch.setattr(admission_queue, "wait_of", greedy)
+    patch.setattr(admission, "wait_of", greedy)
 
 
 def a_slice_is_done_with_its_first_host(patch: pytest.MonkeyPatch) -> None:
@@ -171,7 +173,7 @@ def a_slice_is_done_with_its_first_host(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_hosts_ends_are_the_same_event(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.core.events.Life.host_key", "")
+    patch.setattr("shared.core.events.IncarnationRef.host_key", "")
 
 
 def hosts_of_a_slice_begin_while_others_end(patch: pytest.MonkeyPatch) -> None:
@@ -183,8 +185,8 @@ def second_submissions_are_not_answered(patch: pytest.MonkeyPatch) -> None:
 
 
 def living_jobs_are_deleted(patch: pytest.MonkeyPatch) -> None:
-    verdict = DeleteJob(Rule.COURSE, Reason.DELETED_BY_USER, "")
-    patch.setattr(judging, "_judge_deletion", lambda _: verdict)
+    decision = DeleteJob(Rule.LIFECYCLE, Reason.DELETED_BY_USER, "")
+    patch.setattr(judging, "_judge_deletion", lambda _: decision)
 
 
 BROKEN: tuple[tuple[Break, Profile], ...] = (

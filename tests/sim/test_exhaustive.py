@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from shared.core.model.job import Job, Replica
-from shared.core.reconcile.plan import Delete, Step, Vm, WantedVm, plan_steps
+from shared.core.reconcile.plan import Delete, DesiredVm, Step, Vm, plan_steps
 from shared.flows import provision
 from simulator.invariants.job_invariants import ViolationError
 from simulator.scenarios.generator import JOB_ID, job
@@ -39,9 +39,9 @@ def search(allowance: Allowance, states_max: int) -> Found:
     ids=lambda allowance: repr(allowance).removeprefix("Allowance"),
 )
 def test_no_order_of_what_may_happen_breaks_an_invariant(allowance: Allowance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every state that can be reached is visited: nothing is left out within the bound. Who is called back lives twice,
+    """Every state that can be reached is visited: nothing is left out within the bound. Who is called back incarnations twice,
     which makes several times as many states: that is left to histories, whose programs do wait for each other."""
-    monkeypatch.setattr(provision, "to_call_back", lambda _: ())
+    monkeypatch.setattr(provision, "replicas_to_reactivate", lambda _: ())
     found = search(allowance, states_max=20_000)
     print(found)
     assert found.is_complete
@@ -53,7 +53,7 @@ def test_the_search_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without deletions VMs are left, and the way there is told."""
 
     def lazy(
-        job: Job, wants: tuple[WantedVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
+        job: Job, wants: tuple[DesiredVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
     ) -> tuple[Step, ...]:
         return tuple(step for step in plan_steps(job, wants, vms, replicas) if not isinstance(step, Delete))
 

@@ -37,8 +37,8 @@ FOUND = (
     ("races", 630),  # after a rerun a worker was done with the chief's last process, and the next one waited for it
     ("slices", 5004935),  # who was done beside the last process of the attempt before was told to be just too late
     ("slices", 5000477),  # who was done was not called back, as it was told to be up only after the primary's loss
-    ("slices", 73),  # a host of a slice met the processes that other hosts still ran of an earlier life
-    ("capacity", 28),  # who was up stayed behind when its peers were sought in another zone
+    ("slices", 73),  # a host of a slice met the processes that other hosts still ran of an earlier incarnation
+    ("capacity", 28),  # who was up stayed behind when its peers were requested in another zone
     ("races", 71),  # the same, where its vm-ready was overtaken by the move
 )
 """Histories that once broke an invariant, and which defect they had found."""
@@ -86,34 +86,34 @@ def test_where_nothing_goes_wrong_every_job_succeeds_and_loses_nothing() -> None
         assert outcome.state == "SUCCEEDED"
         assert outcome.lost_s == 0
         assert outcome.attempts == 1
-        assert not outcome.verdicts["restart_replica"]
+        assert not outcome.decisions["restart_replica"]
 
 
 def test_the_faults_do_happen() -> None:
     """A simulator in which nothing goes wrong proves nothing."""
     seen: Counter[str] = Counter()
     for seed in range(60):
-        seen.update(generator.case(seed, EVERYTHING).verdicts)
-        seen.update(generator.case(seed, MACHINES).verdicts)
-    for verdict in ("restart_replica", "hold_replica", "replace_vm", "rerun_job", "try_elsewhere", "ignore"):
-        assert seen[verdict] > 5, (verdict, seen)
-    assert seen["call_back_replica"]
+        seen.update(generator.case(seed, EVERYTHING).decisions)
+        seen.update(generator.case(seed, MACHINES).decisions)
+    for decision in ("restart_replica", "hold_replica", "replace_vm", "rerun_job", "continue_provisioning", "ignore"):
+        assert seen[decision] > 5, (decision, seen)
+    assert seen["reactivate_replica"]
 
 
 @pytest.mark.parametrize(
-    ("profile", "verdicts"),
+    ("profile", "decisions"),
     [
         (HANDS, ("delete_job", "set_labels", "cancel_job")),
         (SLICES, ("mark_host_ready", "record_host_done", "replace_vm", "restart_replica")),
-        (CAPACITY, ("try_elsewhere", "rerun_job", "fail_job")),
+        (CAPACITY, ("continue_provisioning", "rerun_job", "fail_job")),
     ],
     ids=lambda each: each.name if isinstance(each, Profile) else "",
 )
-def test_what_a_profile_is_about_does_happen(profile: Profile, verdicts: tuple[str, ...]) -> None:
+def test_what_a_profile_is_about_does_happen(profile: Profile, decisions: tuple[str, ...]) -> None:
     seen: Counter[str] = Counter()
     for seed in range(60):
-        seen.update(generator.case(seed, profile).verdicts)
-    assert all(seen[verdict] for verdict in verdicts), seen
+        seen.update(generator.case(seed, profile).decisions)
+    assert all(seen[decision] for decision in decisions), seen
 
 
 def test_jobs_do_wait_in_line_and_all_of_them_end() -> None:

@@ -1,9 +1,9 @@
 """I7, precisely. What agents say arrives in any order and any number of times; this is what is promised of the result.
 
 1. Repeating events changes nothing: the state is equal, to the last counter and version.
-2. Words of different seats that do not judge each other (ready, done, lost) may come in any order: the same state, but
+2. Words of different replicas that do not judge each other (ready, done, lost) may come in any order: the same state, but
    for the moments at which things were stored.
-3. Words of one seat's earlier life change nothing once a later one has been ordered, wherever they come.
+3. Words of one replica's earlier incarnation change nothing once a later one has been ordered, wherever they come.
 
 Not promised: the order of failures. Who of two replicas failed first decides who is charged, and a job may end before
 a later event can say anything.
@@ -24,23 +24,25 @@ from tests.support.world import World
 
 Told = tuple[str, Any, dict[str, object]]
 
-READY: tuple[Told, ...] = tuple(("vm-ready", seat, {}) for seat in (CHIEF, WORKER_0, WORKER_1))
+READY: tuple[Told, ...] = tuple(("vm-ready", replica_id, {}) for replica_id in (CHIEF, WORKER_0, WORKER_1))
 DONE_0: Told = ("replica-exit", WORKER_0, {"cause": "process", "exit_status": 0})
 FAILED_0: Told = ("replica-exit", WORKER_0, {"cause": "process", "exit_status": 1})
-LOST: tuple[Told, ...] = tuple(("maintenance", seat, {"cause": "preemption"}) for seat in (CHIEF, WORKER_0, WORKER_1))
+LOST: tuple[Told, ...] = tuple(
+    ("maintenance", replica_id, {"cause": "preemption"}) for replica_id in (CHIEF, WORKER_0, WORKER_1)
+)
 
 
 def told(events: Sequence[Told], *, is_running: bool) -> World:
-    """Every event speaks of the life that its VM was told before any of them was heard."""
+    """Every event speaks of the incarnation that its VM was told before any of them was heard."""
     world = World()
     if is_running:
         world.running()
     else:
         world.submit()
         world.deliver()
-    lives = {seat: world.life(seat) for seat in (CHIEF, WORKER_0, WORKER_1)}
-    for kind, seat, fact in events:
-        world.tell(kind, seat, **{**lives[seat], **fact})
+    incarnations = {replica_id: world.subject(replica_id) for replica_id in (CHIEF, WORKER_0, WORKER_1)}
+    for kind, replica_id, fact in events:
+        world.tell(kind, replica_id, **{**incarnations[replica_id], **fact})
     world.check()
     return world
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core.events import ExitCause, Life, LossCause, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
+from shared.core.events import ExitCause, IncarnationRef, LossCause, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
 from shared.core.model.job import Job, JobState, Plan, Program, Replica, ReplicaState, State, TaskGroup
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import vm_name
 
 START = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
 
-CHIEF = Seat(TaskType.CHIEF, 0)
-WORKER_0 = Seat(TaskType.WORKER, 0)
-WORKER_1 = Seat(TaskType.WORKER, 1)
+CHIEF = ReplicaId(TaskType.CHIEF, 0)
+WORKER_0 = ReplicaId(TaskType.WORKER, 0)
+WORKER_1 = ReplicaId(TaskType.WORKER, 1)
 
 
 def at(seconds: float) -> datetime:
@@ -73,31 +73,44 @@ def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **change
     return replace(job, **changes)  # type: ignore[arg-type]
 
 
-def a_replica(seat: Seat, state: ReplicaState = ReplicaState.RUNNING, **changes: object) -> Replica:
+def a_replica(replica_id: ReplicaId, state: ReplicaState = ReplicaState.RUNNING, **changes: object) -> Replica:
     ready = None if state is ReplicaState.WAITING else at(10)
     has_spoken = state not in (ReplicaState.WAITING, ReplicaState.REPLACING)
-    replica = Replica(attempt=1, seat=seat, state=state, ready_at=ready, instance_id="1001" if has_spoken else None)
+    replica = Replica(
+        attempt=1, replica_id=replica_id, state=state, ready_at=ready, instance_id="1001" if has_spoken else None
+    )
     return replace(replica, **changes)  # type: ignore[arg-type]
 
 
 def a_state(*replicas: Replica, job: Job | None = None) -> State:
-    """All replicas of the attempt: the given ones, and the job's other seats running."""
+    """All replicas of the attempt: the given ones, and the job's other replicas running."""
     job = job or a_job()
-    given = {replica.seat: replica for replica in replicas}
-    everyone = tuple(given.get(seat) or a_replica(seat, attempt=job.attempt) for seat in job.plan.seats)
+    given = {replica.replica_id: replica for replica in replicas}
+    everyone = tuple(
+        given.get(replica_id) or a_replica(replica_id, attempt=job.attempt) for replica_id in job.plan.replica_ids
+    )
     return State(job, everyone, whole=True)
 
 
-def a_life(seat: Seat, incarnation: int = 1, machine: int = 1, attempt: int = 1, job_id: str = "digits_1") -> Life:
-    return Life(job_id, attempt, seat, incarnation, machine, VmRef(vm_name(job_id, seat), "us-central1-a", "1001"))
+def an_incarnation(
+    replica_id: ReplicaId, incarnation: int = 1, vm_generation: int = 1, attempt: int = 1, job_id: str = "digits_1"
+) -> IncarnationRef:
+    return IncarnationRef(
+        job_id,
+        attempt,
+        replica_id,
+        incarnation,
+        vm_generation,
+        VmRef(vm_name(job_id, replica_id), "us-central1-a", "1001"),
+    )
 
 
-def ready(seat: Seat, incarnation: int = 1, machine: int = 1, attempt: int = 1) -> VmReady:
-    return VmReady(a_life(seat, incarnation, machine, attempt), START)
+def ready(replica_id: ReplicaId, incarnation: int = 1, vm_generation: int = 1, attempt: int = 1) -> VmReady:
+    return VmReady(an_incarnation(replica_id, incarnation, vm_generation, attempt), START)
 
 
 def exited(
-    seat: Seat,
+    replica_id: ReplicaId,
     status: int | None = None,
     *,
     signal: int | None = None,
@@ -106,11 +119,11 @@ def exited(
     out_of_memory: bool = False,
     tail: str = "",
     incarnation: int = 1,
-    machine: int = 1,
+    vm_generation: int = 1,
     attempt: int = 1,
 ) -> ReplicaExited:
     return ReplicaExited(
-        a_life(seat, incarnation, machine, attempt),
+        an_incarnation(replica_id, incarnation, vm_generation, attempt),
         START,
         cause=cause,
         exit_status=status,
@@ -121,8 +134,10 @@ def exited(
     )
 
 
-def lost(seat: Seat, cause: LossCause = LossCause.PREEMPTION, incarnation: int = 1, machine: int = 1) -> VmLost:
-    return VmLost(a_life(seat, incarnation, machine), START, cause)
+def lost(
+    replica_id: ReplicaId, cause: LossCause = LossCause.PREEMPTION, incarnation: int = 1, vm_generation: int = 1
+) -> VmLost:
+    return VmLost(an_incarnation(replica_id, incarnation, vm_generation), START, cause)
 
 
 def a_tuning_spec(training_input: Mapping[str, object] | None = None, **hyperparameters: Any) -> dict[str, object]:

@@ -10,7 +10,7 @@ from itertools import product
 
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import Job, Replica
-from shared.core.model.replica_id import Seat
+from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import Tuning
 from shared.core.reconcile.plan import Vm, vm_name
 from shared.errors import TemporaryError
@@ -92,35 +92,35 @@ class World:
                 self.wait(10)
                 functions[message.topic](message.data)
 
-    def tell(self, kind: str, seat: Seat, **more: object) -> None:
-        """An agent's event: of the life and machine that its VM was last told, unless said otherwise."""
+    def tell(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
+        """An agent's event: of the incarnation and machine that its VM was last told, unless said otherwise."""
         self.wait(1)
         handle, decode = {
             "vm-ready": (vm_ready.handle, codec.vm_ready),
             "replica-exit": (replica_exit.handle, codec.replica_exit),
             "maintenance": (maintenance.handle, codec.maintenance),
         }[kind]
-        handle(decode(json.dumps({**self.life(seat), **more}).encode()), self.deps)  # type: ignore[operator]
+        handle(decode(json.dumps({**self.subject(replica_id), **more}).encode()), self.deps)  # type: ignore[operator]
 
-    def life(self, seat: Seat) -> dict[str, object]:
-        vm = self.vm(seat)
-        assert vm is not None, f"{seat} has no VM"
+    def subject(self, replica_id: ReplicaId) -> dict[str, object]:
+        vm = self.vm(replica_id)
+        assert vm is not None, f"{replica_id} has no VM"
         assert vm.directive is not None
         return {
             "version": 1,
             "job_id": self.job_id,
             "attempt": vm.directive.attempt,
-            "task_type": seat.task_type,
-            "task_index": seat.index,
+            "task_type": replica_id.task_type,
+            "task_index": replica_id.index,
             "incarnation": vm.directive.incarnation,
-            "machine": vm.machine,
+            "vm_generation": vm.vm_generation,
             "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
             "at": self.now.isoformat(),
         }
 
     def everyone_ready(self) -> None:
         for replica in self.replicas:
-            self.tell("vm-ready", replica.seat)
+            self.tell("vm-ready", replica.replica_id)
 
     def running(self) -> None:
         """A submitted job whose replicas are all up."""
@@ -128,11 +128,11 @@ class World:
         self.deliver()
         self.everyone_ready()
 
-    def fail(self, seat: Seat, status: int = 1, **more: object) -> None:
-        self.tell("replica-exit", seat, cause="process", exit_status=status, **more)
+    def fail(self, replica_id: ReplicaId, status: int = 1, **more: object) -> None:
+        self.tell("replica-exit", replica_id, cause="process", exit_status=status, **more)
 
-    def kill(self, seat: Seat, signal: int = 9) -> None:
-        self.tell("replica-exit", seat, cause="process", signal=signal)
+    def kill(self, replica_id: ReplicaId, signal: int = 9) -> None:
+        self.tell("replica-exit", replica_id, cause="process", signal=signal)
 
     @property
     def job(self) -> Job:
@@ -154,11 +154,11 @@ class World:
         assert loaded is not None
         return loaded.state.replicas
 
-    def replica(self, seat: Seat) -> Replica:
-        return next(replica for replica in self.replicas if replica.seat == seat)
+    def replica(self, replica_id: ReplicaId) -> Replica:
+        return next(replica for replica in self.replicas if replica.replica_id == replica_id)
 
-    def vm(self, seat: Seat) -> Vm | None:
-        return next((vm for vm in self.vms if vm.name == vm_name(self.job_id, seat)), None)
+    def vm(self, replica_id: ReplicaId) -> Vm | None:
+        return next((vm for vm in self.vms if vm.name == vm_name(self.job_id, replica_id)), None)
 
     @property
     def vms(self) -> tuple[Vm, ...]:

@@ -1,4 +1,4 @@
-"""The agent's decisions: what is wanted, what runs, and the next step from one to the other."""
+"""The agent's decisions: what is desired, what runs, and the next step from one to the other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Agent:
         gang: Gang,
         inbox: Inbox,
         report: Report,
-        lives: Lives,
+        incarnations: Lives,
         setup: Setup,
         launcher: Launcher,
         console: Console,
@@ -48,14 +48,14 @@ class Agent:
         self._gang = gang
         self._inbox = inbox
         self._report = report
-        self._lives = lives
+        self._lives = incarnations
         self._setup = setup
         self._launcher = launcher
         self._console = console
         self._departure = Departure(
             inbox,
             console,
-            lives.announced,
+            incarnations.announced,
             ask_to_save=self._ask_to_save,
             tell=self._tell_fault,
             notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
@@ -63,7 +63,7 @@ class Agent:
         self._parting = Parting(gang)
         self._program: Running | None = None
         self._running: Key | None = None
-        self._asked_to_save: Key | None = None  # the life that was told that its VM goes
+        self._asked_to_save: Key | None = None  # the incarnation that was told that its VM goes
         self._unwanted = False  # what runs is being ended on purpose: its exit is nobody's news
         self._last_word: tuple[Key, Callable[[], None]] | None = None
         self._setting_up = False
@@ -91,7 +91,7 @@ class Agent:
         except (KeyError, TypeError, ValueError) as error:
             self._console.say(f"Ignoring a directive that cannot be read ({error}): {text[:200]!r}")
             return
-        known = self._lives.wanted
+        known = self._lives.desired
         if known is not None and supersedes(known.key, directive.key):
             self._console.say(f"Ignoring a late directive: {directive.action} {tuple(directive.key)}.")
             return
@@ -118,13 +118,13 @@ class Agent:
         self._reconcile()
 
     def _begin(self, secrets: Mapping[str, str]) -> None:
-        """What is wanted by now, as soon as no other host of the slice runs anything older."""
+        """What is desired by now, as soon as no other host of the slice runs anything older."""
         to_begin = self._lives.to_begin
         if to_begin is None:
             return
         left_s = self._parting.left_s
         if left_s:
-            self._console.say(f"Waiting {left_s:.0f} s for what the other hosts still run of an earlier life.")
+            self._console.say(f"Waiting {left_s:.0f} s for what the other hosts still run of an earlier incarnation.")
             self._setting_up = True
             self._inbox.later(left_s, functools.partial(self._on_prepared, secrets))
         else:
@@ -132,12 +132,12 @@ class Agent:
 
     def _on_setup_failed(self, failure: Failure) -> None:
         self._console.say(f"Setting up failed ({failure.cause}): {failure.error['message']}")
-        wanted = self._lives.wanted
-        if wanted is None or wanted.action != "run":
-            return  # tried again when something is wanted
-        self._lives.begin(wanted.key)
+        desired = self._lives.desired
+        if desired is None or desired.action != "run":
+            return  # tried again when something is desired
+        self._lives.begin(desired.key)
         ended = Ended(failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause)
-        self._lives.tell_exit(wanted.key, ended)
+        self._lives.tell_exit(desired.key, ended)
 
     def _on_program_ended(self, key: Key, ended: Ended) -> None:
         self._program = None
@@ -170,7 +170,7 @@ class Agent:
             tell()
 
     def _say_last_word(self) -> None:
-        """Tells the exit of a program that was asked to save, unless another life has begun since."""
+        """Tells the exit of a program that was asked to save, unless another incarnation has begun since."""
         if self._last_word is not None:
             key, tell = self._last_word
             self._last_word = None
@@ -188,11 +188,11 @@ class Agent:
     # What follows.
 
     def _reconcile(self) -> None:
-        """Takes the next step from what runs to what is wanted. Repeated after everything that happens."""
-        wanted = self._lives.wanted
+        """Takes the next step from what runs to what is desired. Repeated after everything that happens."""
+        desired = self._lives.desired
         to_begin = self._lives.to_begin
         if self._program is not None:
-            self._unwanted |= wanted is None or wanted.action != "run" or wanted.key != self._running
+            self._unwanted |= desired is None or desired.action != "run" or desired.key != self._running
             if self._unwanted or self._stopping:
                 self._program.end(self._gang.grace_s)
         elif self._stopping:
@@ -209,9 +209,9 @@ class Agent:
         self._lives.begin(key)
         self._report.ready(key)
         self._unwanted = False
-        wanted = self._lives.wanted
+        desired = self._lives.desired
         try:
-            program = self._launcher.start(key, secrets, wanted.slices if wanted else ())
+            program = self._launcher.start(key, secrets, desired.slices if desired else ())
         except (OSError, ValueError) as error:  # arguments too long, a null character in them
             problem = {"type": type(error).__name__, "message": str(error), "frame": ""}
             self._lives.tell_exit(key, Ended(126, error=problem, tail=str(error)))
@@ -230,16 +230,16 @@ class Agent:
         return True
 
     def _is_going(self, key: Key) -> bool:
-        """Whether the end of this life is its VM's doing, whatever the program made of it, exit 0 included: one that
+        """Whether the end of this incarnation is its VM's doing, whatever the program made of it, exit 0 included: one that
         was asked to save has saved, and has not completed."""
         return self._stopping or (self._departure.is_announced and self._asked_to_save == key)
 
     def _tell_fault(self, cause: str) -> None:
-        wanted = self._lives.wanted
-        if wanted is None:
+        desired = self._lives.desired
+        if desired is None:
             self._waiting_faults.append(cause)
         else:
-            self._lives.tell_fault(wanted.key, cause)
+            self._lives.tell_fault(desired.key, cause)
 
     # Other threads.
 

@@ -1,4 +1,4 @@
-"""Which of the replica's lives this VM has begun, and how they ended: written down before it happens or is told."""
+"""Which of the replica's incarnations this VM has begun, and how they ended: written down before it happens or is told."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Lives:
         self._past_settled = False
 
     @property
-    def wanted(self) -> Directive | None:
-        return self._state.wanted
+    def desired(self) -> Directive | None:
+        return self._state.desired
 
     @property
     def begun(self) -> Key | None:
-        """The last life begun. From any thread."""
+        """The last incarnation begun. From any thread."""
         return self._state.started
 
     @property
@@ -49,28 +49,28 @@ class Lives:
 
     @property
     def to_begin(self) -> Key | None:
-        """The life that is wanted and was not begun yet: a life is lived once."""
-        wanted = self._state.wanted
-        begins = wanted and wanted.action == "run" and supersedes(wanted.key, self._state.started)
-        return wanted.key if wanted and begins else None
+        """The incarnation that is desired and was not begun yet: a incarnation is lived once."""
+        desired = self._state.desired
+        begins = desired and desired.action == "run" and supersedes(desired.key, self._state.started)
+        return desired.key if desired and begins else None
 
     def want(self, directive: Directive, *, is_running: bool) -> None:
         """Notes a directive that differs from the last one."""
-        self._state.wanted = directive
+        self._state.desired = directive
         self._report.drop_before(directive.key)
         if supersedes(directive.key, self._state.started) or (is_running and directive.action != "run"):
             self._close()
         self._save()
 
     def begin(self, key: Key) -> None:
-        """Written down before it happens: after a crash this life is known to be used up."""
+        """Written down before it happens: after a crash this incarnation is known to be used up."""
         self._state.started = key
         self._state.closed = False
         self._state.exit = None
         self._save()
 
     def settle_past(self, directive: Directive) -> None:
-        """Once, at the first directive: tells how the life ended that an earlier agent, or boot, left unfinished."""
+        """Once, at the first directive: tells how the incarnation ended that an earlier agent, or boot, left unfinished."""
         if self._past_settled:
             return
         self._past_settled = True

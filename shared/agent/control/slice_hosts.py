@@ -3,12 +3,12 @@
 A slice's hosts carry the same metadata, and instance names that nobody chose. What they are is told by attributes that
 Cloud TPU adds. Source: `torch_xla`'s and JAX's readers of them.
 
-All hosts hear of the next life at about the same time, and each ends what it runs. The one whose program failed has
-nothing to end, and would meet what the others still run: in each life they have the same addresses and ports::
+All hosts hear of the next incarnation at about the same time, and each ends what it runs. The one whose program failed has
+nothing to end, and would meet what the others still run: in each incarnation they have the same addresses and ports::
 
-    host 0   ──life 1──✗         ·······························──life 2──►
-    host 1   ──life 1──────────── SIGTERM ≤ grace_s SIGKILL ····──life 2──►
-                       next life heard ◄────── parting ───────►
+    host 0   ──incarnation 1──✗         ·······························──incarnation 2──►
+    host 1   ──incarnation 1──────────── SIGTERM ≤ grace_s SIGKILL ····──incarnation 2──►
+                       next incarnation heard ◄────── parting ───────►
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def addresses_of(endpoints: str) -> tuple[str, ...]:
 
 
 class Parting:
-    """How long the processes of earlier lives may still run on any host of a slice; a VM waits for nobody."""
+    """How long the processes of earlier incarnations may still run on any host of a slice; a VM waits for nobody."""
 
     def __init__(self, gang: Gang, clock: Callable[[], float] = time.monotonic) -> None:
         self._lasts_s = gang.grace_s + HEARD_S if gang.hosts > 1 else 0.0
@@ -60,7 +60,7 @@ class Parting:
         self._over_at = 0.0
 
     def hears_of(self, key: Key) -> None:
-        """The life of the latest directive, whatever that says of it: any one ends what runs of older ones."""
+        """The incarnation of the latest directive, whatever that says of it: any one ends what runs of older ones."""
         if key != self._key:
             self._key = key
             self._over_at = self._clock() + self._lasts_s

@@ -20,10 +20,10 @@ class State:
 
     instance_id: str
     setup_done: bool = False
-    started: Key | None = None  # the last life begun, or used up by a failed setup
+    started: Key | None = None  # the last incarnation begun, or used up by a failed setup
     closed: bool = True  # nothing is left to tell about it
     exit: dict[str, Any] | None = None  # how it ended, where that is known and not yet accepted
-    wanted: Directive | None = None
+    desired: Directive | None = None
     announced: list[str] = field(default_factory=list)  # maintenance causes that were accepted
 
     @staticmethod
@@ -33,15 +33,15 @@ class State:
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["instance_id"] != instance_id:
                 return State(instance_id)
-            wanted = stored["wanted"]
+            desired = stored["desired"]
             return State(
                 instance_id,
                 setup_done=stored["setup_done"],
                 started=Key(*stored["started"]) if stored["started"] else None,
                 closed=stored["closed"],
                 exit=stored["exit"],
-                wanted=Directive(Key(*wanted["key"]), wanted["action"], tuple(wanted.get("slices", ())))
-                if wanted
+                desired=Directive(Key(*desired["key"]), desired["action"], tuple(desired.get("slices", ())))
+                if desired
                 else None,
                 announced=list(stored["announced"]),
             )

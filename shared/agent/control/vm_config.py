@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Key(NamedTuple):
-    """One life of the replica. Later lives compare greater."""
+    """One incarnation of the replica. Later incarnations compare greater."""
 
     attempt: int
     incarnation: int
@@ -25,7 +25,7 @@ class Directive:
 
     key: Key
     action: str  # run, hold or stop
-    slices: Sequence[str] = ()  # addresses of the job's TPU slices in this life, where they have peers
+    slices: Sequence[str] = ()  # addresses of the job's TPU slices in this incarnation, where they have peers
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Container:
 
 @dataclass(frozen=True)
 class Gang:
-    """The metadata key ``trainmaster-gang``: what all VMs of one bulk insert have in common."""
+    """The metadata key ``trainmaster-vm-config``: what all VMs of one bulk insert have in common."""
 
     project: str
     job_id: str
     task_type: str
     vm_names: Sequence[str]
-    machine: int
+    vm_generation: int
     tf_config: Mapping[str, Any] | None
     cluster_spec: Mapping[str, Any] | None
     rank_base: int | None
@@ -83,7 +83,7 @@ class Gang:
             job_id=stored["job_id"],
             task_type=stored["task_type"],
             vm_names=stored["vm_names"],
-            machine=stored["machine"],
+            vm_generation=stored["vm_generation"],
             tf_config=stored["tf_config"],
             cluster_spec=stored.get("cluster_spec"),
             rank_base=stored.get("rank_base"),
@@ -116,7 +116,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Seat:
+class ReplicaId:
     """Who this VM is, and of what it is a part. ``instance`` is the machine itself, where ``vm`` is a TPU node.
 
     ``project_number`` is empty on a TPU VM, whose own project is Google's.
@@ -149,5 +149,5 @@ def parse_directive(text: str) -> Directive:
 
 
 def supersedes(new: Key, old: Key | None) -> bool:
-    """Whether what is known about ``old`` no longer matters once ``new`` is wanted."""
+    """Whether what is known about ``old`` no longer matters once ``new`` is desired."""
     return old is None or new > old

@@ -24,7 +24,7 @@ class HttpError(Exception):
         self.status = status
 
     @property
-    def passing(self) -> bool:
+    def transient(self) -> bool:
         """Whether the same call may succeed later."""
         return self.status in (0, 408, 429) or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 

@@ -46,7 +46,7 @@ class Metadata:
                     stored = json.loads(self.get("instance/service-accounts/default/token"))
                     token, lasts_s = str(stored["access_token"]), float(stored["expires_in"])
                 except HttpError as error:
-                    if error.passing:
+                    if error.transient:
                         raise
                     return None
                 except (ValueError, KeyError, TypeError) as error:
@@ -65,7 +65,7 @@ class Metadata:
         try:
             return self.get(f"instance/service-accounts/default/identity?{query}").strip()
         except HttpError as error:
-            if error.passing:
+            if error.transient:
                 raise
             return None
 

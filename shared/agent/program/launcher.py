@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Union
 
-    from shared.agent.control.vm_config import Container, Gang, Key, Seat
+    from shared.agent.control.vm_config import Container, Gang, Key, ReplicaId
     from shared.agent.control.workspace import Place
     from shared.agent.program.container_engine import Engine
     from shared.agent.program.program import Ended
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class Launcher:
-    def __init__(self, seat: Seat, place: Place, engine: Engine | None, metric: Metric) -> None:
-        self._seat = seat
+    def __init__(self, replica_id: ReplicaId, place: Place, engine: Engine | None, metric: Metric) -> None:
+        self._seat = replica_id
         self._engine = engine
         self._place = place
         self._metric = metric
@@ -40,10 +40,10 @@ class Launcher:
         """Nothing of an earlier agent runs once this returns."""
         left = kill_marked(self._place.work)
         if left:
-            self._place.say(f"Killed {left} processes of an earlier life of the agent.")
+            self._place.say(f"Killed {left} processes of an earlier incarnation of the agent.")
         left = self._engine.remove_left() if self._engine is not None else 0
         if left:
-            self._place.say(f"Removed {left} containers of an earlier life of the agent.")
+            self._place.say(f"Removed {left} containers of an earlier incarnation of the agent.")
 
     def start(self, key: Key, secrets: Mapping[str, str], slices: Sequence[str]) -> Running:
         """Raises OSError or ValueError where the program cannot be started at all. ``slices``: of the directive."""
@@ -56,7 +56,7 @@ class Launcher:
         return self._start_module(gang, {**env, FILE: str(reports / NAME)} if reports else env)
 
     def wait(self, key: Key, program: Running) -> Ended:
-        """For the end of this life, with what it reported."""
+        """For the end of this incarnation, with what it reported."""
         ended = program.wait()
         return replace(ended, measurement=self._metric.last(key, has_completed=ended.exit_status == 0))
 

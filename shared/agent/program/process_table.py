@@ -48,7 +48,7 @@ def out_of_memory(returncode: int, before: Mapping[str, int], after: Mapping[str
 
 
 def kill_marked(work: Path) -> int:
-    """Kills everything this VM's agents ever started and that still lives, in whatever session; how many there were.
+    """Kills everything this VM's agents ever started and that still incarnations, in whatever session; how many there were.
 
     Found by its environment, not by a remembered process id: nothing slips through between a start and a note of it.
     """

@@ -30,7 +30,7 @@ TRACEBACK_BYTES = 64 * 1024  # of each stream, kept to find the traceback in: Te
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program, or a life, ended: exactly one of exit_status and signal where the cause is the process."""
+    """How a program, or a incarnation, ended: exactly one of exit_status and signal where the cause is the process."""
 
     exit_status: int | None = None
     signal: int | None = None

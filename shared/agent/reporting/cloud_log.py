@@ -4,7 +4,7 @@
 
 Training never waits for it: where Cloud Logging does not answer, the oldest lines are given up, and a line says how
 many. Order and uniqueness are the entries' own: a replica's times strictly increase, an ``insertId`` is made of the VM,
-the life and that time, and a batch is repeated as it was.
+the incarnation and that time, and a batch is repeated as it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
-    from shared.agent.control.vm_config import Key, Seat
+    from shared.agent.control.vm_config import Key, ReplicaId
 
 LINGER_S = 1.0
 WAIT_MAX_S = 30.0
@@ -45,9 +45,9 @@ class Origin:
     instance_id: str
 
     @staticmethod
-    def of(seat: Seat) -> Origin | None:
+    def of(replica_id: ReplicaId) -> Origin | None:
         """None where the gang's output is to be copied nowhere."""
-        gang = seat.gang
+        gang = replica_id.gang
         if gang.log is None:
             return None
         return Origin(
@@ -55,9 +55,9 @@ class Origin:
             project=gang.project,
             region=gang.log["region"],
             job_id=gang.environment.get("CLOUD_ML_JOB_ID", gang.job_id),
-            task_name=f"{gang.log['task']}-{seat.index}",
+            task_name=f"{gang.log['task']}-{replica_id.index}",
             trial_id=gang.environment.get("CLOUD_ML_TRIAL_ID", ""),
-            instance_id=seat.instance.instance_id,
+            instance_id=replica_id.instance.instance_id,
         )
 
     @property
@@ -87,22 +87,22 @@ class Origin:
 
 
 class CloudLog:
-    """The console's sink. ``post`` sends the body of one ``entries:write`` (raises HttpError); ``life`` is the one that
-    runs; ``say`` tells of trouble elsewhere than here."""
+    """The console's sink. ``post`` sends the body of one ``entries:write`` (raises HttpError); ``incarnation`` is the one that
+    runs; ``say`` tells of errors elsewhere than here."""
 
     def __init__(
         self,
         origin: Origin,
         post: Callable[[bytes], object],
         buffer: LogBuffer,
-        life: Callable[[], Key | None],
+        incarnation_key: Callable[[], Key | None],
         say: Callable[[str], None],
         linger_s: float = LINGER_S,
     ) -> None:
         self._origin = origin
         self._post = post
         self._buffer = buffer
-        self._life = life
+        self._life = incarnation_key
         self._say = say
         self._linger_s = linger_s
         self._resources = origin.resources
@@ -148,7 +148,7 @@ class CloudLog:
             try:
                 self._write(entries)
             except HttpError as error:
-                if not error.passing and error.status not in MAY_CHANGE:
+                if not error.transient and error.status not in MAY_CHANGE:
                     self._buffer.lose(len(lines), lines[0].at_ns, f"Cloud Logging refused them, or some ({error})")
                     return
                 if tries == TRIES_IN_SILENCE:
@@ -194,7 +194,7 @@ class CloudLog:
         return [*entries]
 
     def _entry(self, line: Line) -> dict[str, object]:
-        attempt, incarnation = line.life or (0, 0)
+        attempt, incarnation = line.incarnation_key or (0, 0)
         return {
             "timestamp": rfc3339(line.at_ns),
             "insertId": f"{self._origin.instance_id}-{attempt}-{incarnation}-{line.at_ns:020d}",

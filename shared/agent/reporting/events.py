@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shared.agent.control.inbox import Inbox
-    from shared.agent.control.vm_config import Key, Seat
+    from shared.agent.control.vm_config import Key, ReplicaId
     from shared.agent.reporting.publisher import Publisher
     from shared.agent.reporting.serial_console import Console
 
@@ -27,9 +27,9 @@ def nothing() -> None:
 class Report:
     """Everything it is told goes out in the background; `accepted` is posted to the inbox once Pub/Sub has it."""
 
-    def __init__(self, seat: Seat, publisher: Publisher, console: Console, inbox: Inbox) -> None:
-        self._seat = seat
-        self._index = seat.index
+    def __init__(self, replica_id: ReplicaId, publisher: Publisher, console: Console, inbox: Inbox) -> None:
+        self._seat = replica_id
+        self._index = replica_id.index
         self._inbox = inbox
         self._life = Lane(publisher, console)  # vm-ready and replica-exit, in order
         self._faults = Lane(publisher, console)  # maintenance: waits for nobody
@@ -48,7 +48,7 @@ class Report:
         self._faults.put(self._event("maintenance", key, {"cause": cause}, accepted))
 
     def drop_before(self, key: Key) -> None:
-        """A life that is over is no news; the fault of a machine is, whoever lives on it now."""
+        """A incarnation that is over is no news; the fault of a machine is, whoever incarnations on it now."""
         self._life.drop_before(key)
 
     def flush(self, timeout: float) -> None:
@@ -63,7 +63,7 @@ class Report:
             "task_type": gang.task_type,
             "task_index": self._index,
             "incarnation": key.incarnation,
-            "machine": gang.machine,
+            "vm_generation": gang.vm_generation,
             "vm": asdict(self._seat.vm),
             "at": utc_now(),
         }

@@ -30,7 +30,7 @@ STEP_NS = 10
 
 class Line(NamedTuple):
     at_ns: int
-    life: Key | None
+    incarnation_key: Key | None
     stream: Stream
     text: bytes
 
@@ -49,7 +49,7 @@ class Chunk:
     """Whole lines that came at once: the nth of them is of ``first_ns + n * STEP_NS``."""
 
     first_ns: int
-    life: Key | None
+    incarnation_key: Key | None
     stream: Stream
     lines: bytes
 
@@ -70,10 +70,10 @@ class LogBuffer:
         self._last_ns = 0
         self._lost: Lost | None = None
 
-    def put(self, life: Key | None, stream: Stream, lines: bytes) -> None:
+    def put(self, incarnation_key: Key | None, stream: Stream, lines: bytes) -> None:
         with self.changed:
             now = self._clock_ns() // STEP_NS * STEP_NS + 1
-            chunk = Chunk(max(now, self._last_ns + STEP_NS), life, stream, lines)
+            chunk = Chunk(max(now, self._last_ns + STEP_NS), incarnation_key, stream, lines)
             self._last_ns = chunk.first_ns + (chunk.count - 1) * STEP_NS
             self._chunks.append(chunk)
             self._count(chunk, 1)
@@ -109,10 +109,12 @@ class LogBuffer:
                 break
             at_ns = chunk.first_ns + number * STEP_NS
             for nth, start in enumerate(range(0, max(len(line), 1), LINE_BYTES_MAX)):
-                taken.append(Line(at_ns + nth, chunk.life, chunk.stream, line[start : start + LINE_BYTES_MAX]))
+                taken.append(
+                    Line(at_ns + nth, chunk.incarnation_key, chunk.stream, line[start : start + LINE_BYTES_MAX])
+                )
             used += len(line) + 1
         if used < len(chunk.lines):
-            rest = Chunk(chunk.first_ns + number * STEP_NS, chunk.life, chunk.stream, chunk.lines[used:])
+            rest = Chunk(chunk.first_ns + number * STEP_NS, chunk.incarnation_key, chunk.stream, chunk.lines[used:])
             self._chunks.appendleft(rest)
             self._count(rest, 1)
         return used

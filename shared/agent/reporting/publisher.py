@@ -24,14 +24,14 @@ LOG_S = 3.0  # for the log before an exit is told: short of what a shutdown leav
 
 @dataclass(frozen=True)
 class Event:
-    """A fact to be told. ``key`` is the life it speaks of."""
+    """A fact to be told. ``key`` is the incarnation it speaks of."""
 
     topic: str
     key: Key
     body: Mapping[str, object]
     audience: str
     accepted: Callable[[], None]
-    is_last_word: bool = False  # of that life: the log comes first, since who hears of it may delete the VM
+    is_last_word: bool = False  # of that incarnation: the log comes first, since who hears of it may delete the VM
 
 
 class Publisher:
@@ -78,7 +78,7 @@ class Lane:
             self._changed.notify_all()
 
     def drop_before(self, key: Key) -> None:
-        """Forgets what is not told yet about lives before this one."""
+        """Forgets what is not told yet about incarnations before this one."""
         with self._changed:
             kept = [event for event in self._events if event.key >= key]
             self._events = deque(kept)

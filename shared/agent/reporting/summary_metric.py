@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shared.agent.setup.cloud_storage import Objects, Stored
 
 MARK = "tfevents"  # in an event file's name. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
-FILES_MAX = 50  # of each life and each writer there is one
+FILES_MAX = 50  # of each incarnation and each writer there is one
 BYTES_MAX = 512 << 20  # of all of them: images make them large, and the exit waits for the download
 READ_S = 60.0
 OURS = Path(__file__).parents[3]  # what the reader is imported from: the agent's archive
@@ -82,8 +82,8 @@ class Summaries:
         command = [sys.executable, "-m", "shared.agent.reporting.event_files", tag, *files]
         vms_own = {name: value for name, value in self._place.environ.items() if name != "PYTHONNOUSERSITE"}
         path = os.pathsep.join([str(OURS), *filter(None, [vms_own.get("PYTHONPATH")])])
-        silent = replace(self._place, console=Console(os.open(os.devnull, os.O_WRONLY)))
-        program = Program(command, silent, env={**vms_own, "PYTHONPATH": path}, cwd=self._folder)
+        find_startup_timeouts = replace(self._place, console=Console(os.open(os.devnull, os.O_WRONLY)))
+        program = Program(command, find_startup_timeouts, env={**vms_own, "PYTHONPATH": path}, cwd=self._folder)
         limit = threading.Timer(READ_S, program.kill)
         limit.daemon = True
         limit.start()

@@ -5,7 +5,7 @@ its numbers as text, written anew with every report. Source: cloudml-hypertune 0
 
     {"accuracy": "0.93", "checkpoint_path": "", "global_step": "1000", "timestamp": 1580000000.12, "trial": "3"}
 
-The file is an attempt's, on one VM: a life that reports nothing leaves there what the life before it reported. Where it
+The file is an attempt's, on one VM: a incarnation that reports nothing leaves there what the incarnation before it reported. Where it
 holds nothing, the primary's summary events may (``summaries.py``).
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from shared.agent.control.vm_config import Key, Seat
+    from shared.agent.control.vm_config import Key, ReplicaId
     from shared.agent.reporting.summary_metric import Summaries
 
 TAG = "CLOUD_ML_HP_METRIC_TAG"
@@ -40,14 +40,14 @@ class Measurement:
 
 
 class Metric:
-    def __init__(self, seat: Seat, work: Path, summaries: Summaries) -> None:
-        self._tag = seat.gang.environment.get(TAG)
-        self._job_dir = seat.gang.job_dir if seat.is_primary else None
+    def __init__(self, replica_id: ReplicaId, work: Path, summaries: Summaries) -> None:
+        self._tag = replica_id.gang.environment.get(TAG)
+        self._job_dir = replica_id.gang.job_dir if replica_id.is_primary else None
         self._work = work
         self._summaries = summaries
 
     def folder(self, key: Key) -> Path | None:
-        """Where the program of this life reports, open to whoever it runs as; None where nothing is asked of it."""
+        """Where the program of this incarnation reports, open to whoever it runs as; None where nothing is asked of it."""
         if self._tag is None:
             return None
         folder = self._folder(key)

@@ -46,7 +46,7 @@ class Objects:
         """Folders are made where there are none."""
         bucket, name = parts_of(uri)
         if not bucket or not name:
-            raise failed("DownloadError", f"{uri} is no object in Cloud Storage", passing=False)
+            raise failed("DownloadError", f"{uri} is no object in Cloud Storage", transient=False)
         path = f"/storage/v1/b/{_quoted(bucket)}/o/{_quoted(name)}?alt=media"
 
         def call() -> None:

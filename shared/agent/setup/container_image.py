@@ -39,7 +39,7 @@ WORDS_MAX = 3  # lines of what the engine said last
 
 class Images:
     """Pulls with the VM's own identity where the registry is Google's. An image that is there is not pulled again, so
-    that all lives of a replica on one VM run the same one."""
+    that all incarnations of a replica on one VM run the same one."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Images:
                 if not self._engine.has(image):
                     self._pull(image)
             except (EngineError, HttpError) as error:
-                problem = failed("ImageError", f"cannot pull {image}: {error}", passing=True)
+                problem = failed("ImageError", f"cannot pull {image}: {error}", transient=True)
             except SetupError as error:
                 problem = error
             else:
@@ -85,9 +85,9 @@ class Images:
                 shutil.rmtree(credentials, ignore_errors=True)
         if ended.exit_status != 0:
             words = last_words(ended)
-            passing = ended.signal is not None or bool(_PASSING.search(words)) or not _REFUSED.search(words)
+            transient = ended.signal is not None or bool(_PASSING.search(words)) or not _REFUSED.search(words)
             problem = f"cannot pull {image}: {words}"
-            raise failed("ImageError", problem, passing=passing, exit_status=ended.exit_status, tail=ended.tail)
+            raise failed("ImageError", problem, transient=transient, exit_status=ended.exit_status, tail=ended.tail)
 
     def _credentials(self, image: str) -> Path | None:
         """A folder with the VM's token in the engine's form, to be removed after use; None where none is needed."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shared.agent.reporting.serial_console import Console
 
-TRIES = 5  # before a passing failure counts as the platform's
+TRIES = 5  # before a transient failure counts as the platform's
 
 T = TypeVar("T")
 
@@ -37,9 +37,9 @@ class SetupError(Exception):
         self.failure = failure
 
 
-def failed(kind: str, message: str, *, passing: bool, exit_status: int | None = None, tail: str = "") -> SetupError:
+def failed(kind: str, message: str, *, transient: bool, exit_status: int | None = None, tail: str = "") -> SetupError:
     error = {"type": kind, "message": message[:MESSAGE_CHARS], "frame": ""}
-    return SetupError(Failure("setup" if passing else "install", exit_status, error, tail or message[-TAIL_CHARS:]))
+    return SetupError(Failure("setup" if transient else "install", exit_status, error, tail or message[-TAIL_CHARS:]))
 
 
 class Patience:
@@ -61,10 +61,10 @@ class Patience:
                 # 401: the token was no longer good, the next try asks for another one.
                 refused = (
                     isinstance(error, HttpError)
-                    and not error.passing
+                    and not error.transient
                     and (error.status != HTTPStatus.UNAUTHORIZED or not left)
                 )
                 if refused or not left:
-                    raise failed(kind, f"cannot {what}: {error}", passing=not refused) from error
+                    raise failed(kind, f"cannot {what}: {error}", transient=not refused) from error
                 self._console.say(f"Cannot {what} ({error}); trying again.")
                 self._pause(next(waits))

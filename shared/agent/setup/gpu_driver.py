@@ -35,4 +35,4 @@ def await_driver(place: Place, pause: Callable[[float], object] = time.sleep) ->
         "no driver has taken this VM's GPU: use an image that has one for it"
         " (on the default images those for V100 and P4 are missing)"
     )
-    raise failed("DriverError", problem, passing=False)
+    raise failed("DriverError", problem, transient=False)

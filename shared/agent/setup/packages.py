@@ -40,7 +40,7 @@ class Packages:
         bucket, name = parts_of(uri)
         package = folder / name.rsplit("/", 1)[-1]
         if not bucket or package == folder:
-            raise failed("PackageError", f"{uri} is no package in Cloud Storage", passing=False)
+            raise failed("PackageError", f"{uri} is no package in Cloud Storage", transient=False)
         self._place.say(f"Downloading the package: {uri}")
         self._objects.fetch(uri, package)
         self._place.say(f"Installing the package: {uri}")

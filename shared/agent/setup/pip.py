@@ -40,12 +40,12 @@ class Pip:
 def pip_failure(what: str, ended: Ended) -> SetupError:
     """What pip ended with, in its own words."""
     # pip says so where it was the network; everything else is about the package.
-    passing = ended.signal is not None or "connection broken by" in ended.tail
+    transient = ended.signal is not None or "connection broken by" in ended.tail
     said = [line.strip() for line in ended.tail.splitlines() if line.lstrip().startswith(("ERROR:", "error:"))]
     said = [line for line in said if "subprocess-exited" not in line]  # pip's headline: says nothing
     how = f"status {ended.exit_status}" if ended.signal is None else f"signal {ended.signal}"
     message = f"cannot install {what}: pip ended with {how}" + (f": {said[-1]}" if said else "")
-    error = failed("PackageError", message, passing=passing, exit_status=ended.exit_status, tail=ended.tail)
+    error = failed("PackageError", message, transient=transient, exit_status=ended.exit_status, tail=ended.tail)
     if ended.error is None:
         return error
     return SetupError(Failure(error.failure.cause, ended.exit_status, ended.error, ended.tail))

@@ -43,10 +43,10 @@ def is_satisfied(requirement: str) -> bool:
     pinned = _PINNED.fullmatch(requirement)
     if pinned is None:
         return False
-    name, wanted, is_prefix = pinned.groups()
+    name, desired, is_prefix = pinned.groups()
     try:
         installed = metadata.version(name)
     except metadata.PackageNotFoundError:
         return False
     public = installed.split("+")[0]  # "2.13.0+cpu": the build is the image's choice, as for pip
-    return public == wanted or (bool(is_prefix) and public.startswith(f"{wanted}."))
+    return public == desired or (bool(is_prefix) and public.startswith(f"{desired}."))

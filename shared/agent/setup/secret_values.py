@@ -32,7 +32,7 @@ class Secrets:
     def _read(self, name: str) -> str:
         path = version_path(name, self._project)
         if path is None:
-            raise failed("SecretError", f"{name} is no name of a secret in Secret Manager", passing=False)
+            raise failed("SecretError", f"{name} is no name of a secret in Secret Manager", transient=False)
         answer = self._patience.ask(
             f"read the secret {path}", "SecretError", lambda: self._manager.call(f"/v1/{path}:access", timeout=10.0)
         )
@@ -41,7 +41,7 @@ class Secrets:
             return base64.b64decode(data, validate=True).decode()
         except (binascii.Error, ValueError, KeyError, TypeError):  # its words could quote the value
             problem = f"the secret {path} is no text in UTF-8, which a variable has to be"
-            raise failed("SecretError", problem, passing=False) from None
+            raise failed("SecretError", problem, transient=False) from None
 
 
 def version_path(name: str, project: str) -> str | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Union
 
-    from shared.agent.control.vm_config import Seat
+    from shared.agent.control.vm_config import ReplicaId
     from shared.agent.control.workspace import Place
     from shared.agent.http.metadata_server import Google, Metadata
     from shared.agent.program.container_engine import Engine
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Setup:
     def __init__(
         self,
-        seat: Seat,
+        replica_id: ReplicaId,
         place: Place,
         *,
         metadata: Metadata,
@@ -41,8 +41,8 @@ class Setup:
         engine: Engine | None,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._seat = seat
-        self._gang = seat.gang
+        self._seat = replica_id
+        self._gang = replica_id.gang
         self._place = place
         self._pause = pause
         self._children = Children()
@@ -78,5 +78,5 @@ class Setup:
             problem = (
                 f"cannot run {image}: this VM has no container engine (docker or podman): use an image that has one"
             )
-            raise failed("ImageError", problem, passing=False)
+            raise failed("ImageError", problem, transient=False)
         self._images.provide(image)

@@ -23,7 +23,7 @@ class Children:
         """Waits for its end. Raises SetupError once cancelled."""
         with self._lock:
             if self._cancelled:
-                raise failed("Cancelled", "the VM is shutting down", passing=True)
+                raise failed("Cancelled", "the VM is shutting down", transient=True)
             program = self._running = start()
         return program.wait()
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from shared.core.model.job import Dialect, Job, TaskGroup
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.slice_addresses import name_of
 from shared.core.reconcile.trial_jobs import trial_number
 
@@ -39,26 +39,26 @@ Json = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`addresses`: `host:port` per seat. Evaluators run beside the cluster, never in it."""
+    """`addresses`: `host:port` per replica. Evaluators run beside the cluster, never in it."""
 
     job: Job
     project: str
-    addresses: Mapping[Seat, str]
+    addresses: Mapping[ReplicaId, str]
 
-    def address(self, seat: Seat) -> str:
+    def address(self, replica_id: ReplicaId) -> str:
         """A replica without peers finds itself on the loopback. Source: logs of the service's single-replica jobs. A
-        slice with peers has a name that the directive of each life puts an address to."""
-        _, _, port = self.addresses[seat].rpartition(":")
-        if (slices := self.job.plan.slices) and seat in slices:
-            return f"{name_of(slices.index(seat))}:{port}"
+        slice with peers has a name that the directive of each incarnation puts an address to."""
+        _, _, port = self.addresses[replica_id].rpartition(":")
+        if (slices := self.job.plan.slices) and replica_id in slices:
+            return f"{name_of(slices.index(replica_id))}:{port}"
         is_alone = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
-        return f"{LOOPBACK}:{port}" if is_alone else self.addresses[seat]
+        return f"{LOOPBACK}:{port}" if is_alone else self.addresses[replica_id]
 
     def roles(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for seat in self.job.plan.seats:
-            if seat.task_type is not TaskType.EVALUATOR:
-                found.setdefault(seat.task_type, []).append(self.address(seat))
+        for replica_id in self.job.plan.replica_ids:
+            if replica_id.task_type is not TaskType.EVALUATOR:
+                found.setdefault(replica_id.task_type, []).append(self.address(replica_id))
         return found
 
     def tf_config(self, task_type: TaskType) -> Json:
@@ -105,8 +105,8 @@ class Cluster:
 
     def slice_base(self, task_type: TaskType) -> int | None:
         """Number of the role's first slice; None where it is none of several of one kind, which alone can make one."""
-        plan, first = self.job.plan, Seat(task_type, 0)
-        kinds = {plan.group(seat.task_type).tpu for seat in plan.slices}
+        plan, first = self.job.plan, ReplicaId(task_type, 0)
+        kinds = {plan.group(replica_id.task_type).tpu for replica_id in plan.slices}
         if len(plan.slices) < 2 or len(kinds) > 1 or first not in plan.slices:  # noqa: PLR2004 - several
             return None
         return plan.slices.index(first)
@@ -116,8 +116,8 @@ class Cluster:
 
     def _pools(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for seat in self.job.plan.seats:
-            found.setdefault(POOLS[seat.task_type], []).append(self.address(seat))
+        for replica_id in self.job.plan.replica_ids:
+            found.setdefault(POOLS[replica_id.task_type], []).append(self.address(replica_id))
         return found
 
     def _pool_program(self, task_type: TaskType) -> Json:

@@ -1,4 +1,4 @@
-"""What is stored about a job: the job itself and one replica per seat and attempt.
+"""What is stored about a job: the job itself and one replica per replica and attempt.
 
     Job        one document, written only on job-level transitions
     Replica    one document per (attempt, task type, index), written by that replica's own events
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from shared.core.model.exit_policy import Blame, ExitPolicy
-from shared.core.model.replica_id import PRIMARY_TYPES, Seat, TaskType
+from shared.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
 from shared.core.model.tuning import Measurement, TrialOf, Tuning, study_of
 
 RESTARTS_MAX: Final = 5
@@ -47,10 +47,10 @@ class JobState(StrEnum):
 
 
 class ReplicaState(StrEnum):
-    """Where one seat stands. RESTARTING and REPLACING are *down for a cause of its own*: peers that die meanwhile are
+    """Where one replica stands. RESTARTING and REPLACING are *down for a cause of its own*: peers that die meanwhile are
     collateral and wait in HELD, which is not a cause, so two replicas can never wait for each other."""
 
-    WAITING = "WAITING"  # its VM is wanted; the agent has not spoken yet
+    WAITING = "WAITING"  # its VM is desired; the agent has not spoken yet
     RUNNING = "RUNNING"  # the agent said vm-ready for this incarnation
     RESTARTING = "RESTARTING"  # its next incarnation was ordered in the same VM
     REPLACING = "REPLACING"  # another VM was ordered under the same name
@@ -203,16 +203,16 @@ class Plan:
     independent: bool = False
 
     @property
-    def seats(self) -> tuple[Seat, ...]:
-        return tuple(Seat(group.task_type, index) for group in self.groups for index in range(group.count))
+    def replica_ids(self) -> tuple[ReplicaId, ...]:
+        return tuple(ReplicaId(group.task_type, index) for group in self.groups for index in range(group.count))
 
     @property
-    def primary(self) -> Seat:
+    def primary(self) -> ReplicaId:
         """The replica whose exit 0 ends the job well: chief or master; worker 0 where there is neither."""
         for group in self.groups:
             if group.task_type in PRIMARY_TYPES:
-                return Seat(group.task_type, 0)
-        return Seat(TaskType.WORKER, 0)
+                return ReplicaId(group.task_type, 0)
+        return ReplicaId(TaskType.WORKER, 0)
 
     @property
     def fuse_s(self) -> int:
@@ -225,7 +225,7 @@ class Plan:
         return self.zones if any(group.tpu for group in self.groups) else ()
 
     @property
-    def slices(self) -> tuple[Seat, ...]:
+    def slices(self) -> tuple[ReplicaId, ...]:
         """Its TPU slices in the order of their ranks, where they have peers: no name leads to a slice, so that all
         replicas have to be told where they are. Empty: there are none, or one that is alone. An evaluator is no peer:
         it runs beside the cluster."""
@@ -234,7 +234,7 @@ class Plan:
         if not groups or sum(group.count for group in cluster) == 1:
             return ()
         groups.sort(key=lambda group: list(TaskType).index(group.task_type))
-        return tuple(Seat(group.task_type, index) for group in groups for index in range(group.count))
+        return tuple(ReplicaId(group.task_type, index) for group in groups for index in range(group.count))
 
     def group(self, task_type: TaskType) -> TaskGroup:
         return next(group for group in self.groups if group.task_type == task_type)
@@ -262,8 +262,8 @@ class LastRerun:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the gang is sought: an index into the plan's zones, and how often it was refused. `since`: the latest
-    search's first refusal; `next_at`: before that nobody is asked."""
+    """Where the gang is requested: an index into the plan's zones, and how often it was refused. `since`: the latest
+    search's first capacity error; `next_at`: before that nobody is asked."""
 
     zone_index: int = 0
     round: int = 0
@@ -324,26 +324,26 @@ class LastExit:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One seat in one attempt.
+    """One replica in one attempt.
 
-    `incarnation` counts its lives within the attempt, `machine` the VMs the seat has had over the whole job.
+    `incarnation` counts its incarnations within the attempt, `machine` the VMs the replica has had over the whole job.
     `instance_id` is Compute's numeric id of the current VM, once the agent has spoken. `ready_at` is when its present
-    or, while it is down, its last life began; `lost_at` when a life of it last ended for a cause of its own,
+    or, while it is down, its last incarnation began; `lost_at` when a incarnation of it last ended for a cause of its own,
     `forgiven_at` when one last ended for a peer's, `charged_at` when a restart was last charged, `ordered_at` when its
-    present life was ordered, `done_at` when it exited 0. Where the replica is a slice of several hosts: which of them
-    are up, and have exited 0, in this life. `measurement`: what its program last reported, in a trial.
+    present incarnation was ordered, `done_at` when it exited 0. Where the replica is a slice of several hosts: which of them
+    are up, and have exited 0, in this incarnation. `measurement`: what its program last reported, in a trial.
     """
 
     attempt: int
-    seat: Seat
+    replica_id: ReplicaId
     state: ReplicaState = ReplicaState.WAITING
     incarnation: int = 1
-    machine: int = 1
+    vm_generation: int = 1
     instance_id: str | None = None
     restarts_used: int = 0
     replaced: int = 0
     collateral: int = 0
-    silent_vms: int = 0
+    startup_timeouts: int = 0
     ready_at: datetime | None = None
     lost_at: datetime | None = None
     forgiven_at: datetime | None = None
@@ -358,7 +358,7 @@ class Replica:
 
     @property
     def key(self) -> str:
-        return replica_key(self.attempt, self.seat)
+        return replica_key(self.attempt, self.replica_id)
 
     @property
     def ever_ready(self) -> bool:
@@ -378,8 +378,8 @@ class State:
     replicas: tuple[Replica, ...] = ()
     whole: bool = False
 
-    def find(self, attempt: int, seat: Seat) -> Replica | None:
-        return next((each for each in self.replicas if each.attempt == attempt and each.seat == seat), None)
+    def find(self, attempt: int, replica_id: ReplicaId) -> Replica | None:
+        return next((each for each in self.replicas if each.attempt == attempt and each.replica_id == replica_id), None)
 
 
 def public_id(job_id: str) -> str:
@@ -390,5 +390,5 @@ def public_id(job_id: str) -> str:
     return number if number.isdecimal() else job_id
 
 
-def replica_key(attempt: int, seat: Seat) -> str:
-    return f"{attempt}-{seat}"
+def replica_key(attempt: int, replica_id: ReplicaId) -> str:
+    return f"{attempt}-{replica_id}"

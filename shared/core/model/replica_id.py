@@ -1,4 +1,4 @@
-"""Positions in a job: what a replica is, whatever machine or life it has."""
+"""Positions in a job: what a replica is, whatever machine or incarnation it has."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PRIMARY_TYPES: Final = (TaskType.CHIEF, TaskType.MASTER)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Seat:
-    """A position in the job: what a replica is, whatever machine or life it has."""
+class ReplicaId:
+    """A position in the job: what a replica is, whatever machine or incarnation it has."""
 
     task_type: TaskType
     index: int
@@ -39,6 +39,6 @@ class Seat:
         return f"{self.task_type} {self.index}"
 
     @classmethod
-    def parse(cls, text: str) -> Seat:
+    def parse(cls, text: str) -> ReplicaId:
         task_type, _, index = text.rpartition("-")
         return cls(TaskType(task_type), int(index))

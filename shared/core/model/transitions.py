@@ -47,5 +47,5 @@ REPLICA_EDGES: Final = {
     (R.HELD, R.REPLACING): "its VM was lost while it waited for its peers",
     (R.HELD, R.HELD): "its next incarnation died of another loss before its vm-ready was delivered",
     (R.HELD, R.COMPLETED): "its next incarnation exited 0 before its vm-ready was delivered",
-    (R.COMPLETED, R.WAITING): "it exited 0, and the primary, which may wait for it, begins another life",
+    (R.COMPLETED, R.WAITING): "it exited 0, and the primary, which may wait for it, begins another incarnation",
 }

@@ -1,6 +1,6 @@
 """What machines should exist, as a function of the stored state, and what it takes to get there from what does exist.
 
-`wanted` reads the job, `plan_steps` compares it with the VMs that are there. Both are pure: `shared.flows.provision`
+`desired` reads the job, `plan_steps` compares it with the VMs that are there. Both are pure: `shared.flows.provision`
 carries the steps out and comes again until none is left, so every step may be repeated, late, or done by another.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 
 from shared.core.events import LossCause
 from shared.core.model.job import Job, JobState, Plan, Replica, ReplicaState, TaskGroup
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 
 NAME_LENGTH_MAX: Final = 63
 """Compute Engine instance names and label values. Source: Compute API, `[a-z]([-a-z0-9]*[a-z0-9])?`, 1-63."""
@@ -25,7 +25,7 @@ _VM_NAME: Final = re.compile(rf"tm-[a-z0-9-]+-(?P<hash>[0-9a-f]{{6}})-(?:{'|'.jo
 
 
 class VmStatus(StrEnum):
-    """A VM's life as far as it matters here; Compute's finer states map onto these."""
+    """A VM's incarnation as far as it matters here; Compute's finer states map onto these."""
 
     CREATING = "CREATING"  # PENDING, PROVISIONING, STAGING, REPAIRING
     RUNNING = "RUNNING"
@@ -43,8 +43,8 @@ class DirectiveAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """What the stored state tells an agent to do: be in this life of this attempt, or wait before it. `slices`: where
-    the job's TPU slices are in this life (`shared.core.reconcile.slice_addresses`); it orders nothing."""
+    """What the stored state tells an agent to do: be in this incarnation of this attempt, or wait before it. `slices`: where
+    the job's TPU slices are in this incarnation (`shared.core.reconcile.slice_addresses`); it orders nothing."""
 
     attempt: int
     incarnation: int
@@ -53,7 +53,7 @@ class Directive:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Directives only ever go forward; holding before a life comes before running it."""
+        """Directives only ever go forward; holding before a incarnation comes before running it."""
         rank = {DirectiveAction.HOLD: 0, DirectiveAction.RUN: 1, DirectiveAction.STOP: 2}
         return (self.attempt, self.incarnation, rank[self.action])
 
@@ -78,8 +78,8 @@ class Vm:
     zone: str
     instance_id: str
     status: VmStatus
-    seat: Seat
-    machine: int
+    replica_id: ReplicaId
+    vm_generation: int
     directive: Directive | None
     fingerprint: str
     created_at: datetime | None = None
@@ -98,7 +98,7 @@ class LabelledVm:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedVm:
+class DesiredVm:
     """`may_create`: no agent has spoken from this machine yet, so a missing VM is one still to be made; otherwise it
     is one that was lost. `waits`: it is held only until more is known than now."""
 
@@ -118,16 +118,16 @@ class Create:
 
     group: TaskGroup
     zone: str
-    machine: int
+    vm_generation: int
     directive: Directive
-    seats: tuple[Seat, ...]
+    replica_ids: tuple[ReplicaId, ...]
     names: tuple[str, ...]
     round: int
     spot: bool = False
 
     def request_key(self, job_id: str) -> str:
         """The same for every repetition of this very insert, another one for every other."""
-        which = f"{self.zone}/{self.round}/{self.machine}/{self.directive.attempt}/{self.directive.incarnation}"
+        which = f"{self.zone}/{self.round}/{self.vm_generation}/{self.directive.attempt}/{self.directive.incarnation}"
         bought = "spot/" if self.spot else ""
         return f"{job_id}/{which}/{bought}" + ",".join(self.names)
 
@@ -161,29 +161,29 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class CallBack:
+class Reactivate:
     """A replica that exited 0 is needed again."""
 
     replica: Replica
     name: str
 
 
-Step = Create | Delete | Direct | Await | Lost | CallBack
+Step = Create | Delete | Direct | Await | Lost | Reactivate
 
 
 def slug(job_id: str, length: int) -> str:
     return re.sub(r"[^a-z0-9]+", "-", job_id.lower()).strip("-")[:length].rstrip("-")
 
 
-@lru_cache(maxsize=4096)  # asked for every seat at every step
-def vm_name(job_id: str, seat: Seat) -> str:
-    """A function of job and seat only, so that a replaced VM has the same name and the same DNS name."""
-    tail = f"-{name_hash(job_id)}-{seat}"
+@lru_cache(maxsize=4096)  # asked for every replica at every step
+def vm_name(job_id: str, replica_id: ReplicaId) -> str:
+    """A function of job and replica only, so that a replaced VM has the same name and the same DNS name."""
+    tail = f"-{name_hash(job_id)}-{replica_id}"
     return "tm-" + slug(job_id, NAME_LENGTH_MAX - len("tm-") - len(tail)) + tail
 
 
 def name_hash(job_id: str) -> str:
-    """The part that the names of all of a job's VMs have in common: longer slugs are cut to make room for the seat."""
+    """The part that the names of all of a job's VMs have in common: longer slugs are cut to make room for the replica."""
     return hashlib.sha256(job_id.encode()).hexdigest()[:6]
 
 
@@ -193,10 +193,10 @@ def hash_in(name: str) -> str | None:
     return match["hash"] if match else None
 
 
-def seat_of(name: str) -> Seat:
-    """The seat a VM name was made for."""
+def replica_id_from_vm_name(name: str) -> ReplicaId:
+    """The replica a VM name was made for."""
     task_type, index = name.rsplit("-", 2)[1:]
-    return Seat.parse(f"{task_type}-{index}")
+    return ReplicaId.parse(f"{task_type}-{index}")
 
 
 def job_label(job_id: str) -> str:
@@ -206,14 +206,14 @@ def job_label(job_id: str) -> str:
     return f"{slug(job_id, 54)}-{hashlib.sha256(job_id.encode()).hexdigest()[:8]}"
 
 
-def wanted(job: Job, replicas: tuple[Replica, ...]) -> tuple[WantedVm, ...]:
+def desired(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...]:
     """The VMs that should exist for this job now and what each should be doing; `replicas` are the attempt's.
 
     A replica that exited 0 needs its VM no longer: nothing is paid for a machine that has nothing to do.
     """
     if job.state.is_terminal or job.state is JobState.CANCELLING:
         return ()
-    peers_down = any(replica.state.is_down and replica.seat.is_in_cluster for replica in replicas)
+    peers_down = any(replica.state.is_down and replica.replica_id.is_in_cluster for replica in replicas)
     found = []
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
@@ -222,32 +222,33 @@ def wanted(job: Job, replicas: tuple[Replica, ...]) -> tuple[WantedVm, ...]:
         action = DirectiveAction.HOLD if hold else DirectiveAction.RUN
         directive = Directive(replica.attempt, replica.incarnation, action)
         may_create = replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) and replica.instance_id is None
-        found.append(WantedVm(replica, vm_name(job.job_id, replica.seat), directive, may_create))
+        found.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, may_create))
     return tuple(found)
 
 
 def plan_steps(
-    job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
+    job: Job, desired_vms: tuple[DesiredVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
 ) -> tuple[Step, ...]:
-    """What is left to do. Empty: the fleet equals what is wanted. `replicas`: those that `wanted_vms` were made of.
+    """What is left to do. Empty: the fleet equals what is desired. `replicas`: those that `desired_vms` were made of.
 
-    A VM with a higher machine number, or a directive further on, than wanted was made by someone who read a newer
+    A VM with a higher machine number, or a directive further on, than desired was made by someone who read a newer
     state than ours: it is left alone. Of two VMs of one name (an insert that came late in a zone that was given up) one
     is the replica's, the other a zombie. Who is held until more is known is awaited where nothing else is to be done.
     """
-    by_name = chosen(job, wanted_vms, vms)
-    known = {vm_name(job.job_id, replica.seat): replica.machine for replica in replicas}
+    by_name = chosen(job, desired_vms, vms)
+    known = {vm_name(job.job_id, replica.replica_id): replica.vm_generation for replica in replicas}
     steps: list[Step] = [
         _end(vm)
         for vm in vms
-        if by_name.get(vm.name) is not vm and (job.state.is_terminal or vm.machine <= known.get(vm.name, vm.machine))
+        if by_name.get(vm.name) is not vm
+        and (job.state.is_terminal or vm.vm_generation <= known.get(vm.name, vm.vm_generation))
     ]
     held: list[Step] = []
-    missing: dict[tuple[str, int, Directive], list[WantedVm]] = {}
-    for want in wanted_vms:
+    missing: dict[tuple[str, int, Directive], list[DesiredVm]] = {}
+    for want in desired_vms:
         vm = by_name.get(want.name)
         if _is_to_make(job, want, vm):
-            key = (want.replica.seat.task_type, want.replica.machine, want.directive)
+            key = (want.replica.replica_id.task_type, want.replica.vm_generation, want.directive)
             missing.setdefault(key, []).append(want)
         elif vm is None:
             steps.append(Lost(want.replica, want.name, None))
@@ -259,57 +260,59 @@ def plan_steps(
     return tuple(steps or held)
 
 
-def _next(job: Job, want: WantedVm, vm: Vm) -> Step | None:
-    """What is to be done about this VM; None: nothing, it is as wanted, or somebody else's by now."""
-    if vm.machine > want.replica.machine:
+def _next(job: Job, want: DesiredVm, vm: Vm) -> Step | None:
+    """What is to be done about this VM; None: nothing, it is as desired, or somebody else's by now."""
+    if vm.vm_generation > want.replica.vm_generation:
         return None
-    if vm.machine < want.replica.machine or (vm.zone != job.zone and want.may_create):
+    if vm.vm_generation < want.replica.vm_generation or (vm.zone != job.zone and want.may_create):
         return _end(vm)
     if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
         return Lost(want.replica, want.name, vm, vm.loss)
     if vm.zone != job.zone:
-        return Lost(want.replica, want.name, vm, LossCause.LEFT_BEHIND)
+        return Lost(want.replica, want.name, vm, LossCause.WRONG_ZONE)
     is_told = vm.directive is not None and vm.directive.order >= want.directive.order
     if not is_told:  # what is only asked for cannot be told: it is asked for anew
         return _end(vm) if vm.status is VmStatus.QUEUED else Direct(vm, want.directive)
     return Await(vm) if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None
 
 
-def _is_to_make(job: Job, want: WantedVm, vm: Vm | None) -> bool:
-    """It is not there, or was asked for in vain where it is still sought."""
+def _is_to_make(job: Job, want: DesiredVm, vm: Vm | None) -> bool:
+    """It is not there, or was asked for in vain where it is still requested."""
     if vm is None:
         return want.may_create
-    is_this_one = vm.machine == want.replica.machine and vm.zone == job.zone
+    is_this_one = vm.vm_generation == want.replica.vm_generation and vm.zone == job.zone
     return vm.status is VmStatus.REFUSED and is_this_one and want.may_create
 
 
 def buys_spot(plan: Plan, replica: Replica) -> bool:
-    """Whether the VM in its seat is a Spot VM. A seat whose `on_demand_after` first ones were taken away gets the next
+    """Whether the VM in its replica is a Spot VM. A replica whose `on_demand_after` first ones were taken away gets the next
     on demand. The machine number alone decides, which only ever grows, also over reruns: so whoever makes this VM, and
     however often, makes the same."""
     limit = plan.on_demand_after
-    return plan.group(replica.seat.task_type).spot and (limit is None or replica.machine <= limit)
+    return plan.group(replica.replica_id.task_type).spot and (limit is None or replica.vm_generation <= limit)
 
 
-def chosen(job: Job, wanted_vms: tuple[WantedVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
-    """The VM in each wanted seat: the youngest machine; of several, the one that has spoken, then the one in the job's
+def chosen(job: Job, desired_vms: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
+    """The VM in each desired replica: the youngest machine; of several, the one that has spoken, then the one in the job's
     zone."""
-    spoken = {want.name: want.replica.instance_id for want in wanted_vms}
+    spoken = {want.name: want.replica.instance_id for want in desired_vms}
     found: dict[str, Vm] = {}
-    for vm in sorted(vms, key=lambda vm: (vm.machine, vm.instance_id == spoken.get(vm.name), vm.zone == job.zone)):
+    for vm in sorted(
+        vms, key=lambda vm: (vm.vm_generation, vm.instance_id == spoken.get(vm.name), vm.zone == job.zone)
+    ):
         if vm.name in spoken:
             found[vm.name] = vm
     return found
 
 
-def _create(job: Job, wants: list[WantedVm]) -> Create:
+def _create(job: Job, wants: list[DesiredVm]) -> Create:
     first = wants[0]
     return Create(
-        group=job.plan.group(first.replica.seat.task_type),
+        group=job.plan.group(first.replica.replica_id.task_type),
         zone=job.zone,
-        machine=first.replica.machine,
+        vm_generation=first.replica.vm_generation,
         directive=first.directive,
-        seats=tuple(want.replica.seat for want in wants),
+        replica_ids=tuple(want.replica.replica_id for want in wants),
         names=tuple(want.name for want in wants),
         round=job.placement.round,
         spot=buys_spot(job.plan, first.replica),

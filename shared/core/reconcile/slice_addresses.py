@@ -2,11 +2,11 @@
 
 A VM's name leads to it before it exists. A slice is reached by the address of its first host, which Cloud TPU gives it
 when it is made. So in what is made of names alone, once for a role (TF_CONFIG, MASTER_ADDR), a slice has a name of ours
-that leads nowhere, and the directive that starts a life says what to put in its place:
+that leads nowhere, and the directive that starts a incarnation says what to put in its place:
 
     slices are coming up ──► every replica is held ──► all are up ──► run, with the addresses of all, in rank order
 
-A slice that is replaced has another address. The lives that begin from then on are told that one; one that goes on
+A slice that is replaced has another address. The incarnations that begin from then on are told that one; one that goes on
 without the lost slice, if a program can, is not.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import DirectiveAction, Vm, VmStatus, WantedVm, chosen
+from shared.core.reconcile.plan import DesiredVm, DirectiveAction, Vm, VmStatus, chosen
 
 MEGASCALE_PORT: Final = "8080"
 """Of the coordinator of several slices, on the first host of the first. Source: JAX's cluster detection for Cloud TPU,
@@ -28,18 +28,18 @@ def name_of(number: int) -> str:
     return f"slice-{number}.trainmaster.internal"
 
 
-def introduced(job: Job, wants: tuple[WantedVm, ...], vms: tuple[Vm, ...]) -> tuple[WantedVm, ...]:
-    """The same wants, where a life may begin only when all slices are up, and is told where they are."""
+def introduced(job: Job, wants: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> tuple[DesiredVm, ...]:
+    """The same wants, where a incarnation may begin only when all slices are up, and is told where they are."""
     if not job.plan.slices or not wants:
         return wants
     there = chosen(job, wants, vms)
-    by_seat = {want.replica.seat: want for want in wants}
-    addresses = [_address(by_seat.get(seat), there) for seat in job.plan.slices]
+    by_replica_id = {want.replica.replica_id: want for want in wants}
+    addresses = [_address(by_replica_id.get(replica_id), there) for replica_id in job.plan.slices]
     known = tuple(address for address in addresses if address is not None)
     return tuple(_told(want, known if len(known) == len(addresses) else None) for want in wants)
 
 
-def _told(want: WantedVm, slices: tuple[str, ...] | None) -> WantedVm:
+def _told(want: DesiredVm, slices: tuple[str, ...] | None) -> DesiredVm:
     if want.directive.action is not DirectiveAction.RUN:
         return want
     if slices is None:
@@ -47,11 +47,11 @@ def _told(want: WantedVm, slices: tuple[str, ...] | None) -> WantedVm:
     return replace(want, directive=replace(want.directive, slices=slices))
 
 
-def _address(want: WantedVm | None, there: dict[str, Vm]) -> str | None:
+def _address(want: DesiredVm | None, there: dict[str, Vm]) -> str | None:
     """None: not known yet. Empty: it has exited 0, and nobody needs it any more."""
     if want is None:
         return ""
     vm = there.get(want.name)
-    if vm is None or vm.machine != want.replica.machine or vm.status is not VmStatus.RUNNING:
+    if vm is None or vm.vm_generation != want.replica.vm_generation or vm.status is not VmStatus.RUNNING:
         return None
     return vm.address or None

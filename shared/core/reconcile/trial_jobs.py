@@ -28,7 +28,7 @@ from shared.core.model.tuning import (
 )
 
 EARLIER_BYTES_MAX: Final = 200_000
-"""Of all values of earlier trials: a submission is in the ledger twice, in the event and in its verdict."""
+"""Of all values of earlier trials: a submission is in the ledger twice, in the event and in its decision."""
 
 
 def tuning_of(job: Job) -> Tuning:
@@ -37,29 +37,29 @@ def tuning_of(job: Job) -> Tuning:
     return job.tuning
 
 
-def with_trial(job: Job, verdict: BeginTrial | MarkTrialRunning | EndTrial) -> Tuning:
-    """The tuning as the verdict leaves it."""
+def with_trial(job: Job, decision: BeginTrial | MarkTrialRunning | EndTrial) -> Tuning:
+    """The tuning as the decision leaves it."""
     tuning = tuning_of(job)
-    match verdict:
+    match decision:
         case BeginTrial():
-            return replace(tuning, trials=(*tuning.trials, Trial(verdict.number, verdict.values)))
+            return replace(tuning, trials=(*tuning.trials, Trial(decision.number, decision.values)))
         case MarkTrialRunning():
             return _changed(
                 tuning,
-                verdict.number,
-                lambda trial: replace(trial, state=TrialState.RUNNING, started_at=verdict.started_at),
+                decision.number,
+                lambda trial: replace(trial, state=TrialState.RUNNING, started_at=decision.started_at),
             )
         case EndTrial():
             ended = _changed(
                 tuning,
-                verdict.number,
+                decision.number,
                 lambda trial: replace(
-                    trial, state=verdict.state, ended_at=verdict.ended_at, measurement=verdict.measurement
+                    trial, state=decision.state, ended_at=decision.ended_at, measurement=decision.measurement
                 ),
             )
             failed = ended.of_state(TrialState.FAILED)
-            is_last = verdict.state is TrialState.FAILED and last_ended(failed).number == verdict.number
-            return replace(ended, last_error=verdict.error) if is_last else ended
+            is_last = decision.state is TrialState.FAILED and last_ended(failed).number == decision.number
+            return replace(ended, last_error=decision.error) if is_last else ended
 
 
 def job_of(study: Job, trial: Trial, now: datetime) -> Job:

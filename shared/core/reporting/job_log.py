@@ -19,6 +19,8 @@ from shared.core.decisions import (
     BeginRunning,
     CancelJob,
     CompleteStudy,
+    ContinueProvisioning,
+    Decision,
     FailJob,
     HoldReplica,
     Ignore,
@@ -27,8 +29,6 @@ from shared.core.decisions import (
     RerunJob,
     RestartReplica,
     SucceedJob,
-    TryElsewhere,
-    Verdict,
 )
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Dialect, public_id
@@ -83,14 +83,14 @@ def lines_of(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
     """What the service says when this is decided; nothing for what is ignored, but that it waits."""
     return tuple(
         ServiceLine(entry.job_id, f"{SERVICE}-{entry.key}-{nth}", entry.at + nth * STEP, severity, message)
-        for nth, (severity, message) in enumerate(_said(entry.job_id, entry.verdict))
+        for nth, (severity, message) in enumerate(_said(entry.job_id, entry.decision))
     )
 
 
-def _said(job_id: str, verdict: Verdict) -> Iterator[tuple[Severity, str]]:
-    match verdict:
+def _said(job_id: str, decision: Decision) -> Iterator[tuple[Severity, str]]:
+    match decision:
         case Ignore(reason=Reason.QUEUED):
-            yield from _info(verdict.text)
+            yield from _info(decision.text)
         case Ignore():
             pass
         case AcceptJob():
@@ -105,17 +105,17 @@ def _said(job_id: str, verdict: Verdict) -> Iterator[tuple[Severity, str]]:
         case BeginRunning():
             yield from _info("Job is running.")
         case SucceedJob() | CompleteStudy():
-            yield from _info(verdict.text, TEARING_DOWN, "Job completed successfully.")
+            yield from _info(decision.text, TEARING_DOWN, "Job completed successfully.")
         case FailJob():
-            yield Severity.ERROR, verdict.message
+            yield Severity.ERROR, decision.message
             yield from _info(TEARING_DOWN)
             yield Severity.ERROR, "Job failed."
         case CancelJob():
-            yield from _info(verdict.message, TEARING_DOWN, "Job cancelled.")
-        case RestartReplica() | RerunJob() | ReplaceVm() | HoldReplica() | TryElsewhere():
-            yield Severity.WARNING, verdict.text
+            yield from _info(decision.message, TEARING_DOWN, "Job cancelled.")
+        case RestartReplica() | RerunJob() | ReplaceVm() | HoldReplica() | ContinueProvisioning():
+            yield Severity.WARNING, decision.text
         case _:
-            yield (Severity.WARNING if verdict.reason in TROUBLES else Severity.INFO), verdict.text
+            yield (Severity.WARNING if decision.reason in TROUBLES else Severity.INFO), decision.text
 
 
 def _named(job_id: str) -> str:

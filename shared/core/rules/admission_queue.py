@@ -54,10 +54,10 @@ def needs(plan: Plan) -> Counter[str]:
 
 def exceeded(plan: Plan, limits: Limits) -> str | None:
     """The sentence that refuses a job which could never start; None for one that fits. In the service's words."""
-    wanted = needs(plan)
+    desired = needs(plan)
     for resource, limit in limits.items():
-        if wanted[resource] > limit:
-            return f"The request for {wanted[resource]} {resource} exceeds the allowed maximum of {limit} {resource}."
+        if desired[resource] > limit:
+            return f"The request for {desired[resource]} {resource} exceeds the allowed maximum of {limit} {resource}."
     return None
 
 
@@ -72,12 +72,12 @@ def waits(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     for job in live:
         if job.state is not JobState.QUEUED:
             continue
-        wanted = _needs(job)
-        short = [name for name, limit in limits.items() if wanted[name] and taken[name] + wanted[name] > limit]
+        desired = _needs(job)
+        short = [name for name, limit in limits.items() if desired[name] and taken[name] + desired[name] > limit]
         if short:
-            found.append(Wait(job.job_id, len(found) + 1, _reason(short[0], wanted, taken, limits)))
+            found.append(Wait(job.job_id, len(found) + 1, _reason(short[0], desired, taken, limits)))
         if exceeded(job.plan, limits) is None:
-            taken.update(wanted)  # also of one that waits: nobody behind it takes its place
+            taken.update(desired)  # also of one that waits: nobody behind it takes its place
     return tuple(found)
 
 
@@ -113,8 +113,8 @@ def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:
     return []
 
 
-def _reason(resource: str, wanted: Counter[str], taken: Counter[str], limits: Limits) -> str:
+def _reason(resource: str, desired: Counter[str], taken: Counter[str], limits: Limits) -> str:
     return (
-        f"it needs {wanted[resource]} {resource}, and {taken[resource]} of {limits[resource]} are in use "
+        f"it needs {desired[resource]} {resource}, and {taken[resource]} of {limits[resource]} are in use "
         "or promised to jobs before it"
     )

@@ -47,7 +47,7 @@ def blame(event: ReplicaExited) -> Blame:
 
 
 def lost_peer(state: State, replica: Replica, event: ReplicaExited) -> Replica | None:
-    """A peer whose own loss explains this exit: it is down now, or was lost during this replica's present life.
+    """A peer whose own loss explains this exit: it is down now, or was lost during this replica's present incarnation.
 
     A loss explains at most one exit of each peer (what was forgiven after it is settled, and a held replica runs
     nothing), so free restarts stay bounded by charged ones and real losses. A peer that is only HELD has no loss of
@@ -88,10 +88,10 @@ def explained_charges(state: State, lost: Replica, now: datetime) -> tuple[Repli
 
 
 def told(refunds: Sequence[Replica]) -> str:
-    """The end of a verdict's text."""
+    """The end of a decision's text."""
     if not refunds:
         return ""
-    names = " and ".join(peer.seat.words for peer in refunds)
+    names = " and ".join(peer.replica_id.words for peer in refunds)
     return f" It explains why {names} exited before: that restart is given back."
 
 
@@ -99,7 +99,7 @@ def explains_rerun(job: Job, lost: Replica, now: datetime) -> bool:
     """Whether the job was rerun for the exit of a peer of this replica, whose loss is known only now: its VM, from
     which it had spoken before the rerun, never spoke since."""
     last = job.last_rerun
-    if last is None or last.blame is Blame.OWN or job.plan.independent or not lost.seat.is_in_cluster:
+    if last is None or last.blame is Blame.OWN or job.plan.independent or not lost.replica_id.is_in_cluster:
         return False
     is_silent_since = lost.instance_id is not None and not lost.ever_ready
     return is_silent_since and now - last.at <= timedelta(seconds=GIVE_BACK_S)
@@ -107,7 +107,9 @@ def explains_rerun(job: Job, lost: Replica, now: datetime) -> bool:
 
 def _peers(state: State, replica: Replica) -> tuple[Replica, ...]:
     """The other members of its cluster."""
-    if not replica.seat.is_in_cluster:
+    if not replica.replica_id.is_in_cluster:
         return ()
-    others = (peer for peer in state.replicas if peer.seat != replica.seat and peer.attempt == replica.attempt)
-    return tuple(peer for peer in others if peer.seat.is_in_cluster)
+    others = (
+        peer for peer in state.replicas if peer.replica_id != replica.replica_id and peer.attempt == replica.attempt
+    )
+    return tuple(peer for peer in others if peer.replica_id.is_in_cluster)

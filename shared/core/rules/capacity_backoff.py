@@ -1,9 +1,9 @@
-"""When machines are asked for again after a refusal: at once in the next zone; after the last one, later and later.
+"""When machines are asked for again after a capacity error: at once in the next zone; after the last one, later and later.
 
     refused first ── for an hour: a round a minute ── then: when a thirtieth of the time has passed ── a quarter hour
 
 Capacity that was just given back is had by who asks soon; what is short for hours is short for days. A round is one
-refusal in each of the job's zones, so a search that lasts a week writes some 750 refusals a zone into the ledger.
+capacity error in each of the job's zones, so a search that lasts a week writes some 750 refusals a zone into the ledger.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ WAIT_MIN: Final = timedelta(seconds=50)
 """A little less than the sweep's minute, which is what asks again."""
 WAIT_MAX: Final = timedelta(minutes=15)
 WAIT_SHARE: Final = 1 / 30
-"""Of the time sought so far."""
+"""Of the time requested so far."""
 JITTER: Final = 0.1
 """More or less of the wait, so that jobs that were refused together do not ask together for ever."""
 
 _SOUGHT: Final = (ReplicaState.WAITING, ReplicaState.REPLACING)
 
 
-def sought_since(state: State) -> tuple[datetime, ...]:
-    """Since when a VM is wanted for each replica on whose machine no agent has spoken yet."""
+def provisioning_since(state: State) -> tuple[datetime, ...]:
+    """Since when a VM is desired for each replica on whose machine no agent has spoken yet."""
     return tuple(each.ordered_at for each in state.replicas if each.state in _SOUGHT and each.ordered_at)
 
 
-def is_all_sought(state: State) -> bool:
+def is_whole_gang_requested(state: State) -> bool:
     """Nothing of the gang is kept: it has not run yet, or nobody is up where all of it moved to."""
     return state.job.started_at is None or _has_moved(state)
 
 
 def began(state: State, now: datetime) -> datetime:
     """When this search was refused for the first time: now, unless the stored one is this search's."""
-    since, wanted = state.job.placement.since, min(sought_since(state), default=None)
-    is_older = since is not None and wanted is not None and since < wanted and not _has_moved(state)
+    since, desired = state.job.placement.since, min(provisioning_since(state), default=None)
+    is_older = since is not None and desired is not None and since < desired and not _has_moved(state)
     return now if since is None or is_older else since
 
 
@@ -51,14 +51,14 @@ def _has_moved(state: State) -> bool:
 
 
 def asks_at(job: Job, since: datetime, now: datetime) -> datetime:
-    """When the next round begins after one that ended now. The same for every repetition of this very refusal."""
-    sought = now - since
-    wait = WAIT_MIN if sought < QUICK else min(max(sought * WAIT_SHARE, WAIT_MIN), WAIT_MAX)
+    """When the next round begins after one that ended now. The same for every repetition of this very capacity error."""
+    requested = now - since
+    wait = WAIT_MIN if requested < QUICK else min(max(requested * WAIT_SHARE, WAIT_MIN), WAIT_MAX)
     return now + wait * (1 + JITTER * _chance(f"{job.job_id}/{job.placement.round}"))
 
 
 def is_round_over(job: Job) -> bool:
-    """Whether the refusal of the present round number is the last one of a round over all zones."""
+    """Whether the capacity error of the present round number is the last one of a round over all zones."""
     return (job.placement.round + 1) % len(job.plan.zones) == 0
 
 

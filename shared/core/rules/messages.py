@@ -42,7 +42,7 @@ def how_it_ended(event: ReplicaExited) -> str:
 
 def failed(event: ReplicaExited) -> str:
     """The errorMessage of a job that this exit ended."""
-    who = f"The replica {event.life.seat.words}"
+    who = f"The replica {event.subject.replica_id.words}"
     if event.out_of_memory:
         head = f"{who} ran out-of-memory and exited with a non-zero status of {status_of(event)}."
     elif event.cause is ExitCause.INSTALL:

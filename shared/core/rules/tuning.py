@@ -14,13 +14,13 @@ from typing import Final
 from shared.core.decisions import (
     BeginTrial,
     CompleteStudy,
+    Decision,
     EndTrial,
     FailJob,
     Ignore,
     MarkTrialRunning,
     Reason,
     Rule,
-    Verdict,
 )
 from shared.core.events import TrialEnded, TrialStarted, TrialSuggested
 from shared.core.model.job import Job
@@ -75,11 +75,11 @@ def end_of(job: Job) -> FailJob | CompleteStudy | None:
     return CompleteStudy(Rule.TUNING, Reason.TRIALS_DONE, text)
 
 
-def judge_over(job: Job) -> Verdict:
+def judge_over(job: Job) -> Decision:
     return end_of(job) or Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "Trials are still to come.")
 
 
-def judge_suggestion(job: Job, event: TrialSuggested) -> Verdict:
+def judge_suggestion(job: Job, event: TrialSuggested) -> Decision:
     """Of two that suggest the same trial at once, the first is heard."""
     tuning = tuning_of(job)
     if event.number != len(tuning.trials) + 1 or not may_begin(job):
@@ -88,7 +88,7 @@ def judge_suggestion(job: Job, event: TrialSuggested) -> Verdict:
     return BeginTrial(event.number, event.values, Rule.TUNING, Reason.TRIAL_SUGGESTED, text)
 
 
-def judge_trial(job: Job, event: TrialStarted | TrialEnded) -> Verdict:
+def judge_trial(job: Job, event: TrialStarted | TrialEnded) -> Decision:
     """Also of a job that has ended: what became of its trials is told to the end."""
     tuning = tuning_of(job)
     trial = next((trial for trial in tuning.trials if trial.number == event.number), None)
@@ -98,7 +98,7 @@ def judge_trial(job: Job, event: TrialStarted | TrialEnded) -> Verdict:
         if trial.state is not TrialState.QUEUED:
             return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, f"Trial {event.number} is running already.")
         text = f"Trial {event.number} is running."
-        return MarkTrialRunning(event.number, event.started_at, Rule.COURSE, Reason.TRIAL_RUNNING, text)
+        return MarkTrialRunning(event.number, event.started_at, Rule.LIFECYCLE, Reason.TRIAL_RUNNING, text)
     return EndTrial(
         event.number,
         event.state,

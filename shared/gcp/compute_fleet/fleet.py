@@ -3,7 +3,7 @@
 One role of a gang is one bulk insert with explicit names. Its request id is a function of what is asked, so a repeated
 call is answered with the first call's operation, done or not:
 
-    create ──► bulkInsert ──► operation ──wait, bounded──► Created | Pending | Refused
+    create ──► bulkInsert ──► operation ──wait, bounded──► Created | Pending | NotCreated
                    └─ 409 ──► the names are there: ours, another machine's, or a stranger's?
 
 VMs are changed and deleted by their numeric id, never by name: a younger VM of the same name is not meant.
@@ -24,13 +24,13 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
 
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm, VmStatus, job_label, seat_of
+from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm, VmStatus, job_label, replica_id_from_vm_name
 from shared.gcp.compute_fleet.operations import CALL_TIMEOUT_S, Operations
 from shared.gcp.compute_fleet.placement import Placements
 from shared.gcp.compute_fleet.properties import Site, items, resource
-from shared.gcp.compute_fleet.refusals import is_passing, is_taken, problem, refused, trouble
-from shared.gcp.marks import DIRECTIVE_KEY, LABEL_JOB, LABEL_MACHINE, directive_json, parse_directive
-from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
+from shared.gcp.compute_fleet.refusals import is_taken, is_transient, problem, refused, trouble
+from shared.gcp.marks import DIRECTIVE_KEY, LABEL_JOB, LABEL_VM_GENERATION, directive_json, parse_directive
+from shared.ports import CapacityErrorKind, Created, CreateOutcome, NotCreated, Pending
 
 log = logging.getLogger(__name__)
 
@@ -98,16 +98,25 @@ class ComputeFleet:
             return outcome
         existing = {vm.name: vm for vm in self.list_vms(job.job_id) if vm.zone == create.zone}
         there = [existing[name] for name in create.names if name in existing]
-        if any(vm.machine < create.machine or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED) for vm in there):
+        if any(
+            vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
+            for vm in there
+        ):
             return Pending()  # a predecessor still has the name
-        missing = [(seat, name) for seat, name in zip(create.seats, create.names, strict=True) if name not in existing]
+        missing = [
+            (replica_id, name)
+            for replica_id, name in zip(create.replica_ids, create.names, strict=True)
+            if name not in existing
+        ]
         if not missing:
             return Created()
         if stranger := self._stranger(create.zone, [name for _, name in missing]):
-            return Refused(RefusalKind.DENIED, "alreadyExists", f"{stranger} exists and is not this job's")
+            return NotCreated(CapacityErrorKind.DENIED, "alreadyExists", f"{stranger} exists and is not this job's")
         if not there:
             return Pending()  # whoever had the name is gone by now
-        rest = replace(create, seats=tuple(seat for seat, _ in missing), names=tuple(name for _, name in missing))
+        rest = replace(
+            create, replica_ids=tuple(replica_id for replica_id, _ in missing), names=tuple(name for _, name in missing)
+        )
         outcome = self._insert(job, rest, metadata)
         return Pending() if is_taken(outcome) else outcome
 
@@ -179,9 +188,9 @@ class ComputeFleet:
                 operation = self._instances.bulk_insert_unary(request, timeout=CALL_TIMEOUT_S)
             except (exceptions.ClientError, exceptions.ServiceUnavailable) as error:
                 found = problem(error)
-                if is_passing(error, found):
+                if is_transient(error, found):
                     raise
-                return refused(found, otherwise=RefusalKind.DENIED)
+                return refused(found, otherwise=CapacityErrorKind.DENIED)
             finished = self._operations.in_zone(create.zone, operation, self._wait_s)
             if finished is None:
                 return Pending()
@@ -205,7 +214,7 @@ def _labelled(instances: Iterable[compute_v1.Instance]) -> Iterator[LabelledVm]:
         try:
             yield LabelledVm(_vm(instance), instance.labels[LABEL_JOB])
         except ValueError:
-            log.warning("%s carries a job's label but no seat's name: left alone", instance.name)
+            log.warning("%s carries a job's label but no replica's name: left alone", instance.name)
 
 
 def _vm(instance: compute_v1.Instance) -> Vm:
@@ -215,8 +224,8 @@ def _vm(instance: compute_v1.Instance) -> Vm:
         zone=instance.zone.rpartition("/")[2],
         instance_id=str(instance.id),
         status=next((each for each, words in _STATUSES.items() if instance.status in words), VmStatus.CREATING),
-        seat=seat_of(instance.name),
-        machine=int(instance.labels.get(LABEL_MACHINE, "0")),
+        replica_id=replica_id_from_vm_name(instance.name),
+        vm_generation=int(instance.labels.get(LABEL_VM_GENERATION, "0")),
         directive=parse_directive(metadata.get(DIRECTIVE_KEY)),
         fingerprint=instance.metadata.fingerprint,
         created_at=_moment(instance.creation_timestamp),

@@ -17,8 +17,8 @@ from shared.core.model.job import Job, TaskGroup
 from shared.core.reconcile.machine_families import goes_side_by_side
 from shared.core.reconcile.plan import NAME_LENGTH_MAX, name_hash, slug
 from shared.gcp.compute_fleet.operations import CALL_TIMEOUT_S, Operations
-from shared.gcp.compute_fleet.refusals import is_passing, problem, problems, refused, trouble
-from shared.ports import Created, CreateOutcome, Pending, RefusalKind
+from shared.gcp.compute_fleet.refusals import is_transient, problem, problems, refused, trouble
+from shared.ports import CapacityErrorKind, Created, CreateOutcome, Pending
 
 SETTLE_S: Final = 5.0
 """How long a policy is waited for: it is only a record, made in a second or two."""
@@ -60,9 +60,9 @@ class Placements:
                 return Created()
             except exceptions.ClientError as error:
                 found = problem(error)
-                if is_passing(error, found):
+                if is_transient(error, found):
                     raise
-                return refused(found, otherwise=RefusalKind.DENIED)
+                return refused(found, otherwise=CapacityErrorKind.DENIED)
             finished = self._operations.in_region(region, operation, SETTLE_S)
         if finished is None:
             return Pending()

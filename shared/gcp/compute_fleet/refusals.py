@@ -1,4 +1,4 @@
-"""What Google's errors mean here: a refusal, trouble that passes, or trouble that stays.
+"""What Google's errors mean here: a capacity error, errors that passes, or errors that stays.
 
 Source of the table: SkyPilot's failover handler for Compute Engine, and the error codes of
 https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation.
@@ -18,27 +18,27 @@ from google.auth import exceptions as auth_exceptions
 from google.cloud import compute_v1
 
 from shared.errors import PermanentError, TemporaryError
-from shared.ports import CreateOutcome, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, CreateOutcome, NotCreated
 
 _KINDS: Final = {
     # No capacity in the zone. The last three are seen when a zone is under pressure: a VM preempted while it is made, a
     # VM or disk that vanished under the insert, too many operations on one resource.
-    "ZONE_RESOURCE_POOL_EXHAUSTED": RefusalKind.STOCKOUT,
-    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": RefusalKind.STOCKOUT,
-    "insufficientCapacity": RefusalKind.STOCKOUT,
-    "UNSUPPORTED_OPERATION": RefusalKind.STOCKOUT,
-    "RESOURCE_NOT_READY": RefusalKind.STOCKOUT,
-    "RESOURCE_NOT_FOUND": RefusalKind.STOCKOUT,
-    "RESOURCE_OPERATION_RATE_EXCEEDED": RefusalKind.STOCKOUT,
-    "QUOTA_EXCEEDED": RefusalKind.QUOTA,
-    "quotaExceeded": RefusalKind.QUOTA,
-    "VPC_NOT_FOUND": RefusalKind.DENIED,
-    "IAM_PERMISSION_DENIED": RefusalKind.DENIED,
-    "PERMISSIONS_ERROR": RefusalKind.DENIED,
-    "SERVICE_ACCOUNT_ACCESS_DENIED": RefusalKind.DENIED,
-    "CONDITION_NOT_MET": RefusalKind.DENIED,
-    "INVALID_USAGE": RefusalKind.DENIED,
-    "INVALID_FIELD_VALUE": RefusalKind.DENIED,
+    "ZONE_RESOURCE_POOL_EXHAUSTED": CapacityErrorKind.STOCKOUT,
+    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": CapacityErrorKind.STOCKOUT,
+    "insufficientCapacity": CapacityErrorKind.STOCKOUT,
+    "UNSUPPORTED_OPERATION": CapacityErrorKind.STOCKOUT,
+    "RESOURCE_NOT_READY": CapacityErrorKind.STOCKOUT,
+    "RESOURCE_NOT_FOUND": CapacityErrorKind.STOCKOUT,
+    "RESOURCE_OPERATION_RATE_EXCEEDED": CapacityErrorKind.STOCKOUT,
+    "QUOTA_EXCEEDED": CapacityErrorKind.QUOTA,
+    "quotaExceeded": CapacityErrorKind.QUOTA,
+    "VPC_NOT_FOUND": CapacityErrorKind.DENIED,
+    "IAM_PERMISSION_DENIED": CapacityErrorKind.DENIED,
+    "PERMISSIONS_ERROR": CapacityErrorKind.DENIED,
+    "SERVICE_ACCOUNT_ACCESS_DENIED": CapacityErrorKind.DENIED,
+    "CONDITION_NOT_MET": CapacityErrorKind.DENIED,
+    "INVALID_USAGE": CapacityErrorKind.DENIED,
+    "INVALID_FIELD_VALUE": CapacityErrorKind.DENIED,
 }
 _NAME_TAKEN: Final = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 CONSEQUENCES: Final = frozenset({"VM_MIN_COUNT_NOT_REACHED"})
@@ -64,13 +64,13 @@ def trouble(doing: str) -> Iterator[None]:
         yield
     except exceptions.GoogleAPICallError as error:
         found = problem(error)
-        family = TemporaryError if is_passing(error, found) else PermanentError
+        family = TemporaryError if is_transient(error, found) else PermanentError
         raise family(f"{doing}: {found.code}: {found.message}") from error
     except (requests.RequestException, auth_exceptions.TransportError, auth_exceptions.RefreshError) as error:
         raise TemporaryError(f"{doing}: {error}") from error
 
 
-def is_passing(error: exceptions.GoogleAPICallError, found: Problem) -> bool:
+def is_transient(error: exceptions.GoogleAPICallError, found: Problem) -> bool:
     """5xx, 429 and Compute's own rate limit; but not the 503 that says in so many words that a zone is full."""
     if found.code in _KINDS:
         return False
@@ -97,12 +97,12 @@ def problems(operation: compute_v1.Operation) -> Iterator[Problem]:
         yield Problem(error.code, error.message, tuple(zone.strip() for zone in zones.split(",") if zone.strip()))
 
 
-def refused(found: Problem, otherwise: RefusalKind = RefusalKind.INTERNAL) -> Refused:
+def refused(found: Problem, otherwise: CapacityErrorKind = CapacityErrorKind.INTERNAL) -> NotCreated:
     kind = _KINDS.get(found.code, otherwise)
-    if kind is RefusalKind.DENIED and _NOT_IN_ZONE.search(found.message):
-        kind = RefusalKind.STOCKOUT
-    return Refused(kind, found.code, found.message, found.zones_available)
+    if kind is CapacityErrorKind.DENIED and _NOT_IN_ZONE.search(found.message):
+        kind = CapacityErrorKind.STOCKOUT
+    return NotCreated(kind, found.code, found.message, found.zones_available)
 
 
 def is_taken(outcome: CreateOutcome) -> bool:
-    return isinstance(outcome, Refused) and outcome.code in _NAME_TAKEN
+    return isinstance(outcome, NotCreated) and outcome.code in _NAME_TAKEN

@@ -32,7 +32,7 @@ from shared.gcp.tpu_fleet.queue import Queue
 from shared.gcp.tpu_fleet.queued import is_queued
 from shared.gcp.tpu_fleet.refusals import problem, says_no_such_zone, trouble
 from shared.gcp.tpu_fleet.rest import CALL_TIMEOUT_S, Rest
-from shared.ports import CreateOutcome, Refused
+from shared.ports import CreateOutcome, NotCreated
 
 SETTLE_S: Final = 3.0
 """How long a delete or a directive is waited for; on Google's side a delete takes a minute or more."""
@@ -91,7 +91,7 @@ class TpuFleet:
             if is_queued(create):
                 return self._queue.ask(parent, job, create, node)
             outcome = self._maker.make(parent, job, create, node, deadline)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, NotCreated):
             self._take_back(job, create)
         return outcome
 
@@ -171,7 +171,7 @@ class TpuFleet:
         """All or nothing: the slices of this create that were made go again. One that cannot be deleted now is
         deleted by whoever looks next, as one in a zone that was given up."""
         for vm in self.list_vms(job.job_id, (create.zone,)):
-            if vm.name in create.names and vm.machine == create.machine:
+            if vm.name in create.names and vm.vm_generation == create.vm_generation:
                 self.delete(vm)
 
     def _delete_node(self, node: tpu_v2.Node) -> bool:
@@ -210,4 +210,4 @@ def _labelled(nodes: Iterable[tpu_v2.Node]) -> Iterator[LabelledVm]:
         try:
             yield LabelledVm(vm_of(node), node.labels[LABEL_JOB])
         except ValueError:
-            _log.warning("%s carries a job's label but no seat's name: left alone", node.name)
+            _log.warning("%s carries a job's label but no replica's name: left alone", node.name)

@@ -1,6 +1,6 @@
 """A gang of slices at once or not at all: one CreateNode each; when one is refused, the caller takes the others back.
 
-begin each ──► operations ──wait, bounded──► Created | Pending | Refused
+begin each ──► operations ──wait, bounded──► Created | Pending | NotCreated
     └─ 409 ──► the name is there: ours, another machine's, or a stranger's?
 """
 
@@ -16,9 +16,9 @@ from shared.core.reconcile.plan import Create, VmStatus, job_label
 from shared.gcp.marks import LABEL_JOB
 from shared.gcp.tpu_fleet.nodes import vm_of
 from shared.gcp.tpu_fleet.operations import Operation, Operations
-from shared.gcp.tpu_fleet.refusals import is_passing, is_taken, problem, refused, says_no_such_zone
+from shared.gcp.tpu_fleet.refusals import is_taken, is_transient, problem, refused, says_no_such_zone
 from shared.gcp.tpu_fleet.rest import CALL_TIMEOUT_S
-from shared.ports import Created, CreateOutcome, Pending, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, Created, CreateOutcome, NotCreated, Pending
 
 
 class Maker:
@@ -35,8 +35,8 @@ class Maker:
             raise
         begun = [self._begin(parent, job, create, name, node, known) for name in create.names]
         outcomes = [self._outcome(each, deadline) for each in begun]
-        if refusal := next((each for each in outcomes if isinstance(each, Refused)), None):
-            return refusal
+        if error_kind := next((each for each in outcomes if isinstance(each, NotCreated)), None):
+            return error_kind
         return Pending() if any(isinstance(each, Pending) for each in outcomes) else Created()
 
     def _begin(
@@ -53,7 +53,7 @@ class Maker:
             found = problem(error)
             if is_taken(found):
                 return self._there(job, create, f"{parent}/nodes/{name}")
-            if is_passing(error, found):
+            if is_transient(error, found):
                 raise
             return refused(found)
         return begun
@@ -76,8 +76,8 @@ class Maker:
         except exceptions.NotFound:
             return Pending()  # whoever had the name is gone by now
         if node.labels.get(LABEL_JOB) != job_label(job.job_id):
-            return Refused(RefusalKind.DENIED, "ALREADY_EXISTS", f"{name} exists and is not this job's")
+            return NotCreated(CapacityErrorKind.DENIED, "ALREADY_EXISTS", f"{name} exists and is not this job's")
         vm = vm_of(node)
-        if vm.machine < create.machine or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED):
+        if vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED):
             return Pending()  # a predecessor still has the name
         return Created()

@@ -14,8 +14,8 @@ from google.cloud import tpu_v2
 
 from shared.core.events import LossCause
 from shared.core.model.job import Job, Plan, Tpu
-from shared.core.reconcile.plan import Create, Vm, VmStatus, seat_of
-from shared.gcp.marks import DIRECTIVE_KEY, LABEL_MACHINE, labels, parse_directive
+from shared.core.reconcile.plan import Create, Vm, VmStatus, replica_id_from_vm_name
+from shared.gcp.marks import DIRECTIVE_KEY, LABEL_VM_GENERATION, labels, parse_directive
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 CREATION_S: Final = 600
@@ -114,7 +114,7 @@ def _scheduling(plan: Plan, create: Create) -> tpu_v2.SchedulingConfig:
 
 
 def vm_of(node: tpu_v2.Node) -> Vm:
-    """Raises ValueError where no seat has the node's name."""
+    """Raises ValueError where no replica has the node's name."""
     _, _, _, zone, _, name = node.name.split("/")
     created_at = datetime.fromtimestamp(node.create_time.timestamp(), UTC) if node.create_time else None
     status = _STATUSES.get(node.state, VmStatus.CREATING)
@@ -124,8 +124,8 @@ def vm_of(node: tpu_v2.Node) -> Vm:
         zone=zone,
         instance_id=str(node.id),
         status=status,
-        seat=seat_of(name),
-        machine=int(node.labels.get(LABEL_MACHINE, "0")),
+        replica_id=replica_id_from_vm_name(name),
+        vm_generation=int(node.labels.get(LABEL_VM_GENERATION, "0")),
         directive=parse_directive(node.metadata.get(DIRECTIVE_KEY)),
         fingerprint=fingerprint(node),
         created_at=created_at,

@@ -1,7 +1,7 @@
 """A slice that is waited for: a queued resource of its node's name, in the zone that the job seeks it in.
 
     ask ──► none of the name ──► CreateQueuedResource ──► Pending
-            it waits ──► Pending            it FAILED, of this search ──► Refused, as often as it is asked
+            it waits ──► Pending            it FAILED, of this search ──► NotCreated, as often as it is asked
             an earlier machine's, an earlier search's ──► deleted by whoever looks next, or here ──► Pending
 
 Its name does for a request id, as a node's does: a repeated create finds what is there. An id would tell Cloud TPU to
@@ -21,22 +21,22 @@ from google.cloud import tpu_v2
 
 from shared.core.model.job import Job
 from shared.core.reconcile.plan import Create, LabelledVm, Vm, VmStatus, job_label
-from shared.core.rules.capacity import sought_until
+from shared.core.rules.capacity import provisioning_until
 from shared.errors import TemporaryError
 from shared.gcp.marks import LABEL_ATTEMPT, LABEL_JOB, LABEL_ROUND
 from shared.gcp.tpu_fleet.operations import Operations
 from shared.gcp.tpu_fleet.queued import flex_start, identity, is_flexible, node_of, request, vm_of
 from shared.gcp.tpu_fleet.refusals import (
     Problem,
-    is_passing,
     is_taken,
+    is_transient,
     problem,
     problem_of,
     refused,
     says_no_such_zone,
 )
 from shared.gcp.tpu_fleet.rest import CALL_TIMEOUT_S, Rest
-from shared.ports import CreateOutcome, Pending, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, CreateOutcome, NotCreated, Pending
 
 SETTLE_S: Final = 3.0
 """How long a request is waited for to be taken, or deleted."""
@@ -64,7 +64,7 @@ class Queue:
                 try:
                     yield LabelledVm(vm_of(queued), label)
                 except ValueError:
-                    _log.warning("%s carries a job's label but no seat's name: left alone", queued.name)
+                    _log.warning("%s carries a job's label but no replica's name: left alone", queued.name)
 
     def ask(self, parent: str, job: Job, create: Create, node: tpu_v2.Node) -> CreateOutcome:
         (name,) = create.names
@@ -97,7 +97,7 @@ class Queue:
         return finished.done and finished.error is None
 
     def _enqueue(self, parent: str, job: Job, create: Create, node: tpu_v2.Node) -> CreateOutcome:
-        until = sought_until(job)
+        until = provisioning_until(job)
         if until is not None and until <= datetime.now(UTC):
             return Pending()  # the job is about to be ended for it
         asked = request(parent, job, create, node)
@@ -107,7 +107,7 @@ class Queue:
             found = problem(error)
             if is_taken(found):
                 return Pending()
-            if is_passing(error, found):
+            if is_transient(error, found):
                 raise
             return refused(found)
         finished = self._operations.followed(operation, time.monotonic() + SETTLE_S)
@@ -127,9 +127,9 @@ class Queue:
     def _answer(self, there: tpu_v2.QueuedResource, job: Job, create: Create) -> CreateOutcome:
         labels = node_of(there).labels
         if labels.get(LABEL_JOB) != job_label(job.job_id):
-            return Refused(RefusalKind.DENIED, "ALREADY_EXISTS", f"{there.name} exists and is not this job's")
+            return NotCreated(CapacityErrorKind.DENIED, "ALREADY_EXISTS", f"{there.name} exists and is not this job's")
         vm: Vm = vm_of(there)
-        if vm.status is not VmStatus.REFUSED or vm.machine != create.machine:
+        if vm.status is not VmStatus.REFUSED or vm.vm_generation != create.vm_generation:
             return Pending()
         search = (labels.get(LABEL_ATTEMPT), labels.get(LABEL_ROUND))
         if search != (str(create.directive.attempt), str(create.round)):

@@ -16,9 +16,9 @@ from google.protobuf import duration_pb2, json_format
 
 from shared.core.events import LossCause
 from shared.core.model.job import FLEX_START_MAX_S, FUSE_SLACK_S, Job, Plan, TpuQueue
-from shared.core.reconcile.plan import Create, Vm, VmStatus, seat_of
-from shared.core.rules.capacity import SOUGHT_MAX_S, sought_until
-from shared.gcp.marks import DIRECTIVE_KEY, LABEL_MACHINE, parse_directive
+from shared.core.reconcile.plan import Create, Vm, VmStatus, replica_id_from_vm_name
+from shared.core.rules.capacity import PROVISIONING_MAX_S, provisioning_until
+from shared.gcp.marks import DIRECTIVE_KEY, LABEL_VM_GENERATION, parse_directive
 from shared.gcp.tpu_fleet.rest import Json
 
 _State = tpu_v2.QueuedResourceState.State
@@ -38,7 +38,7 @@ def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.
     (name,) = create.names
     spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=name, node=node)
     queued = tpu_v2.QueuedResource(
-        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=_policy(sought_until(job))
+        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=_policy(provisioning_until(job))
     )
     if create.spot:
         queued.spot = tpu_v2.QueuedResource.Spot()
@@ -68,7 +68,7 @@ def node_of(queued: tpu_v2.QueuedResource) -> tpu_v2.Node:
 
 
 def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
-    """Raises ValueError where no seat has the node's name. A queued resource has no numeric id: its name and the time
+    """Raises ValueError where no replica has the node's name. A queued resource has no numeric id: its name and the time
     at which it was made tell it from a younger one."""
     _, _, _, zone, _, name = queued.name.split("/")
     node = node_of(queued)
@@ -78,8 +78,8 @@ def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
         zone=zone,
         instance_id=identity(queued),
         status=_STATUSES.get(queued.state.state, VmStatus.QUEUED),
-        seat=seat_of(name),
-        machine=int(node.labels.get(LABEL_MACHINE, "0")),
+        replica_id=replica_id_from_vm_name(name),
+        vm_generation=int(node.labels.get(LABEL_VM_GENERATION, "0")),
         directive=parse_directive(node.metadata.get(DIRECTIVE_KEY)),
         fingerprint="",
         created_at=datetime.fromtimestamp(queued.create_time.timestamp(), UTC) if queued.create_time else None,
@@ -95,7 +95,7 @@ def identity(queued: tpu_v2.QueuedResource) -> str:
 def _policy(until: datetime | None) -> tpu_v2.QueuedResource.QueueingPolicy:
     """None waits for ever: what nobody deletes would be paid for some day."""
     if until is None:
-        week = duration_pb2.Duration(seconds=SOUGHT_MAX_S)
+        week = duration_pb2.Duration(seconds=PROVISIONING_MAX_S)
         return tpu_v2.QueuedResource.QueueingPolicy(valid_until_duration=week)
     return tpu_v2.QueuedResource.QueueingPolicy(valid_until_time=until)
 

@@ -1,4 +1,4 @@
-"""What Cloud TPU's errors mean here: a refusal, trouble that passes, or trouble that stays.
+"""What Cloud TPU's errors mean here: a capacity error, errors that passes, or errors that stays.
 
 One error code stands for several things (429 RESOURCE_EXHAUSTED: no capacity, no quota, too many calls a minute), so
 the words decide. Source of the words: responses in public issue threads, and SkyPilot's failover handler for Cloud TPU
@@ -19,7 +19,7 @@ from google.auth import exceptions as auth_exceptions
 from google.rpc import code_pb2, status_pb2
 
 from shared.errors import PermanentError, TemporaryError
-from shared.ports import RefusalKind, Refused
+from shared.ports import CapacityErrorKind, NotCreated
 
 _CAPACITY: Final = re.compile(
     r"no more capacity|insufficient (reserved )?capacity|while in state PREEMPTED"  # the last: lost while it was made
@@ -52,7 +52,7 @@ def trouble(doing: str) -> Iterator[None]:
         yield
     except exceptions.GoogleAPICallError as error:
         found = problem(error)
-        family = TemporaryError if is_passing(error, found) else PermanentError
+        family = TemporaryError if is_transient(error, found) else PermanentError
         raise family(f"{doing}: {found.code}: {found.message}") from error
     except (requests.RequestException, auth_exceptions.TransportError, auth_exceptions.RefreshError) as error:
         raise TemporaryError(f"{doing}: {error}") from error
@@ -81,14 +81,14 @@ def _word(code: int) -> str:
     return str(code_pb2.Code.Name(code)) if code in code_pb2.Code.values() else str(code)
 
 
-def is_passing(error: exceptions.GoogleAPICallError, found: Problem) -> bool:
+def is_transient(error: exceptions.GoogleAPICallError, found: Problem) -> bool:
     if _CAPACITY.search(found.message) or _TPU_QUOTA.match(found.message):
         return False
     return isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests)) or found.code == "ABORTED"
 
 
-def refused(found: Problem) -> Refused:
-    return Refused(_kind(found), found.code, found.message)
+def refused(found: Problem) -> NotCreated:
+    return NotCreated(_kind(found), found.code, found.message)
 
 
 def is_taken(found: Problem) -> bool:
@@ -100,12 +100,12 @@ def says_no_such_zone(found: Problem) -> bool:
     return found.code in ("PERMISSION_DENIED", "NOT_FOUND") and "on 'locations/" in found.message
 
 
-def _kind(found: Problem) -> RefusalKind:
-    """Quota of a zone is sought in the next one, quota of a region is waited for."""
+def _kind(found: Problem) -> CapacityErrorKind:
+    """Quota of a zone is requested in the next one, quota of a region is waited for."""
     if _CAPACITY.search(found.message):
-        return RefusalKind.STOCKOUT
+        return CapacityErrorKind.STOCKOUT
     if _TPU_QUOTA.match(found.message):
-        return RefusalKind.STOCKOUT if _ZONE_QUOTA.search(found.message) else RefusalKind.QUOTA
+        return CapacityErrorKind.STOCKOUT if _ZONE_QUOTA.search(found.message) else CapacityErrorKind.QUOTA
     if found.code in _NO_ROOM:
-        return RefusalKind.STOCKOUT
-    return RefusalKind.DENIED if found.code in _DENIED else RefusalKind.INTERNAL
+        return CapacityErrorKind.STOCKOUT
+    return CapacityErrorKind.DENIED if found.code in _DENIED else CapacityErrorKind.INTERNAL

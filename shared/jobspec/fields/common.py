@@ -64,7 +64,7 @@ def check_labels(labels: Mapping[str, str], found: Findings) -> None:
 
 
 def check_place(
-    region: str | None, at: Loc, wanted: Sequence[str], tpus: Iterable[Tpu], found: Findings
+    region: str | None, at: Loc, desired: Sequence[str], tpus: Iterable[Tpu], found: Findings
 ) -> tuple[str, tuple[str, ...]]:
     """The region, and the zones to try in it, in this order: those the job names, else all that have its TPUs."""
     if region is None:
@@ -77,29 +77,29 @@ def check_place(
         found.add(at, f"is not a region of Compute Engine: {given(region)}; {hint}", near[0])
         return region, ()
     zones = REGION_ZONES[region]
-    _check_zones(region, wanted, found)
+    _check_zones(region, desired, found)
     types = sorted({tpu.type for tpu in tpus})
     if region in TPU_ONLY_REGIONS and not types:
         found.add(at, f"has Cloud TPUs and nothing else: {region}", example_of(at))
-    for tpu_type in types if not wanted else ():
+    for tpu_type in types if not desired else ():
         offered = zones_of(tpu_type)
         zones = tuple(zone for zone in zones if zone in offered)
         if not zones:
             homes = list(dict.fromkeys(zone.rpartition("-")[0] for zone in offered))
             hint = f"where you know of a zone, name it in {EXTENSION}.zones"
             found.add(at, f"is not known to have {tpu_type}: {', '.join(homes)} are; {hint}", homes[0])
-    return region, tuple(wanted) or zones
+    return region, tuple(desired) or zones
 
 
-def _check_zones(region: str, wanted: Sequence[str], found: Findings) -> None:
+def _check_zones(region: str, desired: Sequence[str], found: Findings) -> None:
     """A region's AI zones (`us-central1-ai1a`) are right as well, and tried only where a job names them."""
     zones, at = REGION_ZONES[region], (EXTENSION, "zones")
-    for index, zone in enumerate(wanted):
+    for index, zone in enumerate(desired):
         if zone not in zones and not re.fullmatch(rf"{region}-ai[0-9][a-z]", zone):
             problem = f"is not a zone of {region} ({', '.join(zones)}): {given(zone)}"
             found.add((*at, index), problem, zones[0])
-        elif zone in wanted[:index]:
-            unique = list(dict.fromkeys(wanted))
+        elif zone in desired[:index]:
+            unique = list(dict.fromkeys(desired))
             found.add_text((*at, index), f"names {zone} again", f"zones: {unique}")
 
 

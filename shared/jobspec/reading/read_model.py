@@ -156,8 +156,8 @@ def _note(loc: Loc, detail: Any, found: Findings) -> None:
     if example is None:
         example = example_of(loc)
     if detail["type"] in _TYPE_NAMES:
-        wanted = _TYPE_NAMES[detail["type"]]
-        found.add(loc, f"must be {wanted}, not {given(detail['input'])}", example)
+        desired = _TYPE_NAMES[detail["type"]]
+        found.add(loc, f"must be {desired}, not {given(detail['input'])}", example)
     else:
         found.add(loc, detail["msg"], example)
 

@@ -265,7 +265,7 @@ def test_what_an_earlier_agent_left_running_is_removed_and_nothing_of_other_vms(
     assert is_alive(pid)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["cause"] == "vm_restarted"
-    vm.wait_for_line("[trainmaster] Removed 1 containers of an earlier life of the agent.")
+    vm.wait_for_line("[trainmaster] Removed 1 containers of an earlier incarnation of the agent.")
     assert not is_alive(pid)
     assert docker.containers() == ["another"]
 

@@ -1,4 +1,4 @@
-"""Agent crashes, reboots and shutdowns: nothing is lost, and no life is lived twice."""
+"""Agent crashes, reboots and shutdowns: nothing is lost, and no incarnation is lived twice."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_accepted_exit_is_not_told_again_after_a_reboot(cloud: Cloud, vm: Vm)
     vm.wait_for_line("[trainmaster] Waiting for a directive.", 2)
     cloud.direct(1, 2)
     cloud.wait_for_message("replica-exit", (1, 2))
-    assert [life for topic, life in cloud.said() if topic == "replica-exit"] == [(1, 1), (1, 2)]
+    assert [subject for topic, subject in cloud.said() if topic == "replica-exit"] == [(1, 1), (1, 2)]
     assert len(vm.lines("START")) == 2
 
 

@@ -20,7 +20,7 @@ from shared.agent.program.process_table import oom_kills, out_of_memory
 from shared.agent.program.tracebacks import MESSAGE_CHARS, parse_traceback
 
 from .support.cloud import Cloud
-from .support.vm import FIRST, seat
+from .support.vm import FIRST, replica_id
 
 TB = "Traceback (most recent call last):\n"
 MAIN = '  File "/home/u/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n    fit()\n    ^^^^^\n'
@@ -117,7 +117,7 @@ def test_an_enormous_message_is_cut() -> None:
 
 
 def test_the_index_goes_into_both_specs_and_the_rank_without_touching_the_gang() -> None:
-    one = seat()
+    one = replica_id()
     environment = environment_of(one, {})
     assert json.loads(environment["TF_CONFIG"])["task"] == {"type": "worker", "cloud": "w1-ml", "index": 1}
     assert environment["RANK"] == "2"
@@ -126,18 +126,18 @@ def test_the_index_goes_into_both_specs_and_the_rank_without_touching_the_gang()
 
 
 def test_a_role_without_a_rank_has_no_rank() -> None:
-    assert "RANK" not in environment_of(seat(rank_base=None), {})
+    assert "RANK" not in environment_of(replica_id(rank_base=None), {})
 
 
 def test_the_project_is_told_by_its_number_as_the_service_did_where_that_is_known() -> None:
-    one = seat(environment={"CLOUD_ML_PROJECT_ID": "my-project"})
+    one = replica_id(environment={"CLOUD_ML_PROJECT_ID": "my-project"})
     assert environment_of(one, {})["CLOUD_ML_PROJECT_ID"] == "my-project"
     assert environment_of(replace(one, project_number="123"), {})["CLOUD_ML_PROJECT_ID"] == "123"
 
 
 @pytest.mark.parametrize("job_dir", [None, ""])
 def test_without_a_job_dir_there_is_no_such_argument(job_dir: str | None) -> None:
-    assert command_of(seat(job_dir=job_dir, args=["-v"]).gang) == ["python3", "-m", "trainer.task", "-v"]
+    assert command_of(replica_id(job_dir=job_dir, args=["-v"]).gang) == ["python3", "-m", "trainer.task", "-v"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_later_life_supersedes_an_earlier_one(
     ("returncode", "before", "after", "expected"),
     [
         pytest.param(-9, {"a": 1}, {"a": 2}, True, id="killed while the kernel counted a kill"),
-        pytest.param(137, {"a": 1}, {"a": 2}, True, id="a launcher passing on that its child was"),
+        pytest.param(137, {"a": 1}, {"a": 2}, True, id="a launcher transient on that its child was"),
         pytest.param(-9, {"a": 1}, {"a": 1}, False, id="killed by somebody else"),
         pytest.param(137, {}, {}, False, id="no evidence to be had"),
         pytest.param(-9, {}, {"a": 5}, False, id="a counter that was not there before"),

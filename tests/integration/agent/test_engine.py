@@ -71,10 +71,10 @@ def test_docker_is_preferred_and_nothing_is_an_answer_too(tmp_path: Path) -> Non
 
 
 def test_an_engine_that_does_not_answer_is_no_missing_image(tmp_path: Path) -> None:
-    silent = tmp_path / "docker"
-    silent.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
-    silent.chmod(0o755)
-    away = Engine(str(silent), "vm")
+    find_startup_timeouts = tmp_path / "docker"
+    find_startup_timeouts.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
+    find_startup_timeouts.chmod(0o755)
+    away = Engine(str(find_startup_timeouts), "vm")
     with pytest.raises(EngineError, match="Cannot connect"):
         away.has("image")
     assert away.inspect("name") is None

@@ -28,7 +28,7 @@ def test_it_is_told_at_once_and_only_once(cloud: Cloud, vm: Vm, path: str, value
     cloud.set(path, value)
     message = cloud.wait_for_message("maintenance")
     assert message.at - changed < 2
-    assert (message.body["cause"], message.life, message.body["vm"]["instance_id"]) == (cause, (1, 2), "4711")
+    assert (message.body["cause"], message.subject, message.body["vm"]["instance_id"]) == (cause, (1, 2), "4711")
     assert message.attributes["identity"].startswith("token-for:trainmaster/p/digits_1/1/worker/1/2")
 
     cloud.set_and_wait(path, "NONE")
@@ -92,4 +92,4 @@ def test_it_waits_for_the_first_directive_to_say_whom_it_speaks_for(cloud: Cloud
     vm.wait_for_line("[trainmaster] This VM is about to go: maintenance.")
     assert cloud.said() == []
     cloud.direct(3, 1)
-    assert cloud.wait_for_message("maintenance").life == (3, 1)
+    assert cloud.wait_for_message("maintenance").subject == (3, 1)

@@ -18,7 +18,7 @@ from shared.agent.shutdown.self_delete import RETRY_MAX_S, Fuse
 from tests.integration.compute.emulator import PROJECT, eventually, running_emulator
 from tests.integration.tpu.world import ONE_HOST, ZONE, Slices
 
-from .support.vm import seat
+from .support.vm import replica_id
 
 NODE = "projects/p/locations/z/nodes/tm-a"
 
@@ -79,9 +79,9 @@ def test_it_does_not_give_up(tmp_path: Path) -> None:
 
 
 def test_only_gangs_of_tpus_say_so() -> None:
-    assert seat(fuse_s=7200).gang.fuse_s == 7200
-    assert isinstance(seat().gang, Gang)
-    assert seat().gang.fuse_s is None
+    assert replica_id(fuse_s=7200).gang.fuse_s == 7200
+    assert isinstance(replica_id().gang, Gang)
+    assert replica_id().gang.fuse_s is None
 
 
 @pytest.mark.timeout(120)

@@ -19,7 +19,7 @@ from shared.agent.reporting.events import Report
 from shared.agent.reporting.serial_console import Console
 from shared.agent.setup.setup import Setup
 
-from .support.vm import seat
+from .support.vm import replica_id
 from .test_departure import T0, Clock
 
 FIRST = Key(1, 1)
@@ -71,12 +71,12 @@ class Story:
     def __init__(self, folder: Path) -> None:
         self.clock, self.told = Clock(), Told()
         console = Console(os.open(os.devnull, os.O_WRONLY))
-        self.lives = Lives(folder / "state.json", "1", self.told, console)
+        self.incarnations = Lives(folder / "state.json", "1", self.told, console)
         self.agent = Agent(
-            gang=seat().gang,
+            gang=replica_id().gang,
             inbox=self.clock,
             report=self.told,
-            lives=self.lives,
+            incarnations=self.incarnations,
             setup=cast("Setup", Endless()),
             launcher=cast("Launcher", Endless()),
             console=console,

@@ -18,7 +18,7 @@ from shared.agent.setup.cloud_storage import Stored
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker
-from .support.vm import NAME, Vm, gang, seat
+from .support.vm import NAME, Vm, gang, replica_id
 
 TAG = "accuracy"
 REPORTS = """
@@ -70,14 +70,14 @@ def trial(vm: Vm, **changes: Any) -> None:
 def test_a_trials_log_is_its_tuning_jobs_under_its_own_number() -> None:
     log = {"name": "projects/p/logs/trainmaster", "task": "master-replica", "region": "us-central1"}
     environment = {"CLOUD_ML_JOB_ID": "digits", "CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": TAG}
-    origin = Origin.of(seat(job_id="digits-trial-3", environment=environment, log=log))
+    origin = Origin.of(replica_id(job_id="digits-trial-3", environment=environment, log=log))
     assert origin is not None
     assert (origin.labels["ml.googleapis.com/job_id"], origin.labels["ml.googleapis.com/trial_id"]) == ("digits", "3")
     assert origin.resources[0] == {
         "type": "ml_job",
         "labels": {"project_id": "p", "job_id": "digits", "task_name": "master-replica-1"},
     }
-    other = Origin.of(seat(log=log))
+    other = Origin.of(replica_id(log=log))
     assert other is not None
     assert "ml.googleapis.com/trial_id" not in other.labels
 
@@ -243,7 +243,7 @@ def test_without_a_file_the_last_summary_event_of_the_tag_below_the_job_director
 @pytest.mark.parametrize(
     ("source", "changes"),
     [
-        pytest.param("raise SystemExit(9)", {}, id="a life that failed"),
+        pytest.param("raise SystemExit(9)", {}, id="a incarnation that failed"),
         pytest.param("pass", {"rank_base": 1}, id="a replica that is not the primary"),
         pytest.param("pass", {"job_dir": None}, id="a trial without a job directory"),
         pytest.param(f"{REPORTS}\nreport(0.5)", {}, id="a program that reports by the file"),

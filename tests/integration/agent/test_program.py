@@ -67,7 +67,7 @@ def test_a_success_is_told_with_the_identity_of_the_replica_after_its_vm_ready(c
         "task_type": "worker",
         "task_index": 1,
         "incarnation": 3,
-        "machine": 1,
+        "vm_generation": 1,
         "vm": {"name": NAME, "zone": "us-central1-a", "instance_id": "4711"},
     }
     assert {name: exit_event.body[name] for name in exit_event.body if name not in ready and name != "at"} == {

@@ -27,8 +27,8 @@ def test_a_program_sees_its_variables_and_secrets_and_what_it_is_told_comes_firs
     cloud.direct(1, 1)
     vm.boot()
     environment = json.loads(vm.wait_for_line("ENV ")[4:])
-    wanted = {"LEVEL": "debug", "API_KEY": "grün\nzwei", "RANK": "2", "WORLD_SIZE": "3"}
-    assert {name: environment[name] for name in wanted} == wanted
+    desired = {"LEVEL": "debug", "API_KEY": "grün\nzwei", "RANK": "2", "WORLD_SIZE": "3"}
+    assert {name: environment[name] for name in desired} == desired
 
 
 def test_a_secret_is_read_at_each_start_and_neither_printed_nor_kept(cloud: Cloud, vm: Vm) -> None:

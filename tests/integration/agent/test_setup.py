@@ -19,7 +19,7 @@ from shared.agent.setup.setup import Setup
 
 from .support.cloud import Cloud
 from .support.packages import PYPROJECT, sdist, tarball, wheel
-from .support.vm import CLUSTER, Vm, seat
+from .support.vm import CLUSTER, Vm, replica_id
 
 TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
 WAITS = """
@@ -171,7 +171,7 @@ class Storage:
         google = Google(host or cloud.host, "", metadata)
         console = Console(os.open(os.devnull, os.O_WRONLY))
         self.setup = Setup(
-            seat(package_uris=[TRAINER]),
+            replica_id(package_uris=[TRAINER]),
             Place(work, {}, console),
             metadata=metadata,
             objects=Objects(google, Patience(console, self.pauses.append)),

@@ -11,7 +11,7 @@ from shared.agent.control.vm_config import Host, Key
 from shared.agent.program.environment import environment_of
 
 from .support.cloud import Cloud
-from .support.vm import NAME, Vm, seat
+from .support.vm import NAME, Vm, replica_id
 
 # As Cloud TPU writes it: a flat mapping, quoted.
 TPU_ENV = (
@@ -50,18 +50,18 @@ def test_a_host_speaks_for_its_node_and_says_which_one_it_is(cloud: Cloud, host:
 
 
 def test_ranks_are_without_gaps_over_replicas_and_hosts() -> None:
-    ranks = [environment_of(seat(Host(number, ()), hosts=2), {})["RANK"] for number in range(2)]
+    ranks = [environment_of(replica_id(Host(number, ()), hosts=2), {})["RANK"] for number in range(2)]
     assert ranks == ["3", "4"]
-    assert environment_of(seat(), {})["RANK"] == "2"
+    assert environment_of(replica_id(), {})["RANK"] == "2"
 
 
 def test_the_hosts_of_the_first_slice_find_rank_0_by_its_address_and_others_by_what_the_gang_says() -> None:
     host = Host(1, ("10.130.0.5", "10.130.0.4"))
-    first = environment_of(seat(host, hosts=2, rank_base=0, vm_names=[NAME]), {})
+    first = environment_of(replica_id(host, hosts=2, rank_base=0, vm_names=[NAME]), {})
     assert (first["MASTER_ADDR"], first["RANK"]) == ("10.130.0.5", "1")
-    by_name = environment_of(seat(), {})["MASTER_ADDR"]
-    assert environment_of(seat(host, hosts=2, rank_base=0), {})["MASTER_ADDR"] == by_name, "the second slice"
-    assert environment_of(seat(host, hosts=2, rank_base=4, vm_names=[NAME]), {})["MASTER_ADDR"] == by_name
+    by_name = environment_of(replica_id(), {})["MASTER_ADDR"]
+    assert environment_of(replica_id(host, hosts=2, rank_base=0), {})["MASTER_ADDR"] == by_name, "the second slice"
+    assert environment_of(replica_id(host, hosts=2, rank_base=4, vm_names=[NAME]), {})["MASTER_ADDR"] == by_name
 
 
 def test_slices_of_one_job_are_told_where_they_are_by_the_directive_of_each_life(cloud: Cloud, host: Vm) -> None:
@@ -81,11 +81,11 @@ def test_slices_of_one_job_are_told_where_they_are_by_the_directive_of_each_life
     host.wait_for_line("[trainmaster] Directive: hold")
     assert not cloud.messages, "nothing begins while an address is missing"
     environments = []
-    for life, slices in ((1, ["10.0.0.1", "10.0.1.1"]), (2, ["10.0.0.1", "10.0.9.1"])):
-        said = {"attempt": 1, "incarnation": life, "action": "run", "slices": slices}
+    for subject, slices in ((1, ["10.0.0.1", "10.0.1.1"]), (2, ["10.0.0.1", "10.0.9.1"])):
+        said = {"attempt": 1, "incarnation": subject, "action": "run", "slices": slices}
         cloud.set("instance/attributes/trainmaster-directive", json.dumps(said))
-        cloud.wait_for_message("replica-exit", (1, life))
-        environments.append(json.loads(host.wait_for_line("ENV ", life)[4:]))
+        cloud.wait_for_message("replica-exit", (1, subject))
+        environments.append(json.loads(host.wait_for_line("ENV ", subject)[4:]))
     assert [json.loads(each["TF_CONFIG"])["cluster"]["worker"] for each in environments] == [
         ["10.0.0.1:2222", "10.0.1.1:2222"],
         ["10.0.0.1:2222", "10.0.9.1:2222"],
@@ -119,7 +119,7 @@ def test_a_host_begins_the_next_life_when_no_other_host_can_still_run_the_last_o
 
 def test_each_life_after_the_first_is_waited_for_from_when_it_is_first_heard_of() -> None:
     now = 100.0
-    parting = Parting(seat(Host(1, ()), hosts=2, grace_s=25).gang, lambda: now)
+    parting = Parting(replica_id(Host(1, ()), hosts=2, grace_s=25).gang, lambda: now)
     parting.hears_of(Key(1, 1))
     assert parting.left_s == 0, "nobody has run before"
     parting.hears_of(Key(1, 2))
@@ -133,7 +133,7 @@ def test_each_life_after_the_first_is_waited_for_from_when_it_is_first_heard_of(
 
 
 def test_a_vm_waits_for_nobody() -> None:
-    parting = Parting(seat(grace_s=25).gang, lambda: 100.0)
+    parting = Parting(replica_id(grace_s=25).gang, lambda: 100.0)
     parting.hears_of(Key(1, 2))
     assert parting.left_s == 0
 

@@ -1,6 +1,6 @@
 """The API under functions-framework, over the control plane in memory: what is asked and what comes back.
 
-Every answer is held against its schema, and every refusal against Google's form.
+Every answer is held against its schema, and every capacity error against Google's form.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Api:
         return answer.status_code, said
 
     def done(self, method: str, path: str, body: object = None, schema: str = "Job", **more: str) -> dict[str, Any]:
-        """An answer that is no refusal, and what its schema says it is."""
+        """An answer that is no capacity error, and what its schema says it is."""
         status, said = self.ask(method, path, body, **more)
         assert status == 200, said
         api = "aiplatform" if "/customJobs" in path or "/hyperparameterTuningJobs" in path else "ml"
@@ -102,7 +102,7 @@ class Api:
         return self.done("PATCH", f"{JOBS}/digits_1", {"labels": labels, **more}, updateMask=mask)
 
     def refused(self, method: str, path: str, body: object = None, **more: Any) -> dict[str, Any]:
-        """The error of an answer that is a refusal."""
+        """The error of an answer that is a capacity error."""
         status, said = self.ask(method, path, body, **more)
         assert status >= 400, said
         error: dict[str, Any] = said["error"]

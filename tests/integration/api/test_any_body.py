@@ -100,7 +100,7 @@ def created_whole_or_not_at_all(path: str, body: bytes) -> None:
             loaded = api.world.store.load_attempt(job.job_id)
             assert loaded is not None
             assert fold(api.world.store.ledger(job.job_id)) == loaded.state
-            assert len(loaded.state.replicas) == len(job.plan.seats)
+            assert len(loaded.state.replicas) == len(job.plan.replica_ids)
             assert api.world.bus.drain()
             name = f"{JOBS}/{said['jobId']}" if path == JOBS else f"/v1/{said['name']}"
             assert api.ask("GET", name) == (200, said)

@@ -198,7 +198,7 @@ def test_its_program_and_its_log_know_it_by_its_number(api: Api, world: World) -
     created = create(api)
     world.deliver()
     number = str(created["name"]).rpartition("/")[2]
-    gang = json.loads(world.fleet.metadata(vm_name(world.job_id, CHIEF))["trainmaster-gang"])
+    gang = json.loads(world.fleet.metadata(vm_name(world.job_id, CHIEF))["trainmaster-vm-config"])
     assert gang["environment"]["CLOUD_ML_JOB_ID"] == number
     assert gang["expands"] is True, "$(NAME) is Vertex AI's"
     assert gang["job_id"] == f"custom_{number}"

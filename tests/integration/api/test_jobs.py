@@ -176,7 +176,7 @@ def test_who_cancelled_is_in_the_ledger_as_far_as_the_token_tells(
     api.access.emails = emails
     api.create()
     api.cancel()
-    assert world.ledger[-1].verdict.text == f"Cancelled by {by}."
+    assert world.ledger[-1].decision.text == f"Cancelled by {by}."
     assert "anna" not in str(api.get()), "the service's view has no room for it"
 
 
@@ -196,7 +196,7 @@ def test_google_not_telling_who_it_is_holds_up_nothing(api: Api, world: World, m
     monkeypatch.setattr(api.access, "email", broken)
     api.create()
     api.cancel()
-    assert (world.state, world.ledger[-1].verdict.text) == ("CANCELLED", "Cancelled by a user of the API.")
+    assert (world.state, world.ledger[-1].decision.text) == ("CANCELLED", "Cancelled by a user of the API.")
 
 
 def test_cancelling_a_job_that_has_ended_well_leaves_it_as_it_is(api: Api, world: World) -> None:

@@ -85,8 +85,8 @@ def test_the_client_walks_through_the_pages_by_itself(jobs: Any) -> None:
 def test_a_filter_too_long_for_an_address_is_understood_as_the_client_sends_it(jobs: Any) -> None:
     for nth in range(3):
         jobs.create(parent=PARENT, body={"jobId": f"job_{nth}", **a_spec()}).execute()
-    wanted = " OR ".join(["jobId=job_1", *[f'jobId="no such job {nth}"' for nth in range(65)]])
-    request = jobs.list(parent=PARENT, filter=wanted)
+    desired = " OR ".join(["jobId=job_1", *[f'jobId="no such job {nth}"' for nth in range(65)]])
+    request = jobs.list(parent=PARENT, filter=desired)
     assert len(request.uri) > 2048
     assert [job["jobId"] for job in request.execute()["jobs"]] == ["job_1"]
 

@@ -27,7 +27,7 @@ from cli.doctor.topic_checks import EVENT_TOPICS
 from cli.main import app
 from emulators.services import pubsub
 from shared.core.model.job import ReplicaState
-from shared.core.model.replica_id import Seat
+from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import trial_id
 from shared.errors import PermanentError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
@@ -220,7 +220,7 @@ def has_taken_effect(world: World, kind: str) -> bool:
     if kind == topics.VM_READY:
         return world.replica(CHIEF).state is ReplicaState.RUNNING
     if kind in {topics.MAINTENANCE, topics.SYSTEM_EVENTS}:
-        return world.replica(WORKER_0).machine == 2
+        return world.replica(WORKER_0).vm_generation == 2
     return kind != topics.REPLICA_EXIT or world.state == "SUCCEEDED"
 
 
@@ -248,10 +248,10 @@ def poison(lab: Lab, way: str, kind: str) -> tuple[bytes, dict[str, str]]:
         topics.PROVISION: lambda: json.dumps({"version": 1, "job_id": world.job_id}).encode(),
         topics.SWEEP: lambda: b"{}",
         topics.TUNE: lambda: json.dumps({"version": 1, "job_id": world.job_id}).encode(),
-        topics.VM_READY: lambda: life(world, CHIEF),
-        topics.MAINTENANCE: lambda: life(world, WORKER_0, cause="preemption"),
+        topics.VM_READY: lambda: subject(world, CHIEF),
+        topics.MAINTENANCE: lambda: subject(world, WORKER_0, cause="preemption"),
         topics.SYSTEM_EVENTS: lambda: system_event(world, WORKER_0),
-        topics.REPLICA_EXIT: lambda: life(world, CHIEF, cause="process", exit_status=0),
+        topics.REPLICA_EXIT: lambda: subject(world, CHIEF, cause="process", exit_status=0),
     }
     return says[kind](), uploaded(lab, world.job_id, job) if kind == topics.UPLOAD else {}
 
@@ -266,12 +266,12 @@ def uploaded(lab: Lab, job_id: str, job: bytes) -> dict[str, str]:
     }
 
 
-def life(world: World, seat: Seat, **more: object) -> bytes:
-    return json.dumps({**world.life(seat), **more}).encode()
+def subject(world: World, replica_id: ReplicaId, **more: object) -> bytes:
+    return json.dumps({**world.subject(replica_id), **more}).encode()
 
 
-def system_event(world: World, seat: Seat) -> bytes:
-    vm = world.vm(seat)
+def system_event(world: World, replica_id: ReplicaId) -> bytes:
+    vm = world.vm(replica_id)
     assert vm is not None
     payload = {
         "methodName": "compute.instances.preempted",
@@ -290,12 +290,12 @@ def finish(lab: Lab, job_id: str, **more: object) -> None:
         if loaded is None or loaded.state.job.state.value == "SUCCEEDED":
             return loaded is not None
         for replica in loaded.state.replicas:
-            vm = world.vm(replica.seat)
+            vm = world.vm(replica.replica_id)
             if replica.state is not ReplicaState.RUNNING and vm and vm.directive:
-                lab.pubsub.publish(topics.VM_READY, life(world, replica.seat))
+                lab.pubsub.publish(topics.VM_READY, subject(world, replica.replica_id))
         return all(each.state is ReplicaState.RUNNING for each in loaded.state.replicas)
 
     eventually(has_run, within_s=60)
     if world.state != "SUCCEEDED":
-        lab.pubsub.publish(topics.REPLICA_EXIT, life(world, CHIEF, cause="process", exit_status=0, **more))
+        lab.pubsub.publish(topics.REPLICA_EXIT, subject(world, CHIEF, cause="process", exit_status=0, **more))
     eventually(lambda: world.state == "SUCCEEDED", within_s=60)

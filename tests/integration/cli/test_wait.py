@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cli.wait import exit_status, table, wait
 from shared.core.model.job import State
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.errors import PermanentError, TemporaryError
 from shared.memory.store import MemoryStore
 from shared.ports import Loaded
@@ -19,7 +19,7 @@ from shared.presentation.price import Price
 from tests.support.world import World
 
 PRICE = Price(0.49, "USD")
-CHIEF, WORKER = Seat(TaskType.CHIEF, 0), Seat(TaskType.WORKER, 0)
+CHIEF, WORKER = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0)
 
 
 def state_of(world: World) -> State:
@@ -43,7 +43,7 @@ def test_each_change_is_a_line_and_nothing_else_is(capsys: pytest.CaptureFixture
         "  chief 0: RUNNING",
         "  worker 0: RUNNING",
         "  worker 1: RUNNING",
-        "  worker 0: RESTARTING (life 2)",
+        "  worker 0: RESTARTING (incarnation 2)",
         "digits_1: SUCCEEDED",
     ]
 

@@ -41,7 +41,7 @@ def test_each_zone_is_told_with_what_google_said_and_where_machines_were_found(w
     assert len(lines) == 2
     assert f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}); trying {B}" in lines[0]
     assert f"trying {C} next.  [rule 11]" in lines[1]
-    assert f"VMs are sought in {C}; they were refused 2 times so far, and" in told
+    assert f"VMs are requested in {C}; they were refused 2 times so far, and" in told
 
 
 def test_the_next_job_says_which_zones_it_tries_last(world: World) -> None:
@@ -76,10 +76,10 @@ def test_every_search_says_when_it_ends(world: World, scheduling: dict[str, str]
     world.submit(a_spec(scheduling=scheduling))
     seek_in_vain(world, 1)
     told = why(world)
-    assert f"and are sought until {until}" in told
+    assert f"and are requested until {until}" in told
     assert f"and are asked for again at {world.job.placement.next_at:%H:%M:%S} or within the minute after" in told
 
 
 def test_a_job_that_found_its_machines_seeks_none(world: World) -> None:
     world.running()
-    assert "sought" not in why(world)
+    assert "requested" not in why(world)

@@ -96,11 +96,11 @@ class Emulator:
 
     def vm_processes(self) -> set[int]:
         """Every process of every VM of this emulator, wherever it has got to."""
-        wanted = f"{MARKER}={self.state_dir}".encode()
+        desired = f"{MARKER}={self.state_dir}".encode()
         found = set()
         for environ in Path("/proc").glob("[0-9]*/environ"):
             try:
-                if wanted in environ.read_bytes():
+                if desired in environ.read_bytes():
                     found.add(int(environ.parent.name))
             except OSError:
                 continue
@@ -169,7 +169,7 @@ def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterat
         assert "Traceback" not in log.read_text(), log.read_text()
 
 
-def lives(pid: int) -> bool:
+def incarnations(pid: int) -> bool:
     """A zombie does not."""
     try:
         os.kill(pid, 0)

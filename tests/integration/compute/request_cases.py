@@ -17,8 +17,8 @@ from typing import Any, Final
 from google.cloud import compute_v1
 
 from shared.core.model.job import Job, Replica, ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
-from shared.core.reconcile.plan import Create, plan_steps, wanted
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.reconcile.plan import Create, desired, plan_steps
 from shared.flows.submit import new_job
 from shared.gcp.compute_fleet.properties import Site, resource
 from shared.jobspec import accept
@@ -28,34 +28,34 @@ from tests.unit.jobspec.bodies import custom, gpus, job
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 SITE: Final = Site("workers@p.iam.gserviceaccount.com", "global/networks/default", "")
-METADATA: Final = {"trainmaster-gang": "{}"}
+METADATA: Final = {"trainmaster-vm-config": "{}"}
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """`lost`: how many VMs each seat has lost so far. `site`: where it is installed."""
+    """`lost`: how many VMs each replica has lost so far. `site`: where it is installed."""
 
     document: Mapping[str, object]
-    lost: Mapping[Seat, int] = field(default_factory=dict)
+    lost: Mapping[ReplicaId, int] = field(default_factory=dict)
     site: Site = SITE
 
     def job(self) -> Job:
         return new_job(accept(self.document, default_job_id=None), "gs://b/jobs/digits.yaml#1", START)
 
     def requests(self) -> list[compute_v1.BulkInsertInstanceResource]:
-        """Of the seats that lost a VM, or, where none did, of all."""
+        """Of the replicas that lost a VM, or, where none did, of all."""
         job = self.job()
-        found = plan_steps(job, wanted(job, self._replicas(job)), ())
+        found = plan_steps(job, desired(job, self._replicas(job)), ())
         return [resource(job, step, self.site, METADATA) for step in found if isinstance(step, Create)]
 
     def _replicas(self, job: Job) -> tuple[Replica, ...]:
         if not self.lost:
-            return tuple(Replica(1, seat) for seat in job.plan.seats)
+            return tuple(Replica(1, replica_id) for replica_id in job.plan.replica_ids)
         return tuple(
-            Replica(1, seat, ReplicaState.REPLACING, incarnation=1 + lost, machine=1 + lost, replaced=lost)
-            for seat, lost in self.lost.items()
+            Replica(1, replica_id, ReplicaState.REPLACING, incarnation=1 + lost, vm_generation=1 + lost, replaced=lost)
+            for replica_id, lost in self.lost.items()
         )
 
 
@@ -76,7 +76,7 @@ def on_gpus(machine: str, kind: str, count: int) -> dict[str, object]:
     return custom(masterType=machine, masterConfig=gpus(kind, count))
 
 
-WORKER_0, WORKER_1 = Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+WORKER_0, WORKER_1 = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 KEY: Final = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 
 THEMES: Final[Mapping[str, Mapping[str, Case]]] = {

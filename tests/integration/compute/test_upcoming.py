@@ -91,7 +91,7 @@ while True:
     files = agent_files()
     metadata = {
         "trainmaster-agent": files["trainmaster-agent"],
-        "trainmaster-gang": json.dumps(gang(vm_names=["vm"], checkpoint_signal="SIGUSR1")),
+        "trainmaster-vm-config": json.dumps(gang(vm_names=["vm"], checkpoint_signal="SIGUSR1")),
         "trainmaster-directive": json.dumps({"attempt": 1, "incarnation": 1, "action": "run"}),
     }
     setup = f"export PUBSUB_EMULATOR_HOST={cloud.host} PYTHONPATH=$HOME\nmkdir -p $HOME/trainer\n"

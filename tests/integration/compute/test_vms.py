@@ -12,7 +12,7 @@ import pytest
 from google.cloud import compute_v1
 
 from emulators.compute.powered_vm import Disk
-from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, lives, running_emulator
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, incarnations, running_emulator
 
 TENACIOUS = """
 trap '' TERM
@@ -228,4 +228,4 @@ def test_no_process_outlives_the_emulator(tmp_path: Path, signum: signal.Signals
         assert len(pids) >= 10
         emulator.process.send_signal(signum)
         emulator.process.wait(10)
-        eventually(lambda: not any(map(lives, pids)))
+        eventually(lambda: not any(map(incarnations, pids)))

@@ -8,7 +8,7 @@ import pytest
 
 from emulators.stack.state import StackConfig
 from shared.core.model.job import JobState, ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import vm_name
 from tests.e2e.conftest import Lab, lab_on
 from tests.integration.containers.engine import Engine
@@ -16,9 +16,9 @@ from tests.support.stack import local_stack
 
 pytestmark = [pytest.mark.heavy, pytest.mark.e2e, pytest.mark.timeout(600)]
 
-MASTER = Seat(TaskType.MASTER, 0)
-WORKER_0 = Seat(TaskType.WORKER, 0)
-WORKER_1 = Seat(TaskType.WORKER, 1)
+MASTER = ReplicaId(TaskType.MASTER, 0)
+WORKER_0 = ReplicaId(TaskType.WORKER, 0)
+WORKER_1 = ReplicaId(TaskType.WORKER, 1)
 COMMAND = ["python3", "/app/task.py", "--greeting"]
 JOB_S = 180
 
@@ -42,14 +42,14 @@ def submit(lab: Lab, image: str, workers: int = 0, *, worker: object = None, **m
     return lab.upload({"trainingInput": spec}, "containers")
 
 
-def console(lab: Lab, job_id: str, seat: Seat) -> str:
-    """Of all VMs the seat has had, those that are gone too."""
-    logs = (lab.stack.state_dir / "compute" / "serial").glob(f"{vm_name(job_id, seat)}-*.log")
+def console(lab: Lab, job_id: str, replica_id: ReplicaId) -> str:
+    """Of all VMs the replica has had, those that are gone too."""
+    logs = (lab.stack.state_dir / "compute" / "serial").glob(f"{vm_name(job_id, replica_id)}-*.log")
     return "".join(log.read_text(errors="replace") for log in sorted(logs))
 
 
-def containers(engine: Engine, job_id: str, seat: Seat) -> list[str]:
-    return engine.containers(f"label=trainmaster-vm={vm_name(job_id, seat)}")
+def containers(engine: Engine, job_id: str, replica_id: ReplicaId) -> list[str]:
+    return engine.containers(f"label=trainmaster-vm={vm_name(job_id, replica_id)}")
 
 
 def test_a_master_and_two_workers_meet_where_tf_config_says(lab: Lab, engine: Engine, image: str) -> None:
@@ -78,7 +78,7 @@ def test_a_failure_restarts_the_container_in_the_same_vm(lab: Lab, image: str) -
     job_id = submit(lab, image, containerArgs=["--fail-once", seen])
     state = lab.ended_well(job_id, JOB_S)
     (master,) = state.replicas
-    assert (master.incarnation, master.restarts_used, master.machine) == (2, 1, 1)
+    assert (master.incarnation, master.restarts_used, master.vm_generation) == (2, 1, 1)
 
 
 def test_a_permanent_exit_status_fails_the_job(lab: Lab, image: str) -> None:
@@ -140,7 +140,7 @@ def test_maintenance_moves_a_container_to_another_vm(lab: Lab, engine: Engine, i
     lab.until(lambda: "worker 0 says" in console(lab, job_id, WORKER_0), JOB_S)
     (before,) = containers(engine, job_id, WORKER_0)
     lab.faults.maintenance(vm_name(job_id, WORKER_0), notice_s=5)
-    lab.until(lambda: lab.replica(job_id, WORKER_0).machine == 2, JOB_S)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).vm_generation == 2, JOB_S)
     lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, JOB_S)
     lab.until(lambda: containers(engine, job_id, WORKER_0) not in ([], [before]), JOB_S)
     assert len(containers(engine, job_id, WORKER_0)) == 1

@@ -53,8 +53,8 @@ def test_the_contracts_hold_on_containers() -> None:
 
 def test_an_emulator_ends_with_the_process_that_stands_for_it(engine: Engine, tmp_path: Path) -> None:
     ports = Ports()
-    wanted = firestore.service(need_emulators(), ports.take())
-    with service.alone(wanted, tmp_path / "log", within_s=ENGINE_S):
+    desired = firestore.service(need_emulators(), ports.take())
+    with service.alone(desired, tmp_path / "log", within_s=ENGINE_S):
         assert len(engine.containers(OURS)) == 1
         (process,) = [
             each for each in psutil.Process().children() if "emulators.stack.container_service" in each.cmdline()

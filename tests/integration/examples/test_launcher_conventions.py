@@ -53,7 +53,9 @@ def example(name: str) -> Job:
 
 def cluster_of(job: Job) -> Cluster:
     names = DnsAddresses("my-project")
-    addresses = {seat: names.address(vm_name(job.job_id, seat), ZONE) for seat in job.plan.seats}
+    addresses = {
+        replica_id: names.address(vm_name(job.job_id, replica_id), ZONE) for replica_id in job.plan.replica_ids
+    }
     return Cluster(job, "my-project", addresses)
 
 
@@ -63,7 +65,7 @@ def test_every_replica_is_a_host_by_name_and_all_have_one_port(name: str) -> Non
     seen = {gang_of(json.dumps(cluster_of(job).tf_config(group.task_type))) for group in job.plan.groups}
     (gang,) = seen
     assert gang.port == 2222
-    assert len(set(gang.hosts)) == len(job.plan.seats)
+    assert len(set(gang.hosts)) == len(job.plan.replica_ids)
     assert gang.hosts[0].startswith(vm_name(job.job_id, job.plan.primary))
 
 

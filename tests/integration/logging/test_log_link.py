@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.presentation.job_view import job_view
 from tests.support.world import World
 
-WORKER = Seat(TaskType.WORKER, 0)
+WORKER = ReplicaId(TaskType.WORKER, 0)
 
 
 def test_a_failed_jobs_message_ends_with_the_address_of_its_log_and_what_is_stored_does_not() -> None:

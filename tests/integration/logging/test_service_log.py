@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shared.core.model.job import Dialect
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reporting.job_log import ServiceLine, Severity, task_base
 from shared.errors import TemporaryError
 from shared.flows import submit, vm_ready
@@ -25,8 +25,8 @@ from tests.support.jobs import START, a_spec, a_tuning_spec
 from tests.support.serving import serving
 from tests.support.world import World
 
-CHIEF = Seat(TaskType.CHIEF, 0)
-WORKER = Seat(TaskType.WORKER, 0)
+CHIEF = ReplicaId(TaskType.CHIEF, 0)
+WORKER = ReplicaId(TaskType.WORKER, 0)
 
 
 class LoggedWorld(World):
@@ -86,14 +86,16 @@ def test_an_event_that_is_told_twice_says_its_lines_once_and_one_that_is_ignored
     world.submit()
     for replica in world.replicas:
         vm_ready.begin_running(world.job_id, world.deps)
-        world.tell("vm-ready", replica.seat)
+        world.tell("vm-ready", replica.replica_id)
     assert world.said() == before
 
 
 def test_lines_of_a_decision_whose_function_died_before_it_spoke_are_said_by_the_redelivery() -> None:
     world = LoggedWorld()
-    silent = replace(world.deps, job_log=None)
-    submit.handle(json.dumps({"jobId": world.job_id, **a_spec()}).encode(), "gs://b/jobs/digits.yaml#1", silent)
+    find_startup_timeouts = replace(world.deps, job_log=None)
+    submit.handle(
+        json.dumps({"jobId": world.job_id, **a_spec()}).encode(), "gs://b/jobs/digits.yaml#1", find_startup_timeouts
+    )
     assert world.said() == []
     world.submit()
     assert "Job digits_1 is queued." in world.said()

@@ -18,7 +18,7 @@ from shared.errors import PermanentError, TemporaryError
 from shared.gcp.tpu_fleet import fleet as adapter
 from shared.gcp.tpu_fleet.nodes import tell_of_trouble
 from shared.memory.fleet import MemoryFleet
-from shared.ports import Created, Fleet, Pending, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, Created, Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.world import (
     FOUR_HOSTS,
@@ -94,8 +94,8 @@ def test_a_slice_that_was_created_is_listed_as_what_it_is(world: World, job: Job
     before = datetime.now(UTC) - timedelta(seconds=5)
     create = a_create(job)
     vm = created(world.fleet, job)
-    assert (vm.name, vm.zone, vm.seat) == (create.names[0], ZONE, create.seats[0])
-    assert (vm.status, vm.machine, vm.directive, vm.is_tpu) == (VmStatus.RUNNING, 1, RUN, True)
+    assert (vm.name, vm.zone, vm.replica_id) == (create.names[0], ZONE, create.replica_ids[0])
+    assert (vm.status, vm.vm_generation, vm.directive, vm.is_tpu) == (VmStatus.RUNNING, 1, RUN, True)
     assert vm.instance_id.isdigit()
     assert vm.created_at is not None
     assert before < vm.created_at < datetime.now(UTC) + timedelta(seconds=5)
@@ -120,8 +120,8 @@ def test_a_stockout_leaves_nothing(world: World) -> None:
     job = a_tpu_job(ONE_HOST, count=2)
     world.stock_out(ZONE)
     outcome = world.fleet.create(job, a_create(job), a_metadata())
-    assert isinstance(outcome, Refused)
-    assert outcome.kind is RefusalKind.STOCKOUT
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.STOCKOUT
     assert listed(world.fleet, job) == ()
     assert world.fleet.create(job, a_create(job, zone=OTHER_ZONE), a_metadata()) == Created()
     assert {vm.zone for vm in listed(world.fleet, job)} == {OTHER_ZONE}
@@ -147,7 +147,7 @@ def test_deleting_ends_it_and_may_be_repeated(world: World, job: Job) -> None:
 def test_a_younger_one_of_the_same_name_is_never_hit(world: World, job: Job) -> None:
     old = created(world.fleet, job)
     assert world.fleet.delete(old)
-    assert world.fleet.create(job, a_create(job, machine=2), a_metadata()) == Created()
+    assert world.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
     (young,) = listed(world.fleet, job)
     assert world.fleet.delete(old)
     assert not world.fleet.direct(old, LATER)
@@ -156,7 +156,7 @@ def test_a_younger_one_of_the_same_name_is_never_hit(world: World, job: Job) -> 
 
 def test_a_name_that_a_predecessor_still_has_is_waited_for(world: World, job: Job) -> None:
     created(world.fleet, job)
-    assert world.fleet.create(job, a_create(job, machine=2), a_metadata()) == Pending()
+    assert world.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Pending()
 
 
 def test_no_console_is_shown(world: World, job: Job) -> None:
@@ -211,8 +211,8 @@ def test_a_refusal_that_nobody_waited_for_is_told_once(tpus: EmulatorWorld, job:
     eventually(lambda: not listed(impatient, job))
     tpus.slices.compute.faults()
     refused = impatient.create(job, a_create(job), a_metadata())
-    assert isinstance(refused, Refused)
-    assert refused.kind is RefusalKind.STOCKOUT
+    assert isinstance(refused, NotCreated)
+    assert refused.kind is CapacityErrorKind.STOCKOUT
     assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created()
 
 
@@ -221,8 +221,8 @@ def test_a_gang_of_which_one_is_refused_is_taken_back(tpus: EmulatorWorld) -> No
     create = a_create(job)
     tpus.slices.run(create.names[1], tpu=ONE_HOST)  # a stranger has the second name
     refused = tpus.fleet.create(job, create, a_metadata())
-    assert refused == Refused(
-        RefusalKind.DENIED, "ALREADY_EXISTS", f"{parent()}/nodes/{create.names[1]} exists and is not this job's"
+    assert refused == NotCreated(
+        CapacityErrorKind.DENIED, "ALREADY_EXISTS", f"{parent()}/nodes/{create.names[1]} exists and is not this job's"
     )
     eventually(lambda: listed(tpus.fleet, job) == ())
     assert tpus.slices.state(create.names[1]) == "READY", "the stranger's is left alone"
@@ -232,28 +232,28 @@ def test_a_gang_of_which_one_is_refused_is_taken_back(tpus: EmulatorWorld) -> No
 def test_a_zone_without_such_tpus_or_without_any_is_passed_over(tpus: EmulatorWorld, zone: str) -> None:
     job = a_tpu_job(FOUR_HOSTS, zones=("us-central1-b", "us-nowhere1-z"))
     refused = tpus.fleet.create(job, a_create(job, zone=zone), a_metadata())
-    assert isinstance(refused, Refused)
-    assert refused.kind is RefusalKind.STOCKOUT
+    assert isinstance(refused, NotCreated)
+    assert refused.kind is CapacityErrorKind.STOCKOUT
     assert listed(tpus.fleet, job) == ()
 
 
 def test_no_quota_and_a_wrong_runtime_are_told_apart(tpus: EmulatorWorld, job: Job) -> None:
     tpus.slices.compute.faults(quota_regions=["us-central1"])
     refused = tpus.fleet.create(job, a_create(job), a_metadata())
-    assert isinstance(refused, Refused)
-    assert refused.kind is RefusalKind.QUOTA
+    assert isinstance(refused, NotCreated)
+    assert refused.kind is CapacityErrorKind.QUOTA
     wrong = a_tpu_job(replace(ONE_HOST, runtime="v1-never"))
     refused = tpus.fleet.create(wrong, a_create(wrong, zone=OTHER_ZONE), a_metadata())
-    assert isinstance(refused, Refused)
-    assert refused.kind is RefusalKind.DENIED
+    assert isinstance(refused, NotCreated)
+    assert refused.kind is CapacityErrorKind.DENIED
 
 
 def test_a_reservation_that_is_used_up_is_a_stockout(tpus: EmulatorWorld) -> None:
     job = a_tpu_job(ONE_HOST, reservation="ours")
     tpus.stock_out(ZONE)
     refused = tpus.fleet.create(job, a_create(job), a_metadata())
-    assert isinstance(refused, Refused)
-    assert (refused.kind, refused.code) == (RefusalKind.STOCKOUT, "FAILED_PRECONDITION")
+    assert isinstance(refused, NotCreated)
+    assert (refused.kind, refused.code) == (CapacityErrorKind.STOCKOUT, "FAILED_PRECONDITION")
 
 
 def test_a_preempted_slice_stays_takes_no_directive_and_is_deleted_like_any_other(
@@ -265,9 +265,9 @@ def test_a_preempted_slice_stays_takes_no_directive_and_is_deleted_like_any_othe
     (gone,) = listed(tpus.fleet, job)
     assert (gone.status, gone.loss) == (VmStatus.STOPPED, "preemption")
     assert not tpus.fleet.direct(gone, LATER)
-    assert tpus.fleet.create(job, a_create(job, machine=2), a_metadata()) == Pending(), "its name is taken"
+    assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Pending(), "its name is taken"
     assert tpus.fleet.delete(gone)
-    assert tpus.fleet.create(job, a_create(job, machine=2), a_metadata()) == Created()
+    assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
 
 
 def test_rate_limits_pass_and_strange_projects_do_not(tpus: EmulatorWorld, job: Job) -> None:
@@ -299,7 +299,7 @@ def test_a_node_with_our_label_and_a_name_that_no_seat_has_is_not_ours(
     tpus.slices.run("somebodys", tpu=ONE_HOST, labels={"trainmaster-job": "x"})
     tpus.slices.run("without-label", tpu=ONE_HOST)
     assert tpus.fleet.list_all() == ()
-    assert "somebodys carries a job's label but no seat's name" in caplog.text
+    assert "somebodys carries a job's label but no replica's name" in caplog.text
 
 
 def test_an_unhealthy_node_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from shared.core.model.job import Job, TaskGroup
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import LabelledVm, Vm
 from shared.gcp.fleets import OFF, Fleets
 from shared.memory.fleet import MemoryFleet
@@ -46,11 +46,11 @@ def test_each_group_goes_where_its_machines_are() -> None:
     fleet, compute, tpu = both()
     job = mixed()
     for group in job.plan.groups:
-        seat = Seat(group.task_type, 0)
-        create = a_create(job, group=group, seats=(seat,), names=(f"tm-x-123456-{seat}",))
+        replica_id = ReplicaId(group.task_type, 0)
+        create = a_create(job, group=group, replica_ids=(replica_id,), names=(f"tm-x-123456-{replica_id}",))
         assert fleet.create(job, create, a_metadata()) == Created()
     vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
-    assert [(vm.seat.task_type, vm.is_tpu) for vm in vms] == [(TaskType.CHIEF, False), (TaskType.WORKER, True)]
+    assert [(vm.replica_id.task_type, vm.is_tpu) for vm in vms] == [(TaskType.CHIEF, False), (TaskType.WORKER, True)]
     assert (len(compute.list_all()), len(tpu.list_all())) == (1, 1)
     assert {each.vm for each in fleet.list_all()} == set(vms)
     later = replace(RUN, incarnation=2)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.core.decisions import Reason
-from shared.core.events import CancelRequested, JobSubmitted, Life, VmReady, VmRef
+from shared.core.events import CancelRequested, IncarnationRef, JobSubmitted, VmReady, VmRef
 from shared.core.model.job import Job, JobState
 from shared.core.reconcile.plan import Vm, VmStatus
 from shared.errors import TemporaryError
@@ -54,14 +54,16 @@ class Plane:
     def begin(self, job: Job) -> None:
         """Every replica says that it is up."""
         for vm in self.vms(job):
-            life = Life(job.job_id, 1, vm.seat, 1, vm.machine, VmRef(vm.name, vm.zone, vm.instance_id))
-            vm_ready.handle(VmReady(life, datetime.now(UTC)), self.deps)
+            subject = IncarnationRef(
+                job.job_id, 1, vm.replica_id, 1, vm.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
+            )
+            vm_ready.handle(VmReady(subject, datetime.now(UTC)), self.deps)
 
     def vms(self, job: Job) -> tuple[Vm, ...]:
         return self.fleet.list_vms(job.job_id, job.plan.tpu_zones)
 
     def reasons(self, job: Job) -> list[Reason]:
-        return [entry.verdict.reason for entry in self.store.ledger(job.job_id)]
+        return [entry.decision.reason for entry in self.store.ledger(job.job_id)]
 
     def job(self, job: Job) -> Job:
         loaded = self.store.load(job.job_id)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.events import ExitCause, Life, LossCause, ReplicaExited, VmLost, VmReady, VmRef
+from shared.core.events import ExitCause, IncarnationRef, LossCause, ReplicaExited, VmLost, VmReady, VmRef
 from shared.core.model.job import Job, JobState, Replica, ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import DirectiveAction, Vm
 from shared.flows import vm_ready
 from shared.flows.record import record
@@ -19,7 +19,7 @@ from shared.memory.fleet import MemoryFleet
 from tests.integration.tpu.test_flows import Plane
 from tests.integration.tpu.world import ONE_HOST, a_tpu_job
 
-FIRST, SECOND = Seat(TaskType.WORKER, 0), Seat(TaskType.WORKER, 1)
+FIRST, SECOND = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 HOLD, RUN = DirectiveAction.HOLD, DirectiveAction.RUN
 
 
@@ -34,43 +34,43 @@ class Two:
         self.plane = Plane(Fleets(MemoryFleet(), self.tpu))
         self.plane.submit(self.job)
 
-    def vm(self, seat: Seat) -> Vm:
-        return next(vm for vm in self.plane.vms(self.job) if vm.seat == seat)
+    def vm(self, replica_id: ReplicaId) -> Vm:
+        return next(vm for vm in self.plane.vms(self.job) if vm.replica_id == replica_id)
 
-    def told(self, seat: Seat) -> tuple[int, DirectiveAction, tuple[str, ...]]:
-        directive = self.vm(seat).directive
+    def told(self, replica_id: ReplicaId) -> tuple[int, DirectiveAction, tuple[str, ...]]:
+        directive = self.vm(replica_id).directive
         assert directive is not None
         return directive.incarnation, directive.action, directive.slices
 
-    def replica(self, seat: Seat) -> Replica:
+    def replica(self, replica_id: ReplicaId) -> Replica:
         loaded = self.plane.store.load_attempt(self.job.job_id)
         assert loaded is not None
-        return next(each for each in loaded.state.replicas if each.seat == seat)
+        return next(each for each in loaded.state.replicas if each.replica_id == replica_id)
 
-    def life(self, seat: Seat) -> Life:
-        replica, vm = self.replica(seat), self.vm(seat)
+    def subject(self, replica_id: ReplicaId) -> IncarnationRef:
+        replica, vm = self.replica(replica_id), self.vm(replica_id)
         where = VmRef(vm.name, vm.zone, vm.instance_id)
-        return Life(self.job.job_id, 1, seat, replica.incarnation, replica.machine, where)
+        return IncarnationRef(self.job.job_id, 1, replica_id, replica.incarnation, replica.vm_generation, where)
 
-    def ready(self, seat: Seat) -> None:
-        vm_ready.handle(VmReady(self.life(seat), datetime.now(UTC)), self.plane.deps)
+    def ready(self, replica_id: ReplicaId) -> None:
+        vm_ready.handle(VmReady(self.subject(replica_id), datetime.now(UTC)), self.plane.deps)
 
-    def fails(self, seat: Seat) -> None:
-        event = ReplicaExited(self.life(seat), datetime.now(UTC), cause=ExitCause.PROCESS, exit_status=1)
+    def fails(self, replica_id: ReplicaId) -> None:
+        event = ReplicaExited(self.subject(replica_id), datetime.now(UTC), cause=ExitCause.PROCESS, exit_status=1)
         record(self.job.job_id, event, self.plane.deps)
 
-    def is_taken(self, seat: Seat) -> None:
-        life = self.life(seat)
-        self.tpu.stop(self.vm(seat).name, LossCause.PREEMPTION)
-        record(self.job.job_id, VmLost(life, datetime.now(UTC), LossCause.PREEMPTION), self.plane.deps)
+    def is_taken(self, replica_id: ReplicaId) -> None:
+        subject = self.subject(replica_id)
+        self.tpu.stop(self.vm(replica_id).name, LossCause.PREEMPTION)
+        record(self.job.job_id, VmLost(subject, datetime.now(UTC), LossCause.PREEMPTION), self.plane.deps)
 
 
 @pytest.fixture
 def two() -> Two:
     two = Two()
     assert two.plane.provision(two.job)
-    for seat in (FIRST, SECOND):
-        two.ready(seat)
+    for replica_id in (FIRST, SECOND):
+        two.ready(replica_id)
     assert two.plane.job(two.job).state is JobState.RUNNING
     return two
 
@@ -78,14 +78,14 @@ def two() -> Two:
 def test_they_are_made_held_and_begin_when_both_are_up() -> None:
     two = Two(MemoryFleet(is_slow=True))
     assert not two.plane.provision(two.job)
-    assert [two.told(seat) for seat in (FIRST, SECOND)] == [(1, HOLD, ())] * 2
-    said = json.loads(two.tpu.metadata(two.vm(FIRST).name)["trainmaster-gang"])
+    assert [two.told(replica_id) for replica_id in (FIRST, SECOND)] == [(1, HOLD, ())] * 2
+    said = json.loads(two.tpu.metadata(two.vm(FIRST).name)["trainmaster-vm-config"])
     assert (said["slice_base"], said["environment"]["MASTER_ADDR"]) == (0, "slice-0.trainmaster.internal")
     two.tpu.settle()
     assert two.plane.provision(two.job)
     addresses = (two.vm(FIRST).address, two.vm(SECOND).address)
     assert all(addresses)
-    assert [two.told(seat) for seat in (FIRST, SECOND)] == [(1, RUN, addresses)] * 2
+    assert [two.told(replica_id) for replica_id in (FIRST, SECOND)] == [(1, RUN, addresses)] * 2
 
 
 def test_a_replaced_slice_is_found_where_it_is_now(two: Two) -> None:
@@ -98,7 +98,7 @@ def test_a_replaced_slice_is_found_where_it_is_now(two: Two) -> None:
         two.tpu.settle()
     addresses = (two.vm(FIRST).address, two.vm(SECOND).address)
     assert addresses[1] not in ("", before)
-    assert two.vm(SECOND).machine == 2
+    assert two.vm(SECOND).vm_generation == 2
     assert two.told(SECOND) == (2, RUN, addresses)
     assert two.told(FIRST) == (2, HOLD, ()), "its peer has not said yet that it is back"
     two.ready(SECOND)
@@ -111,13 +111,13 @@ def test_a_replaced_slice_is_found_where_it_is_now(two: Two) -> None:
 
 
 def test_when_both_are_taken_both_learn_both_addresses(two: Two) -> None:
-    old = {two.vm(seat).address for seat in (FIRST, SECOND)}
-    for seat in (FIRST, SECOND):
-        two.is_taken(seat)
+    old = {two.vm(replica_id).address for replica_id in (FIRST, SECOND)}
+    for replica_id in (FIRST, SECOND):
+        two.is_taken(replica_id)
     assert two.plane.provision(two.job)
     addresses = (two.vm(FIRST).address, two.vm(SECOND).address)
     assert not old & set(addresses)
-    assert [two.told(seat) for seat in (FIRST, SECOND)] == [(2, RUN, addresses)] * 2
+    assert [two.told(replica_id) for replica_id in (FIRST, SECOND)] == [(2, RUN, addresses)] * 2
 
 
 def test_a_slice_that_restarts_in_place_keeps_the_others_address(two: Two) -> None:

@@ -24,7 +24,7 @@ from shared.gcp.tpu_fleet.nodes import Site, resource
 from shared.gcp.tpu_fleet.operations import Operation
 from shared.gcp.tpu_fleet.queued import flex_start, request, vm_of
 from shared.memory.fleet import MemoryFleet
-from shared.ports import Fleet, Pending, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.test_flows import Plane
 from tests.integration.tpu.world import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job, parent
@@ -127,7 +127,7 @@ def test_what_waits_is_listed_as_what_it_will_be(world: World) -> None:
     job = a_job()
     vm = asked(world.fleet, job)
     create = a_create(job)
-    assert (vm.name, vm.zone, vm.seat, vm.machine) == (create.names[0], ZONE, create.seats[0], 1)
+    assert (vm.name, vm.zone, vm.replica_id, vm.vm_generation) == (create.names[0], ZONE, create.replica_ids[0], 1)
     assert (vm.status, vm.directive, vm.is_tpu) == (VmStatus.QUEUED, create.directive, True)
     assert vm.created_at is not None
     assert vm in [each.vm for each in world.fleet.list_all()]
@@ -162,7 +162,7 @@ def test_a_younger_request_of_the_same_name_is_never_hit(world: World) -> None:
     job = a_job()
     old = asked(world.fleet, job)
     assert world.fleet.delete(old)
-    young = asked(world.fleet, job, machine=2)
+    young = asked(world.fleet, job, vm_generation=2)
     assert world.fleet.delete(old)
     assert listed(world.fleet, job) == young
 
@@ -174,8 +174,8 @@ def test_a_request_that_failed_says_so_as_often_as_its_search_asks_and_makes_way
     assert listed(world.fleet, job).status is VmStatus.REFUSED
     for _ in range(2):
         refused = world.fleet.create(job, a_create(job), a_metadata())
-        assert isinstance(refused, Refused)
-        assert (refused.kind, refused.code) == (RefusalKind.STOCKOUT, "DEADLINE_EXCEEDED")
+        assert isinstance(refused, NotCreated)
+        assert (refused.kind, refused.code) == (CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED")
     longer = replace(job, plan=replace(job.plan, max_wait_s=3600))
     assert world.fleet.create(longer, a_create(job, round=1), a_metadata()) == Pending()
     again = asked(world.fleet, longer, round=1)
@@ -232,13 +232,13 @@ def test_requests_that_are_wrong_are_refused_for_good_and_strangers_left_alone(t
     wrong = a_job()
     group = replace(wrong.plan.groups[0], tpu=replace(WAITING, runtime="v1-never"))
     refused = tpus.fleet.create(wrong, a_create(wrong, group=group), a_metadata())
-    assert isinstance(refused, Refused)
-    assert refused.kind is RefusalKind.DENIED
+    assert isinstance(refused, NotCreated)
+    assert refused.kind is CapacityErrorKind.DENIED
     job = a_job()
     name = a_create(job).names[0]
     tpus.slices.enqueue(name)
     refused = tpus.fleet.create(job, a_create(job), a_metadata())
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, NotCreated)
     assert refused.code == "ALREADY_EXISTS"
     assert tpus.fleet.list_all() == ()
 
@@ -246,8 +246,8 @@ def test_requests_that_are_wrong_are_refused_for_good_and_strangers_left_alone(t
 def test_a_zone_without_tpus_is_passed_over(tpus: EmulatorWorld) -> None:
     job = a_job(zones=("us-nowhere1-z",))
     refused = tpus.fleet.create(job, a_create(job, zone="us-nowhere1-z"), a_metadata())
-    assert isinstance(refused, Refused)
-    assert refused.kind is RefusalKind.STOCKOUT
+    assert isinstance(refused, NotCreated)
+    assert refused.kind is CapacityErrorKind.STOCKOUT
 
 
 def test_nothing_is_asked_for_a_job_whose_time_is_over(tpus: EmulatorWorld) -> None:
@@ -270,8 +270,8 @@ def test_a_job_waits_in_the_queue_and_is_told_of_once(tpus: EmulatorWorld) -> No
     for _ in range(3):
         assert plane.provision(job), "a message that waits for days would end in the dead letter"
     assert plane.store.pending(job.job_id), "the sweep asks again"
-    (said,) = [each for each in plane.store.ledger(job.job_id) if each.verdict.reason is Reason.QUEUED]
-    assert said.verdict.text == f"1 x v5litepod-4 (chief) waits in Cloud TPU's queue in {ZONE}."
+    (said,) = [each for each in plane.store.ledger(job.job_id) if each.decision.reason is Reason.QUEUED]
+    assert said.decision.text == f"1 x v5litepod-4 (chief) waits in Cloud TPU's queue in {ZONE}."
     tpus.admit(a_create(job).names[0])
     assert plane.provision(job)
     assert not plane.store.pending(job.job_id)
@@ -298,11 +298,11 @@ def test_a_preempted_job_waits_again_under_the_same_name(tpus: EmulatorWorld) ->
     tpus.preempt(name)
     eventually(lambda: plane.provision(job) and tpus.slices.queue_state(name) == "WAITING_FOR_RESOURCES", 60)
     (vm,) = plane.vms(job)
-    assert (vm.status, vm.machine) == (VmStatus.QUEUED, 2)
+    assert (vm.status, vm.vm_generation) == (VmStatus.QUEUED, 2)
     assert Reason.PREEMPTION in plane.reasons(job)
     tpus.admit(name)
     assert plane.provision(job)
-    assert [(vm.status, vm.machine) for vm in plane.vms(job)] == [(VmStatus.RUNNING, 2)]
+    assert [(vm.status, vm.vm_generation) for vm in plane.vms(job)] == [(VmStatus.RUNNING, 2)]
 
 
 def test_requests_of_no_job_are_found_reported_and_then_deleted(tpus: EmulatorWorld) -> None:
@@ -329,7 +329,7 @@ def test_what_a_request_says() -> None:
         "trainmaster-job": job_label(job.job_id),
         "trainmaster-task": "chief",
         "trainmaster-attempt": "1",
-        "trainmaster-machine": "1",
+        "trainmaster-vm-generation": "1",
         "trainmaster-round": "3",
     }
     node = tpu_v2.Node(

@@ -11,9 +11,14 @@ from google.rpc import code_pb2, status_pb2
 
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.tpu_fleet.refusals import problem, problem_of, refused, trouble
-from shared.ports import RefusalKind
+from shared.ports import CapacityErrorKind
 
-STOCKOUT, QUOTA, DENIED, INTERNAL = RefusalKind.STOCKOUT, RefusalKind.QUOTA, RefusalKind.DENIED, RefusalKind.INTERNAL
+STOCKOUT, QUOTA, DENIED, INTERNAL = (
+    CapacityErrorKind.STOCKOUT,
+    CapacityErrorKind.QUOTA,
+    CapacityErrorKind.DENIED,
+    CapacityErrorKind.INTERNAL,
+)
 
 QUOTA_OF_REGION = "Quota 'TPUV2sPreemptiblePodPerProjectPerRegionForTPUAPI' exhausted. Limit 32 in region us-central1"
 QUOTA_OF_ZONE = "Quota 'TPUV5sLitepodServingPerProjectPerZoneForTPUAPI' exhausted. Limit 4 in zone us-central1-a"
@@ -37,7 +42,7 @@ IN_OPERATIONS = [
 
 
 @pytest.mark.parametrize(("code", "message", "kind"), IN_OPERATIONS)
-def test_an_operation_that_failed(code: str, message: str, kind: RefusalKind) -> None:
+def test_an_operation_that_failed(code: str, message: str, kind: CapacityErrorKind) -> None:
     status = status_pb2.Status(code=code_pb2.Code.Value(code), message=message)
     found = refused(problem_of(status))
     assert (found.kind, found.code, found.message) == (kind, code, message)

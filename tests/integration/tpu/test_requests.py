@@ -23,7 +23,7 @@ def labels_of(job: Job, task_type: str = "chief") -> dict[str, str]:
         "trainmaster-job": job_label(job.job_id),
         "trainmaster-task": task_type,
         "trainmaster-attempt": "1",
-        "trainmaster-machine": "1",
+        "trainmaster-vm-generation": "1",
     }
 
 

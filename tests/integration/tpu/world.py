@@ -15,7 +15,7 @@ from google.cloud import tpu_v2
 from google.longrunning import operations_pb2
 
 from shared.core.model.job import Job, TaskGroup, Tpu
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import Create, Directive, DirectiveAction, vm_name
 from shared.gcp.tpu_fleet import TpuFleet
 from tests.integration.compute.emulator import PROJECT, Emulator, eventually
@@ -135,17 +135,17 @@ def parent(zone: str = ZONE) -> str:
 
 def a_tpu_job(tpu: Tpu = FOUR_HOSTS, count: int = 1, **plan: Any) -> Job:
     """Never the same twice. One slice is the chief's, several are workers'."""
-    seats = TaskType.CHIEF if count == 1 else TaskType.WORKER
-    group = TaskGroup(seats, count, "", tpu=tpu)
+    replica_ids = TaskType.CHIEF if count == 1 else TaskType.WORKER
+    group = TaskGroup(replica_ids, count, "", tpu=tpu)
     values = {"groups": (group,), "zones": (ZONE, OTHER_ZONE), **plan}
     return replace(a_job(plan=a_plan(**values)), job_id=f"slices_{uuid.uuid4().hex[:8]}")
 
 
 def a_create(job: Job, **changes: Any) -> Create:
     group = job.plan.groups[0]
-    seats = tuple(Seat(group.task_type, index) for index in range(group.count))
-    names = tuple(vm_name(job.job_id, seat) for seat in seats)
-    create = Create(group, ZONE, 1, RUN, seats, names, 0)
+    replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
+    names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
+    create = Create(group, ZONE, 1, RUN, replica_ids, names, 0)
     return replace(create, **changes)
 
 

@@ -21,14 +21,14 @@ from shared.core.events import ExitCause, LossCause
 from shared.core.evolve import apply, evolve
 from shared.core.model.exit_policy import Blame
 from shared.core.model.job import Budgets, LastExit, Replica, ReplicaState, State, TaskGroup
-from shared.core.model.replica_id import Seat, TaskType
-from shared.core.reconcile.plan import DirectiveAction, wanted
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.reconcile.plan import DirectiveAction, desired
 from shared.core.reporting.explain import what_comes_next
 from shared.core.rules.judge import judge
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
 
 NOW = at(100)
-EVALUATOR = Seat(TaskType.EVALUATOR, 0)
+EVALUATOR = ReplicaId(TaskType.EVALUATOR, 0)
 
 
 def with_evaluator(*replicas: Replica) -> State:
@@ -37,50 +37,50 @@ def with_evaluator(*replicas: Replica) -> State:
     return a_state(*replicas, job=a_job(plan=replace(plan, groups=groups)))
 
 
-def replaced(seat: Seat) -> Replica:
-    return a_replica(seat, ReplicaState.REPLACING, incarnation=2, machine=2, lost_at=at(50))
+def replaced(replica_id: ReplicaId) -> Replica:
+    return a_replica(replica_id, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50))
 
 
 def test_the_loss_of_an_evaluator_excuses_nobody() -> None:
-    verdict = judge(with_evaluator(replaced(EVALUATOR)), exited(WORKER_0, 1), NOW)
-    assert isinstance(verdict, RestartReplica)
-    assert verdict.charge is Budget.RESTARTS
+    decision = judge(with_evaluator(replaced(EVALUATOR)), exited(WORKER_0, 1), NOW)
+    assert isinstance(decision, RestartReplica)
+    assert decision.charge is Budget.RESTARTS
 
 
 def test_an_evaluator_does_not_die_of_a_peers_loss() -> None:
-    verdict = judge(with_evaluator(replaced(WORKER_0)), exited(EVALUATOR, 1), NOW)
-    assert isinstance(verdict, RestartReplica)
-    assert verdict.charge is Budget.RESTARTS
+    decision = judge(with_evaluator(replaced(WORKER_0)), exited(EVALUATOR, 1), NOW)
+    assert isinstance(decision, RestartReplica)
+    assert decision.charge is Budget.RESTARTS
 
 
 def test_nobody_waits_for_an_evaluator() -> None:
     held = a_replica(CHIEF, ReplicaState.HELD, incarnation=2)
     state = with_evaluator(replaced(EVALUATOR), held)
-    actions = {want.replica.seat: want.directive.action for want in wanted(state.job, state.replicas)}
+    actions = {want.replica.replica_id: want.directive.action for want in desired(state.job, state.replicas)}
     assert actions[CHIEF] is DirectiveAction.RUN
     assert "chief 0 waits no longer: it is being started." in what_comes_next(state.job, state.replicas)
 
 
 def crashed(signal: int = 6) -> State:
     """Worker 0 aborts itself: the whole job is rerun. Its peers' VMs are there."""
-    before = a_state(*(a_replica(seat, ready_at=at(10)) for seat in (CHIEF, WORKER_0, WORKER_1)))
-    verdict = judge(before, exited(WORKER_0, signal=signal), NOW)
-    assert isinstance(verdict, RerunJob)
-    state = apply(before, evolve(before, verdict, NOW))
+    before = a_state(*(a_replica(replica_id, ready_at=at(10)) for replica_id in (CHIEF, WORKER_0, WORKER_1)))
+    decision = judge(before, exited(WORKER_0, signal=signal), NOW)
+    assert isinstance(decision, RerunJob)
+    state = apply(before, evolve(before, decision, NOW))
     assert state.job.budgets == Budgets(reruns_used=1)
     return state
 
 
-def lose(state: State, seat: Seat, seconds: float) -> tuple[ReplaceVm, State]:
-    verdict = judge(state, lost(seat, LossCause.GONE), at(100 + seconds))
-    assert isinstance(verdict, ReplaceVm)
-    return verdict, apply(state, evolve(state, verdict, at(100 + seconds)))
+def lose(state: State, replica_id: ReplicaId, seconds: float) -> tuple[ReplaceVm, State]:
+    decision = judge(state, lost(replica_id, LossCause.GONE), at(100 + seconds))
+    assert isinstance(decision, ReplaceVm)
+    return decision, apply(state, evolve(state, decision, at(100 + seconds)))
 
 
 def test_a_rerun_that_a_loss_explains_is_given_back() -> None:
     """Runtimes that give up on their peers abort themselves, often before anybody knows of the loss."""
-    verdict, after = lose(crashed(), WORKER_1, 60)
-    assert verdict.text.endswith("It explains why the job was rerun: that rerun is given back.")
+    decision, after = lose(crashed(), WORKER_1, 60)
+    assert decision.text.endswith("It explains why the job was rerun: that rerun is given back.")
     assert (after.job.budgets, after.job.attempt) == (Budgets(), 2)
     _, twice = lose(after, CHIEF, 61)
     assert twice.job.budgets == Budgets(), "once"
@@ -105,25 +105,25 @@ def test_a_new_vm_that_is_lost_before_it_spoke_explains_no_rerun() -> None:
     """It did not exist when the job was rerun."""
     state = crashed()
     fresh = tuple(replace(each, instance_id=None) for each in state.replicas)
-    verdict = judge(replace(state, replicas=fresh), lost(WORKER_1, LossCause.GONE), at(160))
-    assert isinstance(verdict, ReplaceVm)
-    assert not verdict.gives_rerun_back
+    decision = judge(replace(state, replicas=fresh), lost(WORKER_1, LossCause.GONE), at(160))
+    assert isinstance(decision, ReplaceVm)
+    assert not decision.refunds_rerun
 
 
 def test_a_rerun_in_place_knows_its_vms_so_that_one_that_is_gone_is_lost() -> None:
     state = crashed()
     assert {each.instance_id for each in state.replicas} == {"1001"}
-    assert not any(want.may_create for want in wanted(state.job, state.replicas))
+    assert not any(want.may_create for want in desired(state.job, state.replicas))
 
 
 def rebooted(state: State, incarnation: int, when: float) -> State:
-    verdict = judge(state, exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation), at(when))
-    assert isinstance(verdict, RestartReplica), verdict
-    return apply(state, evolve(state, verdict, at(when)))
+    decision = judge(state, exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation), at(when))
+    assert isinstance(decision, RestartReplica), decision
+    return apply(state, evolve(state, decision, at(when)))
 
 
 def restarts(state: State) -> int:
-    return next(each.restarts_used for each in state.replicas if each.seat == WORKER_0)
+    return next(each.restarts_used for each in state.replicas if each.replica_id == WORKER_0)
 
 
 def test_what_takes_its_vm_down_again_and_again_is_charged_and_ends() -> None:
@@ -135,9 +135,9 @@ def test_what_takes_its_vm_down_again_and_again_is_charged_and_ends() -> None:
     last = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation)
     assert isinstance(judge(state, last, at(500)), RerunJob)
     spent = replace(state, job=replace(state.job, budgets=Budgets(reruns_used=3)))
-    verdict = judge(spent, last, at(500))
-    assert isinstance(verdict, FailJob)
-    assert verdict.message == "The replica worker 0 was cut off by restarts of its VM."
+    decision = judge(spent, last, at(500))
+    assert isinstance(decision, FailJob)
+    assert decision.message == "The replica worker 0 was cut off by restarts of its VM."
 
 
 def test_a_vm_that_restarts_now_and_then_costs_nothing() -> None:
@@ -153,19 +153,19 @@ def test_of_two_that_were_charged_the_one_that_is_lost_explains_the_other() -> N
 
 
 def test_silence_is_counted_until_the_replica_speaks() -> None:
-    silent = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
-    once = after(silent, ReplaceVm("1-worker-0", Rule.VM_LOST, Reason.SILENCE, ""))
-    assert once.silent_vms == 1
+    find_startup_timeouts = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
+    once = after(find_startup_timeouts, ReplaceVm("1-worker-0", Rule.VM_LOST, Reason.STARTUP_TIMEOUT, ""))
+    assert once.startup_timeouts == 1
     again = a_state(once)
-    assert after(again, ReplaceVm("1-worker-0", Rule.VM_LOST, Reason.PREEMPTION, "")).silent_vms == 1, (
+    assert after(again, ReplaceVm("1-worker-0", Rule.VM_LOST, Reason.PREEMPTION, "")).startup_timeouts == 1, (
         "still unheard of"
     )
-    assert after(again, MarkReady("1-worker-0", "1", Rule.COURSE, Reason.READY, "")).silent_vms == 0
+    assert after(again, MarkReady("1-worker-0", "1", Rule.LIFECYCLE, Reason.READY, "")).startup_timeouts == 0
     exit_heard = RestartReplica(
         "1-worker-0", LastExit(3, 1, None, None), Budget.RESTARTS, Rule.RESTART, Reason.READY, ""
     )
-    assert after(again, exit_heard).silent_vms == 0
+    assert after(again, exit_heard).startup_timeouts == 0
 
 
-def after(state: State, verdict: ReplaceVm | MarkReady | RestartReplica) -> Replica:
-    return evolve(state, verdict, NOW).replicas[0]
+def after(state: State, decision: ReplaceVm | MarkReady | RestartReplica) -> Replica:
+    return evolve(state, decision, NOW).replicas[0]

@@ -8,13 +8,13 @@ from dataclasses import replace
 from shared.core.cluster.environment import environment
 from shared.core.cluster.tf_config import Cluster
 from shared.core.model.job import Container, Dialect, Program, TaskGroup, Tpu
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from tests.support.jobs import a_job, a_plan, a_spec
 
 
 def a_cluster(*groups: TaskGroup) -> Cluster:
     plan = a_plan(groups=groups) if groups else a_plan()
-    addresses = {seat: f"{seat}.internal:2222" for seat in plan.seats}
+    addresses = {replica_id: f"{replica_id}.internal:2222" for replica_id in plan.replica_ids}
     return Cluster(a_job(plan=plan), "my-project", addresses)
 
 
@@ -108,7 +108,7 @@ def test_slices_are_one_only_where_there_are_several_of_one_kind() -> None:
         assert not [name for name in seen(cluster, TaskType.WORKER) if name.startswith("MEGASCALE")]
     beside = a_cluster(a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 2, "", tpu=large))
     assert [beside.slice_base(each) for each in (TaskType.CHIEF, TaskType.WORKER)] == [None, 0]
-    assert beside.address(Seat(TaskType.CHIEF, 0)) == "chief-0.internal:2222"
+    assert beside.address(ReplicaId(TaskType.CHIEF, 0)) == "chief-0.internal:2222"
 
 
 def test_a_program_on_a_tpu_is_told_which_and_that_it_is_beside_it() -> None:
@@ -125,7 +125,7 @@ def test_a_program_on_a_tpu_is_told_which_and_that_it_is_beside_it() -> None:
 
 def test_without_a_master_worker_0_is_the_primary() -> None:
     cluster = a_cluster(a_group(TaskType.WORKER, 2))
-    assert cluster.job.plan.primary == Seat(TaskType.WORKER, 0)
+    assert cluster.job.plan.primary == ReplicaId(TaskType.WORKER, 0)
     assert cluster.rank_base(TaskType.WORKER) == 0
     assert seen(cluster, TaskType.WORKER)["MASTER_ADDR"] == "worker-0.internal"
 
@@ -146,7 +146,9 @@ def a_vertex_cluster() -> Cluster:
     )
     base = "gs://bucket/out/"
     plan = a_plan(groups=groups, dialect=Dialect.VERTEX, output_directory=base)
-    return Cluster(a_job(plan=plan), "my-project", {seat: f"{seat}.internal:2222" for seat in plan.seats})
+    return Cluster(
+        a_job(plan=plan), "my-project", {replica_id: f"{replica_id}.internal:2222" for replica_id in plan.replica_ids}
+    )
 
 
 def test_worker_pools_are_named_by_their_number_in_cluster_spec_and_by_their_role_in_tf_config() -> None:

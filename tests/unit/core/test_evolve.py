@@ -44,7 +44,7 @@ def test_nothing_changes_by_being_ignored() -> None:
 
 def test_a_restart_is_the_next_life_in_the_same_machine_and_is_charged() -> None:
     (replica,) = evolve(a_state(), restart(), NOW).replicas
-    assert (replica.incarnation, replica.machine, replica.restarts_used, replica.lost_at) == (2, 1, 1, NOW)
+    assert (replica.incarnation, replica.vm_generation, replica.restarts_used, replica.lost_at) == (2, 1, 1, NOW)
     (free,) = evolve(a_state(), restart(Budget.FREE), NOW).replicas
     assert free.restarts_used == 0
 
@@ -58,13 +58,13 @@ def test_a_held_replica_is_counted_and_not_charged() -> None:
 
 def test_a_replaced_vm_is_the_next_life_on_the_next_machine_and_is_not_charged() -> None:
     (replica,) = evolve(a_state(), ReplaceVm("1-worker-0", Rule.VM_LOST, Reason.PREEMPTION, ""), NOW).replicas
-    assert (replica.incarnation, replica.machine, replica.restarts_used, replica.replaced) == (2, 2, 0, 1)
+    assert (replica.incarnation, replica.vm_generation, replica.restarts_used, replica.replaced) == (2, 2, 0, 1)
     assert replica.instance_id is None
 
 
 def test_a_replica_that_comes_up_remembers_when_and_on_which_vm() -> None:
     state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
-    change = evolve(state, MarkReady("1-worker-0", "4711", Rule.COURSE, Reason.READY, ""), NOW)
+    change = evolve(state, MarkReady("1-worker-0", "4711", Rule.LIFECYCLE, Reason.READY, ""), NOW)
     (replica,) = change.replicas
     assert (replica.state, replica.ready_at, replica.instance_id) == (ReplicaState.RUNNING, NOW, "4711")
     assert change.provision, "peers may be held until it is back"
@@ -72,7 +72,7 @@ def test_a_replica_that_comes_up_remembers_when_and_on_which_vm() -> None:
 
 def test_a_rerun_is_a_new_attempt_of_every_seat_on_the_machines_that_are_there() -> None:
     state = a_state(
-        a_replica(WORKER_0, incarnation=6, restarts_used=5, machine=3),
+        a_replica(WORKER_0, incarnation=6, restarts_used=5, vm_generation=3),
         a_replica(WORKER_1, ReplicaState.COMPLETED),
     )
     change = evolve(state, rerun(Budget.RERUNS), NOW)
@@ -80,9 +80,9 @@ def test_a_rerun_is_a_new_attempt_of_every_seat_on_the_machines_that_are_there()
     assert (change.job.attempt, change.job.budgets, change.job.state) == (2, Budgets(reruns_used=1), JobState.RUNNING)
     assert tuple(each for each in change.replicas if each.attempt == 2) == (
         Replica(2, CHIEF, instance_id="1001", ordered_at=NOW),
-        Replica(2, WORKER_0, machine=3, instance_id="1001", ordered_at=NOW),
-        Replica(2, WORKER_1, machine=2, ordered_at=NOW),
-    ), "a done replica's VM was given back, so its seat gets another machine"
+        Replica(2, WORKER_0, vm_generation=3, instance_id="1001", ordered_at=NOW),
+        Replica(2, WORKER_1, vm_generation=2, ordered_at=NOW),
+    ), "a done replica's VM was given back, so its replica gets another machine"
     old = [each for each in change.replicas if each.attempt == 1]
     assert [each.version for each in old] == [2, 2, 2], "a commit on one of them that it has not seen is noticed"
 
@@ -94,7 +94,9 @@ def test_a_rerun_after_an_internal_error_charges_that_budget_alone() -> None:
 
 
 def test_the_job_starts_once_and_ends_once_with_its_times_and_message() -> None:
-    running = evolve(a_state(job=a_job(JobState.PREPARING)), BeginRunning(Rule.COURSE, Reason.ALL_READY, ""), NOW).job
+    running = evolve(
+        a_state(job=a_job(JobState.PREPARING)), BeginRunning(Rule.LIFECYCLE, Reason.ALL_READY, ""), NOW
+    ).job
     assert running is not None
     assert (running.started_at, running.ended_at) == (NOW, None)
     failed = evolve(a_state(), FailJob("why", Rule.PERMANENT, Reason.OUT_OF_MEMORY, ""), NOW).job
@@ -109,9 +111,9 @@ def test_the_job_starts_once_and_ends_once_with_its_times_and_message() -> None:
 
 def test_labels_and_deletion_are_all_that_a_users_hand_changes_and_no_machine_hears_of_it() -> None:
     ended = a_job(JobState.FAILED, labels=(Label("a", "b"),))
-    labelled = evolve(a_state(job=ended), SetLabels((Label("c", "d"),), Rule.COURSE, Reason.LABELS_CHANGED, ""), NOW)
+    labelled = evolve(a_state(job=ended), SetLabels((Label("c", "d"),), Rule.LIFECYCLE, Reason.LABELS_CHANGED, ""), NOW)
     assert labelled.job == replace(ended, labels=(Label("c", "d"),), labels_version=2, version=2)
-    deleted = evolve(a_state(job=ended), DeleteJob(Rule.COURSE, Reason.DELETED_BY_USER, ""), NOW)
+    deleted = evolve(a_state(job=ended), DeleteJob(Rule.LIFECYCLE, Reason.DELETED_BY_USER, ""), NOW)
     assert deleted.job == replace(ended, deleted_at=NOW, version=2)
     assert not labelled.provision
     assert not deleted.provision

@@ -4,7 +4,7 @@ from shared.core.decisions import Rule
 from shared.core.ledger import fold
 from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from shared.core.model.job import JobState, ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reporting.explain import concerns, differences, passed_over, what_comes_next
 from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at
 from tests.support.world import World
@@ -24,7 +24,7 @@ def a_world() -> World:
 
 def test_the_rules_passed_over_are_those_before_the_one_that_applied() -> None:
     entry = next(entry for entry in a_world().ledger if entry.key == "1-worker-0-1-exit")
-    assert entry.verdict.rule is Rule.RESTART
+    assert entry.decision.rule is Rule.RESTART
     assert [rule for rule, _ in passed_over(entry)] == [
         Rule.PRIMARY_DONE,
         Rule.REPLICA_DONE,
@@ -40,7 +40,7 @@ def test_the_rules_passed_over_are_those_before_the_one_that_applied() -> None:
 
 
 def test_the_story_of_one_replica_is_its_own_and_the_jobs() -> None:
-    keys = [entry.key for entry in a_world().ledger if concerns(entry, Seat(TaskType.WORKER, 0))]
+    keys = [entry.key for entry in a_world().ledger if concerns(entry, ReplicaId(TaskType.WORKER, 0))]
     assert keys == [
         "submitted",
         "preparing",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.core.model.job import Job, JobState, Placement, ReplicaState, State, TaskGroup, Tpu, TpuQueue
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import (
     Await,
     Create,
@@ -20,38 +20,38 @@ from shared.core.reconcile.plan import (
     Vm,
     VmStatus,
     buys_spot,
+    desired,
     job_label,
     plan_steps,
-    seat_of,
+    replica_id_from_vm_name,
     vm_name,
-    wanted,
 )
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 
 RUN_1 = Directive(1, 1, DirectiveAction.RUN)
 
 
-def a_vm(seat: Seat = CHIEF, **changes: object) -> Vm:
-    vm = Vm(vm_name("digits_1", seat), "us-central1-a", "1001", VmStatus.RUNNING, seat, 1, RUN_1, "1")
+def a_vm(replica_id: ReplicaId = CHIEF, **changes: object) -> Vm:
+    vm = Vm(vm_name("digits_1", replica_id), "us-central1-a", "1001", VmStatus.RUNNING, replica_id, 1, RUN_1, "1")
     return replace(vm, **changes)  # type: ignore[arg-type]
 
 
 def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
-    return plan_steps(state.job, wanted(state.job, state.replicas), vms)
+    return plan_steps(state.job, desired(state.job, state.replicas), vms)
 
 
 def everyone(*others: Vm) -> list[Vm]:
-    """The VMs of all seats, the given ones in the place of theirs."""
-    given = {vm.seat: vm for vm in others}
-    return [given.get(seat) or a_vm(seat) for seat in (CHIEF, WORKER_0, WORKER_1)]
+    """The VMs of all replicas, the given ones in the place of theirs."""
+    given = {vm.replica_id: vm for vm in others}
+    return [given.get(replica_id) or a_vm(replica_id) for replica_id in (CHIEF, WORKER_0, WORKER_1)]
 
 
 def test_a_name_fits_compute_engine_whatever_the_job_id() -> None:
     for job_id in ("digits_1", "A" * 128, "Z_", "x__y"):
-        for seat in (CHIEF, replace(WORKER_0, index=99_999)):
-            name = vm_name(job_id, seat)
+        for replica_id in (CHIEF, replace(WORKER_0, index=99_999)):
+            name = vm_name(job_id, replica_id)
             assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name), name
-            assert seat_of(name) == seat
+            assert replica_id_from_vm_name(name) == replica_id
 
 
 def test_two_jobs_never_share_a_name_or_a_label() -> None:
@@ -66,9 +66,9 @@ def test_a_label_is_the_job_id_where_it_can_be() -> None:
 
 
 def test_a_new_job_takes_one_insert_per_role() -> None:
-    waiting = [a_replica(seat, ReplicaState.WAITING) for seat in (CHIEF, WORKER_0, WORKER_1)]
+    waiting = [a_replica(replica_id, ReplicaState.WAITING) for replica_id in (CHIEF, WORKER_0, WORKER_1)]
     found = steps(a_state(*waiting, job=a_job(JobState.PREPARING)))
-    assert [(type(step), step.group.task_type, step.seats) for step in found if isinstance(step, Create)] == [
+    assert [(type(step), step.group.task_type, step.replica_ids) for step in found if isinstance(step, Create)] == [
         (Create, TaskType.CHIEF, (CHIEF,)),
         (Create, TaskType.WORKER, (WORKER_0, WORKER_1)),
     ]
@@ -98,7 +98,7 @@ def test_what_the_queue_refused_is_created_again_to_hear_why_and_deleted_where_i
     (create,) = in_queue(VmStatus.REFUSED)
     assert isinstance(create, Create)
     assert [type(step) for step in in_queue(VmStatus.REFUSED, zone="us-central1-b")] == [Delete]
-    assert [type(step) for step in in_queue(VmStatus.REFUSED, machine=0)] == [Delete]
+    assert [type(step) for step in in_queue(VmStatus.REFUSED, vm_generation=0)] == [Delete]
     ended = a_state(job=a_job(JobState.CANCELLED))
     assert [type(step) for step in steps(ended, a_vm(status=VmStatus.REFUSED))] == [Delete]
 
@@ -124,27 +124,27 @@ def test_a_restarted_replica_is_told_its_next_life() -> None:
 
 def test_a_held_replica_waits_while_a_peer_is_down_and_runs_when_none_is() -> None:
     held = a_replica(CHIEF, ReplicaState.HELD, incarnation=2)
-    down = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, lost_at=at(50))
-    new = a_vm(WORKER_0, machine=2, directive=Directive(1, 2, DirectiveAction.RUN))
+    down = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50))
+    new = a_vm(WORKER_0, vm_generation=2, directive=Directive(1, 2, DirectiveAction.RUN))
     assert steps(a_state(held, down), *everyone(new)) == (Direct(a_vm(), Directive(1, 2, DirectiveAction.HOLD)),)
-    back = a_replica(WORKER_0, incarnation=2, machine=2, lost_at=at(50))
+    back = a_replica(WORKER_0, incarnation=2, vm_generation=2, lost_at=at(50))
     told = a_vm(CHIEF, directive=Directive(1, 2, DirectiveAction.HOLD))
     found = steps(a_state(held, back), *everyone(told, new))
     assert found == (Direct(told, Directive(1, 2, DirectiveAction.RUN)),)
 
 
 def test_a_replaced_vm_is_deleted_before_the_next_of_its_name_is_made() -> None:
-    state = a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, lost_at=at(50)))
+    state = a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50)))
     assert steps(state, *everyone()) == (Delete(a_vm(WORKER_0)),)
     going = a_vm(WORKER_0, status=VmStatus.STOPPING)
     assert steps(state, *everyone(going)) == (Await(going),)
     (create,) = steps(state, a_vm(CHIEF), a_vm(WORKER_1))
     assert isinstance(create, Create)
-    assert (create.seats, create.machine, create.directive.incarnation) == ((WORKER_0,), 2, 2)
+    assert (create.replica_ids, create.vm_generation, create.directive.incarnation) == ((WORKER_0,), 2, 2)
 
 
 def test_a_vm_or_a_directive_newer_than_what_was_read_is_left_alone() -> None:
-    ahead = a_vm(WORKER_0, machine=2, status=VmStatus.CREATING)
+    ahead = a_vm(WORKER_0, vm_generation=2, status=VmStatus.CREATING)
     told = a_vm(WORKER_1, directive=Directive(2, 1, DirectiveAction.RUN))
     assert steps(a_state(), *everyone(ahead, told)) == ()
 
@@ -152,7 +152,7 @@ def test_a_vm_or_a_directive_newer_than_what_was_read_is_left_alone() -> None:
 def test_a_vm_that_vanished_under_a_running_replica_is_lost_not_made_again() -> None:
     (step,) = steps(a_state(), a_vm(CHIEF), a_vm(WORKER_0))
     assert isinstance(step, Lost)
-    assert step.replica.seat == WORKER_1
+    assert step.replica.replica_id == WORKER_1
 
 
 def test_a_vm_that_stopped_is_lost_even_before_its_agent_spoke() -> None:
@@ -168,14 +168,14 @@ def test_a_done_replicas_vm_is_given_back() -> None:
 
 def test_a_gang_that_moves_leaves_no_vm_in_the_old_zone() -> None:
     job = a_job(JobState.PREPARING, placement=Placement(1, 1))
-    waiting = [a_replica(seat, ReplicaState.WAITING) for seat in (CHIEF, WORKER_0, WORKER_1)]
+    waiting = [a_replica(replica_id, ReplicaState.WAITING) for replica_id in (CHIEF, WORKER_0, WORKER_1)]
     found = steps(a_state(*waiting, job=job), a_vm(CHIEF))
     assert Delete(a_vm(CHIEF)) in found
     assert [step.zone for step in found if isinstance(step, Create)] == ["us-central1-b"]
 
 
 def test_repeating_an_insert_keeps_its_request_and_any_other_insert_has_its_own() -> None:
-    waiting = [a_replica(seat, ReplicaState.WAITING) for seat in (CHIEF, WORKER_0, WORKER_1)]
+    waiting = [a_replica(replica_id, ReplicaState.WAITING) for replica_id in (CHIEF, WORKER_0, WORKER_1)]
     first = steps(a_state(*waiting, job=a_job(JobState.PREPARING)))
     again = steps(a_state(*waiting, job=a_job(JobState.PREPARING)))
     elsewhere = steps(a_state(*waiting, job=a_job(JobState.PREPARING, placement=Placement(0, 1))))
@@ -195,26 +195,26 @@ def on_spot(on_demand_after: int | None) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("on_demand_after", "machine", "spot"),
+    ("on_demand_after", "vm_generation", "spot"),
     [(None, 1, True), (None, 99, True), (2, 2, True), (2, 3, False), (2, 9, False), (0, 1, False)],
 )
 def test_a_seat_that_lost_its_spot_vms_gets_the_next_on_demand(
-    on_demand_after: int | None, machine: int, *, spot: bool
+    on_demand_after: int | None, vm_generation: int, *, spot: bool
 ) -> None:
     plan = on_spot(on_demand_after).plan
-    assert buys_spot(plan, a_replica(WORKER_0, machine=machine)) is spot
-    assert buys_spot(plan, a_replica(WORKER_0, machine=machine, attempt=2)) is spot, "a rerun changes no VM"
-    assert not buys_spot(plan, a_replica(CHIEF, machine=machine)), "only what the role asks for"
+    assert buys_spot(plan, a_replica(WORKER_0, vm_generation=vm_generation)) is spot
+    assert buys_spot(plan, a_replica(WORKER_0, vm_generation=vm_generation, attempt=2)) is spot, "a rerun changes no VM"
+    assert not buys_spot(plan, a_replica(CHIEF, vm_generation=vm_generation)), "only what the role asks for"
 
 
 def test_seats_on_spot_and_on_demand_are_made_by_inserts_of_their_own() -> None:
     waiting = [
         a_replica(CHIEF, ReplicaState.WAITING),
         a_replica(WORKER_0, ReplicaState.WAITING),
-        a_replica(WORKER_1, ReplicaState.REPLACING, machine=2),
+        a_replica(WORKER_1, ReplicaState.REPLACING, vm_generation=2),
     ]
     found = [step for step in steps(a_state(*waiting, job=on_spot(1))) if isinstance(step, Create)]
-    assert [(step.seats, step.spot) for step in found] == [
+    assert [(step.replica_ids, step.spot) for step in found] == [
         ((CHIEF,), False),
         ((WORKER_0,), True),
         ((WORKER_1,), False),

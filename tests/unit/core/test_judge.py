@@ -9,6 +9,7 @@ import pytest
 from shared.core.decisions import (
     Budget,
     CancelJob,
+    ContinueProvisioning,
     FailJob,
     Ignore,
     Reason,
@@ -16,12 +17,10 @@ from shared.core.decisions import (
     RerunJob,
     RestartReplica,
     Rule,
-    TryElsewhere,
 )
 from shared.core.events import (
     AllReady,
     CancelRequested,
-    CapacityRefused,
     Deadline,
     DeadlinePassed,
     DeleteRequested,
@@ -32,11 +31,12 @@ from shared.core.events import (
     LossCause,
     ProgramError,
     ProvisioningStarted,
+    VmsNotCreated,
 )
 from shared.core.evolve import evolve
 from shared.core.model.exit_policy import Blame, ExitAction, ExitPolicy, ExitRule, Preset
 from shared.core.model.job import Budgets, JobState, Label, LastExit, Placement, Replica, ReplicaState, State
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.rules.judge import judge
 from tests.support.jobs import (
     CHIEF,
@@ -74,13 +74,13 @@ class Case:
     story: str
     state: State | None
     event: Event
-    verdict: str
+    decision: str
     rule: Rule
     reason: Reason
 
 
-def refused(zone: str = "us-central1-a", rounds: int = 0, kind: str = "stockout", **more: object) -> CapacityRefused:
-    event = CapacityRefused("digits_1", 1, zone, rounds, kind, "ZONE_RESOURCE_POOL_EXHAUSTED", "no resources", START)
+def refused(zone: str = "us-central1-a", rounds: int = 0, kind: str = "stockout", **more: object) -> VmsNotCreated:
+    event = VmsNotCreated("digits_1", 1, zone, rounds, kind, "ZONE_RESOURCE_POOL_EXHAUSTED", "no resources", START)
     return replace(event, **more)  # type: ignore[arg-type]
 
 
@@ -96,24 +96,24 @@ RERUNS_ALL = a_job(plan=a_plan(restart_job_on_worker_restart=True))
 NO_RETRIES = a_job(plan=a_plan(disable_retries=True))
 
 CASES = [
-    Case("a new job is accepted", None, JobSubmitted(a_job(JobState.QUEUED), NOW), "accept_job", Rule.COURSE, Reason.ACCEPTED),
+    Case("a new job is accepted", None, JobSubmitted(a_job(JobState.QUEUED), NOW), "accept_job", Rule.LIFECYCLE, Reason.ACCEPTED),
     Case("the same submission again is the same job", a_state(), JobSubmitted(a_job(), NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("another submission under a used id is no job", a_state(), JobSubmitted(a_job(submission="other"), NOW), "ignore", Rule.STALE, Reason.JOB_ID_TAKEN),
-    Case("provisioning begins", a_state(job=a_job(JobState.QUEUED)), ProvisioningStarted("digits_1", NOW), "begin_preparing", Rule.COURSE, Reason.PREPARING),
+    Case("provisioning begins", a_state(job=a_job(JobState.QUEUED)), ProvisioningStarted("digits_1", NOW), "begin_preparing", Rule.LIFECYCLE, Reason.PREPARING),
     Case("provisioning begins once", PREPARING, ProvisioningStarted("digits_1", NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
-    Case("a replica comes up", a_state(a_replica(WORKER_0, ReplicaState.WAITING)), ready(WORKER_0), "mark_ready", Rule.COURSE, Reason.READY),
-    Case("a restarted replica comes up", WORKER_0_DOWN, ready(WORKER_0, 2), "mark_ready", Rule.COURSE, Reason.READY),
+    Case("a replica comes up", a_state(a_replica(WORKER_0, ReplicaState.WAITING)), ready(WORKER_0), "mark_ready", Rule.LIFECYCLE, Reason.READY),
+    Case("a restarted replica comes up", WORKER_0_DOWN, ready(WORKER_0, 2), "mark_ready", Rule.LIFECYCLE, Reason.READY),
     Case("a replica that is up comes up no more", a_state(), ready(WORKER_0), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
-    Case("the last one up makes the job run", PREPARING, AllReady("digits_1", 1, NOW), "begin_running", Rule.COURSE, Reason.ALL_READY),
+    Case("the last one up makes the job run", PREPARING, AllReady("digits_1", 1, NOW), "begin_running", Rule.LIFECYCLE, Reason.ALL_READY),
     Case("all ready of an old attempt says nothing", a_state(job=a_job(attempt=2)), AllReady("digits_1", 1, NOW), "ignore", Rule.STALE, Reason.OLD_ATTEMPT),
     # Rule 1
     Case("nothing happens to a job that ended", DONE, exited(CHIEF, 1), "ignore", Rule.STALE, Reason.JOB_ENDED),
     Case("an old attempt's exit changes nothing", a_state(job=a_job(attempt=2)), exited(CHIEF, 1), "ignore", Rule.STALE, Reason.OLD_ATTEMPT),
     Case("an old incarnation's exit changes nothing", WORKER_0_DOWN, exited(WORKER_0, 1), "ignore", Rule.STALE, Reason.OLD_INCARNATION),
-    Case("an old machine's exit changes nothing", a_state(a_replica(WORKER_0, incarnation=2, machine=2)), exited(WORKER_0, 1), "ignore", Rule.STALE, Reason.OLD_MACHINE),
-    Case("a life that was never ordered is unknown", a_state(), exited(WORKER_0, 1, incarnation=9), "ignore", Rule.STALE, Reason.UNKNOWN_LIFE),
-    Case("an attempt that was never made is unknown", a_state(), exited(WORKER_0, 1, attempt=9), "ignore", Rule.STALE, Reason.UNKNOWN_LIFE),
-    Case("a seat that the job lacks is unknown", a_state(), exited(replace(WORKER_0, index=7), 1), "ignore", Rule.STALE, Reason.UNKNOWN_LIFE),
+    Case("an old machine's exit changes nothing", a_state(a_replica(WORKER_0, incarnation=2, vm_generation=2)), exited(WORKER_0, 1), "ignore", Rule.STALE, Reason.OLD_VM_GENERATION),
+    Case("a incarnation that was never ordered is unknown", a_state(), exited(WORKER_0, 1, incarnation=9), "ignore", Rule.STALE, Reason.UNKNOWN_INCARNATION),
+    Case("an attempt that was never made is unknown", a_state(), exited(WORKER_0, 1, attempt=9), "ignore", Rule.STALE, Reason.UNKNOWN_INCARNATION),
+    Case("a replica that the job lacks is unknown", a_state(), exited(replace(WORKER_0, index=7), 1), "ignore", Rule.STALE, Reason.UNKNOWN_INCARNATION),
     Case("a second exit of a done replica says nothing", a_state(a_replica(WORKER_0, ReplicaState.COMPLETED)), exited(WORKER_0, 1), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     # Rules 2 and 3
     Case("the primary's exit 0 ends the job well", a_state(), exited(CHIEF, 0), "succeed_job", Rule.PRIMARY_DONE, Reason.PRIMARY_EXITED_ZERO),
@@ -123,17 +123,17 @@ CASES = [
     Case("maintenance replaces the VM", a_state(), lost(WORKER_1, LossCause.MAINTENANCE), "replace_vm", Rule.VM_LOST, Reason.MAINTENANCE),
     Case("preemption replaces the VM", a_state(), lost(CHIEF), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
     Case("a VM that is gone is replaced", a_state(), lost(WORKER_1, LossCause.GONE), "replace_vm", Rule.VM_LOST, Reason.GONE),
-    Case("a life that never spoke gets another VM", WORKER_0_DOWN, lost(WORKER_0, LossCause.SILENCE, incarnation=2), "replace_vm", Rule.VM_LOST, Reason.SILENCE),
-    Case("who never speaks from a second VM either is an internal error", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, replaced=1, silent_vms=1)), lost(WORKER_0, LossCause.SILENCE, incarnation=2, machine=2), "rerun_job", Rule.INTERNAL, Reason.SILENCE),
-    Case("who was preempted before and never speaks now gets another VM", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, replaced=1)), lost(WORKER_0, LossCause.SILENCE, incarnation=2, machine=2), "replace_vm", Rule.VM_LOST, Reason.SILENCE),
-    Case("who is up where its peers found no room follows them", a_state(job=MOVED_ON), lost(CHIEF, LossCause.LEFT_BEHIND), "replace_vm", Rule.VM_LOST, Reason.LEFT_BEHIND),
-    Case("who is where its peers are sought again stays", PREPARING, lost(CHIEF, LossCause.LEFT_BEHIND), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
-    Case("an earlier life was left behind", a_state(a_replica(CHIEF, incarnation=2), job=MOVED_ON), lost(CHIEF, LossCause.LEFT_BEHIND), "ignore", Rule.STALE, Reason.OLD_INCARNATION),
-    Case("silence of an earlier life says nothing", WORKER_0_DOWN, lost(WORKER_0, LossCause.SILENCE), "ignore", Rule.STALE, Reason.OLD_INCARNATION),
-    Case("who has spoken meanwhile was not silent", a_state(), lost(WORKER_0, LossCause.SILENCE), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
-    Case("a VM is lost whatever life was on it", WORKER_0_DOWN, lost(WORKER_0, incarnation=1), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
+    Case("a incarnation that never spoke gets another VM", WORKER_0_DOWN, lost(WORKER_0, LossCause.STARTUP_TIMEOUT, incarnation=2), "replace_vm", Rule.VM_LOST, Reason.STARTUP_TIMEOUT),
+    Case("who never speaks from a second VM either is an internal error", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, replaced=1, startup_timeouts=1)), lost(WORKER_0, LossCause.STARTUP_TIMEOUT, incarnation=2, vm_generation=2), "rerun_job", Rule.INTERNAL, Reason.STARTUP_TIMEOUT),
+    Case("who was preempted before and never speaks now gets another VM", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, replaced=1)), lost(WORKER_0, LossCause.STARTUP_TIMEOUT, incarnation=2, vm_generation=2), "replace_vm", Rule.VM_LOST, Reason.STARTUP_TIMEOUT),
+    Case("who is up where its peers found no room follows them", a_state(job=MOVED_ON), lost(CHIEF, LossCause.WRONG_ZONE), "replace_vm", Rule.VM_LOST, Reason.WRONG_ZONE),
+    Case("who is where its peers are requested again stays", PREPARING, lost(CHIEF, LossCause.WRONG_ZONE), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
+    Case("an earlier incarnation was left behind", a_state(a_replica(CHIEF, incarnation=2), job=MOVED_ON), lost(CHIEF, LossCause.WRONG_ZONE), "ignore", Rule.STALE, Reason.OLD_INCARNATION),
+    Case("silence of an earlier incarnation says nothing", WORKER_0_DOWN, lost(WORKER_0, LossCause.STARTUP_TIMEOUT), "ignore", Rule.STALE, Reason.OLD_INCARNATION),
+    Case("who has spoken meanwhile was not silent", a_state(), lost(WORKER_0, LossCause.STARTUP_TIMEOUT), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
+    Case("a VM is lost whatever incarnation was on it", WORKER_0_DOWN, lost(WORKER_0, incarnation=1), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
     Case("a VM is lost before its agent spoke", a_state(a_replica(WORKER_0, ReplicaState.WAITING)), lost(WORKER_0), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
-    Case("an old machine is not lost again", a_state(a_replica(WORKER_0, machine=2, incarnation=2)), lost(WORKER_0), "ignore", Rule.STALE, Reason.OLD_MACHINE),
+    Case("an old machine is not lost again", a_state(a_replica(WORKER_0, vm_generation=2, incarnation=2)), lost(WORKER_0), "ignore", Rule.STALE, Reason.OLD_VM_GENERATION),
     Case("a done replica needs no other VM", a_state(a_replica(WORKER_0, ReplicaState.COMPLETED)), lost(WORKER_0), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("an exit while the VM shuts down is a lost VM", a_state(), exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING), "replace_vm", Rule.VM_LOST, Reason.VM_STOPPING),
     Case("the primary's exit 0 while its VM shuts down is no success", a_state(), exited(CHIEF, 0, cause=ExitCause.VM_STOPPING), "replace_vm", Rule.VM_LOST, Reason.VM_STOPPING),
@@ -151,7 +151,7 @@ CASES = [
     Case("without retries a lost VM is still replaced", a_state(job=NO_RETRIES), lost(WORKER_0), "replace_vm", Rule.VM_LOST, Reason.PREEMPTION),
     # Rule 7
     Case("who dies while a peer restarts waits for it", WORKER_0_DOWN, exited(CHIEF, 1, error=PEER_GONE), "hold_replica", Rule.COLLATERAL, Reason.PEER_DOWN),
-    Case("who dies while a peer is replaced waits for it", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, lost_at=at(50))), exited(CHIEF, 1), "hold_replica", Rule.COLLATERAL, Reason.PEER_DOWN),
+    Case("who dies while a peer is replaced waits for it", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50))), exited(CHIEF, 1), "hold_replica", Rule.COLLATERAL, Reason.PEER_DOWN),
     Case("who dies of a peer that is back already pays nothing", WORKER_0_BACK, exited(CHIEF, 1), "hold_replica", Rule.COLLATERAL, Reason.PEER_LOST_MEANWHILE),
     Case("one loss explains one exit", a_state(a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51)), a_replica(CHIEF, incarnation=2, ready_at=at(60))), exited(CHIEF, 1, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
     Case("one loss explains one exit even before the vm-ready", a_state(a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51)), a_replica(CHIEF, ReplicaState.HELD, incarnation=2, forgiven_at=at(55))), exited(CHIEF, 1, incarnation=2), "restart_replica", Rule.RESTART, Reason.NON_ZERO_EXIT),
@@ -196,24 +196,24 @@ CASES = [
     Case("the sixth failure of the fourth attempt is final", replace(SPENT, job=RERUNS_SPENT), exited(WORKER_0, 1, incarnation=6), "fail_job", Rule.RESTART, Reason.RERUNS_SPENT),
     Case("a job that wants it is rerun as a whole", a_state(job=a_job(plan=a_plan(restart_job_on_worker_restart=True))), exited(WORKER_0, 1), "rerun_job", Rule.RESTART, Reason.RESTART_JOB_ON_WORKER_RESTART),
     # Rule 11
-    Case("a stockout moves the gang to the next zone", PREPARING, refused(), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
+    Case("a stockout moves the gang to the next zone", PREPARING, refused(), "continue_provisioning", Rule.CAPACITY, Reason.STOCKOUT),
     Case("what waits in Cloud TPU's queue is told of", PREPARING, refused(kind="queued"), "ignore", Rule.CAPACITY, Reason.QUEUED),
-    Case("quota is waited for", PREPARING, refused(kind="quota"), "try_elsewhere", Rule.CAPACITY, Reason.QUOTA),
-    Case("a refusal that Google cannot explain restarts the attempt", PREPARING, refused(kind="internal"), "rerun_job", Rule.INTERNAL, Reason.CREATE_FAILED),
-    Case("a refusal for good ends the job", PREPARING, refused(kind="denied"), "fail_job", Rule.INTERNAL, Reason.DENIED),
-    Case("machines that were never to be had end the job after a week", a_state(job=LONG_SOUGHT), refused(rounds=99), "fail_job", Rule.CAPACITY, Reason.NEVER_ANY_ROOM),
-    Case("a week of waiting for others is no week of refusals", a_state(job=replace(LONG_SOUGHT, placement=Placement(0, 98))), refused(rounds=98), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
-    Case("a young job is sought for however often it was refused", a_state(job=replace(LONG_SOUGHT, created_at=at(101 - 7 * 86400))), refused(rounds=99), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
-    Case("a refusal of an old search says nothing", a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1))), refused(), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
-    Case("a stockout beside a running gang keeps what runs", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(50))), refused(), "try_elsewhere", Rule.CAPACITY, Reason.STOCKOUT),
-    Case("a stockout that lasts moves the whole gang", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(100 - 900))), refused(), "rerun_job", Rule.CAPACITY, Reason.STOCKOUT_LASTS),
+    Case("quota is waited for", PREPARING, refused(kind="quota"), "continue_provisioning", Rule.CAPACITY, Reason.QUOTA),
+    Case("a capacity error that Google cannot explain restarts the attempt", PREPARING, refused(kind="internal"), "rerun_job", Rule.INTERNAL, Reason.CREATE_FAILED),
+    Case("a capacity error for good ends the job", PREPARING, refused(kind="denied"), "fail_job", Rule.INTERNAL, Reason.DENIED),
+    Case("machines that were never to be had end the job after a week", a_state(job=LONG_SOUGHT), refused(rounds=99), "fail_job", Rule.CAPACITY, Reason.NEVER_ANY_CAPACITY),
+    Case("a week of waiting for others is no week of refusals", a_state(job=replace(LONG_SOUGHT, placement=Placement(0, 98))), refused(rounds=98), "continue_provisioning", Rule.CAPACITY, Reason.STOCKOUT),
+    Case("a young job is requested for however often it was refused", a_state(job=replace(LONG_SOUGHT, created_at=at(101 - 7 * 86400))), refused(rounds=99), "continue_provisioning", Rule.CAPACITY, Reason.STOCKOUT),
+    Case("a capacity error of an old search says nothing", a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1))), refused(), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
+    Case("a stockout beside a running gang keeps what runs", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(50))), refused(), "continue_provisioning", Rule.CAPACITY, Reason.STOCKOUT),
+    Case("a stockout that lasts moves the whole gang", a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(100 - 900))), refused(), "rerun_job", Rule.CAPACITY, Reason.STOCKOUT_LASTS),
     # Rule 12
     Case("the user cancels", a_state(), CancelRequested("digits_1", "me@example.com", NOW), "cancel_job", Rule.ENDED, Reason.CANCELLED_BY_USER),
-    Case("the user deletes a job that has ended", a_state(job=a_job(JobState.FAILED)), DeleteRequested("digits_1", "a", NOW), "delete_job", Rule.COURSE, Reason.DELETED_BY_USER),
+    Case("the user deletes a job that has ended", a_state(job=a_job(JobState.FAILED)), DeleteRequested("digits_1", "a", NOW), "delete_job", Rule.LIFECYCLE, Reason.DELETED_BY_USER),
     Case("the user deletes it again", a_state(job=a_job(JobState.FAILED, deleted_at=NOW)), DeleteRequested("digits_1", "b", NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("the user deletes a job that runs", a_state(), DeleteRequested("digits_1", "a", NOW), "ignore", Rule.STALE, Reason.NOT_ENDED),
-    Case("the user labels a job", a_state(), LabelsChanged("digits_1", (Label("a", "b"),), "a", NOW), "set_labels", Rule.COURSE, Reason.LABELS_CHANGED),
-    Case("the user labels a job that has ended", a_state(job=a_job(JobState.FAILED)), LabelsChanged("digits_1", (), "a", NOW, seen=1), "set_labels", Rule.COURSE, Reason.LABELS_CHANGED),
+    Case("the user labels a job", a_state(), LabelsChanged("digits_1", (Label("a", "b"),), "a", NOW), "set_labels", Rule.LIFECYCLE, Reason.LABELS_CHANGED),
+    Case("the user labels a job that has ended", a_state(job=a_job(JobState.FAILED)), LabelsChanged("digits_1", (), "a", NOW, seen=1), "set_labels", Rule.LIFECYCLE, Reason.LABELS_CHANGED),
     Case("the user labels a job as it no longer is", a_state(job=a_job(labels_version=2)), LabelsChanged("digits_1", (), "a", NOW, seen=1), "ignore", Rule.STALE, Reason.CHANGED_MEANWHILE),
     Case("the running time is over", a_state(), DeadlinePassed("digits_1", Deadline.RUNNING, NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
 ]  # fmt: skip
@@ -221,10 +221,10 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
 def test_the_judge_says(case: Case) -> None:
-    verdict = judge(case.state, case.event, NOW)
-    assert (verdict.kind, verdict.rule, verdict.reason) == (case.verdict, case.rule, case.reason), verdict.text
-    assert verdict.text
-    evolve(case.state, verdict, NOW)
+    decision = judge(case.state, case.event, NOW)
+    assert (decision.kind, decision.rule, decision.reason) == (case.decision, case.rule, case.reason), decision.text
+    assert decision.text
+    evolve(case.state, decision, NOW)
 
 
 def test_every_rule_and_every_reason_but_the_named_ones_is_in_the_table() -> None:
@@ -243,9 +243,9 @@ def test_a_host_error_is_a_lost_vm() -> None:
 def test_the_running_time_counts_from_running_to_the_second() -> None:
     event = DeadlinePassed("digits_1", Deadline.RUNNING, NOW)
     assert isinstance(judge(a_state(), event, at(10 + 3599)), Ignore)
-    verdict = judge(a_state(), event, at(10 + 3600))
-    assert isinstance(verdict, CancelJob)
-    assert verdict.message == "Job was cancelled for exceeding the maximum allowed duration of 3600 seconds."
+    decision = judge(a_state(), event, at(10 + 3600))
+    assert isinstance(decision, CancelJob)
+    assert decision.message == "Job was cancelled for exceeding the maximum allowed duration of 3600 seconds."
 
 
 def test_the_waiting_time_counts_from_creation_and_only_before_running() -> None:
@@ -258,15 +258,15 @@ def test_the_waiting_time_counts_from_creation_and_only_before_running() -> None
 def test_the_message_of_a_failed_job_is_in_the_services_words_with_the_traceback() -> None:
     state = a_state(a_replica(WORKER_1, incarnation=2, last_exit=LastExit(1, 1, None, BUG.signature)))
     tail = "Traceback (most recent call last):\n  File trainer/task.py\nValueError: bad shape"
-    verdict = judge(state, exited(WORKER_1, 1, error=BUG, tail=tail, incarnation=2), NOW)
-    assert isinstance(verdict, FailJob)
-    assert verdict.message == f"The replica worker 1 exited with a non-zero status of 1. \n{tail}"
+    decision = judge(state, exited(WORKER_1, 1, error=BUG, tail=tail, incarnation=2), NOW)
+    assert isinstance(decision, FailJob)
+    assert decision.message == f"The replica worker 1 exited with a non-zero status of 1. \n{tail}"
 
 
 def test_out_of_memory_is_said_as_the_service_said_it() -> None:
-    verdict = judge(a_state(), exited(CHIEF, signal=9, out_of_memory=True), NOW)
-    assert isinstance(verdict, FailJob)
-    assert verdict.message == "The replica chief 0 ran out-of-memory and exited with a non-zero status of 9(SIGKILL)."
+    decision = judge(a_state(), exited(CHIEF, signal=9, out_of_memory=True), NOW)
+    assert isinstance(decision, FailJob)
+    assert decision.message == "The replica chief 0 ran out-of-memory and exited with a non-zero status of 9(SIGKILL)."
 
 
 def test_each_failure_charges_its_own_budget() -> None:
@@ -282,11 +282,11 @@ def test_each_failure_charges_its_own_budget() -> None:
     assert (restart.charge, rerun.charge, internal.charge) == (Budget.RESTARTS, Budget.RERUNS, Budget.INTERNAL)
 
 
-def charged(seat: Seat, when: float, blame: Blame) -> Replica:
+def charged(replica_id: ReplicaId, when: float, blame: Blame) -> Replica:
     """A replica whose last exit was charged to itself, before anybody knew better."""
     last = LastExit(1, 1, None, PEER_GONE.signature, blame)
     return a_replica(
-        seat, ReplicaState.RUNNING, incarnation=2, restarts_used=1, ready_at=at(when + 1), lost_at=at(when),
+        replica_id, ReplicaState.RUNNING, incarnation=2, restarts_used=1, ready_at=at(when + 1), lost_at=at(when),
         charged_at=at(when), last_exit=last,
     )  # fmt: skip
 
@@ -294,11 +294,11 @@ def charged(seat: Seat, when: float, blame: Blame) -> Replica:
 @pytest.mark.parametrize("blame", [Blame.PEER, Blame.UNKNOWN])
 def test_a_loss_known_late_gives_back_what_its_peers_were_charged(blame: Blame) -> None:
     state = a_state(charged(CHIEF, 90, blame), a_replica(WORKER_1, incarnation=2, forgiven_at=at(91), collateral=1))
-    verdict = judge(state, lost(WORKER_0), NOW)
-    assert isinstance(verdict, ReplaceVm)
-    assert verdict.given_back == ("1-chief-0",)
-    assert "chief 0" in verdict.text
-    chief = next(each for each in evolve(state, verdict, NOW).replicas if each.seat == CHIEF)
+    decision = judge(state, lost(WORKER_0), NOW)
+    assert isinstance(decision, ReplaceVm)
+    assert decision.refunded == ("1-chief-0",)
+    assert "chief 0" in decision.text
+    chief = next(each for each in evolve(state, decision, NOW).replicas if each.replica_id == CHIEF)
     assert (chief.restarts_used, chief.collateral, chief.last_exit, chief.state) == (0, 1, None, ReplicaState.RUNNING)
 
 
@@ -312,38 +312,38 @@ def test_a_loss_known_late_gives_back_what_its_peers_were_charged(blame: Blame) 
     ],
 )
 def test_what_a_loss_does_not_explain_stays_charged(story: str, chief: Replica, worker: Replica) -> None:
-    verdict = judge(a_state(chief, worker), lost(WORKER_0), NOW)
-    assert isinstance(verdict, ReplaceVm)
-    assert verdict.given_back == (), story
+    decision = judge(a_state(chief, worker), lost(WORKER_0), NOW)
+    assert isinstance(decision, ReplaceVm)
+    assert decision.refunded == (), story
 
 
 def test_who_told_of_a_lost_peer_is_not_the_cause_when_that_peers_exit_comes_in() -> None:
     state = a_state(charged(CHIEF, 90, Blame.PEER))
-    verdict = judge(state, exited(WORKER_0, signal=9), NOW)
-    assert isinstance(verdict, RestartReplica)
-    assert (verdict.charge, verdict.given_back) == (Budget.RESTARTS, ("1-chief-0",))
+    decision = judge(state, exited(WORKER_0, signal=9), NOW)
+    assert isinstance(decision, RestartReplica)
+    assert (decision.charge, decision.refunded) == (Budget.RESTARTS, ("1-chief-0",))
 
 
 def test_a_gang_moves_to_the_zone_that_google_names_else_to_the_next_one() -> None:
     named = judge(PREPARING, refused(zones_available=("us-central1-b", "us-east1-b")), NOW)
-    assert isinstance(named, TryElsewhere)
+    assert isinstance(named, ContinueProvisioning)
     assert (named.zone_index, named.round) == (1, 1)
     itself = judge(PREPARING, refused(zones_available=("us-central1-a",)), NOW)
-    assert isinstance(itself, TryElsewhere)
+    assert isinstance(itself, ContinueProvisioning)
     assert itself.zone_index == 1
 
 
 def test_a_gang_that_moves_pays_nothing_and_seeks_all_of_itself_in_the_other_zone() -> None:
     long_ago = at(100 - 900)
-    state = a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=long_ago))
-    verdict = judge(state, refused(), NOW)
-    assert isinstance(verdict, RerunJob)
-    job = evolve(state, verdict, NOW).job
+    state = a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=long_ago))
+    decision = judge(state, refused(), NOW)
+    assert isinstance(decision, RerunJob)
+    job = evolve(state, decision, NOW).job
     assert job is not None
     assert (job.attempt, job.budgets, job.zone, job.placement.round) == (2, Budgets(), "us-central1-b", 1)
 
 
 def test_quota_does_not_move_the_gang_because_all_zones_of_a_region_share_it() -> None:
-    verdict = judge(PREPARING, refused(kind="quota"), NOW)
-    assert isinstance(verdict, TryElsewhere)
-    assert (verdict.zone_index, verdict.round) == (0, 1)
+    decision = judge(PREPARING, refused(kind="quota"), NOW)
+    assert isinstance(decision, ContinueProvisioning)
+    assert (decision.zone_index, decision.round) == (0, 1)

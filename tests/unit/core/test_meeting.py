@@ -1,4 +1,4 @@
-"""Slices that have peers begin a life when all of them are up, and are told where the others are."""
+"""Slices that have peers begin a incarnation when all of them are up, and are told where the others are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from shared.core.model.job import Job, JobState, ReplicaState, State, TaskGroup, Tpu
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import (
     Await,
     Create,
@@ -17,12 +17,12 @@ from shared.core.reconcile.plan import (
     Step,
     Vm,
     VmStatus,
+    desired,
     plan_steps,
     vm_name,
-    wanted,
 )
 from shared.core.reconcile.slice_addresses import introduced
-from shared.core.rules.startup_timeout import SILENCE_S, silent
+from shared.core.rules.startup_timeout import STARTUP_TIMEOUT_S, find_startup_timeouts
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 
 TWO = (TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "r", hosts=4)),)
@@ -36,20 +36,20 @@ def of(groups: tuple[TaskGroup, ...], job_state: JobState = JobState.RUNNING) ->
     return a_job(job_state, a_plan(groups=groups))
 
 
-def a_slice(seat: Seat, address: str, **changes: object) -> Vm:
-    name = vm_name("digits_1", seat)
-    vm = Vm(name, "us-central1-a", "1001", VmStatus.RUNNING, seat, 1, RUN, "1", is_tpu=True, address=address)
+def a_slice(replica_id: ReplicaId, address: str, **changes: object) -> Vm:
+    name = vm_name("digits_1", replica_id)
+    vm = Vm(name, "us-central1-a", "1001", VmStatus.RUNNING, replica_id, 1, RUN, "1", is_tpu=True, address=address)
     return replace(vm, **changes)  # type: ignore[arg-type]
 
 
 def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
-    wants = introduced(state.job, wanted(state.job, state.replicas), vms)
+    wants = introduced(state.job, desired(state.job, state.replicas), vms)
     return plan_steps(state.job, wants, vms, state.replicas)
 
 
 def waiting(groups: tuple[TaskGroup, ...] = TWO) -> State:
     job = of(groups, JobState.PREPARING)
-    return a_state(*(a_replica(seat, ReplicaState.WAITING) for seat in job.plan.seats), job=job)
+    return a_state(*(a_replica(replica_id, ReplicaState.WAITING) for replica_id in job.plan.replica_ids), job=job)
 
 
 def test_they_are_made_to_wait_for_each_other() -> None:
@@ -112,8 +112,8 @@ def test_who_restarts_is_told_anew() -> None:
 
 
 def test_one_that_is_replaced_waits_for_its_own_address_and_the_next_lives_learn_it() -> None:
-    """The loss of one slice of two, from the order for another one to the life after it."""
-    lost = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, machine=2)
+    """The loss of one slice of two, from the order for another one to the incarnation after it."""
+    lost = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, vm_generation=2)
     held = a_replica(WORKER_0, ReplicaState.HELD, incarnation=2)
     state = a_state(held, lost, job=of(TWO))
     first = a_slice(WORKER_0, HERE)
@@ -121,18 +121,18 @@ def test_one_that_is_replaced_waits_for_its_own_address_and_the_next_lives_learn
     direct, create = steps(state, first)
     assert direct == Direct(first, hold)
     assert isinstance(create, Create)
-    assert (create.names, create.machine, create.directive) == ((vm_name("digits_1", WORKER_1),), 2, hold)
+    assert (create.names, create.vm_generation, create.directive) == ((vm_name("digits_1", WORKER_1),), 2, hold)
     first = replace(first, directive=hold)
-    second = a_slice(WORKER_1, ELSEWHERE, machine=2, directive=hold)
+    second = a_slice(WORKER_1, ELSEWHERE, vm_generation=2, directive=hold)
     told = Directive(1, 2, DirectiveAction.RUN, (HERE, ELSEWHERE))
     assert steps(state, first, second) == (Direct(second, told),), "the other is held until this one is back"
     second = replace(second, directive=told)
-    back = a_state(held, a_replica(WORKER_1, incarnation=2, machine=2), job=of(TWO))
+    back = a_state(held, a_replica(WORKER_1, incarnation=2, vm_generation=2), job=of(TWO))
     assert steps(back, first, second) == (Direct(first, told),)
 
 
 def test_an_old_machine_that_is_still_there_is_no_address() -> None:
-    lost = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, machine=2)
+    lost = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, vm_generation=2)
     state = a_state(lost, a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2), job=of(TWO))
     first = a_slice(WORKER_0, HERE)
     found = steps(state, first, a_slice(WORKER_1, THERE))
@@ -154,6 +154,9 @@ def test_waiting_for_the_others_is_no_silence() -> None:
     state = replace(state, replicas=tuple(replace(each, ordered_at=at(0)) for each in state.replicas))
     early, late = at(60), at(3000)
     vms = (a_slice(WORKER_0, HERE, started_at=early), a_slice(WORKER_1, THERE, started_at=late))
-    assert silent(state, tuple(replace(vm, directive=HOLD) for vm in vms), at(99_999)) == ()
-    assert silent(state, vms, at(3000 + SILENCE_S - 1)) == ()
-    assert {lost.replica.seat for lost in silent(state, vms, at(3000 + SILENCE_S))} == {WORKER_0, WORKER_1}
+    assert find_startup_timeouts(state, tuple(replace(vm, directive=HOLD) for vm in vms), at(99_999)) == ()
+    assert find_startup_timeouts(state, vms, at(3000 + STARTUP_TIMEOUT_S - 1)) == ()
+    assert {lost.replica.replica_id for lost in find_startup_timeouts(state, vms, at(3000 + STARTUP_TIMEOUT_S))} == {
+        WORKER_0,
+        WORKER_1,
+    }

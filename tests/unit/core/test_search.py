@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from shared.core.decisions import Budget, CancelJob, FailJob, Reason, RerunJob, Rule, TryElsewhere, Verdict
-from shared.core.events import CapacityRefused, Deadline, DeadlinePassed
+from shared.core.decisions import Budget, CancelJob, ContinueProvisioning, Decision, FailJob, Reason, RerunJob, Rule
+from shared.core.events import Deadline, DeadlinePassed, VmsNotCreated
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import JobState, Placement, ReplicaState, State
 from shared.core.rules.capacity_backoff import asks_at, is_too_early
@@ -22,13 +22,15 @@ WEEK_S = 7 * 24 * 3600
 
 def preparing(job_id: str = "digits_1", **changes: object) -> State:
     job = a_job(JobState.PREPARING, a_plan(zones=ZONES, max_wait_s=None), job_id=job_id, **changes)
-    waiting = tuple(a_replica(seat, ReplicaState.WAITING, ordered_at=at(0)) for seat in job.plan.seats)
+    waiting = tuple(
+        a_replica(replica_id, ReplicaState.WAITING, ordered_at=at(0)) for replica_id in job.plan.replica_ids
+    )
     return State(job, waiting, whole=True)
 
 
-def refuse(state: State, now: float, kind: str = "stockout") -> Verdict:
+def refuse(state: State, now: float, kind: str = "stockout") -> Decision:
     job = state.job
-    event = CapacityRefused(job.job_id, job.attempt, job.zone, job.placement.round, kind, "X", "no", at(now))
+    event = VmsNotCreated(job.job_id, job.attempt, job.zone, job.placement.round, kind, "X", "no", at(now))
     return judge(state, event, at(now))
 
 
@@ -79,10 +81,10 @@ def test_a_search_says_when_it_asks_next() -> None:
     state = preparing()
     texts = []
     for nth in range(3):
-        verdict = refuse(state, 10)
-        assert isinstance(verdict, TryElsewhere)
-        assert (verdict.next_at is None) == (nth < 2), "after the last zone"
-        texts.append(verdict.text)
+        decision = refuse(state, 10)
+        assert isinstance(decision, ContinueProvisioning)
+        assert (decision.next_at is None) == (nth < 2), "after the last zone"
+        texts.append(decision.text)
         state = after(state, 10)
     assert state.job.placement.since == at(10)
     assert "; trying us-central1-a next, in " in texts[-1]
@@ -97,32 +99,32 @@ def test_the_deadline_of_a_job_that_waits_is_not_put_off() -> None:
 def test_a_later_search_is_quick_again() -> None:
     """Machines were found after a day, and one was lost in its second week before the job ever ran."""
     long_ago = Placement(0, 300, since=at(0))
-    lost = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(100_000))
+    lost = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(100_000))
     state = a_state(lost, job=a_job(JobState.PREPARING, a_plan(zones=ZONES[:1]), placement=long_ago))
-    verdict = refuse(state, 100_010)
-    assert isinstance(verdict, TryElsewhere)
-    assert verdict.since == at(100_010)
-    assert verdict.next_at is not None
-    assert verdict.next_at - at(100_010) < timedelta(seconds=60)
+    decision = refuse(state, 100_010)
+    assert isinstance(decision, ContinueProvisioning)
+    assert decision.since == at(100_010)
+    assert decision.next_at is not None
+    assert decision.next_at - at(100_010) < timedelta(seconds=60)
 
 
 def test_the_rest_of_a_gang_is_asked_for_every_minute_until_all_of_it_moves() -> None:
-    lost = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(0))
+    lost = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(0))
     state = a_state(lost, job=a_job(plan=a_plan(zones=ZONES)))
     now, asked = 0.0, 0
-    while isinstance(verdict := refuse(state, now), TryElsewhere):
-        assert verdict.zone_index == 0
-        state, asked = apply(state, evolve(state, verdict, at(now))), asked + 1
+    while isinstance(decision := refuse(state, now), ContinueProvisioning):
+        assert decision.zone_index == 0
+        state, asked = apply(state, evolve(state, decision, at(now))), asked + 1
         now += 60
         assert not is_too_early(state.job, at(now))
         assert is_too_early(state.job, at(now - 20))
-    assert isinstance(verdict, RerunJob)
+    assert isinstance(decision, RerunJob)
     assert (asked, now) == (15, 900)
 
 
 def moved() -> State:
     """A running job whose whole gang moved, and found no room there either."""
-    lost = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, machine=2, ordered_at=at(0))
+    lost = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(0))
     state = a_state(lost, job=a_job(plan=a_plan(zones=ZONES), placement=Placement(0, 5, since=at(60))))
     return after(state, 900)
 
@@ -131,10 +133,10 @@ def test_a_gang_that_moved_goes_from_zone_to_zone_and_is_not_rerun_for_it() -> N
     state = moved()
     assert (state.job.attempt, state.job.placement.since) == (2, at(60))
     for nth in range(1, 300):
-        verdict = refuse(state, 900 + 300 * nth)
-        assert isinstance(verdict, TryElsewhere)
-        assert verdict.zone_index == (1 + nth) % 3
-        state = apply(state, evolve(state, verdict, at(900 + 300 * nth)))
+        decision = refuse(state, 900 + 300 * nth)
+        assert isinstance(decision, ContinueProvisioning)
+        assert decision.zone_index == (1 + nth) % 3
+        state = apply(state, evolve(state, decision, at(900 + 300 * nth)))
     assert state.job.attempt == 2
 
 
@@ -142,9 +144,9 @@ def test_where_part_of_a_gang_is_up_after_a_move_it_is_kept_again() -> None:
     state = moved()
     chief = replace(state.replicas[0], state=ReplicaState.RUNNING, ready_at=at(1000))
     kept = replace(state, replicas=(chief, *state.replicas[1:]))
-    verdict = refuse(kept, 1100)
-    assert isinstance(verdict, TryElsewhere)
-    assert verdict.zone_index == kept.job.placement.zone_index
+    decision = refuse(kept, 1100)
+    assert isinstance(decision, ContinueProvisioning)
+    assert decision.zone_index == kept.job.placement.zone_index
 
 
 def test_a_rerun_ends_the_search_and_keeps_the_vms_that_are_there() -> None:
@@ -154,10 +156,10 @@ def test_a_rerun_ends_the_search_and_keeps_the_vms_that_are_there() -> None:
     state = apply(crashed, evolve(crashed, rerun, at(100)))
     assert (state.job.placement.since, state.job.placement.next_at) == (None, None)
     for now in (101, 160, 220):
-        verdict = refuse(state, now)
-        assert isinstance(verdict, TryElsewhere)
-        assert verdict.zone_index == 0
-        state = apply(state, evolve(state, verdict, at(now)))
+        decision = refuse(state, now)
+        assert isinstance(decision, ContinueProvisioning)
+        assert decision.zone_index == 0
+        state = apply(state, evolve(state, decision, at(now)))
 
 
 @pytest.mark.parametrize("kind", ["denied", "internal"])

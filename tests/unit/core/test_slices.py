@@ -11,22 +11,22 @@ from shared.core.decisions import Reason, Rule
 from shared.core.events import Event
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import JobState, Replica, ReplicaState, State, TaskGroup, Tpu
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.rules.judge import judge
 from tests.support.jobs import a_job, a_plan, at, exited, ready
 
-SLICE = Seat(TaskType.CHIEF, 0)
+SLICE = ReplicaId(TaskType.CHIEF, 0)
 HOSTS = 4
 PLAN = a_plan(groups=(TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=HOSTS)),))
 
 
 def a_slice(job_state: JobState = JobState.RUNNING, **replica: object) -> State:
-    seat = replace(Replica(1, SLICE), **replica)  # type: ignore[arg-type]
-    return State(a_job(job_state, PLAN), (seat,), whole=True)
+    replica_id = replace(Replica(1, SLICE), **replica)  # type: ignore[arg-type]
+    return State(a_job(job_state, PLAN), (replica_id,), whole=True)
 
 
 def of_host(host: int, event: Event) -> Event:
-    return replace(event, life=replace(event.life, host=host))  # type: ignore[union-attr, arg-type]
+    return replace(event, subject=replace(event.subject, host=host))  # type: ignore[union-attr, arg-type]
 
 
 def after(state: State, *events: Event) -> State:
@@ -67,8 +67,8 @@ def test_one_host_that_fails_restarts_all_of_them_and_is_charged_once() -> None:
 def test_what_a_host_said_of_an_older_life_counts_for_nothing() -> None:
     state = a_slice(state=ReplicaState.RESTARTING, incarnation=2)
     for event in (of_host(0, exited(SLICE, 0)), of_host(0, ready(SLICE)), of_host(0, exited(SLICE, 1))):
-        verdict = judge(state, event, at(60))
-        assert (verdict.rule, verdict.reason) == (Rule.STALE, Reason.OLD_INCARNATION)
+        decision = judge(state, event, at(60))
+        assert (decision.rule, decision.reason) == (Rule.STALE, Reason.OLD_INCARNATION)
 
 
 def test_hosts_succeed_each_for_itself_and_fail_together() -> None:

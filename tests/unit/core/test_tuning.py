@@ -23,7 +23,7 @@ from shared.core.events import (
 from shared.core.evolve import apply, evolve
 from shared.core.ledger import LedgerEntry, counters
 from shared.core.model.job import Container, Dialect, Job, JobState, Program, State, TaskGroup, public_id
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.tuning import (
     Goal,
     Measurement,
@@ -95,7 +95,7 @@ class Case:
     story: str
     study: Job
     event: Event
-    verdict: str
+    decision: str
     rule: Rule
     reason: Reason
 
@@ -109,7 +109,7 @@ CASES = (
     Case("no more than maxTrials begin", a_study("ssss"), suggested(5), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("none begins in a job that is about to fail", a_study("f"), suggested(2), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("none begins in a job that has ended", a_study("s", JobState.CANCELLED), suggested(2), "ignore", Rule.STALE, Reason.JOB_ENDED),
-    Case("a trial runs", a_study("q"), TrialStarted("digits_1", 1, at(20), NOW), "mark_trial_running", Rule.COURSE, Reason.TRIAL_RUNNING),
+    Case("a trial runs", a_study("q"), TrialStarted("digits_1", 1, at(20), NOW), "mark_trial_running", Rule.LIFECYCLE, Reason.TRIAL_RUNNING),
     Case("a trial runs already", a_study("r"), TrialStarted("digits_1", 1, at(20), NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("a trial that has ended does not run", a_study("s"), TrialStarted("digits_1", 1, at(20), NOW), "ignore", Rule.STALE, Reason.NOTHING_TO_DO),
     Case("a trial succeeds", a_study("r"), ended(1, TrialState.SUCCEEDED, 0.5), "end_trial", Rule.TUNING, Reason.TRIAL_SUCCEEDED),
@@ -128,8 +128,8 @@ CASES = (
     Case("as many fail as allowed", a_study("fsf", max_failed=2), OVER, "fail_job", Rule.TUNING, Reason.TOO_MANY_TRIALS_FAILED),
     Case("all fail, and fewer than allowed", a_study("ffff", max_failed=9), OVER, "fail_job", Rule.TUNING, Reason.NO_TRIAL_SUCCEEDED),
     Case("all are cancelled", a_study("cccc"), OVER, "fail_job", Rule.TUNING, Reason.NO_TRIAL_SUCCEEDED),
-    Case("the first trial's machines are made", a_study("q", JobState.QUEUED), ProvisioningStarted("digits_1", NOW), "begin_preparing", Rule.COURSE, Reason.PREPARING),
-    Case("the first trial is up", a_study("q", JobState.PREPARING), AllReady("digits_1", 1, NOW), "begin_running", Rule.COURSE, Reason.ALL_READY),
+    Case("the first trial's machines are made", a_study("q", JobState.QUEUED), ProvisioningStarted("digits_1", NOW), "begin_preparing", Rule.LIFECYCLE, Reason.PREPARING),
+    Case("the first trial is up", a_study("q", JobState.PREPARING), AllReady("digits_1", 1, NOW), "begin_running", Rule.LIFECYCLE, Reason.ALL_READY),
     Case("the user cancels", a_study("r"), CancelRequested("digits_1", "me", NOW), "cancel_job", Rule.ENDED, Reason.CANCELLED_BY_USER),
 )  # fmt: skip
 
@@ -137,15 +137,15 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
 def test_the_judge_says(case: Case) -> None:
     state = State(case.study, (), whole=True)
-    verdict = judge(state, case.event, NOW)
-    assert (verdict.kind, verdict.rule, verdict.reason) == (case.verdict, case.rule, case.reason), verdict.text
-    assert verdict.text
-    evolve(state, verdict, NOW)
+    decision = judge(state, case.event, NOW)
+    assert (decision.kind, decision.rule, decision.reason) == (case.decision, case.rule, case.reason), decision.text
+    assert decision.text
+    evolve(state, decision, NOW)
 
 
 def test_every_reason_of_tuning_is_in_the_table() -> None:
     of_tuning = {reason for reason in Reason if reason.name.startswith(("TRIAL", "TOO_MANY_TRIALS", "NO_TRIAL"))}
-    assert {case.reason for case in CASES if case.rule in (Rule.TUNING, Rule.COURSE)} >= of_tuning
+    assert {case.reason for case in CASES if case.rule in (Rule.TUNING, Rule.LIFECYCLE)} >= of_tuning
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_the_best_trials_come_first_and_those_without_a_metric_last() -> None:
     assert [trial.number for trial in replace(most, goal=Goal.MINIMIZE).best_first()] == [1, 5, 3, 2, 4]
 
 
-def verdict_on(study: Job, event: Event = OVER) -> FailJob:
-    verdict = judge(State(study, (), whole=True), event, NOW)
-    assert isinstance(verdict, FailJob)
-    return verdict
+def decision_on(study: Job, event: Event = OVER) -> FailJob:
+    decision = judge(State(study, (), whole=True), event, NOW)
+    assert isinstance(decision, FailJob)
+    return decision
 
 
 def test_the_message_of_too_many_failures_is_the_services() -> None:
@@ -197,7 +197,7 @@ def test_the_message_of_too_many_failures_is_the_services() -> None:
         last_error="The replica master 0 exited with a non-zero status of 1.",
     )
     study = a_job(tuning=tuning)
-    assert verdict_on(study).message == (
+    assert decision_on(study).message == (
         "Hyperparameter Tuning Trial #5 failed. 5 total hyperparameter trial failures were seen, out of 7 trials "
         "attempted which reaches the user-specified limit of 5.The last trial to fail was #5, with parameters: "
         "weight-decay=0.1, lr=0.01, optimizer=Adam, .  The trial's error message was: "
@@ -210,19 +210,19 @@ def test_the_error_is_that_of_the_trial_which_failed_last_in_whatever_order_that
     for number, minute in ((2, 70), (1, 60)):
         failed = TrialEnded("digits_1", number, TrialState.FAILED, at(minute), NOW, None, f"error of {number}")
         state = apply(state, evolve(state, judge(state, failed, NOW), NOW))
-    message = verdict_on(state.job).message
+    message = decision_on(state.job).message
     assert "The last trial to fail was #2" in message
     assert message.endswith("error of 2")
 
 
 def test_other_failures_name_the_trial_and_its_error_too() -> None:
-    first = verdict_on(a_study("rf")).message
+    first = decision_on(a_study("rf")).message
     assert first.startswith("Hyperparameter Tuning Trial #2 failed before any other trial succeeded")
     assert first.endswith("learning-rate=0.002, layers=2, .  The trial's error message was: out of luck")
     assert (
-        "out of 4 trials attempted. The last trial to fail was #4" in verdict_on(a_study("ffff", max_failed=9)).message
+        "out of 4 trials attempted. The last trial to fail was #4" in decision_on(a_study("ffff", max_failed=9)).message
     )
-    assert verdict_on(a_study("cccc")).message.endswith("out of 4 trials attempted.")
+    assert decision_on(a_study("cccc")).message.endswith("out of 4 trials attempted.")
 
 
 def test_the_last_to_fail_is_the_one_that_ended_last() -> None:
@@ -230,7 +230,7 @@ def test_the_last_to_fail_is_the_one_that_ended_last() -> None:
     assert study.tuning is not None
     late = replace(study.tuning.trials[0], ended_at=at(99))
     changed = replace(study, tuning=replace(study.tuning, trials=(late, study.tuning.trials[1])))
-    assert "The last trial to fail was #1" in verdict_on(changed).message
+    assert "The last trial to fail was #1" in decision_on(changed).message
 
 
 def test_a_tuning_job_needs_no_room_and_waits_for_none() -> None:
@@ -284,7 +284,9 @@ def test_whoever_makes_a_trial_makes_the_same() -> None:
 def a_trial_cluster(dialect: Dialect = Dialect.AI_PLATFORM) -> Cluster:
     study = a_study("q")
     study = replace(study, plan=replace(study.plan, dialect=dialect))
-    return Cluster(job_of(study, Trial(1, ("0.01", "2")), NOW), "my-project", {Seat(TaskType.CHIEF, 0): "chief:2222"})
+    return Cluster(
+        job_of(study, Trial(1, ("0.01", "2")), NOW), "my-project", {ReplicaId(TaskType.CHIEF, 0): "chief:2222"}
+    )
 
 
 def test_tf_config_of_a_trial_is_the_documented_one_field_by_field() -> None:
@@ -346,8 +348,8 @@ def test_of_more_than_fits_a_ledger_entry_the_latest_are_known() -> None:
 
 def an_entry(study: Job, event: Event) -> LedgerEntry:
     state = State(study, (), whole=True)
-    verdict = judge(state, event, NOW)
-    return LedgerEntry(study.job_id, event.key, NOW, event, verdict, counters(state, None), counters(state, None))
+    decision = judge(state, event, NOW)
+    return LedgerEntry(study.job_id, event.key, NOW, event, decision, counters(state, None), counters(state, None))
 
 
 @pytest.mark.parametrize(

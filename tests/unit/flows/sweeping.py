@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from shared.core.model.job import Job, JobState, Replica
-from shared.core.reconcile.plan import Create, Vm, plan_steps, wanted
+from shared.core.reconcile.plan import Create, Vm, desired, plan_steps
 from shared.flows import maintenance, orphans
 from shared.flows.vm_metadata import metadata
 from shared.memory.fleet import MemoryFleet
@@ -31,8 +31,8 @@ def must(vm: Vm | None) -> Vm:
 
 def make_vms(world: World, job: Job) -> tuple[Vm, ...]:
     """The VMs of a job, whether it exists or not."""
-    replicas = tuple(Replica(1, seat) for seat in job.plan.seats)
-    for step in plan_steps(job, wanted(job, replicas), ()):
+    replicas = tuple(Replica(1, replica_id) for replica_id in job.plan.replica_ids)
+    for step in plan_steps(job, desired(job, replicas), ()):
         assert isinstance(step, Create)
         made = world.machines
         world.fleet.create(job, step, metadata(job, step, made.project, made.addresses, made.agent_files))

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from shared.core.model.job import JobState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.errors import ConflictError, PermanentError
 from shared.flows import admission, provision, submit, sweep
-from shared.ports import Turn
+from shared.ports import AdmissionToken
 from tests.support.jobs import a_spec
 from tests.support.world import World
 
@@ -51,7 +51,7 @@ def test_what_does_not_fit_stays_queued_and_makes_no_machine(world: LimitedWorld
 def test_the_end_of_one_starts_the_most_important_one(world: LimitedWorld) -> None:
     world.job_id = "first"
     world.everyone_ready()
-    world.tell("replica-exit", Seat(TaskType.CHIEF, 0), cause="process", exit_status=0)
+    world.tell("replica-exit", ReplicaId(TaskType.CHIEF, 0), cause="process", exit_status=0)
     world.deliver()
     assert world.states() == {
         "first": JobState.SUCCEEDED,
@@ -73,17 +73,17 @@ def test_a_turn_that_was_taken_before_another_admission_admits_nobody(
 ) -> None:
     """Both saw room for one; the second to commit looks again, and waits."""
     world.limits["vcpus"] = 24
-    real = world.store.turn
+    real = world.store.admission_token
     raced: list[bool] = []
 
-    def raced_turn() -> Turn:
-        turn = real()
+    def raced_admission_token() -> AdmissionToken:
+        admission_token = real()
         if not raced:
             raced.append(True)
             provision.handle("urgent", world.machines, world.deps)
-        return turn
+        return admission_token
 
-    monkeypatch.setattr(world.store, "turn", raced_turn)
+    monkeypatch.setattr(world.store, "admission_token", raced_admission_token)
     loaded = world.store.load("second")
     assert loaded is not None
     wait = admission.admit(loaded.state.job, world.deps)
@@ -94,7 +94,7 @@ def test_a_turn_that_was_taken_before_another_admission_admits_nobody(
 
 def test_turns_that_are_always_lost_give_the_message_back(world: LimitedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world.limits["vcpus"] = 24
-    monkeypatch.setattr(world.store, "turn", lambda: Turn("old", world.store.live_jobs()))
+    monkeypatch.setattr(world.store, "admission_token", lambda: AdmissionToken("old", world.store.live_jobs()))
     loaded = world.store.load("urgent")
     assert loaded is not None
     with pytest.raises(ConflictError, match="5 turns"):
@@ -108,4 +108,4 @@ def test_a_job_that_could_never_start_is_refused_and_says_what_it_asked_for(worl
         world.add("huge")
     (rejection,) = world.store.rejections()
     assert rejection.job_id == "huge"
-    world.add("first")  # accepted before the limit was lowered: its redelivery is no refusal
+    world.add("first")  # accepted before the limit was lowered: its redelivery is no capacity error

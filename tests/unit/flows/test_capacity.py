@@ -1,4 +1,4 @@
-"""Where machines are sought, how they are bought, and what is left of a gang when one is lost: through the flows."""
+"""Where machines are requested, how they are bought, and what is left of a gang when one is lost: through the flows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from shared.core.decisions import Reason
 from shared.core.events import JobSubmitted
 from shared.core.model.job import Job, JobState, Plan, ReplicaState
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.plan import Create
 from shared.core.reconcile.zone_order import STOCKOUT_REMEMBERED
 from shared.errors import TemporaryError
 from shared.flows.record import record
 from shared.memory.fleet import MemoryFleet
-from shared.ports import CreateOutcome, Pending, RefusalKind, Refused
+from shared.ports import CapacityErrorKind, CreateOutcome, NotCreated, Pending
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan
 from tests.support.world import World
 
@@ -44,8 +44,8 @@ class Ordering(MemoryFleet):
         self.released += 1
         return self.releases.pop(0) if self.releases else True
 
-    def bought(self, seat: Seat) -> list[bool]:
-        return [create.spot for create in self.asked if seat in create.seats]
+    def bought(self, replica_id: ReplicaId) -> list[bool]:
+        return [create.spot for create in self.asked if replica_id in create.replica_ids]
 
 
 @pytest.fixture
@@ -70,10 +70,10 @@ def on_spot(workers: int = 2, **changes: object) -> Plan:
     return replace(plan, groups=groups)
 
 
-def preempt(world: World, seat: Seat) -> None:
-    world.tell("maintenance", seat, cause="preemption")
+def preempt(world: World, replica_id: ReplicaId) -> None:
+    world.tell("maintenance", replica_id, cause="preemption")
     world.deliver()
-    world.tell("vm-ready", seat)
+    world.tell("vm-ready", replica_id)
 
 
 def test_after_its_spot_vms_a_seat_gets_one_on_demand_and_its_peers_stay_as_they_are(
@@ -112,7 +112,7 @@ def test_what_one_job_found_full_the_next_one_tries_last(world: World, fleet: Or
     world.job_id = "digits_2"
     world.submit(source="gs://b/jobs/digits.yaml#2")
     assert world.job.plan.zones == (C, F, A, B)
-    assert f"Tried last: {A}, {B}" in world.ledger[0].verdict.text
+    assert f"Tried last: {A}, {B}" in world.ledger[0].decision.text
     world.deliver()
     assert [create.zone for create in fleet.asked if "digits-2" in create.names[0]] == [C, C]
     world.check()
@@ -126,7 +126,7 @@ def test_half_an_hour_later_it_is_forgotten(world: World, fleet: Ordering) -> No
     world.job_id = "digits_2"
     world.submit(source="gs://b/jobs/digits.yaml#2")
     assert world.job.plan.zones == (A, B, C, F)
-    assert "Tried last" not in world.ledger[0].verdict.text
+    assert "Tried last" not in world.ledger[0].decision.text
 
 
 def test_the_same_submission_later_changes_no_order(world: World, fleet: Ordering) -> None:
@@ -143,7 +143,7 @@ def test_a_stockout_says_what_was_asked_for_where_and_what_google_said(world: Wo
     fleet.stockout_zones = {A}
     world.submit()
     world.deliver()
-    (text,) = [each.verdict.text for each in world.ledger if each.verdict.reason is Reason.STOCKOUT]
+    (text,) = [each.decision.text for each in world.ledger if each.decision.reason is Reason.STOCKOUT]
     assert text == (
         f"No room for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} does not have enough "
         f"resources available); trying {B} next."
@@ -154,15 +154,15 @@ def test_only_the_lost_part_of_a_gang_is_made_again_in_its_zone(world: World, fl
     submit(world, on_spot(3))
     world.everyone_ready()
     kept = {vm.name: vm.instance_id for vm in world.vms}
-    gone = [Seat(TaskType.WORKER, index) for index in (0, 2)]
+    gone = [ReplicaId(TaskType.WORKER, index) for index in (0, 2)]
     fleet.asked.clear()
-    for seat in gone:
-        world.tell("maintenance", seat, cause="preemption")
+    for replica_id in gone:
+        world.tell("maintenance", replica_id, cause="preemption")
     world.deliver()
-    assert [(create.seats, create.zone, create.spot) for create in fleet.asked] == [(tuple(gone), A, True)]
+    assert [(create.replica_ids, create.zone, create.spot) for create in fleet.asked] == [(tuple(gone), A, True)]
     assert sum(kept.get(vm.name) == vm.instance_id for vm in world.vms) == 2
-    for seat in gone:
-        world.tell("vm-ready", seat)
+    for replica_id in gone:
+        world.tell("vm-ready", replica_id)
     assert {replica.state for replica in world.replicas} == {ReplicaState.RUNNING}
     assert world.job.attempt == 1
     world.check()
@@ -172,7 +172,7 @@ def test_what_was_made_beside_the_vms_is_given_back_after_them_and_asked_for_unt
     world: World, fleet: Ordering
 ) -> None:
     world.running()
-    assert fleet.released == 0, "not while the job lives"
+    assert fleet.released == 0, "not while the job incarnations"
     fleet.releases = [False, True]
     world.fail(CHIEF, 0)
     with pytest.raises(TemporaryError):
@@ -190,12 +190,16 @@ def test_who_is_up_where_its_peers_find_no_room_follows_them_to_another_zone(wor
     with pytest.raises(TemporaryError):
         world.provision()
     world.tell("vm-ready", CHIEF)
-    fleet.answers = {(TaskType.WORKER, A): Refused(RefusalKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")}
+    fleet.answers = {
+        (TaskType.WORKER, A): NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
+    }
     world.deliver()
-    assert {(vm.seat, vm.zone) for vm in world.vms} == {(seat, B) for seat in (CHIEF, WORKER_0, WORKER_1)}
-    assert (world.replica(CHIEF).machine, world.replica(CHIEF).restarts_used) == (2, 0)
-    (text,) = [each.verdict.text for each in world.ledger if each.verdict.reason is Reason.LEFT_BEHIND]
-    assert f"is in {A}, and its peers are sought in {B}: chief 0 starts on another VM" in text
+    assert {(vm.replica_id, vm.zone) for vm in world.vms} == {
+        (replica_id, B) for replica_id in (CHIEF, WORKER_0, WORKER_1)
+    }
+    assert (world.replica(CHIEF).vm_generation, world.replica(CHIEF).restarts_used) == (2, 0)
+    (text,) = [each.decision.text for each in world.ledger if each.decision.reason is Reason.WRONG_ZONE]
+    assert f"is in {A}, and its peers are requested in {B}: chief 0 starts on another VM" in text
     world.everyone_ready()
     assert (world.state, world.job.attempt) == ("RUNNING", 1)
     world.check()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from shared.core.model.job import JobState
-from shared.core.reconcile.plan import Delete, LabelledVm, Vm, VmStatus, plan_steps, wanted
+from shared.core.reconcile.plan import Delete, LabelledVm, Vm, VmStatus, desired, plan_steps
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import orphans
 from shared.memory.fleet import MemoryFleet
@@ -93,7 +93,7 @@ def test_a_running_job_keeps_its_vms_however_often_it_is_swept(running: World) -
     assert running.vms == vms
     assert running.store.orphans() == ()
     search(running)
-    assert running.bus.drain() == [], "what lives is its own provision's business"
+    assert running.bus.drain() == [], "what incarnations is its own provision's business"
     running.check()
 
 
@@ -227,11 +227,11 @@ def test_of_two_vms_of_one_name_the_replicas_own_is_kept(running: World) -> None
     own = must(world.vm(WORKER_0))
     zombie = replace(own, zone="us-central1-b", instance_id="9")
     peers = [vm for vm in world.vms if vm.name != own.name]
-    wants = wanted(world.job, world.replicas)
+    wants = desired(world.job, world.replicas)
     for order in ([own, zombie], [zombie, own]):
         (step,) = plan_steps(world.job, wants, (*peers, *order))
         assert step == Delete(zombie)
-    moved = replace(own, machine=2, zone="us-central1-b", instance_id="9")
+    moved = replace(own, vm_generation=2, zone="us-central1-b", instance_id="9")
     (step,) = plan_steps(world.job, wants, (*peers, moved, own))
     assert step == Delete(own), "a machine number lower than another's of that name is a zombie"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shared.core.decisions import Reason
-from shared.core.events import Life, LossCause, VmLost, VmRef
+from shared.core.events import IncarnationRef, LossCause, VmLost, VmRef
 from shared.core.model.job import ReplicaState
 from shared.core.reconcile.plan import vm_name
-from shared.core.rules.startup_timeout import SILENCE_S
+from shared.core.rules.startup_timeout import STARTUP_TIMEOUT_S
 from shared.errors import TemporaryError
 from shared.flows.record import record
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
@@ -22,21 +22,21 @@ def silent_at(world: World, seconds: float) -> bool:
     world.wait(seconds)
     world.sweep()
     world.deliver()
-    return Reason.SILENCE in [each.verdict.reason for each in world.ledger[before:]]
+    return Reason.STARTUP_TIMEOUT in [each.decision.reason for each in world.ledger[before:]]
 
 
 def test_an_agent_that_never_speaks_gets_another_vm_after_twenty_minutes(world: World) -> None:
     world.submit()
     world.deliver()
-    for seat in (CHIEF, WORKER_1):
-        world.tell("vm-ready", seat)
+    for replica_id in (CHIEF, WORKER_1):
+        world.tell("vm-ready", replica_id)
     old = must(world.vm(WORKER_0))
-    assert not silent_at(world, SILENCE_S - 3)
+    assert not silent_at(world, STARTUP_TIMEOUT_S - 3)
     assert silent_at(world, 1)
     replica = world.replica(WORKER_0)
-    assert (replica.state, replica.machine, replica.restarts_used) == (ReplicaState.REPLACING, 2, 0)
+    assert (replica.state, replica.vm_generation, replica.restarts_used) == (ReplicaState.REPLACING, 2, 0)
     assert must(world.vm(WORKER_0)).instance_id != old.instance_id
-    assert not silent_at(world, SILENCE_S - 1), "the new VM has its own time"
+    assert not silent_at(world, STARTUP_TIMEOUT_S - 1), "the new VM has its own time"
     world.tell("vm-ready", WORKER_0)
     assert world.state == "RUNNING"
     world.check()
@@ -47,9 +47,9 @@ def test_a_restart_that_never_comes_up_in_its_vm_gets_another(running: World) ->
     world.wait(7200)
     world.kill(WORKER_0)
     world.deliver()
-    assert not silent_at(world, SILENCE_S - 1)
+    assert not silent_at(world, STARTUP_TIMEOUT_S - 1)
     assert silent_at(world, 1)
-    assert must(world.vm(WORKER_0)).machine == 2
+    assert must(world.vm(WORKER_0)).vm_generation == 2
     world.check()
 
 
@@ -71,7 +71,7 @@ def an_hour_of_creating(world: World) -> None:
 def test_a_slow_create_is_not_silence_and_time_counts_from_when_the_vm_came_up(world: World) -> None:
     world.submit()
     an_hour_of_creating(world)
-    assert not silent_at(world, SILENCE_S - 1)
+    assert not silent_at(world, STARTUP_TIMEOUT_S - 1)
     assert silent_at(world, 1)
     world.check()
 
@@ -86,7 +86,7 @@ def test_waiting_for_capacity_is_not_silence(world: World) -> None:
     world.fleet.stockout_zones = set()
     world.provision()
     assert len(world.vms) == 3
-    assert not silent_at(world, SILENCE_S - 1)
+    assert not silent_at(world, STARTUP_TIMEOUT_S - 1)
     assert silent_at(world, 1)
     world.check()
 
@@ -100,7 +100,7 @@ def test_a_held_replica_has_its_time_from_when_its_peers_are_back(running: World
     world.tell("vm-ready", WORKER_0)
     world.deliver()
     assert world.replica(CHIEF).state is ReplicaState.HELD
-    assert not silent_at(world, SILENCE_S - 2)
+    assert not silent_at(world, STARTUP_TIMEOUT_S - 2)
     assert silent_at(world, 2)
     assert world.replica(CHIEF).state is ReplicaState.REPLACING
     world.check()
@@ -115,7 +115,7 @@ def test_a_replica_that_died_of_an_old_loss_has_its_time_from_when_it_died(runni
     world.fail(CHIEF, error={"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in f"})
     world.deliver()
     assert world.replica(CHIEF).state is ReplicaState.HELD
-    assert not silent_at(world, SILENCE_S - 1)
+    assert not silent_at(world, STARTUP_TIMEOUT_S - 1)
     assert silent_at(world, 1)
     world.check()
 
@@ -123,9 +123,11 @@ def test_a_replica_that_died_of_an_old_loss_has_its_time_from_when_it_died(runni
 def test_a_silence_that_was_broken_in_time_does_not_hide_the_machines_later_loss(running: World) -> None:
     world = running
     replica, vm = world.replica(WORKER_0), must(world.vm(WORKER_0))
-    life = Life("digits_1", 1, WORKER_0, replica.incarnation, replica.machine, VmRef(vm.name, vm.zone, vm.instance_id))
-    found = record("digits_1", VmLost(life, world.now, LossCause.SILENCE), world.deps)
-    assert found.entry.verdict.kind == "ignore"
+    subject = IncarnationRef(
+        "digits_1", 1, WORKER_0, replica.incarnation, replica.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
+    )
+    found = record("digits_1", VmLost(subject, world.now, LossCause.STARTUP_TIMEOUT), world.deps)
+    assert found.entry.decision.kind == "ignore"
     told(world, entry(vm, "hostError"))
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     world.check()
@@ -134,11 +136,11 @@ def test_a_silence_that_was_broken_in_time_does_not_hide_the_machines_later_loss
 def test_two_sweeps_that_both_find_a_silence_replace_one_vm(world: World) -> None:
     world.submit()
     world.deliver()
-    for seat in (CHIEF, WORKER_1):
-        world.tell("vm-ready", seat)
-    world.wait(SILENCE_S)
+    for replica_id in (CHIEF, WORKER_1):
+        world.tell("vm-ready", replica_id)
+    world.wait(STARTUP_TIMEOUT_S)
     world.sweep()
     world.sweep()
     world.deliver()
-    assert world.replica(WORKER_0).machine == 2
+    assert world.replica(WORKER_0).vm_generation == 2
     world.check()

@@ -16,7 +16,7 @@ from shared.core.reconcile.plan import Create, DirectiveAction, VmStatus
 from shared.errors import PermanentError, TemporaryError
 from shared.flows.record import record
 from shared.messaging import codec
-from shared.ports import CreateOutcome, Loaded, RefusalKind, Refused, Turn
+from shared.ports import AdmissionToken, CapacityErrorKind, CreateOutcome, Loaded, NotCreated
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 
@@ -42,8 +42,8 @@ def test_a_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -
     world.deliver()
     assert world.state == "PREPARING"
     assert len(world.vms) == 3
-    for seat in (CHIEF, WORKER_1):
-        world.tell("vm-ready", seat)
+    for replica_id in (CHIEF, WORKER_1):
+        world.tell("vm-ready", replica_id)
     assert world.state == "PREPARING", "one replica is not up yet"
     world.tell("vm-ready", WORKER_0)
     assert world.state == "RUNNING"
@@ -67,11 +67,11 @@ def test_every_vm_is_told_its_gang_and_its_first_life(world: World) -> None:
     metadata = world.fleet.metadata(vm.name)
     assert set(metadata) == {
         "startup-script",
-        "trainmaster-gang",
+        "trainmaster-vm-config",
         "trainmaster-directive",
         "serial-port-logging-enable",
     }
-    gang = json.loads(metadata["trainmaster-gang"])
+    gang = json.loads(metadata["trainmaster-vm-config"])
     assert gang["vm_names"].index(vm.name) == 1
     assert gang["tf_config"]["cluster"]["worker"][1] == f"{vm.name}.us-central1-a:2222"
     assert gang["args"] == ["--epochs", "5"]
@@ -95,12 +95,12 @@ def test_a_killed_worker_restarts_in_its_vm_and_its_peers_pay_nothing(running: W
     world.tell("vm-ready", WORKER_0)
     world.fail(WORKER_1, error=PEER_GONE)
     world.deliver()
-    for seat in (CHIEF, WORKER_1):
-        vm = world.vm(seat)
+    for replica_id in (CHIEF, WORKER_1):
+        vm = world.vm(replica_id)
         assert vm is not None
         assert vm.directive is not None
         assert (vm.directive.incarnation, vm.directive.action) == (2, DirectiveAction.RUN)
-        world.tell("vm-ready", seat)
+        world.tell("vm-ready", replica_id)
     after = world.vm(WORKER_0)
     assert after is not None
     assert after.instance_id == before.instance_id
@@ -120,7 +120,7 @@ def test_maintenance_gives_the_replica_another_vm_of_the_same_name(running: Worl
     assert after is not None
     assert after.name == before.name
     assert after.instance_id != before.instance_id
-    assert after.machine == 2
+    assert after.vm_generation == 2
     world.tell("vm-ready", WORKER_1)
     replica = world.replica(WORKER_1)
     assert (replica.state, replica.incarnation, replica.replaced, replica.restarts_used) == (
@@ -135,29 +135,29 @@ def test_maintenance_gives_the_replica_another_vm_of_the_same_name(running: Worl
 
 def test_what_the_old_vm_says_after_its_replacement_changes_nothing(running: World) -> None:
     world = running
-    old = world.life(WORKER_1)
+    old = world.subject(WORKER_1)
     world.tell("maintenance", WORKER_1, cause="preemption")
     world.deliver()
     state = world.replicas
     world.tell("replica-exit", WORKER_1, **old, cause="process", signal=15)
     world.tell("maintenance", WORKER_1, **old, cause="preemption")
     assert world.replicas == state
-    assert world.ledger[-1].verdict.reason is Reason.OLD_MACHINE
+    assert world.ledger[-1].decision.reason is Reason.OLD_VM_GENERATION
     world.check()
 
 
 def test_a_replica_fails_six_times_per_attempt_and_the_job_four_attempts_long(running: World) -> None:
     world = running
-    lives = 0
+    incarnations = 0
     while not world.has_ended:
-        lives += 1
-        assert lives <= 24
+        incarnations += 1
+        assert incarnations <= 24
         world.kill(WORKER_0, signal=15)
         world.deliver()
         if not world.has_ended:
             world.everyone_ready()
         world.check()
-    assert lives == 4 * 6
+    assert incarnations == 4 * 6
     assert world.state == "FAILED"
     assert world.job.attempt == 4
     assert world.job.budgets.reruns_used == 3
@@ -192,7 +192,7 @@ def test_where_one_restart_reruns_the_job_a_lost_vm_does_and_only_that_one_is_ma
         world.sweep()
     world.deliver()
     assert (world.job.attempt, world.job.budgets.reruns_used) == (2, 0)
-    assert {vm.seat: vm.machine for vm in world.vms} == {CHIEF: 1, WORKER_0: 2, WORKER_1: 1}
+    assert {vm.replica_id: vm.vm_generation for vm in world.vms} == {CHIEF: 1, WORKER_0: 2, WORKER_1: 1}
     assert {(vm.directive.attempt, vm.directive.incarnation) for vm in world.vms if vm.directive} == {(2, 1)}
     world.everyone_ready()
     world.check()
@@ -200,9 +200,9 @@ def test_where_one_restart_reruns_the_job_a_lost_vm_does_and_only_that_one_is_ma
 
 def test_the_same_event_five_times_is_one_event(running: World) -> None:
     world = running
-    life = world.life(WORKER_0)
+    subject = world.subject(WORKER_0)
     for _ in range(5):
-        world.tell("replica-exit", WORKER_0, **life, cause="process", signal=9)
+        world.tell("replica-exit", WORKER_0, **subject, cause="process", signal=9)
     assert world.replica(WORKER_0).restarts_used == 1
     assert sum(entry.key == "1-worker-0-1-exit" for entry in world.ledger) == 1
     for _ in range(5):
@@ -259,7 +259,7 @@ def test_a_stockout_everywhere_is_waited_for(world: World) -> None:
     for _ in range(3):
         world.provision()
     assert world.job.placement.round == refused, "and is not asked again at once, whoever comes"
-    assert world.store.pending("digits_1"), "what is not there yet stays wanted"
+    assert world.store.pending("digits_1"), "what is not there yet stays desired"
     world.wait(60)
     world.sweep()
     world.deliver()
@@ -300,8 +300,10 @@ def test_what_needs_no_new_machine_is_done_while_one_is_waited_for(running: Worl
 
 
 def test_a_refusal_for_good_ends_the_job_with_googles_words(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    refusal = Refused(RefusalKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission")
-    monkeypatch.setattr(world.fleet, "create", lambda *_: refusal)
+    error_kind = NotCreated(
+        CapacityErrorKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission"
+    )
+    monkeypatch.setattr(world.fleet, "create", lambda *_: error_kind)
     world.submit()
     world.provision()
     assert world.state == "FAILED"
@@ -318,7 +320,7 @@ def test_slow_machines_are_waited_for_and_never_made_twice(world: World) -> None
     with pytest.raises(TemporaryError):
         world.provision()
     assert world.vms == first
-    assert world.store.pending("digits_1"), "what is not seen done stays wanted"
+    assert world.store.pending("digits_1"), "what is not seen done stays desired"
     world.fleet.settle()
     world.provision()
     assert world.store.pending("digits_1") == ()
@@ -333,7 +335,7 @@ def test_a_vm_that_stopped_without_a_word_is_found_by_the_sweep(running: World) 
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     vm = world.vm(WORKER_0)
     assert vm is not None
-    assert (vm.machine, vm.status) == (2, VmStatus.RUNNING)
+    assert (vm.vm_generation, vm.status) == (2, VmStatus.RUNNING)
     world.check()
 
 
@@ -397,17 +399,19 @@ def test_a_lost_race_is_judged_again_on_what_the_winner_wrote(running: World, mo
     world = running
     commit = world.store.commit
 
-    def second(loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
+    def second(
+        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
         """Another function is faster: it hears that the VM is lost while this one judges the exit."""
         monkeypatch.setattr(world.store, "commit", commit)
         world.tell("maintenance", WORKER_0, cause="preemption")
-        commit(loaded, entry, change, turn)
+        commit(loaded, entry, change, admission_token)
 
     monkeypatch.setattr(world.store, "commit", second)
     world.kill(WORKER_0)
     replica = world.replica(WORKER_0)
-    assert (replica.machine, replica.restarts_used) == (2, 0)
-    assert world.ledger[-1].verdict.reason is Reason.OLD_MACHINE
+    assert (replica.vm_generation, replica.restarts_used) == (2, 0)
+    assert world.ledger[-1].decision.reason is Reason.OLD_VM_GENERATION
     world.check()
 
 
@@ -417,10 +421,12 @@ def test_a_fatal_exit_of_a_life_that_is_replaced_meanwhile_ends_nothing(
     world = running
     commit = world.store.commit
 
-    def second(loaded: Loaded | None, entry: LedgerEntry, change: Change, turn: Turn | None = None) -> None:
+    def second(
+        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
         monkeypatch.setattr(world.store, "commit", commit)
         world.tell("maintenance", WORKER_0, cause="preemption")
-        commit(loaded, entry, change, turn)
+        commit(loaded, entry, change, admission_token)
 
     monkeypatch.setattr(world.store, "commit", second)
     world.fail(WORKER_0, 2)
@@ -433,7 +439,7 @@ def test_a_loss_is_judged_however_often_the_job_is_rerun_while_it_is_read(
 ) -> None:
     """Told of attempt 1, read first in attempt 2 and then in attempt 3: it is the loss of attempt 3's machine."""
     world.running()
-    event = codec.maintenance(json.dumps({**world.life(WORKER_0), "cause": "preemption"}).encode())
+    event = codec.maintenance(json.dumps({**world.subject(WORKER_0), "cause": "preemption"}).encode())
     assert isinstance(event, VmLost)
     world.kill(CHIEF, 11)
     world.deliver()

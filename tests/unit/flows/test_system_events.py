@@ -8,7 +8,7 @@ import pytest
 
 from shared.core.decisions import Reason
 from shared.core.model.job import ReplicaState
-from shared.core.model.replica_id import Seat
+from shared.core.model.replica_id import ReplicaId
 from shared.core.reconcile.plan import vm_name
 from shared.errors import PermanentError
 from shared.messaging import codec, topics
@@ -33,9 +33,9 @@ def test_a_system_event_replaces_the_vm_without_a_sweep_and_names_the_cause(
     old = must(world.vm(WORKER_0))
     told(world, entry(old, method))
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
-    assert world.ledger[-1].verdict.reason is reason
+    assert world.ledger[-1].decision.reason is reason
     world.deliver()
-    assert must(world.vm(WORKER_0)).machine == 2
+    assert must(world.vm(WORKER_0)).vm_generation == 2
     world.check()
 
 
@@ -48,7 +48,7 @@ def test_an_event_told_by_the_agent_and_by_compute_counts_once(running: World) -
     world.deliver()
     told(world, entry(old, "preempted"))
     world.deliver()
-    assert (world.replica(WORKER_0).machine, world.replica(WORKER_0).replaced) == (2, 1)
+    assert (world.replica(WORKER_0).vm_generation, world.replica(WORKER_0).replaced) == (2, 1)
     world.check()
 
 
@@ -91,7 +91,7 @@ def test_an_entry_about_a_vm_that_runs_again_only_looks(running: World) -> None:
         ("gke-pool-1-abcd", "preempted"),
         ("tm-digits-1-ffffff-worker-0", "preempted"),
         ("tm-digits-2-ffffff-worker-0", "hostError"),
-        (vm_name("digits_1", Seat.parse("worker-99")), "hostError"),
+        (vm_name("digits_1", ReplicaId.parse("worker-99")), "hostError"),
         (vm_name("digits_1", WORKER_0), "migrateOnHostMaintenance"),
         (vm_name("digits_1", WORKER_0), "somethingNew"),
     ],
@@ -137,5 +137,5 @@ def test_without_any_event_the_sweep_finds_the_vm_that_crashed(running: World) -
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     assert must(world.vm(WORKER_0)).instance_id != old.instance_id
     world.tell("vm-ready", WORKER_0)
-    assert [each.verdict.reason for each in world.ledger].count(Reason.GONE) == 1
+    assert [each.decision.reason for each in world.ledger].count(Reason.GONE) == 1
     world.check()

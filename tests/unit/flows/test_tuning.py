@@ -68,7 +68,7 @@ def test_a_trial_is_the_job_with_its_values_as_flags_and_a_directory_of_its_own(
     assert job.labels == study.job.labels
     vm = study.trial(2).vm(CHIEF)
     assert vm is not None
-    gang = json.loads(study.fleet.metadata(vm.name)["trainmaster-gang"])
+    gang = json.loads(study.fleet.metadata(vm.name)["trainmaster-vm-config"])
     assert gang["job_id"] == "digits_1-trial-2", "what the agent's events name"
     assert gang["environment"]["CLOUD_ML_JOB_ID"] == STUDY
     assert gang["environment"]["CLOUD_ML_TRIAL_ID"] == "2"
@@ -151,8 +151,8 @@ class Fragile(Study):
     def submit(self, spec: dict[str, object] | None = None, source: str | None = "gs://b/jobs/digits.yaml#1") -> None:
         self.surviving(lambda: super(Fragile, self).submit(spec, source))
 
-    def tell(self, kind: str, seat: Any, **more: object) -> None:
-        self.surviving(lambda: super(Fragile, self).tell(kind, seat, **more))
+    def tell(self, kind: str, replica_id: Any, **more: object) -> None:
+        self.surviving(lambda: super(Fragile, self).tell(kind, replica_id, **more))
 
     def surviving(self, deliver: Callable[[], None]) -> None:
         """As Pub/Sub: what was not acknowledged is delivered again."""
@@ -268,7 +268,7 @@ def test_a_suggestion_that_came_at_the_wrong_moment_is_made_again(study: Study) 
     begun_by_hand(study)
     told(1, TrialState.FAILED, study)
     late = record(STUDY, TrialSuggested(STUDY, 3, ("2", "16"), study.now), study.deps)
-    assert late.entry.verdict.reason is Reason.NOTHING_TO_DO
+    assert late.entry.decision.reason is Reason.NOTHING_TO_DO
     told(2, TrialState.SUCCEEDED, study)
     study.sweep()
     study.deliver()
@@ -281,7 +281,7 @@ def test_an_end_that_was_told_at_the_wrong_moment_is_told_again(study: Study) ->
     told(1, TrialState.FAILED, study)
     told(2, TrialState.SUCCEEDED, study)
     late = record(STUDY, StudyOver(STUDY, study.now, ended=1), study.deps)
-    assert late.entry.verdict.reason is Reason.NOTHING_TO_DO
+    assert late.entry.decision.reason is Reason.NOTHING_TO_DO
     study.sweep()
     study.deliver()
     study.up(3)
@@ -403,8 +403,8 @@ def test_a_trial_without_a_metric_succeeds_and_the_ledger_says_what_is_missing(s
     study.done(1)
     assert study.state == "SUCCEEDED"
     ended = next(entry for entry in study.ledger if entry.key == "trial-1-ended")
-    assert ended.verdict.reason is Reason.TRIAL_WITHOUT_METRIC
-    assert "reported no accuracy" in ended.verdict.text
+    assert ended.decision.reason is Reason.TRIAL_WITHOUT_METRIC
+    assert "reported no accuracy" in ended.decision.text
 
 
 def test_the_metric_of_an_earlier_life_stands_where_the_last_one_reports_none(study: Study) -> None:
@@ -426,8 +426,8 @@ def test_the_metric_of_an_earlier_life_stands_where_the_last_one_reports_none(st
 def test_a_metric_that_is_none_keeps_no_exit_from_being_judged(study: Study, metric: str) -> None:
     study.begin(maxTrials=1)
     study.up(1)
-    life = json.dumps({**study.trial(1).life(CHIEF), "cause": "process", "exit_status": 0, "metric": "METRIC"})
-    assert codec.replica_exit(life.replace('"METRIC"', metric).encode()).measurement is None
+    subject = json.dumps({**study.trial(1).subject(CHIEF), "cause": "process", "exit_status": 0, "metric": "METRIC"})
+    assert codec.replica_exit(subject.replace('"METRIC"', metric).encode()).measurement is None
 
 
 def test_a_space_with_an_end_is_over_when_all_of_it_was_tried(study: Study) -> None:

@@ -74,14 +74,14 @@ class Door:
     clients: dict[str, FlaskClient] = field(default_factory=dict)
 
     def token(self, *, issuer: TokenIssuer | None = None, at: datetime = NOW, audience: str = "", **who: object) -> str:
-        life = self.world.life(WORKER_0)
+        subject = self.world.subject(WORKER_0)
         vm = self.world.vm(WORKER_0)
         assert vm is not None
         speaker = VmIdentity(ACCOUNT, "my-project", 1234, vm.zone, int(vm.instance_id), vm.name, NOW)
-        wanted = f"trainmaster/my-project/digits_1/{life['attempt']}/worker/0/{life['incarnation']}"
+        desired = f"trainmaster/my-project/digits_1/{subject['attempt']}/worker/0/{subject['incarnation']}"
         return (issuer or self.issuer).identity_token(
             replace(speaker, **who),  # type: ignore[arg-type]
-            audience or wanted,
+            audience or desired,
             full=True,
             now=at,
         )
@@ -95,7 +95,7 @@ class Door:
         attributes: Mapping[str, str] | None = None,
         **body: object,
     ) -> int:
-        data = json.dumps({**self.world.life(WORKER_0), **body}).encode()
+        data = json.dumps({**self.world.subject(WORKER_0), **body}).encode()
         return self.post(data, token, told_at, subscription, attributes or {})
 
     def post(
@@ -174,7 +174,7 @@ FORGERIES: list[tuple[str, Callable[[Door], str | None], str]] = [
     ("of another project", lambda door: door.token(project="your-project"), "the token is of VM"),
     ("of another account", lambda door: door.token(email="x@my-project.iam.gserviceaccount.com"), "VMs run as"),
     (
-        "for another life",
+        "for another incarnation",
         lambda door: door.token(audience="trainmaster/my-project/digits_1/1/worker/0/2"),
         "the token is for",
     ),
@@ -269,13 +269,13 @@ def own_door(door: Door) -> Door:
 
 
 def test_a_vm_with_its_jobs_own_account_is_heard(own_door: Door) -> None:
-    seat = own_door.world.job.plan.primary
-    life, vm = own_door.world.life(seat), own_door.world.vm(seat)
+    replica_id = own_door.world.job.plan.primary
+    subject, vm = own_door.world.subject(replica_id), own_door.world.vm(replica_id)
     assert vm is not None
-    audience = f"trainmaster/my-project/own_1/1/{life['task_type']}/0/1"
+    audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
     token = own_door.token(audience=audience, email=OWN, instance_name=vm.name, instance_id=int(vm.instance_id))
-    assert own_door.post(json.dumps(life).encode(), token, NOW, "s") == 204
-    assert (own_door.world.replica(seat).state, own_door.reasons()) == (ReplicaState.RUNNING, [])
+    assert own_door.post(json.dumps(subject).encode(), token, NOW, "s") == 204
+    assert (own_door.world.replica(replica_id).state, own_door.reasons()) == (ReplicaState.RUNNING, [])
 
 
 def test_nobody_but_its_jobs_own_account_speaks_for_a_slice(own_door: Door) -> None:

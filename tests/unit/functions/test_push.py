@@ -69,7 +69,7 @@ def test_a_repeated_message_is_acknowledged_and_changes_nothing(
     world.deliver()
     vm_ready = client("vm_ready")
     for _ in range(5):
-        assert vm_ready.post("/", json=envelope(world.life(CHIEF))).status_code == 204
+        assert vm_ready.post("/", json=envelope(world.subject(CHIEF))).status_code == 204
     assert world.replica(CHIEF).version == 2
 
 
@@ -120,7 +120,7 @@ def test_trouble_that_passes_is_delivered_again(
         raise TemporaryError("Firestore is not there")
 
     monkeypatch.setattr(world.store, "load", broken)
-    answer = client("vm_ready").post("/", json=envelope(world.life(CHIEF)))
+    answer = client("vm_ready").post("/", json=envelope(world.subject(CHIEF)))
     assert answer.status_code == 503
     assert dead_letters(world) == []
 
@@ -131,7 +131,7 @@ def test_a_bug_is_delivered_again_until_pubsub_gives_up(
     world.submit()
     world.deliver()
     monkeypatch.setattr(world.store, "load", lambda *_, **__: 1 / 0)
-    answer = client("vm_ready").post("/", json=envelope(world.life(CHIEF)))
+    answer = client("vm_ready").post("/", json=envelope(world.subject(CHIEF)))
     assert answer.status_code == 500
     assert b"ZeroDivision" not in answer.data
     assert dead_letters(world) == []

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from shared.core.model.job import Accelerator, Plan, Program, TaskGroup
-from shared.core.model.replica_id import Seat, TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.jobspec import accept, parse_document
 from shared.jobspec.catalog.regions import REGION_ZONES
 from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
@@ -86,7 +86,7 @@ def test_the_smallest_job_is_one_chief_on_the_basic_tier_with_the_documented_def
     plan = plan_of(job())
 
     assert plan.groups == (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),)
-    assert plan.primary == Seat(TaskType.CHIEF, 0)
+    assert plan.primary == ReplicaId(TaskType.CHIEF, 0)
     assert plan.zones == REGION_ZONES["us-central1"]
     assert (plan.max_running_s, plan.max_wait_s) == (604_800, None)
     assert plan.substitutions == ()

@@ -154,16 +154,16 @@ def outcome(document: Mapping[str, object]) -> AcceptedSpec | None:
     try:
         return accept(document, default_job_id="default_1")
     except InvalidJob as invalid:
-        refusal = invalid
-    check(refusal)
+        error_kind = invalid
+    check(error_kind)
     return None
 
 
-def check(refusal: InvalidJob) -> None:
-    assert refusal.problems
-    assert len(str(refusal).splitlines()) == len(refusal.problems)
-    assert len({problem.field for problem in refusal.problems}) == len(refusal.problems), "one problem per field"
-    for problem in refusal.problems:
+def check(error_kind: InvalidJob) -> None:
+    assert error_kind.problems
+    assert len(str(error_kind).splitlines()) == len(error_kind.problems)
+    assert len({problem.field for problem in error_kind.problems}) == len(error_kind.problems), "one problem per field"
+    for problem in error_kind.problems:
         assert problem.field
         assert problem.problem
         assert problem.example
@@ -184,7 +184,7 @@ def usable(spec: AcceptedSpec) -> bool:
         and plan.zones
         and all(runs_something(plan.program_of(group.task_type)) for group in plan.groups)
         and all(group.machine_type or group.tpu for group in plan.groups)
-        and 0 < len(plan.seats) <= 1000
+        and 0 < len(plan.replica_ids) <= 1000
         and spec.job_id
         and isinstance(json.loads(spec.spec_json.encode()), dict)
     )
@@ -235,9 +235,9 @@ def test_any_bytes_are_a_document_or_problems(data: bytes) -> None:
         try:
             document = parse_document(data, name)
         except InvalidJob as invalid:
-            refusal = invalid
+            error_kind = invalid
         else:
             json.dumps(document, allow_nan=False).encode()
             outcome(document)
             continue
-        check(refusal)
+        check(error_kind)

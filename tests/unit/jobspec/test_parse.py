@@ -10,7 +10,7 @@ from shared.jobspec import InvalidJob, parse_document
 from shared.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 
 
-def refusal(data: bytes, name: str = "jobs/job.yaml") -> str:
+def error_kind(data: bytes, name: str = "jobs/job.yaml") -> str:
     with pytest.raises(InvalidJob) as caught:
         parse_document(data, name)
     problem = caught.value.problems[0]
@@ -77,7 +77,7 @@ def test_scalars_are_read_as_the_services_client_read_them() -> None:
     ],
 )
 def test_bad_yaml_is_refused_with_its_place(data: bytes, says: str) -> None:
-    assert says in refusal(data)
+    assert says in error_kind(data)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_bad_yaml_is_refused_with_its_place(data: bytes, says: str) -> None:
     ],
 )
 def test_bad_json_is_refused_with_its_place(data: bytes, says: str) -> None:
-    assert says in refusal(data, "job.json")
+    assert says in error_kind(data, "job.json")
 
 
 def test_ten_generations_of_laughs_are_refused_at_the_first() -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
 
-    assert "anchors" in refusal("\n".join(lines).encode())
+    assert "anchors" in error_kind("\n".join(lines).encode())

@@ -15,7 +15,7 @@ import pytest
 
 from cli.logs import _coloured, _json, _plain
 from cli.output import print_table, visible
-from shared.agent.control.vm_config import Gang, Seat, Vm
+from shared.agent.control.vm_config import Gang, ReplicaId, Vm
 from shared.agent.program.environment import command_of, environment_of
 from shared.agent.reporting.log_lines import entry_of
 from shared.agent.reporting.serial_console import Stream
@@ -117,18 +117,18 @@ def test_free_text_is_one_argument_and_one_variable_and_nothing_of_a_job_is_in_w
     world.deliver()
     vm = world.vms[0]
     metadata = dict(world.fleet._metadata[vm.name])
-    gang = Gang.parse(metadata.pop("trainmaster-gang"))
+    gang = Gang.parse(metadata.pop("trainmaster-vm-config"))
     assert "pwned" not in json.dumps(metadata), "only the agent, which parses JSON, is told"
-    seat = Seat(Vm(vm.name, vm.zone, vm.instance_id), gang, Vm(vm.name, vm.zone, vm.instance_id))
+    replica_id = ReplicaId(Vm(vm.name, vm.zone, vm.instance_id), gang, Vm(vm.name, vm.zone, vm.instance_id))
     assert command_of(gang)[3:] == [text, "--name", text, "--job-dir", "gs://bucket/digits"]
-    assert environment_of(seat, {})["LEVEL"] == text
+    assert environment_of(replica_id, {})["LEVEL"] == text
 
 
 def test_the_startup_script_is_a_file_of_ours_and_executes_nothing_but_the_agent() -> None:
     assert agent_files()["startup-script"] == Path("shared/agent/startup.sh").read_text(encoding="utf-8")
     code = [line for line in agent_files()["startup-script"].splitlines() if not line.lstrip().startswith("#")]
     assert not [
-        line for line in code if "eval " in line or "trainmaster-gang" in line or "trainmaster-directive" in line
+        line for line in code if "eval " in line or "trainmaster-vm-config" in line or "trainmaster-directive" in line
     ]
 
 
@@ -207,7 +207,7 @@ def test_no_header_turns_a_request_into_one_that_asks_for_another_permission(api
     assert api.get()["state"] == "QUEUED"
 
 
-@pytest.mark.parametrize("key", ["trainmaster-job", "trainmaster-task", "trainmaster-machine", "trainmaster-x"])
+@pytest.mark.parametrize("key", ["trainmaster-job", "trainmaster-task", "trainmaster-vm-generation", "trainmaster-x"])
 def test_a_jobs_labels_cannot_say_whose_a_vm_is(api: Api, key: str) -> None:
     """What provision and the search for orphans go by."""
     created = api.refused("POST", JOBS, {"jobId": "digits_1", **a_spec(), "labels": {key: "other"}})

@@ -1,7 +1,7 @@
 """A trainer without a framework, for tests of everything around it: takes steps, one a line, and ends with 0.
 
 It keeps its progress in its home directory, so that a restart in the same VM goes on and one on another VM begins anew.
-`--do SEAT:ACTION@STEP` lets a replica do something before that step, in every life that comes to it.
+`--do SEAT:ACTION@STEP` lets a replica do something before that step, in every incarnation that comes to it.
 With `--together` it is as synchronous as training with a framework: a replica waits for its peers at its start, all
 take each step together, from where the chief is, and who loses a peer dies of it.
 """

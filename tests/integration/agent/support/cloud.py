@@ -36,7 +36,7 @@ class Message:
     at: float  # time.monotonic() when it was accepted
 
     @property
-    def life(self) -> tuple[int, int]:
+    def subject(self) -> tuple[int, int]:
         return self.body["attempt"], self.body["incarnation"]
 
 
@@ -91,13 +91,13 @@ class Cloud:
             if not self._changed.wait_for(lambda: found(self.messages), PATIENCE_S):
                 raise AssertionError(f"{what} never came; messages: {self.messages}")
 
-    def wait_for_message(self, topic: str, life: tuple[int, int] | None = None) -> Message:
-        """The first message of this topic (about this life)."""
+    def wait_for_message(self, topic: str, subject: tuple[int, int] | None = None) -> Message:
+        """The first message of this topic (about this incarnation)."""
 
         def matching(messages: list[Message]) -> list[Message]:
-            return [m for m in messages if m.topic == topic and (life is None or m.life == life)]
+            return [m for m in messages if m.topic == topic and (subject is None or m.subject == subject)]
 
-        self.wait_for(f"{topic} {life or ''}", lambda messages: bool(matching(messages)))
+        self.wait_for(f"{topic} {subject or ''}", lambda messages: bool(matching(messages)))
         return matching(self.messages)[0]
 
     def set_and_wait(self, path: str, value: str) -> None:
@@ -116,8 +116,8 @@ class Cloud:
             assert self._changed.wait_for(lambda: topic in self.refused, PATIENCE_S), f"{topic} was never tried"
 
     def said(self) -> list[tuple[str, tuple[int, int]]]:
-        """Topic and life of all that was published so far, in order."""
-        return [(m.topic, m.life) for m in self.messages]
+        """Topic and incarnation of all that was published so far, in order."""
+        return [(m.topic, m.subject) for m in self.messages]
 
     @contextlib.contextmanager
     def publishing_fails(self, status: int = 503) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 Copied to BIN/docker; everything it knows is beside it, in BIN/engine: `images/` (what can be pulled), `pulled`,
 `containers/`, `refusals` (what the next pulls say), `calls` (argv of each call, and the credentials it was shown). As
-with the real one, a container is not a child of whoever ran it, and lives on when that is killed.
+with the real one, a container is not a child of whoever ran it, and incarnations on when that is killed.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shared.agent.control import vm_config as gangs
-from shared.agent.control.vm_config import Gang, Host, Seat
+from shared.agent.control.vm_config import Gang, Host, ReplicaId
 from shared.agent.program.process_table import kill_marked
 from shared.wiring.agent_archive import agent_files
 
@@ -35,7 +35,7 @@ def gang(**changes: Any) -> dict[str, Any]:
         "zone": "us-central1-a",
         "task_type": "worker",
         "vm_names": [FIRST, NAME],
-        "machine": 1,
+        "vm_generation": 1,
         "tf_config": {
             "cluster": CLUSTER,
             "task": {"type": "worker", "cloud": "w1-ml"},
@@ -59,9 +59,9 @@ def gang(**changes: Any) -> dict[str, Any]:
     }
 
 
-def seat(host: Host | None = None, **changes: Any) -> Seat:
+def replica_id(host: Host | None = None, **changes: Any) -> ReplicaId:
     vm = gangs.Vm(NAME, "us-central1-a", "4711")
-    return Seat(vm, Gang.parse(json.dumps(gang(**changes))), vm, host)
+    return ReplicaId(vm, Gang.parse(json.dumps(gang(**changes))), vm, host)
 
 
 def is_alive(pid: int) -> bool:
@@ -111,7 +111,7 @@ class Vm:
         self.gang()
 
     def gang(self, **changes: Any) -> None:
-        self.cloud.set("instance/attributes/trainmaster-gang", json.dumps(gang(**changes)))
+        self.cloud.set("instance/attributes/trainmaster-vm-config", json.dumps(gang(**changes)))
 
     def program(self, source: str) -> None:
         """What `python3 -m trainer.task` runs, where no package is installed."""
@@ -169,10 +169,10 @@ class Vm:
 
     def wait_for_line(self, start: str, count: int = 1) -> str:
         """The console's first (second, …) line that begins so."""
-        wanted = start.encode()
+        desired = start.encode()
 
         def found() -> list[bytes]:
-            return [line for line in self._console if line.startswith(wanted)]
+            return [line for line in self._console if line.startswith(desired)]
 
         with self._changed:
             if not self._changed.wait_for(lambda: len(found()) >= count, PATIENCE_S):

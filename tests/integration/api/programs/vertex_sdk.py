@@ -64,7 +64,7 @@ def submitted() -> dict[str, Any]:
     job.cancel()
     found["cancelled"] = [job.state.name, job.error.code]
     job.delete()
-    found["deleted"] = refusal(lambda: aiplatform.CustomJob.get(job.resource_name))
+    found["deleted"] = error_kind(lambda: aiplatform.CustomJob.get(job.resource_name))
     return found
 
 
@@ -121,11 +121,11 @@ def tuned() -> dict[str, Any]:
     again.cancel()  # not by `job`, which waits in a thread of its own, and says there that it was cancelled
     found["cancelled"] = again.state.name
     again.delete()
-    found["deleted"] = refusal(lambda: aiplatform.HyperparameterTuningJob.get(job.resource_name))
+    found["deleted"] = error_kind(lambda: aiplatform.HyperparameterTuningJob.get(job.resource_name))
     return found
 
 
-def refusal(call: Callable[[], object]) -> list[str]:
+def error_kind(call: Callable[[], object]) -> list[str]:
     try:
         call()
     except exceptions.GoogleAPICallError as error:
@@ -137,17 +137,19 @@ def refusal(call: Callable[[], object]) -> list[str]:
 
 def refused() -> dict[str, Any]:
     found = {
-        "nobody": refusal(lambda: aiplatform.CustomJob.get("17")),
-        "wrong": refusal(lambda: a_job("wrong", {**POOL, "machine_spec": {"machine_type": "n9-huge-4"}}).submit()),
-        "account": refusal(lambda: a_job("account").submit(service_account="other@my-project.iam.gserviceaccount.com")),
-        "pipeline": refusal(
+        "nobody": error_kind(lambda: aiplatform.CustomJob.get("17")),
+        "wrong": error_kind(lambda: a_job("wrong", {**POOL, "machine_spec": {"machine_type": "n9-huge-4"}}).submit()),
+        "account": error_kind(
+            lambda: a_job("account").submit(service_account="other@my-project.iam.gserviceaccount.com")
+        ),
+        "pipeline": error_kind(
             lambda: aiplatform.CustomContainerTrainingJob("p", "gcr.io/p/i:1").run(machine_type="n1-standard-4")
         ),
     }
     init(sys.argv[3])
-    found["viewer"] = refusal(lambda: a_job("viewer").submit())
+    found["viewer"] = error_kind(lambda: a_job("viewer").submit())
     init("ya29.expired")
-    found["stranger"] = refusal(aiplatform.CustomJob.list)
+    found["stranger"] = error_kind(aiplatform.CustomJob.list)
     return found
 
 

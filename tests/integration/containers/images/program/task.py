@@ -24,7 +24,9 @@ def main() -> int:
     parser.add_argument("--greeting", default="no greeting")
     parser.add_argument("--job-dir", default="")
     parser.add_argument("--exit", type=int, default=0, help="with this status")
-    parser.add_argument("--fail-once", metavar="OBJECT", help="exit 3 in the first life; gs:// remembers that it was")
+    parser.add_argument(
+        "--fail-once", metavar="OBJECT", help="exit 3 in the first incarnation; gs:// remembers that it was"
+    )
     parser.add_argument("--eat", action="store_true", help="memory, until there is none")
     parser.add_argument("--for-ever", action="store_true", help="until SIGTERM")
     options = parser.parse_args()
