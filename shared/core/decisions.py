@@ -11,7 +11,8 @@ from enum import IntEnum, StrEnum
 from typing import Literal
 
 from shared.core.model.exit_policy import Blame
-from shared.core.model.job import Job, Label, LastExit
+from shared.core.model.job import Job, Label
+from shared.core.model.replica import LastExit
 from shared.core.model.tuning import Measurement, TrialState
 
 
@@ -57,7 +58,7 @@ class Reason(StrEnum):
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
     GONE = "gone"
-    STARTUP_TIMEOUT = "silence"
+    STARTUP_TIMEOUT = "startup_timeout"
     WRONG_ZONE = "wrong_zone"
     VM_STOPPING = "vm_stopping"
     VM_RESTARTED = "vm_restarted"

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Literal
 
 from shared.core.model.job import Job, Label
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import Measurement, TrialState
+from shared.core.model.vm import LossCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,6 @@ class ExitCause(StrEnum):
     SETUP = "setup"  # the agent could not set up, for a transient reason
     VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever status that made of it
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
-
-
-class LossCause(StrEnum):
-    """Why a VM is going or gone."""
-
-    MAINTENANCE = "maintenance"
-    PREEMPTION = "preemption"
-    HOST_ERROR = "host_error"
-    GONE = "gone"  # found missing or stopped, with no event that says why
-    STARTUP_TIMEOUT = "silence"  # it runs, and the incarnation that was ordered on it never spoke
-    WRONG_ZONE = "wrong_zone"  # it runs where its peers found no room: the gang is requested in another zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +176,10 @@ class VmLost:
     @property
     def key(self) -> str:
         if self.cause is LossCause.STARTUP_TIMEOUT:
-            return f"{self.subject.key}-find_startup_timeouts"
+            return f"{self.subject.key}-startup-timeout"
         if self.cause is LossCause.WRONG_ZONE:
             return f"{self.subject.key}-left-{self.round}"
         return f"{self.subject.replica_id}-vm-{self.subject.vm_generation}-lost"
-
-
-QUEUED: Final = "queued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,29 +195,58 @@ class CompletionOutdated:
         return f"{self.subject.key}-outdated"
 
 
+class CapacityErrorKind(StrEnum):
+    """Why Compute Engine or Cloud TPU did not create VMs."""
+
+    STOCKOUT = "stockout"  # no capacity in the zone: try the next zone
+    QUOTA = "quota"  # the project's quota in the region is used up: wait
+    DENIED = "denied"  # permission, network or image: trying again cannot help
+    INTERNAL = "internal"  # any other error of Google's
+
+
 @dataclass(frozen=True, slots=True)
 class VmsNotCreated:
-    """Compute did not create the VMs. `error_kind`, `code`, `message`: see `shared.ports.NotCreated`; `asked`: for what.
-
-    A `error_kind` that is QUEUED is none yet: what was asked for waits in Cloud TPU's queue.
-    """
+    """None of the VMs of an insert was created."""
 
     job_id: str
     attempt: int
     zone: str
     round: int
-    error_kind: str
+    """Provisioning round of the placement in which they were requested."""
+    error_kind: CapacityErrorKind
     code: str
+    """Google's error code."""
     message: str
+    """Google's error message."""
     at: datetime
     zones_available: tuple[str, ...] = ()
-    asked: str = "VMs"
+    """Zones that Google named as having capacity."""
+    requested: str = "VMs"
+    """What was requested, in words: `2 x n1-standard-8 (worker)`."""
     kind: Literal["vms_not_created"] = "vms_not_created"
 
     @property
     def key(self) -> str:
-        outcome = QUEUED if self.error_kind == QUEUED else "refused"
-        return f"{self.attempt}-{outcome}-{self.round}-{self.zone}"
+        return f"{self.attempt}-not-created-{self.round}-{self.zone}"
+
+
+@dataclass(frozen=True, slots=True)
+class VmsQueued:
+    """The job's VMs wait in Cloud TPU's queue."""
+
+    job_id: str
+    attempt: int
+    zone: str
+    round: int
+    """Provisioning round of the placement in which they were requested."""
+    requested: str
+    """What was requested, in words: `1 x v5litepod-16 (worker)`."""
+    at: datetime
+    kind: Literal["vms_queued"] = "vms_queued"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-queued-{self.round}-{self.zone}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +378,14 @@ class StudyOver:
 
 ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated
 JobEvent = (
-    ProvisioningStarted | AllReady | VmsNotCreated | CancelRequested | LabelsChanged | DeleteRequested | DeadlinePassed
+    ProvisioningStarted
+    | AllReady
+    | VmsNotCreated
+    | VmsQueued
+    | CancelRequested
+    | LabelsChanged
+    | DeleteRequested
+    | DeadlinePassed
 )
 StudyEvent = TrialSuggested | TrialStarted | TrialEnded | StudyOver
 Event = JobSubmitted | ReplicaEvent | JobEvent | StudyEvent

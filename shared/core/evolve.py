@@ -37,7 +37,8 @@ from shared.core.decisions import (
     SetLabels,
     SucceedJob,
 )
-from shared.core.model.job import Budgets, Job, JobState, LastRerun, Placement, Replica, ReplicaState, State
+from shared.core.model.job import Budgets, Job, JobState, LastRerun, Placement, State
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.transitions import JOB_EDGES, REPLICA_EDGES
 from shared.core.reconcile.trial_jobs import with_trial
 

@@ -8,10 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core.events import ExitCause, IncarnationRef, LossCause, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
-from shared.core.model.job import Job, JobState, Plan, Program, Replica, ReplicaState, State, TaskGroup
+from shared.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
+from shared.core.model.job import Job, JobState, State
+from shared.core.model.plan import Plan, Program, TaskGroup
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm import LossCause
+from shared.core.model.vm_names import vm_name
 
 START = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
 

@@ -19,9 +19,10 @@ import json
 from typing import Final
 
 from shared.core.cluster.tf_config import Cluster
-from shared.core.model.job import Dialect, public_id
+from shared.core.model.job import public_id
+from shared.core.model.plan import Dialect
 from shared.core.model.replica_id import TaskType
-from shared.core.reconcile.slice_addresses import MEGASCALE_PORT, name_of
+from shared.core.reconcile.slice_addresses import MEGASCALE_PORT, slice_placeholder
 from shared.core.reconcile.trial_jobs import trial_number
 
 AIP_DIRECTORIES: Final = {
@@ -57,7 +58,7 @@ def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[s
         found |= {"TPU_CONFIG": json.dumps(node), "TPU_NAME": "local"}
     if cluster.slice_base(task_type) is not None:
         found |= {
-            "MEGASCALE_COORDINATOR_ADDRESS": f"{name_of(0)}:{MEGASCALE_PORT}",
+            "MEGASCALE_COORDINATOR_ADDRESS": f"{slice_placeholder(0)}:{MEGASCALE_PORT}",
             "MEGASCALE_NUM_SLICES": str(len(plan.slices)),
             "MEGASCALE_PORT": MEGASCALE_PORT,
         }

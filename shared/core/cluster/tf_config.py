@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from shared.core.model.job import Dialect, Job, TaskGroup
+from shared.core.model.job import Job
+from shared.core.model.plan import Dialect, TaskGroup
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.slice_addresses import name_of
+from shared.core.reconcile.slice_addresses import slice_placeholder
 from shared.core.reconcile.trial_jobs import trial_number
 
 RANKED: Final = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
@@ -50,7 +51,7 @@ class Cluster:
         slice with peers has a name that the directive of each incarnation puts an address to."""
         _, _, port = self.addresses[replica_id].rpartition(":")
         if (slices := self.job.plan.slices) and replica_id in slices:
-            return f"{name_of(slices.index(replica_id))}:{port}"
+            return f"{slice_placeholder(slices.index(replica_id))}:{port}"
         is_alone = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
         return f"{LOOPBACK}:{port}" if is_alone else self.addresses[replica_id]
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from shared.core.events import LossCause, VmRef
+from shared.core.events import VmRef
+from shared.core.model.vm import LossCause
 
 PREFIX: Final = "compute.instances."
 LOSSES: Final[Mapping[str, LossCause]] = {

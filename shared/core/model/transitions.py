@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from shared.core.model.job import JobState, ReplicaState
+from shared.core.model.job import JobState
+from shared.core.model.replica import ReplicaState
 
 J = JobState
 R = ReplicaState

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shared.core.model.job import Plan, TaskGroup
+from shared.core.model.plan import Plan, TaskGroup
 
 _WITH_GPUS: Final = ("a2-", "a3-", "a4-", "g2-", "g4-")
 """Source: Compute Engine "GPU machine types": their GPUs come with the machine type."""

@@ -1,13 +1,12 @@
-"""TPU slices that work together are told where the others are.
+"""Addresses of TPU slices that work together.
 
-A VM's name leads to it before it exists. A slice is reached by the address of its first host, which Cloud TPU gives it
-when it is made. So in what is made of names alone, once for a role (TF_CONFIG, MASTER_ADDR), a slice has a name of ours
-that leads nowhere, and the directive that starts a incarnation says what to put in its place:
+A VM has a DNS name before it exists. A slice has only the address of its first host, which Cloud TPU assigns when it
+creates the slice. What is made once per role from names alone (TF_CONFIG, MASTER_ADDR) therefore contains a placeholder
+for each slice, and the directive of each incarnation carries the addresses that replace the placeholders:
 
-    slices are coming up ──► every replica is held ──► all are up ──► run, with the addresses of all, in rank order
+    slices are being created ──► every replica is held ──► all slices run ──► directives: run, with all addresses
 
-A slice that is replaced has another address. The incarnations that begin from then on are told that one; one that goes on
-without the lost slice, if a program can, is not.
+A replaced slice has a new address. Incarnations that start later receive it; an incarnation that keeps running does not.
 """
 
 from __future__ import annotations
@@ -16,42 +15,44 @@ from dataclasses import replace
 from typing import Final
 
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import DesiredVm, DirectiveAction, Vm, VmStatus, chosen
+from shared.core.model.vm import DirectiveAction, Vm, VmStatus
+from shared.core.reconcile.desired import DesiredVm, match_vms
 
 MEGASCALE_PORT: Final = "8080"
-"""Of the coordinator of several slices, on the first host of the first. Source: JAX's cluster detection for Cloud TPU,
-which keeps its own coordinator off this port."""
+"""Port of the coordinator of several slices, on the first host of the first slice. Source: JAX's cluster detection for
+Cloud TPU, whose own coordinator uses another port."""
 
 
-def name_of(number: int) -> str:
-    """Stands for the address of the job's slice of that number."""
-    return f"slice-{number}.trainmaster.internal"
+def slice_placeholder(rank: int) -> str:
+    """Return the host name that stands for the address of the job's slice of this rank."""
+    return f"slice-{rank}.trainmaster.internal"
 
 
-def introduced(job: Job, wants: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> tuple[DesiredVm, ...]:
-    """The same wants, where a incarnation may begin only when all slices are up, and is told where they are."""
-    if not job.plan.slices or not wants:
-        return wants
-    there = chosen(job, wants, vms)
-    by_replica_id = {want.replica.replica_id: want for want in wants}
-    addresses = [_address(by_replica_id.get(replica_id), there) for replica_id in job.plan.slices]
+def with_slice_addresses(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> tuple[DesiredVm, ...]:
+    """Return the desired VMs with the addresses of all slices in their directives, or held until all are known."""
+    if not job.plan.slices or not desired:
+        return desired
+    vm_by_name = match_vms(job, desired, vms)
+    by_replica_id = {target.replica.replica_id: target for target in desired}
+    addresses = [_address(by_replica_id.get(replica_id), vm_by_name) for replica_id in job.plan.slices]
     known = tuple(address for address in addresses if address is not None)
-    return tuple(_told(want, known if len(known) == len(addresses) else None) for want in wants)
+    return tuple(_with_addresses(target, known if len(known) == len(addresses) else None) for target in desired)
 
 
-def _told(want: DesiredVm, slices: tuple[str, ...] | None) -> DesiredVm:
-    if want.directive.action is not DirectiveAction.RUN:
-        return want
-    if slices is None:
-        return replace(want, directive=replace(want.directive, action=DirectiveAction.HOLD), waits=True)
-    return replace(want, directive=replace(want.directive, slices=slices))
+def _with_addresses(target: DesiredVm, addresses: tuple[str, ...] | None) -> DesiredVm:
+    directive = target.directive
+    if directive.action is not DirectiveAction.RUN:
+        return target
+    if addresses is None:
+        return replace(target, directive=replace(directive, action=DirectiveAction.HOLD), awaits_slices=True)
+    return replace(target, directive=replace(directive, slices=addresses))
 
 
-def _address(want: DesiredVm | None, there: dict[str, Vm]) -> str | None:
-    """None: not known yet. Empty: it has exited 0, and nobody needs it any more."""
-    if want is None:
+def _address(target: DesiredVm | None, vm_by_name: dict[str, Vm]) -> str | None:
+    """Return the slice's address: None while it is unknown, empty if the slice has completed and is no longer needed."""
+    if target is None:
         return ""
-    vm = there.get(want.name)
-    if vm is None or vm.vm_generation != want.replica.vm_generation or vm.status is not VmStatus.RUNNING:
+    vm = vm_by_name.get(target.name)
+    if vm is None or vm.vm_generation != target.replica.vm_generation or vm.status is not VmStatus.RUNNING:
         return None
     return vm.address or None

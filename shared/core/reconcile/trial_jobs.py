@@ -13,7 +13,8 @@ from itertools import accumulate
 from typing import Final
 
 from shared.core.decisions import BeginTrial, EndTrial, MarkTrialRunning
-from shared.core.model.job import Job, JobState, Plan, Program
+from shared.core.model.job import Job, JobState
+from shared.core.model.plan import Plan, Program
 from shared.core.model.tuning import (
     TRIALS_MAX,
     Assigned,

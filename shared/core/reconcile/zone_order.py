@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from shared.core.model.job import Plan, TaskGroup
+from shared.core.model.plan import Plan, TaskGroup
 
 STOCKOUT_REMEMBERED: Final = timedelta(minutes=30)
 """Capacity comes back within minutes to hours: long enough that a job does not run into what its neighbour just found,

@@ -13,7 +13,8 @@ from shared.core.events import ReplicaEvent, ReplicaExited
 from shared.core.evolve import apply, evolve
 from shared.core.ledger import LedgerEntry
 from shared.core.model.exit_policy import ExitPolicy
-from shared.core.model.job import Job, Replica, ReplicaState, State
+from shared.core.model.job import Job, State
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import trial_id
 from shared.core.reconcile.trial_jobs import tuning_of

@@ -31,7 +31,8 @@ from shared.core.decisions import (
     SucceedJob,
 )
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Dialect, public_id
+from shared.core.model.job import public_id
+from shared.core.model.plan import Dialect
 from shared.core.model.replica_id import TaskType
 from shared.core.model.tuning import number_of
 

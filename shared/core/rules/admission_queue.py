@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from shared.core.model.job import Job, JobState, Plan, TaskGroup
+from shared.core.model.job import Job, JobState
+from shared.core.model.plan import Plan, TaskGroup
 
 VCPUS: Final = "vcpus"
 GPUS: Final = "gpus"

@@ -8,7 +8,8 @@ from typing import Final
 
 from shared.core.events import ReplicaExited
 from shared.core.model.exit_policy import Blame
-from shared.core.model.job import Job, Replica, ReplicaState, State
+from shared.core.model.job import Job, State
+from shared.core.model.replica import Replica, ReplicaState
 
 PEER_LOSS_TYPES: Final = (
     "UnavailableError",

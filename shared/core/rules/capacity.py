@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.decisions import Budget, ContinueProvisioning, Decision, FailJob, Ignore, Reason, RerunJob, Rule
-from shared.core.events import QUEUED, VmsNotCreated
+from shared.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
 from shared.core.model.job import Job, State
 from shared.core.rules import messages
 from shared.core.rules.capacity_backoff import (
@@ -35,19 +35,31 @@ REFUSALS_MIN: Final = 100
 """Before that is said: a job may have waited most of the time for other jobs."""
 
 
+def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
+    if not _is_present_request(state.job, event):
+        return _no_longer_requested(event)
+    text = f"{event.requested} waits in Cloud TPU's queue in {event.zone}."
+    return Ignore(Rule.CAPACITY, Reason.QUEUED, text)
+
+
+def _is_present_request(job: Job, event: VmsNotCreated | VmsQueued) -> bool:
+    return (event.attempt, event.zone, event.round) == (job.attempt, job.zone, job.placement.round)
+
+
+def _no_longer_requested(event: VmsNotCreated | VmsQueued) -> Ignore:
+    return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, f"VMs are no longer requested in {event.zone}.")
+
+
 def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> Decision:
     job = state.job
-    if (event.attempt, event.zone, event.round) != (job.attempt, job.zone, job.placement.round):
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, f"VMs are no longer requested in {event.zone}.")
-    if event.error_kind == QUEUED:
-        text = f"{event.asked} waits in Cloud TPU's queue in {event.zone}."
-        return Ignore(Rule.CAPACITY, Reason.QUEUED, text)
+    if not _is_present_request(job, event):
+        return _no_longer_requested(event)
     said = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
-    if event.error_kind == "denied":
-        message = messages.internal_error(f"Compute Engine refused to create {event.asked}: {said}")
+    if event.error_kind is CapacityErrorKind.DENIED:
+        message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {said}")
         return FailJob(message, Rule.INTERNAL, Reason.DENIED, f"Google says {said}; trying again cannot help.")
-    if event.error_kind == "internal":
-        return internal_error(job, f"Compute Engine could not create {event.asked}: {said}", Reason.CREATE_FAILED)
+    if event.error_kind is CapacityErrorKind.INTERNAL:
+        return internal_error(job, f"Compute Engine could not create {event.requested}: {said}", Reason.CREATE_FAILED)
     return _sought_on(state, event, said, now)
 
 
@@ -58,16 +70,16 @@ def _sought_on(state: State, event: VmsNotCreated, said: str, now: datetime) -> 
         text = (
             f"No machines for it within {PROVISIONING_MAX_S // 86400} days, in {rounds} tries; the last answer: {said}."
         )
-        return FailJob(messages.exhausted(event.asked, said), Rule.CAPACITY, Reason.NEVER_ANY_CAPACITY, text)
-    if event.error_kind == "quota":
-        text = f"No quota for {event.asked} in {event.zone} ({said}): other zones of the region have none either"
+        return FailJob(messages.exhausted(event.requested, said), Rule.CAPACITY, Reason.NEVER_ANY_CAPACITY, text)
+    if event.error_kind is CapacityErrorKind.QUOTA:
+        text = f"No quota for {event.requested} in {event.zone} ({said}): other zones of the region have none either"
         return _again(state, job.placement.zone_index, Reason.QUOTA, text, now, waits=True)
     return _no_room(state, event, said, now)
 
 
 def _no_room(state: State, event: VmsNotCreated, said: str, now: datetime) -> Decision:
     job = state.job
-    what = f"No room for {event.asked} in {event.zone}"
+    what = f"No room for {event.requested} in {event.zone}"
     zone_index = _next_zone(job, event)
     where = job.plan.zones[zone_index]
     if is_whole_gang_requested(state):

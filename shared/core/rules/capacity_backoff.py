@@ -12,7 +12,8 @@ import hashlib
 from datetime import datetime, timedelta
 from typing import Final
 
-from shared.core.model.job import Job, ReplicaState, State
+from shared.core.model.job import Job, State
+from shared.core.model.replica import ReplicaState
 
 QUICK: Final = timedelta(hours=1)
 WAIT_MIN: Final = timedelta(seconds=50)

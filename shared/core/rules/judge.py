@@ -36,7 +36,6 @@ from shared.core.events import (
     Event,
     JobSubmitted,
     LabelsChanged,
-    LossCause,
     ProvisioningStarted,
     ReplicaEvent,
     ReplicaExited,
@@ -47,16 +46,13 @@ from shared.core.events import (
     VmLost,
     VmReady,
     VmsNotCreated,
+    VmsQueued,
 )
-from shared.core.model.job import (
-    Job,
-    JobState,
-    Replica,
-    ReplicaState,
-    State,
-)
+from shared.core.model.job import Job, JobState, State
+from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.vm import LossCause
 from shared.core.rules import messages
-from shared.core.rules.capacity import judge_vms_not_created
+from shared.core.rules.capacity import judge_vms_not_created, judge_vms_queued
 from shared.core.rules.reactivation import must_reactivate
 from shared.core.rules.replica_exit import internal_error, judge_exit, vm_lost
 from shared.core.rules.tuning import judge_over, judge_suggestion, judge_trial
@@ -91,6 +87,8 @@ def judge(state: State | None, event: Event, now: datetime) -> Decision:
             return BeginRunning(Rule.LIFECYCLE, Reason.ALL_READY, f"{who}: the job is running.")
         case VmsNotCreated():
             return judge_vms_not_created(state, event, now)
+        case VmsQueued():
+            return judge_vms_queued(state, event, now)
         case CancelRequested():
             return CancelJob(
                 messages.CANCELLED_BY_USER, Rule.ENDED, Reason.CANCELLED_BY_USER, f"Cancelled by {event.by}."

@@ -13,7 +13,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from shared.core.model.job import Job, Replica, ReplicaState, State
+from shared.core.model.job import Job, State
+from shared.core.model.replica import Replica, ReplicaState
 
 ALONGSIDE: Final = timedelta(seconds=180)
 """Who lived through the primary's loss and ran on beside its next incarnation for that long neither died of the loss, as

@@ -27,7 +27,8 @@ from shared.core.decisions import (
 )
 from shared.core.events import ExitCause, ReplicaExited
 from shared.core.model.exit_policy import Blame, ExitAction, ExitPolicy, Preset, code_of
-from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, LastExit, Replica, State
+from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, State
+from shared.core.model.replica import LastExit, Replica
 from shared.core.rules import messages
 from shared.core.rules.attribution import blame, explained_charges, explains_rerun, lost_peer, told
 

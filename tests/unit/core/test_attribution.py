@@ -17,12 +17,15 @@ from shared.core.decisions import (
     RestartReplica,
     Rule,
 )
-from shared.core.events import ExitCause, LossCause
+from shared.core.events import ExitCause
 from shared.core.evolve import apply, evolve
 from shared.core.model.exit_policy import Blame
-from shared.core.model.job import Budgets, LastExit, Replica, ReplicaState, State, TaskGroup
+from shared.core.model.job import Budgets, State
+from shared.core.model.plan import TaskGroup
+from shared.core.model.replica import LastExit, Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import DirectiveAction, desired
+from shared.core.model.vm import DirectiveAction, LossCause
+from shared.core.reconcile.desired import desired_vms
 from shared.core.reporting.explain import what_comes_next
 from shared.core.rules.judge import judge
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
@@ -56,7 +59,7 @@ def test_an_evaluator_does_not_die_of_a_peers_loss() -> None:
 def test_nobody_waits_for_an_evaluator() -> None:
     held = a_replica(CHIEF, ReplicaState.HELD, incarnation=2)
     state = with_evaluator(replaced(EVALUATOR), held)
-    actions = {want.replica.replica_id: want.directive.action for want in desired(state.job, state.replicas)}
+    actions = {want.replica.replica_id: want.directive.action for want in desired_vms(state.job, state.replicas)}
     assert actions[CHIEF] is DirectiveAction.RUN
     assert "chief 0 waits no longer: it is being started." in what_comes_next(state.job, state.replicas)
 
@@ -113,7 +116,7 @@ def test_a_new_vm_that_is_lost_before_it_spoke_explains_no_rerun() -> None:
 def test_a_rerun_in_place_knows_its_vms_so_that_one_that_is_gone_is_lost() -> None:
     state = crashed()
     assert {each.instance_id for each in state.replicas} == {"1001"}
-    assert not any(want.may_create for want in desired(state.job, state.replicas))
+    assert not any(want.may_create for want in desired_vms(state.job, state.replicas))
 
 
 def rebooted(state: State, incarnation: int, when: float) -> State:

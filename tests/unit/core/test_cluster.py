@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from shared.core.cluster.environment import environment
 from shared.core.cluster.tf_config import Cluster
-from shared.core.model.job import Container, Dialect, Program, TaskGroup, Tpu
+from shared.core.model.plan import Container, Dialect, Program, TaskGroup, Tpu
 from shared.core.model.replica_id import ReplicaId, TaskType
 from tests.support.jobs import a_job, a_plan, a_spec
 

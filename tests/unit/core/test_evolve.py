@@ -21,7 +21,8 @@ from shared.core.decisions import (
     SucceedJob,
 )
 from shared.core.evolve import IllegalTransitionError, apply, evolve
-from shared.core.model.job import Budgets, JobState, Label, LastExit, Replica, ReplicaState
+from shared.core.model.job import Budgets, JobState, Label
+from shared.core.model.replica import LastExit, Replica, ReplicaState
 from shared.core.model.transitions import JOB_EDGES, REPLICA_EDGES
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_replica, a_state, at
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 from shared.core.decisions import Rule
 from shared.core.ledger import fold
 from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
-from shared.core.model.job import JobState, ReplicaState
+from shared.core.model.job import JobState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reporting.explain import concerns, differences, passed_over, what_comes_next
 from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at

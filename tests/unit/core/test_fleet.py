@@ -6,26 +6,15 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.job import Job, JobState, Placement, ReplicaState, State, TaskGroup, Tpu, TpuQueue
+from shared.core.model.job import Job, JobState, Placement, State
+from shared.core.model.plan import TaskGroup, Tpu, TpuQueue
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import (
-    Await,
-    Create,
-    Delete,
-    Direct,
-    Directive,
-    DirectiveAction,
-    Lost,
-    Step,
-    Vm,
-    VmStatus,
-    buys_spot,
-    desired,
-    job_label,
-    plan_steps,
-    replica_id_from_vm_name,
-    vm_name,
-)
+from shared.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
+from shared.core.model.vm_names import job_label, replica_id_from_vm_name, vm_name
+from shared.core.reconcile.desired import desired_vms, is_spot
+from shared.core.reconcile.plan import vm_steps
+from shared.core.reconcile.steps import Await, Create, Delete, Direct, ReportLoss, Step
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 
 RUN_1 = Directive(1, 1, DirectiveAction.RUN)
@@ -37,7 +26,7 @@ def a_vm(replica_id: ReplicaId = CHIEF, **changes: object) -> Vm:
 
 
 def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
-    return plan_steps(state.job, desired(state.job, state.replicas), vms)
+    return vm_steps(state.job, desired_vms(state.job, state.replicas), vms)
 
 
 def everyone(*others: Vm) -> list[Vm]:
@@ -151,7 +140,7 @@ def test_a_vm_or_a_directive_newer_than_what_was_read_is_left_alone() -> None:
 
 def test_a_vm_that_vanished_under_a_running_replica_is_lost_not_made_again() -> None:
     (step,) = steps(a_state(), a_vm(CHIEF), a_vm(WORKER_0))
-    assert isinstance(step, Lost)
+    assert isinstance(step, ReportLoss)
     assert step.replica.replica_id == WORKER_1
 
 
@@ -159,7 +148,7 @@ def test_a_vm_that_stopped_is_lost_even_before_its_agent_spoke() -> None:
     stopped = a_vm(WORKER_1, status=VmStatus.STOPPED)
     waiting = a_replica(WORKER_1, ReplicaState.WAITING)
     (step,) = steps(a_state(waiting), *everyone(stopped))
-    assert isinstance(step, Lost)
+    assert isinstance(step, ReportLoss)
 
 
 def test_a_done_replicas_vm_is_given_back() -> None:
@@ -202,9 +191,9 @@ def test_a_seat_that_lost_its_spot_vms_gets_the_next_on_demand(
     on_demand_after: int | None, vm_generation: int, *, spot: bool
 ) -> None:
     plan = on_spot(on_demand_after).plan
-    assert buys_spot(plan, a_replica(WORKER_0, vm_generation=vm_generation)) is spot
-    assert buys_spot(plan, a_replica(WORKER_0, vm_generation=vm_generation, attempt=2)) is spot, "a rerun changes no VM"
-    assert not buys_spot(plan, a_replica(CHIEF, vm_generation=vm_generation)), "only what the role asks for"
+    assert is_spot(plan, a_replica(WORKER_0, vm_generation=vm_generation)) is spot
+    assert is_spot(plan, a_replica(WORKER_0, vm_generation=vm_generation, attempt=2)) is spot, "a rerun changes no VM"
+    assert not is_spot(plan, a_replica(CHIEF, vm_generation=vm_generation)), "only what the role asks for"
 
 
 def test_seats_on_spot_and_on_demand_are_made_by_inserts_of_their_own() -> None:

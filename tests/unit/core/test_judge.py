@@ -21,6 +21,7 @@ from shared.core.decisions import (
 from shared.core.events import (
     AllReady,
     CancelRequested,
+    CapacityErrorKind,
     Deadline,
     DeadlinePassed,
     DeleteRequested,
@@ -28,15 +29,17 @@ from shared.core.events import (
     ExitCause,
     JobSubmitted,
     LabelsChanged,
-    LossCause,
     ProgramError,
     ProvisioningStarted,
     VmsNotCreated,
+    VmsQueued,
 )
 from shared.core.evolve import evolve
 from shared.core.model.exit_policy import Blame, ExitAction, ExitPolicy, ExitRule, Preset
-from shared.core.model.job import Budgets, JobState, Label, LastExit, Placement, Replica, ReplicaState, State
+from shared.core.model.job import Budgets, JobState, Label, Placement, State
+from shared.core.model.replica import LastExit, Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.vm import LossCause
 from shared.core.rules.judge import judge
 from tests.support.jobs import (
     CHIEF,
@@ -79,7 +82,7 @@ class Case:
     reason: Reason
 
 
-def refused(zone: str = "us-central1-a", rounds: int = 0, kind: str = "stockout", **more: object) -> VmsNotCreated:
+def refused(zone: str = "us-central1-a", rounds: int = 0, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT, **more: object) -> VmsNotCreated:
     event = VmsNotCreated("digits_1", 1, zone, rounds, kind, "ZONE_RESOURCE_POOL_EXHAUSTED", "no resources", START)
     return replace(event, **more)  # type: ignore[arg-type]
 
@@ -197,10 +200,10 @@ CASES = [
     Case("a job that wants it is rerun as a whole", a_state(job=a_job(plan=a_plan(restart_job_on_worker_restart=True))), exited(WORKER_0, 1), "rerun_job", Rule.RESTART, Reason.RESTART_JOB_ON_WORKER_RESTART),
     # Rule 11
     Case("a stockout moves the gang to the next zone", PREPARING, refused(), "continue_provisioning", Rule.CAPACITY, Reason.STOCKOUT),
-    Case("what waits in Cloud TPU's queue is told of", PREPARING, refused(kind="queued"), "ignore", Rule.CAPACITY, Reason.QUEUED),
-    Case("quota is waited for", PREPARING, refused(kind="quota"), "continue_provisioning", Rule.CAPACITY, Reason.QUOTA),
-    Case("a capacity error that Google cannot explain restarts the attempt", PREPARING, refused(kind="internal"), "rerun_job", Rule.INTERNAL, Reason.CREATE_FAILED),
-    Case("a capacity error for good ends the job", PREPARING, refused(kind="denied"), "fail_job", Rule.INTERNAL, Reason.DENIED),
+    Case("what waits in Cloud TPU's queue is told of", PREPARING, VmsQueued("digits_1", 1, "us-central1-a", 0, "VMs", START), "ignore", Rule.CAPACITY, Reason.QUEUED),
+    Case("quota is waited for", PREPARING, refused(kind=CapacityErrorKind.QUOTA), "continue_provisioning", Rule.CAPACITY, Reason.QUOTA),
+    Case("a capacity error that Google cannot explain restarts the attempt", PREPARING, refused(kind=CapacityErrorKind.INTERNAL), "rerun_job", Rule.INTERNAL, Reason.CREATE_FAILED),
+    Case("a capacity error for good ends the job", PREPARING, refused(kind=CapacityErrorKind.DENIED), "fail_job", Rule.INTERNAL, Reason.DENIED),
     Case("machines that were never to be had end the job after a week", a_state(job=LONG_SOUGHT), refused(rounds=99), "fail_job", Rule.CAPACITY, Reason.NEVER_ANY_CAPACITY),
     Case("a week of waiting for others is no week of refusals", a_state(job=replace(LONG_SOUGHT, placement=Placement(0, 98))), refused(rounds=98), "continue_provisioning", Rule.CAPACITY, Reason.STOCKOUT),
     Case("a young job is requested for however often it was refused", a_state(job=replace(LONG_SOUGHT, created_at=at(101 - 7 * 86400))), refused(rounds=99), "continue_provisioning", Rule.CAPACITY, Reason.STOCKOUT),
@@ -344,6 +347,6 @@ def test_a_gang_that_moves_pays_nothing_and_seeks_all_of_itself_in_the_other_zon
 
 
 def test_quota_does_not_move_the_gang_because_all_zones_of_a_region_share_it() -> None:
-    decision = judge(PREPARING, refused(kind="quota"), NOW)
+    decision = judge(PREPARING, refused(kind=CapacityErrorKind.QUOTA), NOW)
     assert isinstance(decision, ContinueProvisioning)
     assert (decision.zone_index, decision.round) == (0, 1)

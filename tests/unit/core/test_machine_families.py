@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.job import Accelerator, TaskGroup
+from shared.core.model.plan import Accelerator, TaskGroup
 from shared.core.model.replica_id import TaskType
 from shared.core.reconcile.machine_families import (
     boot_disk_type,

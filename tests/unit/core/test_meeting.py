@@ -6,23 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.job import Job, JobState, ReplicaState, State, TaskGroup, Tpu
+from shared.core.model.job import Job, JobState, State
+from shared.core.model.plan import TaskGroup, Tpu
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import (
-    Await,
-    Create,
-    Direct,
-    Directive,
-    DirectiveAction,
-    Step,
-    Vm,
-    VmStatus,
-    desired,
-    plan_steps,
-    vm_name,
-)
-from shared.core.reconcile.slice_addresses import introduced
-from shared.core.rules.startup_timeout import STARTUP_TIMEOUT_S, find_startup_timeouts
+from shared.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.desired import desired_vms
+from shared.core.reconcile.plan import vm_steps
+from shared.core.reconcile.slice_addresses import with_slice_addresses
+from shared.core.reconcile.startup_timeout import find_startup_timeouts
+from shared.core.reconcile.steps import Await, Create, Direct, Step
+from shared.core.timeouts import STARTUP_TIMEOUT_S
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 
 TWO = (TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "r", hosts=4)),)
@@ -43,8 +38,8 @@ def a_slice(replica_id: ReplicaId, address: str, **changes: object) -> Vm:
 
 
 def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
-    wants = introduced(state.job, desired(state.job, state.replicas), vms)
-    return plan_steps(state.job, wants, vms, state.replicas)
+    wants = with_slice_addresses(state.job, desired_vms(state.job, state.replicas), vms)
+    return vm_steps(state.job, wants, vms, state.replicas)
 
 
 def waiting(groups: tuple[TaskGroup, ...] = TWO) -> State:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.job import Accelerator, Job, JobState, TaskGroup, Tpu
+from shared.core.model.job import Job, JobState
+from shared.core.model.plan import Accelerator, TaskGroup, Tpu
 from shared.core.model.replica_id import TaskType
 from shared.core.rules.admission_queue import exceeded, needs, vcpus, wait_of, waits
 from tests.support.jobs import a_job, a_plan, at

@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 
 from shared.core.decisions import Decision, HoldReplica, ReactivateReplica, Reason, ReplaceVm, RestartReplica, Rule
-from shared.core.events import CompletionOutdated, LossCause
+from shared.core.events import CompletionOutdated
 from shared.core.evolve import apply, evolve
 from shared.core.model.exit_policy import Blame
-from shared.core.model.job import JobState, LastExit, Replica, ReplicaState, State, TaskGroup
+from shared.core.model.job import JobState, State
+from shared.core.model.plan import TaskGroup
+from shared.core.model.replica import LastExit, Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import desired, plan_steps
+from shared.core.model.vm import LossCause
+from shared.core.reconcile.desired import desired_vms
+from shared.core.reconcile.plan import vm_steps
 from shared.core.rules.judge import judge
 from shared.core.rules.reactivation import replicas_to_reactivate
 from tests.support.jobs import (
@@ -66,9 +70,9 @@ def test_who_was_done_before_the_primarys_life_gets_another_vm_and_life_at_no_ch
     assert change.provision
     after = apply(state, change)
     assert replicas_to_reactivate(after) == ()
-    wants = {want.replica.replica_id: want for want in desired(after.job, after.replicas)}
+    wants = {want.replica.replica_id: want for want in desired_vms(after.job, after.replicas)}
     assert wants[WORKER_0].may_create
-    assert plan_steps(after.job, (wants[WORKER_0],), ()), "its VM is made"
+    assert vm_steps(after.job, (wants[WORKER_0],), ()), "its VM is made"
 
 
 def test_all_that_were_done_are_called_parameter_servers_too_and_no_evaluator() -> None:

@@ -9,9 +9,10 @@ from itertools import pairwise
 import pytest
 
 from shared.core.decisions import Budget, CancelJob, ContinueProvisioning, Decision, FailJob, Reason, RerunJob, Rule
-from shared.core.events import Deadline, DeadlinePassed, VmsNotCreated
+from shared.core.events import CapacityErrorKind, Deadline, DeadlinePassed, VmsNotCreated
 from shared.core.evolve import apply, evolve
-from shared.core.model.job import JobState, Placement, ReplicaState, State
+from shared.core.model.job import JobState, Placement, State
+from shared.core.model.replica import ReplicaState
 from shared.core.rules.capacity_backoff import asks_at, is_too_early
 from shared.core.rules.judge import judge
 from tests.support.jobs import WORKER_0, a_job, a_plan, a_replica, a_state, at
@@ -28,17 +29,17 @@ def preparing(job_id: str = "digits_1", **changes: object) -> State:
     return State(job, waiting, whole=True)
 
 
-def refuse(state: State, now: float, kind: str = "stockout") -> Decision:
+def refuse(state: State, now: float, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> Decision:
     job = state.job
     event = VmsNotCreated(job.job_id, job.attempt, job.zone, job.placement.round, kind, "X", "no", at(now))
     return judge(state, event, at(now))
 
 
-def after(state: State, now: float, kind: str = "stockout") -> State:
+def after(state: State, now: float, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> State:
     return apply(state, evolve(state, refuse(state, now, kind), at(now)))
 
 
-def refusals(state: State, kind: str = "stockout") -> list[float]:
+def refusals(state: State, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> list[float]:
     """When it was refused, where nothing is ever had and the sweep comes every minute, until it is given up."""
     found: list[float] = []
     now = 0.0
@@ -64,7 +65,7 @@ def test_a_week_of_refusals_is_a_round_a_minute_for_an_hour_and_750_in_all() -> 
 
 
 def test_quota_is_of_all_zones_and_is_asked_for_at_the_same_pace() -> None:
-    times = refusals(preparing(), "quota")
+    times = refusals(preparing(), CapacityErrorKind.QUOTA)
     assert len(times) <= 750
     assert times[:3] == [0, 60, 120]
 
@@ -162,6 +163,6 @@ def test_a_rerun_ends_the_search_and_keeps_the_vms_that_are_there() -> None:
         state = apply(state, evolve(state, decision, at(now)))
 
 
-@pytest.mark.parametrize("kind", ["denied", "internal"])
-def test_what_is_no_want_of_room_is_not_waited_for(kind: str) -> None:
+@pytest.mark.parametrize("kind", [CapacityErrorKind.DENIED, CapacityErrorKind.INTERNAL])
+def test_what_is_no_want_of_room_is_not_waited_for(kind: CapacityErrorKind) -> None:
     assert isinstance(refuse(preparing(), 10, kind), FailJob | RerunJob)

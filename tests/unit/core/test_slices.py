@@ -10,7 +10,9 @@ import pytest
 from shared.core.decisions import Reason, Rule
 from shared.core.events import Event
 from shared.core.evolve import apply, evolve
-from shared.core.model.job import JobState, Replica, ReplicaState, State, TaskGroup, Tpu
+from shared.core.model.job import JobState, State
+from shared.core.model.plan import TaskGroup, Tpu
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.rules.judge import judge
 from tests.support.jobs import a_job, a_plan, at, exited, ready

@@ -22,7 +22,8 @@ from shared.core.events import (
 )
 from shared.core.evolve import apply, evolve
 from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.job import Container, Dialect, Job, JobState, Program, State, TaskGroup, public_id
+from shared.core.model.job import Job, JobState, State, public_id
+from shared.core.model.plan import Container, Dialect, Program, TaskGroup
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.tuning import (
     Goal,

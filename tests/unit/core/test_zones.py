@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.job import Accelerator, Plan, TaskGroup, Tpu
+from shared.core.model.plan import Accelerator, Plan, TaskGroup, Tpu
 from shared.core.model.replica_id import TaskType
 from shared.core.reconcile.zone_order import STOCKOUT_REMEMBERED, Stockout, exhausted, machine_kind, with_last
 from tests.support.jobs import a_plan, at

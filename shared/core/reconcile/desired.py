@@ -1,0 +1,69 @@
+"""The VMs that should exist, as a function of the stored state; and which existing VM is which of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.core.model.job import Job
+from shared.core.model.plan import Plan
+from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.vm import Directive, DirectiveAction, Vm
+from shared.core.model.vm_names import vm_name
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredVm:
+    """A VM that should exist, and the directive it should carry."""
+
+    replica: Replica
+    name: str
+    directive: Directive
+    may_create: bool
+    """True if no agent has reported from this VM generation: a missing VM is then still to be created. False: a missing
+    VM was lost."""
+    awaits_slices: bool = False
+    """Whether the directive is HOLD only until the addresses of all TPU slices are known."""
+
+
+def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...]:
+    """Return the VMs that should exist now. `replicas` are all replicas of the present attempt.
+
+    A completed replica needs no VM: its VM is deleted, so that idle VMs cost nothing.
+    """
+    if job.state.is_terminal:
+        return ()
+    is_peer_down = any(replica.state.is_down and replica.replica_id.is_in_cluster for replica in replicas)
+    desired = []
+    for replica in replicas:
+        if replica.state is ReplicaState.COMPLETED:
+            continue
+        is_held = replica.state is ReplicaState.HELD and is_peer_down
+        action = DirectiveAction.HOLD if is_held else DirectiveAction.RUN
+        directive = Directive(replica.attempt, replica.incarnation, action)
+        may_create = replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) and replica.instance_id is None
+        desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, may_create))
+    return tuple(desired)
+
+
+def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
+    """Return the existing VM of each desired one, by name; names without a VM are absent.
+
+    If several VMs share a name, the highest VM generation counts; then the VM whose agent has reported; then the one in
+    the job's zone.
+    """
+    instance_ids = {target.name: target.replica.instance_id for target in desired}
+    candidates = sorted(
+        (vm for vm in vms if vm.name in instance_ids),
+        key=lambda vm: (vm.vm_generation, vm.instance_id == instance_ids[vm.name], vm.zone == job.zone),
+    )
+    return {vm.name: vm for vm in candidates}
+
+
+def is_spot(plan: Plan, replica: Replica) -> bool:
+    """Whether the replica's present VM is a Spot VM.
+
+    A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The answer depends on the VM generation
+    alone, so that every repetition of an insert requests the same.
+    """
+    limit = plan.on_demand_after
+    return plan.group(replica.replica_id.task_type).spot and (limit is None or replica.vm_generation <= limit)

@@ -1,0 +1,75 @@
+"""Every time window and threshold of the rules, with its reason.
+
+A rule that can use a stored fact uses no window. Budgets are in `shared.core.model.job`; times that a user sets are in
+`shared.core.model.plan`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+# Rule 3: reactivation
+
+INDEPENDENCE_PROOF: Final = timedelta(seconds=180)
+"""A replica that keeps running this long after the primary restarted does not depend on it: a dependent one fails
+within seconds of losing a peer."""
+
+EXIT_REPORT_DELAY_MAX: Final = timedelta(seconds=10)
+"""How much later than the primary's restart the exit report of a process from the previous attempt may arrive."""
+
+# Rule 4: lost VMs
+
+STARTUP_TIMEOUT_S: Final = 20 * 60
+"""How long an incarnation that was ordered on a running VM may take until the agent reports it ready: a minute for the
+boot, several for packages, the largest of which are gigabytes. An agent that cannot set up reports that itself; this
+timeout is for an agent that reports nothing."""
+
+REBOOT_INTERVAL_MIN: Final = timedelta(hours=1)
+"""A second reboot of a replica's VM within this time is treated as the program's fault, and is charged."""
+
+# Rule 7: collateral exits
+
+REFUND_WINDOW: Final = timedelta(seconds=180)
+"""How long before a loss became known an exit may have been its consequence. Peers fail within seconds of a loss, and a
+loss that no event reports is found by the sweep, which runs every minute."""
+
+# Rule 11: capacity
+
+PARTIAL_GANG_WAIT_MAX_S: Final = 900
+"""How long the healthy part of a gang keeps running while a VM for the rest is requested in the same zone. A rerun in
+another zone, from the last checkpoint, costs about as much in a job that checkpoints every quarter of an hour."""
+
+PROVISIONING_MAX_S: Final = 7 * 24 * 3600
+"""How long VMs are requested for a job that never ran and sets no maxWaitTime: as long as a job may run by default.
+Source: the service also stopped such jobs "after too many retries"; it documented no number."""
+
+CAPACITY_ERRORS_MIN: Final = 100
+"""Capacity errors before a job fails after `PROVISIONING_MAX_S`. A job with fewer spent most of its time in the
+admission queue."""
+
+FAST_RETRIES: Final = timedelta(hours=1)
+"""How long VMs are requested at the shortest interval."""
+
+RETRY_MIN: Final = timedelta(seconds=50)
+"""Shortest time between two rounds: a little less than a minute, because the sweep triggers the next round."""
+
+RETRY_MAX: Final = timedelta(minutes=15)
+"""Longest time between two rounds."""
+
+RETRY_SHARE: Final = 1 / 30
+"""Time to the next round, as a share of the time since the first capacity error."""
+
+RETRY_JITTER: Final = 0.1
+"""Largest deviation from the computed time, as a share of it. It keeps jobs that failed together from retrying
+together."""
+
+STOCKOUT_MEMORY: Final = timedelta(minutes=30)
+"""How long a zone with a stockout is tried last by new jobs. Capacity returns within minutes to hours: shorter, and a
+job repeats its neighbour's stockout; much longer, and a zone is avoided for a day."""
+
+# VMs
+
+FUSE_SLACK_S: Final = 3600
+"""Time between the latest moment at which a job may still run and the moment at which its TPU nodes delete themselves.
+It is far from any healthy job."""
