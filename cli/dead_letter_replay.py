@@ -1,57 +1,70 @@
-"""Dead letters of agents, judged by who replays them.
+"""Replay of agents' dead letters: judged by the command line itself instead of published again.
 
-An agent's identity token ends an hour after it was issued, and is held against the time at which Pub/Sub took the
-event. Published again the event would be told now, and refused. So it is judged here, as of when it was told, which the
-letter says and only functions and Pub/Sub can write there: the same check and the same flow as in its function, with
-the caller's own permissions on Firestore and on the topic of `provision`.
+An agent's identity token expires after an hour, and is compared with the time at which Pub/Sub accepted the event. A
+dead letter that is published again would get a new time and be rejected. It is therefore judged here with its original
+time, which only functions and Pub/Sub can write into a dead letter. The checks and the flow are those of the function;
+the caller needs permissions on Firestore and on the topic of `provision`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from cli.installation import PROJECT
 from shared.flows import maintenance, replica_exit, vm_ready
-from shared.messaging import codec, topics
+from shared.flows.authenticate import AuthDeps, authenticate, authenticate_loss
+from shared.messaging import topics
+from shared.messaging.agent_messages import decode_replica_exit, decode_vm_ready
+from shared.messaging.google_events import decode_maintenance
 from shared.messaging.push import Message
 from shared.settings import settings
-from shared.wiring import core_services
-from shared.wiring.authenticate import proven, proven_loss
+from shared.wiring import authentication, core_services
 
 if TYPE_CHECKING:
     from shared.gcp.dead_letter_box import DeadLetter
 
-WORKER: Final = "TRAINMASTER_WORKER_SERVICE_ACCOUNT"
+
+def replay_agent_event(letter: DeadLetter) -> bool:
+    """Judge the dead letter if it is an agent's event.
+
+    Return False if it is not: it must be published again. Raises PermanentError if it still cannot be handled.
+    """
+    handle = HANDLERS.get(letter.topic or "")
+    if handle is None:
+        return False
+    handle(Message(letter.data, letter.attributes, letter.id, letter.published_at, f"/{letter.topic}"))
+    return True
 
 
-def _vm_ready(message: Message) -> None:
-    vm_ready.handle(proven(codec.vm_ready(message.data), message), core_services.deps())
+def _handle_vm_ready(message: Message) -> None:
+    event = decode_vm_ready(message.data)
+    authenticate(event, message, _auth_deps())
+    vm_ready.handle(event, core_services.deps())
 
 
-def _replica_exit(message: Message) -> None:
-    replica_exit.handle(proven(codec.replica_exit(message.data), message), core_services.deps())
+def _handle_replica_exit(message: Message) -> None:
+    event = decode_replica_exit(message.data)
+    authenticate(event, message, _auth_deps())
+    replica_exit.handle(event, core_services.deps())
 
 
-def _loss(message: Message) -> None:
-    maintenance.handle(proven_loss(codec.maintenance(message.data), message), core_services.deps())
+def _handle_maintenance(message: Message) -> None:
+    event = decode_maintenance(message.data)
+    authenticate_loss(event, message, _auth_deps())
+    maintenance.handle(event, core_services.deps())
 
 
-JUDGE: Final[dict[str, Callable[[Message], None]]] = {
-    topics.VM_READY: _vm_ready,
-    topics.REPLICA_EXIT: _replica_exit,
-    topics.MAINTENANCE: _loss,
+HANDLERS: Final[dict[str, Callable[[Message], None]]] = {
+    topics.VM_READY: _handle_vm_ready,
+    topics.REPLICA_EXIT: _handle_replica_exit,
+    topics.MAINTENANCE: _handle_maintenance,
 }
 
 
-def judged_here(letter: DeadLetter) -> bool:
-    """False: it is no agent's event, and is published again. Raises PermanentError where it can still not be judged."""
-    judge = JUDGE.get(letter.topic or "")
-    if judge is None:
-        return False
-    if WORKER not in os.environ:
-        os.environ[WORKER] = f"trainmaster-worker@{os.environ[PROJECT]}.iam.gserviceaccount.com"  # as infra/ makes it
-        settings.cache_clear()
-    judge(Message(letter.data, letter.attributes, letter.id, letter.told_at, f"/{letter.topic}"))
-    return True
+def _auth_deps() -> AuthDeps:
+    """As in the functions. Without a setting, the service account is the one that infra/ creates."""
+    values, auth_deps = settings(), authentication.auth_deps()
+    if "worker_service_account" in values.model_fields_set:
+        return auth_deps
+    return replace(auth_deps, account=f"trainmaster-worker@{values.project}.iam.gserviceaccount.com")

@@ -1,1 +1,4 @@
-"""The events we react to, one function each: decode, run the flow, acknowledge or raise (shared.messaging.push)."""
+"""The events that Trainmaster reacts to, one function each: decode, authenticate, run the flow.
+
+`shared.messaging.push` turns the outcome into an acknowledgement or a redelivery.
+"""

@@ -1,4 +1,4 @@
-"""A client of the old service or of Vertex AI asks: every method at its own address, answered as Google does."""
+"""The HTTP API: methods of AI Platform Training and Vertex AI, at their own addresses and with Google's responses."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from shared.wiring.api import service
 
 @functions_framework.http
 def api(request: Request) -> Response:
-    asked = ApiRequest(
+    api_request = ApiRequest(
         request.method,
         request.path,
         dict(request.args),
         {name.lower(): value for name, value in request.headers.items()},
         request.stream.read(BODY_BYTES_READ),
     )
-    answer = handler.serve(asked, service())
-    body = json.dumps(answer.body, ensure_ascii=False, indent=2) + "\n"
-    # functions-framework reads the rest of a request into memory unless its answer is a stream.
-    is_cut = len(asked.body) == BODY_BYTES_READ
-    content = iter([body]) if is_cut else body
-    return Response(content, answer.status, dict(answer.headers), content_type="application/json; charset=UTF-8")
+    api_response = handler.serve(api_request, service())
+    body = json.dumps(api_response.body, ensure_ascii=False, indent=2) + "\n"
+    # functions-framework would read the rest of the request into memory, unless the response is a stream.
+    is_truncated = len(api_request.body) == BODY_BYTES_READ
+    content = iter([body]) if is_truncated else body
+    return Response(
+        content, api_response.status, dict(api_response.headers), content_type="application/json; charset=UTF-8"
+    )

@@ -1,4 +1,4 @@
-"""A VM is going or gone: its replica gets another one."""
+"""A VM is being shut down or is gone: replace it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import functions_framework
 from flask import Request
 
 from shared.flows import maintenance as flow
-from shared.messaging import codec, push
-from shared.wiring.authenticate import proven_loss
+from shared.flows.authenticate import authenticate_loss
+from shared.messaging import push
+from shared.messaging.google_events import decode_maintenance
+from shared.wiring.authentication import auth_deps
 from shared.wiring.core_services import bus, deps
 
 
 @functions_framework.http
-def maintenance(request: Request) -> push.Answer:
-    return push.serve(
-        request,
-        "maintenance",
-        lambda message: flow.handle(proven_loss(codec.maintenance(message.data), message), deps()),
-        bus,
-    )
+def maintenance(request: Request) -> push.Response:
+    return push.serve(request, "maintenance", _handle, bus)
+
+
+def _handle(message: push.Message) -> None:
+    event = decode_maintenance(message.data)
+    authenticate_loss(event, message, auth_deps())
+    flow.handle(event, deps())

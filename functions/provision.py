@@ -1,4 +1,7 @@
-"""The fleet may no longer equal what a job wants: make it so. The only function that touches machines."""
+"""A job's VMs may differ from what its stored state requires: create, delete and direct VMs until they are equal.
+
+This is the only function that may touch VMs.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import functions_framework
 from flask import Request
 
 from shared.flows import provision as flow
-from shared.messaging import codec, push
+from shared.messaging import push
+from shared.messaging.internal_requests import decode_provision
 from shared.wiring.core_services import bus, deps
 from shared.wiring.fleet import machines
 
 
 @functions_framework.http
-def provision(request: Request) -> push.Answer:
-    return push.serve(
-        request, "provision", lambda message: flow.handle(codec.provision(message.data), machines(), deps()), bus
-    )
+def provision(request: Request) -> push.Response:
+    return push.serve(request, "provision", _handle, bus)
+
+
+def _handle(message: push.Message) -> None:
+    flow.handle(decode_provision(message.data), machines(), deps())

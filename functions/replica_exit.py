@@ -1,4 +1,4 @@
-"""A replica's program ended: the judge says what that means."""
+"""A replica's program ended: decide whether it restarts, waits, is replaced, or ends or reruns the job."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import functions_framework
 from flask import Request
 
 from shared.flows import replica_exit as flow
-from shared.messaging import codec, push
-from shared.wiring.authenticate import proven
+from shared.flows.authenticate import authenticate
+from shared.messaging import push
+from shared.messaging.agent_messages import decode_replica_exit
+from shared.wiring.authentication import auth_deps
 from shared.wiring.core_services import bus, deps
 
 
 @functions_framework.http
-def replica_exit(request: Request) -> push.Answer:
-    return push.serve(
-        request,
-        "replica_exit",
-        lambda message: flow.handle(proven(codec.replica_exit(message.data), message), deps()),
-        bus,
-    )
+def replica_exit(request: Request) -> push.Response:
+    return push.serve(request, "replica_exit", _handle, bus)
+
+
+def _handle(message: push.Message) -> None:
+    event = decode_replica_exit(message.data)
+    authenticate(event, message, auth_deps())
+    flow.handle(event, deps())

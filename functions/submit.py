@@ -1,4 +1,4 @@
-"""A job was submitted: accept it whole, or reject it with every problem."""
+"""A job was submitted: accept it, or reject it with all of its problems."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from shared.wiring.core_services import bus, deps
 
 
 @functions_framework.http
-def submit(request: Request) -> push.Answer:
-    return push.serve(
-        request,
-        "submit",
-        lambda message: flow.handle(message.data, message.attributes.get("source"), deps(), message.told_at),
-        bus,
-    )
+def submit(request: Request) -> push.Response:
+    return push.serve(request, "submit", _handle, bus)
+
+
+def _handle(message: push.Message) -> None:
+    flow.handle(message.data, message.attributes.get("source"), deps(), message.published_at)

@@ -1,4 +1,4 @@
-"""Cloud Scheduler's tick: find what no event reported."""
+"""Cloud Scheduler calls once a minute: find what no event reported."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from shared.wiring.core_services import bus, deps
 
 
 @functions_framework.http
-def sweep(request: Request) -> push.Answer:
+def sweep(request: Request) -> push.Response:
     return push.serve(request, "sweep", lambda _: flow.handle(deps()), bus)

@@ -1,4 +1,4 @@
-"""A file was uploaded below jobs/: submit it, or answer beside it with every problem."""
+"""A job file was uploaded below jobs/: submit it, or write all of its problems next to it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import functions_framework
 from flask import Request
 
 from shared.flows import upload as flow
-from shared.messaging import codec, push
+from shared.messaging import push
+from shared.messaging.google_events import decode_upload
 from shared.wiring.core_services import bus, deps
 from shared.wiring.objects import objects
 
 
 @functions_framework.http
-def upload(request: Request) -> push.Answer:
-    return push.serve(
-        request,
-        "upload",
-        lambda message: flow.handle(codec.uploaded(message.attributes, message.data), objects(), deps()),
-        bus,
-    )
+def upload(request: Request) -> push.Response:
+    return push.serve(request, "upload", _handle, bus)
+
+
+def _handle(message: push.Message) -> None:
+    flow.handle(decode_upload(message.attributes, message.data), objects(), deps())

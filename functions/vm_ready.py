@@ -1,4 +1,4 @@
-"""A replica is up and about to start its program."""
+"""A replica's VM is set up and is about to start the program."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import functions_framework
 from flask import Request
 
 from shared.flows import vm_ready as flow
-from shared.messaging import codec, push
-from shared.wiring.authenticate import proven
+from shared.flows.authenticate import authenticate
+from shared.messaging import push
+from shared.messaging.agent_messages import decode_vm_ready
+from shared.wiring.authentication import auth_deps
 from shared.wiring.core_services import bus, deps
 
 
 @functions_framework.http
-def vm_ready(request: Request) -> push.Answer:
-    return push.serve(
-        request, "vm_ready", lambda message: flow.handle(proven(codec.vm_ready(message.data), message), deps()), bus
-    )
+def vm_ready(request: Request) -> push.Response:
+    return push.serve(request, "vm_ready", _handle, bus)
+
+
+def _handle(message: push.Message) -> None:
+    event = decode_vm_ready(message.data)
+    authenticate(event, message, auth_deps())
+    flow.handle(event, deps())

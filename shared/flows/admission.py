@@ -18,7 +18,7 @@ from shared.core.model.job import Job, JobState
 from shared.core.rules.admission_queue import Wait, wait_of
 from shared.errors import ConflictError
 from shared.flows.record import Deps, record
-from shared.messaging import codec, topics
+from shared.messaging import internal_requests, topics
 
 TRIES: Final = 5
 
@@ -50,4 +50,4 @@ def wake(deps: Deps) -> None:
     if deps.limits:
         for job in deps.store.live_jobs():
             if job.state is JobState.QUEUED:
-                deps.bus.publish(topics.PROVISION, codec.encode_provision(job.job_id), {})
+                deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job.job_id), {})

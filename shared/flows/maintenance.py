@@ -13,10 +13,10 @@ import logging
 
 from shared.core.events import IncarnationRef, VmLost
 from shared.core.intake.system_events import SystemEvent
-from shared.core.model.job import replica_key
-from shared.core.reconcile.plan import replica_id_from_vm_name
+from shared.core.model.replica import replica_key
+from shared.core.model.vm_names import replica_id_from_vm_name
 from shared.flows.record import Deps, record
-from shared.messaging import codec, topics
+from shared.messaging import internal_requests, topics
 from shared.ports import Store
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def _look_after(event: SystemEvent, deps: Deps) -> None:
     subject = _life_on(job_id, event, deps.store)
     if event.loss is None or subject is None:
         _log.info("%s of %s: looking at the VMs of its job", event.method, vm.name, extra={"job_id": job_id})
-        deps.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})
+        deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
     else:
         record(job_id, VmLost(subject, event.at, event.loss), deps)
 

@@ -20,9 +20,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from shared.core.reconcile.plan import LabelledVm, VmStatus, hash_in, job_label
+from shared.core.model.vm import LabelledVm, VmStatus
+from shared.core.model.vm_names import job_hash_in, job_label
 from shared.flows.record import Deps
-from shared.messaging import codec, topics
+from shared.messaging import internal_requests, topics
 from shared.ports import Fleet, Orphan, Store
 
 ORPHAN_GRACE_S: Final = 60.0
@@ -54,7 +55,7 @@ def handle(
     ended, ownerless = _sorted_out(listed, deps.store)
     for job_id, count in sorted(ended.items()):
         _log.warning("%s VMs of a job that has ended: its provision deletes them", count, extra={"job_id": job_id})
-        deps.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})
+        deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
     known = {orphan.instance_id: orphan for orphan in deps.store.orphans()}
     due = []
     for each in ownerless:
@@ -81,7 +82,7 @@ def _sorted_out(listed: Iterable[LabelledVm], store: Store) -> tuple[dict[str, i
     for each in listed:
         if each.label in live:
             continue
-        name_hash = hash_in(each.vm.name)
+        name_hash = job_hash_in(each.vm.name)
         if name_hash is None:
             _log.warning("%s carries a job's label under a name that we never give: left alone", each.vm.name)
             continue

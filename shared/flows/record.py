@@ -26,16 +26,18 @@ from shared.core.events import (
     ReplicaExited,
     VmLost,
     VmsNotCreated,
+    VmsQueued,
 )
 from shared.core.evolve import Change, apply, evolve
 from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.job import State, replica_key
+from shared.core.model.job import State
+from shared.core.model.replica import replica_key
 from shared.core.model.tuning import study_of
 from shared.core.reporting.job_log import lines_of
 from shared.core.rules.admission_queue import Limits
 from shared.core.rules.judge import judge
 from shared.errors import ConflictError, PermanentError, TemporaryError
-from shared.messaging import codec, topics
+from shared.messaging import internal_requests, topics
 from shared.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store
 
 TRIES: Final = 12
@@ -97,9 +99,9 @@ def record(job_id: str, event: Event, deps: Deps, admission_token: AdmissionToke
 def publish(job_id: str, effects: Iterable[str], bus: Bus) -> None:
     """What carries the effects out, both of them level-triggered."""
     if EFFECT_PROVISION in effects:
-        bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})
+        bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
     if EFFECT_TUNE in effects:
-        bus.publish(topics.TUNE, codec.encode_tune(study_of(job_id)), {})
+        bus.publish(topics.TUNE, internal_requests.encode_tune(study_of(job_id)), {})
 
 
 def _say(entry: LedgerEntry, job_log: JobLog | None) -> None:
@@ -144,7 +146,7 @@ def _load(job_id: str, event: Event, store: Store) -> Loaded | None:
     where capacity is refused."""
     if isinstance(event, JobSubmitted):
         return store.load(job_id)
-    if isinstance(event, VmsNotCreated):
+    if isinstance(event, VmsNotCreated | VmsQueued):
         loaded = store.load_attempt(job_id)
     else:
         has_peers = isinstance(event, VmLost) or (isinstance(event, ReplicaExited) and not event.succeeded)

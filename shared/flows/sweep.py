@@ -11,7 +11,7 @@ from __future__ import annotations
 from shared.core.events import DeadlinePassed
 from shared.core.rules.judge import passed_deadline
 from shared.flows.record import Deps, record
-from shared.messaging import codec, topics
+from shared.messaging import internal_requests, topics
 
 
 def handle(deps: Deps) -> tuple[str, ...]:
@@ -23,6 +23,6 @@ def handle(deps: Deps) -> tuple[str, ...]:
             record(job.job_id, DeadlinePassed(job.job_id, deadline, now), deps)
     job_ids = sorted({job.job_id for job in live} | set(deps.store.jobs_with_pending()))
     for job_id in job_ids:
-        deps.bus.publish(topics.PROVISION, codec.encode_provision(job_id), {})
-    deps.bus.publish(topics.PROVISION, codec.encode_orphan_search(), {})
+        deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
+    deps.bus.publish(topics.PROVISION, internal_requests.encode_orphan_search(), {})
     return tuple(job_ids)

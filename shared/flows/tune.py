@@ -35,7 +35,7 @@ def handle(job_id: str, suggester: Suggester, deps: Deps) -> None:
     """Returns when there is nothing left to do but wait for trials; raises TemporaryError when that takes longer."""
     if _load(job_id, deps).tuning is None:
         raise PermanentError(f"{job_id} is no tuning job")
-    keys = deps.store.pending(job_id)
+    keys = deps.store.pending_keys(job_id)
     for _ in range(PASSES):
         study = _load(job_id, deps)
         for trial in tuning_of(study).live:

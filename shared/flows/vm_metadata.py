@@ -11,8 +11,10 @@ from typing import Final
 
 from shared.core.cluster.environment import environment
 from shared.core.cluster.tf_config import Cluster
-from shared.core.model.job import Dialect, Job
-from shared.core.reconcile.plan import Create, vm_name
+from shared.core.model.job import Job
+from shared.core.model.plan import Dialect
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.steps import Create
 from shared.core.reporting.job_log import LOG_ID, task_base
 from shared.messaging import topics
 from shared.ports import AddressBook
@@ -76,6 +78,6 @@ def metadata(
     return {
         **agent_files,
         "trainmaster-vm-config": json.dumps(gang),
-        "trainmaster-directive": json.dumps(create.directive.said),
+        "trainmaster-directive": json.dumps(create.directive.to_metadata()),
         "serial-port-logging-enable": "TRUE",
     }

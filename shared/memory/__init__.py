@@ -1,4 +1,4 @@
-"""The ports in one process, without a network: for tests, simulations, and machines without emulators.
+"""In-memory adapters for tests, simulations and machines without emulators: one process, no network.
 
-They keep the same promises as the adapters in shared.gcp and pass the same contract tests.
+They keep the contracts of `shared.ports`, as the adapters in `shared.gcp` do, and pass the same contract tests.
 """

@@ -1,4 +1,4 @@
-"""Access in memory: tokens and what they may. A token that is not there is one that Google does not know."""
+"""The Access port in memory."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from shared.ports import UnknownTokenError
 
 @dataclass
 class MemoryAccess:
-    """See `shared.ports.Access`. `accounts`: which service accounts a token may use; `emails`: whose it is; `asked`:
-    how many questions."""
+    """See `shared.ports.Access`. Every mapping is keyed by access token."""
 
     tokens: Mapping[str, AbstractSet[str]]
+    """The permissions of each valid token. Any other token is unknown."""
     accounts: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
-    asked: int = field(default=0)
+    """The service accounts that each token may act as."""
+    calls: int = field(default=0)
+    """How often this adapter was called."""
     emails: Mapping[str, str] = field(default_factory=dict)
     number: str = "123456789012"
+    """The project's number."""
 
-    def granted(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
-        self.asked += 1
+    def granted_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        self.calls += 1
         if token not in self.tokens:
             raise UnknownTokenError
         return frozenset(self.tokens[token]) & frozenset(permissions)
 
     def may_act_as(self, token: str, account: str) -> bool:
-        self.granted(token, ())
+        self.granted_permissions(token, ())
         return account in self.accounts.get(token, ())
 
     def project_number(self, token: str) -> str:
-        self.granted(token, ())
+        self.granted_permissions(token, ())
         return self.number
 
     def email(self, token: str) -> str | None:
-        self.asked += 1
+        self.calls += 1
         return self.emails.get(token)

@@ -1,4 +1,4 @@
-"""The Bus in memory: keeps what was published, in order, until someone takes it."""
+"""The Bus port in memory: one queue of all published messages, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 ATTRIBUTE_BYTES_MAX: Final = 1024
-"""Source: Pub/Sub's limits. Its emulator takes more."""
+"""Source: Pub/Sub quotas, attribute value size. The emulator accepts more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +23,26 @@ class MemoryBus:
     """See `shared.ports.Bus`. Thread-safe."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Message] = deque()
-        self._arrived = threading.Condition()
+        self._queue: deque[Message] = deque()
+        self._has_messages = threading.Condition()
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         if any(len(value.encode()) > ATTRIBUTE_BYTES_MAX for value in attributes.values()):
-            raise ValueError(f"Pub/Sub takes no value of more than {ATTRIBUTE_BYTES_MAX} bytes")
-        with self._arrived:
-            self._waiting.append(Message(topic, data, dict(attributes)))
-            self._arrived.notify_all()
+            raise ValueError(f"an attribute value has more than {ATTRIBUTE_BYTES_MAX} bytes; Pub/Sub rejects it")
+        with self._has_messages:
+            self._queue.append(Message(topic, data, dict(attributes)))
+            self._has_messages.notify_all()
 
     def take(self, timeout_s: float = 0.0) -> Message | None:
-        """The oldest message; None where none comes in time."""
-        with self._arrived:
-            if not self._waiting:
-                self._arrived.wait(timeout_s)
-            return self._waiting.popleft() if self._waiting else None
+        """Remove and return the oldest message, or None if there is none within `timeout_s`."""
+        with self._has_messages:
+            if not self._queue:
+                self._has_messages.wait(timeout_s)
+            return self._queue.popleft() if self._queue else None
 
     def drain(self) -> list[Message]:
-        with self._arrived:
-            found = list(self._waiting)
-            self._waiting.clear()
-            return found
+        """Remove and return all messages."""
+        with self._has_messages:
+            messages = list(self._queue)
+            self._queue.clear()
+            return messages

@@ -1,4 +1,4 @@
-"""The Fleet in memory: VMs are entries that come and go as told, with stockouts on demand."""
+"""The Fleet port in memory: VMs are dictionary entries, and tests decide when they change state."""
 
 from __future__ import annotations
 
@@ -8,41 +8,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from shared.core.events import LossCause
+from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import (
-    Create,
-    Directive,
-    DirectiveAction,
-    LabelledVm,
-    Vm,
-    VmStatus,
-    job_label,
-    replica_id_from_vm_name,
-)
-from shared.ports import CapacityErrorKind, Clock, Created, CreateOutcome, NotCreated, Pending
+from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, LossCause, Vm, VmStatus
+from shared.core.model.vm_names import job_label, replica_id_from_vm_name
+from shared.core.reconcile.steps import Create
+from shared.ports import Clock, Created, CreateOutcome, NotCreated, Pending
 
 
 @dataclass
 class MemoryFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    `stockout_zones` refuse every insert. With `is_slow`, VMs stay CREATING, and deleted ones STOPPING, until `settle`.
-    A slice that is asked for in Cloud TPU's queue is QUEUED until `admit`, or REFUSED from `expire` on.
+    A slice that is requested through Cloud TPU's queue is QUEUED until `admit`, or REFUSED after `expire`.
     """
 
     stockout_zones: set[str] = field(default_factory=set)
+    """Zones in which every insert fails for lack of capacity."""
     is_slow: bool = False
+    """If set, new VMs stay CREATING and deleted VMs stay STOPPING until `settle`."""
     clock: Clock = field(default_factory=lambda: _now)
     _vms: dict[str, tuple[str, Vm]] = field(default_factory=dict)
+    """VM name → job id and VM."""
     _metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     _outcomes: dict[str, CreateOutcome] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _searches: dict[str, str] = field(default_factory=dict)
+    _queue_keys: dict[str, str] = field(default_factory=dict)
+    """Name of a queued slice → key of the request that put it into the queue."""
     _last_number: int = 1000
 
     def copy(self) -> MemoryFleet:
-        """Another one that holds the same and goes its own way: for searches that branch."""
+        """Return an independent fleet with the same VMs, for a search that branches."""
         with self._lock:
             return replace(
                 self,
@@ -50,7 +46,7 @@ class MemoryFleet:
                 _vms=dict(self._vms),
                 _metadata=dict(self._metadata),
                 _outcomes=dict(self._outcomes),
-                _searches=dict(self._searches),
+                _queue_keys=dict(self._queue_keys),
                 _lock=threading.RLock(),
             )
 
@@ -66,7 +62,7 @@ class MemoryFleet:
         key = create.request_key(job.job_id)
         with self._lock:
             if create.group.tpu is not None and create.group.tpu.queue is not None:
-                return self._ask(job, create, metadata)
+                return self._request_queued(job, create, metadata)
             if key in self._outcomes:
                 return self._outcomes[key]
             outcome = self._insert(job, create, metadata)
@@ -74,15 +70,22 @@ class MemoryFleet:
                 self._outcomes[key] = outcome
             return outcome
 
-    def _ask(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        """In the queue: what failed says so to the search that asked, and makes room for the next one."""
+    def _request_queued(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Request a slice through the queue.
+
+        A refused slice is reported to repeats of the request that created it. Any other request replaces it.
+        """
         (name,) = create.names
         if name not in self._vms:
-            self._place(job, create, name, metadata, VmStatus.QUEUED)
-            self._searches[name] = create.request_key(job.job_id)
+            self._add_vm(job, create, name, metadata, VmStatus.QUEUED)
+            self._queue_keys[name] = create.request_key(job.job_id)
         elif self._vms[name][1].status is VmStatus.REFUSED:
-            if self._searches[name] == create.request_key(job.job_id):
-                return NotCreated(CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED", "waited for in vain")
+            if self._queue_keys[name] == create.request_key(job.job_id):
+                return NotCreated(
+                    CapacityErrorKind.STOCKOUT,
+                    "DEADLINE_EXCEEDED",
+                    "the queued request expired before there was capacity",
+                )
             del self._vms[name]
         return Pending()
 
@@ -92,16 +95,16 @@ class MemoryFleet:
             return NotCreated(
                 CapacityErrorKind.STOCKOUT, code, f"{create.zone} does not have enough resources available"
             )
-        taken = [name for name in create.names if name in self._vms]
-        if any(self._vms[name][1].vm_generation != create.vm_generation for name in taken):
+        existing = [name for name in create.names if name in self._vms]
+        if any(self._vms[name][1].vm_generation != create.vm_generation for name in existing):
             return Pending()
         for name in create.names:
-            if name not in taken:
+            if name not in existing:
                 status = VmStatus.CREATING if self.is_slow else VmStatus.RUNNING
-                self._place(job, create, name, metadata, status)
+                self._add_vm(job, create, name, metadata, status)
         return Created()
 
-    def _place(self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus) -> None:
+    def _add_vm(self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus) -> None:
         self._last_number += 1
         now, is_tpu = self.clock(), create.group.tpu is not None
         vm = Vm(
@@ -123,45 +126,45 @@ class MemoryFleet:
 
     def delete(self, vm: Vm) -> bool:
         with self._lock:
-            found = self._vms.get(vm.name)
-            if found is None or found[1].instance_id != vm.instance_id:
+            current = self._current(vm)
+            if current is None:
                 return True
             if self.is_slow:
-                self._put(replace(found[1], status=VmStatus.STOPPING))
+                self._put(replace(current, status=VmStatus.STOPPING))
                 return False
             del self._vms[vm.name]
             return True
 
-    def direct(self, vm: Vm, directive: Directive) -> bool:
+    def write_directive(self, vm: Vm, directive: Directive) -> bool:
         with self._lock:
-            found = self._vms.get(vm.name)
-            if found is None or found[1].instance_id != vm.instance_id or found[1].fingerprint != vm.fingerprint:
+            current = self._current(vm)
+            if current is None or current.fingerprint != vm.fingerprint:
                 return False
-            self._put(replace(found[1], directive=directive, fingerprint=str(int(vm.fingerprint) + 1)))
+            self._put(replace(current, directive=directive, fingerprint=str(int(vm.fingerprint) + 1)))
             return True
 
     def release(self, job: Job) -> bool:
-        """Its VMs are all that a job has here."""
+        """Return True: in memory, a job has no resources but its VMs."""
         return True
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
-        """These VMs print nothing."""
+        """Return no output: VMs in memory have no console."""
         return "", start
 
     def admit(self, name: str) -> None:
-        """Its turn in the queue has come."""
+        """Give the queued slice its capacity: it is now running."""
         with self._lock:
             self._last_number += 1
             vm = replace(self._vms[name][1], instance_id=str(self._last_number), status=VmStatus.RUNNING)
             self._put(replace(vm, started_at=self.clock()))
 
     def expire(self, name: str) -> None:
-        """It was waited for in vain."""
+        """Let the queued request expire without capacity."""
         with self._lock:
             self._put(replace(self._vms[name][1], status=VmStatus.REFUSED))
 
     def settle(self) -> None:
-        """What was on its way has arrived."""
+        """Complete all creations and deletions."""
         with self._lock:
             for _, vm in list(self._vms.values()):
                 if vm.status is VmStatus.STOPPING:
@@ -170,17 +173,23 @@ class MemoryFleet:
                     self._put(replace(vm, status=VmStatus.RUNNING, started_at=self.clock()))
 
     def stop(self, name: str, loss: LossCause = LossCause.GONE) -> None:
-        """The host took it down: it is there, and does nothing."""
+        """Stop the VM as a host event does: it still exists, but does not run."""
         with self._lock:
             self._put(replace(self._vms[name][1], status=VmStatus.STOPPED, loss=loss))
 
     def vanish(self, name: str) -> None:
+        """Remove the VM without a trace."""
         with self._lock:
             del self._vms[name]
 
     def metadata(self, name: str) -> Mapping[str, str]:
         with self._lock:
             return self._metadata[name]
+
+    def _current(self, vm: Vm) -> Vm | None:
+        """Return the listed VM as it is now, or None if it, by its instance id, does not exist any more."""
+        _, current = self._vms.get(vm.name, ("", None))
+        return current if current is not None and current.instance_id == vm.instance_id else None
 
     def _put(self, vm: Vm) -> None:
         self._vms[vm.name] = (self._vms[vm.name][0], vm)
@@ -191,6 +200,6 @@ def _now() -> datetime:
 
 
 def _directive(text: str) -> Directive:
-    said = json.loads(text)
-    action = DirectiveAction(said["action"])
-    return Directive(said["attempt"], said["incarnation"], action, tuple(said.get("slices", ())))
+    payload = json.loads(text)
+    action = DirectiveAction(payload["action"])
+    return Directive(payload["attempt"], payload["incarnation"], action, tuple(payload.get("slices", ())))

@@ -1,4 +1,4 @@
-"""The JobLog in one process."""
+"""The JobLog port in memory."""
 
 from __future__ import annotations
 
@@ -18,4 +18,5 @@ class MemoryJobLog:
             self._lines.setdefault((line.job_id, line.key), line)
 
     def lines(self, job_id: str) -> list[ServiceLine]:
-        return sorted((line for line in self._lines.values() if line.job_id == job_id), key=lambda each: each.at)
+        """Return the lines of the job, oldest first."""
+        return sorted((line for line in self._lines.values() if line.job_id == job_id), key=lambda line: line.at)

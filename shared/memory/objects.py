@@ -1,4 +1,4 @@
-"""Cloud Storage in memory."""
+"""The Objects port in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _Object:
 
 
 class MemoryObjects:
-    """See `shared.ports.Objects`. Generations count up from 1 over the whole store."""
+    """See `shared.ports.Objects`. Generations count up from 1, over all objects."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,10 +22,10 @@ class MemoryObjects:
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
         with self._lock:
-            found = self._objects.get(uri)
-        if found is None or (generation is not None and found.generation != generation):
+            stored = self._objects.get(uri)
+        if stored is None or (generation is not None and stored.generation != generation):
             return None
-        return found.data[:max_bytes]
+        return stored.data[:max_bytes]
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> None:
         with self._lock:
@@ -37,5 +37,6 @@ class MemoryObjects:
             self._objects.pop(uri, None)
 
     def generation(self, uri: str) -> int:
+        """Return the current generation of an existing object."""
         with self._lock:
             return self._objects[uri].generation

@@ -1,4 +1,4 @@
-"""The Store in memory: one lock, documents with versions as tokens, entries in the order of their commits."""
+"""The Store port in memory: one lock for everything, and versions of documents as tokens."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from datetime import datetime
 
 from shared.core.evolve import Change
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, Replica, State
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.job import Job, State
+from shared.core.model.replica import Replica
+from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.zone_order import Stockout
 from shared.errors import ConflictError
-from shared.ports import AdmissionToken, AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
+from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Loaded, Orphan, Rejection
 
 JOB = "job"
 
@@ -37,11 +38,12 @@ class MemoryStore:
         self._admissions = 0
 
     def copy(self) -> MemoryStore:
-        """Another one that holds the same and goes its own way: for searches that branch."""
+        """Return an independent store with the same content, for a search that branches."""
         with self._lock:
             other = MemoryStore()
             other._jobs = {
-                job_id: _Stored(each.job, dict(each.replicas), dict(each.ledger)) for job_id, each in self._jobs.items()
+                job_id: _Stored(stored.job, dict(stored.replicas), dict(stored.ledger))
+                for job_id, stored in self._jobs.items()
             }
             other._rejections, other._orphans = dict(self._rejections), dict(self._orphans)
             other._stockouts = dict(self._stockouts)
@@ -56,7 +58,7 @@ class MemoryStore:
             own = stored.replicas.get(replica or "")
             replicas = [own] if own else []
             if own and lost_peers:
-                replicas += [each for each in stored.replicas.values() if _is_lost_peer(each, own)]
+                replicas += [peer for peer in stored.replicas.values() if _is_lost_peer(peer, own)]
             return _loaded(State(stored.job, tuple(replicas)))
 
     def load_attempt(self, job_id: str) -> Loaded | None:
@@ -64,8 +66,8 @@ class MemoryStore:
             stored = self._jobs.get(job_id)
             if stored is None:
                 return None
-            # In the order of the plan's replicas, which is the one they were written in.
-            replicas = tuple(each for each in stored.replicas.values() if each.attempt == stored.job.attempt)
+            # The replicas were written in the order of the plan, and a dict keeps that order.
+            replicas = tuple(replica for replica in stored.replicas.values() if replica.attempt == stored.job.attempt)
             return _loaded(State(stored.job, replicas, whole=True))
 
     def commit(
@@ -76,16 +78,16 @@ class MemoryStore:
             if stored is not None and entry.key in stored.ledger:
                 raise AlreadyRecordedError(entry.key)
             if admission_token is not None and admission_token.token != self._admissions:
-                raise ConflictError("another job was admitted meanwhile")
+                raise ConflictError("another job was admitted since the admission token was taken")
             tokens = loaded.tokens if loaded else {}
             if change.job is not None:
                 _check(stored.job.version if stored else None, tokens.get(JOB), entry.job_id)
             for replica in change.replicas:
-                there = stored.replicas.get(replica.key) if stored else None
-                _check(there.version if there else None, tokens.get(replica.key), replica.key)
+                current = stored.replicas.get(replica.key) if stored else None
+                _check(current.version if current else None, tokens.get(replica.key), replica.key)
             if stored is None:
                 if change.job is None:
-                    raise ConflictError(f"{entry.job_id}: no such job")
+                    raise ConflictError(f"there is no job {entry.job_id}")
                 stored = self._jobs[entry.job_id] = _Stored(change.job)
             stored.job = change.job or stored.job
             stored.replicas.update({replica.key: replica for replica in change.replicas})
@@ -102,7 +104,7 @@ class MemoryStore:
             stored = self._jobs.get(job_id)
             return tuple(stored.ledger.values()) if stored else ()
 
-    def pending(self, job_id: str) -> tuple[str, ...]:
+    def pending_keys(self, job_id: str) -> tuple[str, ...]:
         return tuple(entry.key for entry in self.ledger(job_id) if entry.is_pending)
 
     def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
@@ -114,31 +116,31 @@ class MemoryStore:
 
     def jobs_with_pending(self) -> tuple[str, ...]:
         with self._lock:
-            return tuple(job_id for job_id in self._jobs if self.pending(job_id))
+            return tuple(job_id for job_id in self._jobs if self.pending_keys(job_id))
 
     def live_jobs(self) -> tuple[Job, ...]:
         with self._lock:
-            return tuple(each.job for each in self._jobs.values() if not each.job.state.is_terminal)
+            return tuple(stored.job for stored in self._jobs.values() if not stored.job.state.is_terminal)
 
     def admission_token(self) -> AdmissionToken:
         with self._lock:
             return AdmissionToken(self._admissions, self.live_jobs())
 
-    def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
+    def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
         with self._lock:
-            jobs = sorted((each.job for each in self._jobs.values()), key=_place, reverse=True)
+            jobs = sorted((stored.job for stored in self._jobs.values()), key=_position, reverse=True)
         if after is not None:
-            jobs = [job for job in jobs if _place(job) < (after.created_at, after.job_id)]
+            jobs = [job for job in jobs if _position(job) < (after.created_at, after.job_id)]
         return tuple(jobs[:limit])
 
-    def created_since(self, moment: datetime) -> int:
+    def count_created_since(self, moment: datetime) -> int:
         with self._lock:
-            return sum(each.job.created_at >= moment for each in self._jobs.values() if each.job.trial_of is None)
+            return sum(stored.job.created_at >= moment for stored in self._jobs.values() if stored.job.trial_of is None)
 
     def count_ready(self, job_id: str, attempt: int) -> int:
         with self._lock:
             replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
-            return sum(each.attempt == attempt and each.ever_ready for each in replicas)
+            return sum(replica.attempt == attempt and replica.ever_ready for replica in replicas)
 
     def reject(self, rejection: Rejection) -> None:
         with self._lock:
@@ -150,18 +152,18 @@ class MemoryStore:
 
     def job_of_vm(self, name: str) -> str | None:
         with self._lock:
-            return next((job_id for job_id, each in self._jobs.items() if _has_vm(each.job, name)), None)
+            return next((job_id for job_id, stored in self._jobs.items() if _has_vm(stored.job, name)), None)
 
     def note_stockout(self, stockout: Stockout) -> None:
         with self._lock:
             key = (stockout.zone, stockout.kind)
-            before = self._stockouts.get(key)
-            if before is None or before.at < stockout.at:
+            previous = self._stockouts.get(key)
+            if previous is None or previous.at < stockout.at:
                 self._stockouts[key] = stockout
 
     def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
         with self._lock:
-            return tuple(each for each in self._stockouts.values() if each.at >= since)
+            return tuple(stockout for stockout in self._stockouts.values() if stockout.at >= since)
 
     def report_orphan(self, orphan: Orphan) -> None:
         with self._lock:
@@ -176,7 +178,7 @@ class MemoryStore:
             self._orphans.pop(instance_id, None)
 
 
-def _place(job: Job) -> tuple[datetime, str]:
+def _position(job: Job) -> tuple[datetime, str]:
     return job.created_at, job.job_id
 
 
@@ -193,6 +195,6 @@ def _loaded(state: State) -> Loaded:
     return Loaded(state, {JOB: state.job.version, **tokens})
 
 
-def _check(there: int | None, expected: object, what: str) -> None:
-    if there != expected:
-        raise ConflictError(f"{what} was written meanwhile")
+def _check(current: int | None, expected: object, document: str) -> None:
+    if current != expected:
+        raise ConflictError(f"{document} has changed since it was read")

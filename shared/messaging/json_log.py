@@ -1,6 +1,6 @@
-"""One JSON line per event on standard output, as Cloud Logging reads it from a function.
+"""Logging of the functions: one JSON line per record on standard output, where Cloud Logging reads it.
 
-Only entry points and adapters log. What they say of the message at hand (`function`, `message_id`) is added here.
+Fields that describe the current request, such as `function` and `message_id`, are added to every line by `context`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _context: ContextVar[dict[str, str] | None] = ContextVar("log_context", default=
 
 
 class JsonLines(logging.Formatter):
-    """Source of the keys: Cloud Logging's structured payload (`severity` and `message` are special)."""
+    """Source of the keys: Cloud Logging, structured logging (`severity` and `message` have a special meaning)."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {"severity": record.levelname, "message": record.getMessage()}
@@ -31,8 +31,8 @@ class JsonLines(logging.Formatter):
 
 
 @cache
-def start() -> None:
-    """Once per process: our own loggers to standard output, one JSON line each."""
+def configure() -> None:
+    """Send the records of all `shared` loggers to standard output. Only the first call in a process has an effect."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("shared")
@@ -43,7 +43,7 @@ def start() -> None:
 
 @contextmanager
 def context(**fields: str) -> Iterator[None]:
-    """These fields are in every line of this thread's work until the end of the block."""
+    """Add these fields to every line that this thread logs within the block."""
     token = _context.set({**(_context.get() or {}), **fields})
     try:
         yield

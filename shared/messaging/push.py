@@ -1,10 +1,10 @@
-"""The door of every event function: a Pub/Sub push request in, an acknowledgement out.
+"""Handling of Pub/Sub push requests: the entry point of every event function.
 
-    204  handled, or can never be handled (then it is in the dead letter with its reason): do not deliver again
-    503  TemporaryError: deliver again after the subscription's backoff
-    500  anything else is a bug: delivered again, and after the last delivery dead-lettered by Pub/Sub itself
+    204  handled, or impossible to handle (then it is in the dead-letter topic with the reason): not delivered again
+    503  TemporaryError: delivered again after the subscription's backoff
+    500  any other exception is a bug: delivered again, and dead-lettered by Pub/Sub after the last delivery
 
-Eventarc posts the same body, so one function serves both. Answers never contain anything of the request.
+Eventarc posts the same body, so one function serves both. Responses never contain parts of the request.
 """
 
 from __future__ import annotations
@@ -26,42 +26,47 @@ if TYPE_CHECKING:
 
     from shared.ports import Bus
 
-Answer = tuple[str, int]
+Response = tuple[str, int]
 
 REASON_LENGTH_MAX: Final = 1000
-"""Pub/Sub allows 1,024 bytes in an attribute's value."""
-MOVED: Final = "CloudPubSubDeadLetterSource"
-"""How the attributes begin that Pub/Sub itself gives a message that it moves: in any other they would be forged."""
+"""In bytes. Pub/Sub allows 1,024 bytes in the value of an attribute."""
+INVALID_BODY_BYTES_MAX: Final = 1 << 20
+"""How much of an undecodable request is kept in its dead letter."""
+DEAD_LETTER_PREFIX: Final = "CloudPubSubDeadLetterSource"
+"""Prefix of the attributes that Pub/Sub adds when it dead-letters a message. In other messages they are forged."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`told_at`: when Pub/Sub took it. `subscription` is its full name."""
-
     data: bytes
     attributes: Mapping[str, str]
     message_id: str
-    told_at: datetime
+    published_at: datetime
+    """When Pub/Sub accepted the message."""
     subscription: str = ""
+    """Full resource name."""
 
 
-def serve(request: Request, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]) -> Answer:
-    """`function` names itself in logs and dead letters; `bus` is made only when a dead letter must be written."""
-    json_log.start()
+def serve(request: Request, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]) -> Response:
+    """Decode the request, call `handle` with the message, and return the response for Pub/Sub.
+
+    `function` is the name in logs and dead letters. `bus` is called only if a dead letter must be written.
+    """
+    json_log.configure()
     try:
         message = decode(request.get_data())
     except PermanentError as error:
-        message = Message(request.get_data()[: 1 << 20], {}, "", datetime.now(UTC))
-        return _bury(message, function, str(error), bus)
+        message = Message(request.get_data()[:INVALID_BODY_BYTES_MAX], {}, "", datetime.now(UTC))
+        return _dead_letter(message, function, str(error), bus)
     with json_log.context(function=function, message_id=message.message_id):
         try:
             handle(message)
         except PermanentError as error:
-            return _bury(message, function, str(error), bus)
+            return _dead_letter(message, function, str(error), bus)
         except TemporaryError as error:
-            _log.warning("delivered again later: %s", error)
+            _log.warning("message will be redelivered: %s", error)
             return "try again later", 503
         except Exception:
             _log.exception("%s failed on message %s", function, message.message_id)
@@ -70,32 +75,35 @@ def serve(request: Request, function: str, handle: Callable[[Message], object], 
 
 
 def decode(body: bytes) -> Message:
-    """The envelope `{"message": {"data", "attributes", "messageId"}}`; data and attributes may be absent."""
+    """Return the message of a push request. Raises PermanentError if the body is not one.
+
+    `data` and `attributes` may be absent from the envelope `{"message": {"data", "attributes", "messageId"}}`.
+    """
     try:
         envelope = json.loads(body)
         message = envelope["message"]
         attributes = message.get("attributes") or {}
         data = base64.b64decode(message.get("data") or "", validate=True)
         message_id = message.get("messageId") or message.get("message_id") or ""
-        said = message.get("publishTime") or message.get("publish_time")
-        told_at = datetime.fromisoformat(said) if said else datetime.now(UTC)
+        publish_time = message.get("publishTime") or message.get("publish_time")
+        published_at = datetime.fromisoformat(publish_time) if publish_time else datetime.now(UTC)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
         raise PermanentError("not a Pub/Sub push request") from None
     if not isinstance(attributes, dict) or not all(isinstance(value, str) for value in attributes.values()):
-        raise PermanentError("attributes of a Pub/Sub message are strings")
-    return Message(data, attributes, str(message_id), told_at, str(envelope.get("subscription") or ""))
+        raise PermanentError("attributes of a Pub/Sub message must be strings")
+    return Message(data, attributes, str(message_id), published_at, str(envelope.get("subscription") or ""))
 
 
-def _bury(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Answer:
-    """Kept for people, under its reason, with what a replay needs: where it came from, when it was told and by whom."""
-    _log.error("can never be handled, kept in the dead letter: %s", reason)
-    said = {name: value for name, value in message.attributes.items() if not name.startswith(MOVED)}
+def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Response:
+    """Publish the message to the dead-letter topic, with the reason and with what a replay needs to know."""
+    _log.error("message cannot be handled and goes to the dead-letter topic: %s", reason)
+    own = {name: value for name, value in message.attributes.items() if not name.startswith(DEAD_LETTER_PREFIX)}
     attributes = {
-        **said,
-        "reason": _short(reason),
+        **own,
+        "reason": _truncate(reason),
         "function": function,
         "message_id": message.message_id,
-        "told_at": message.told_at.isoformat(),
+        "published_at": message.published_at.isoformat(),
         "subscription": message.subscription.rpartition("/")[2],
     }
     try:
@@ -106,5 +114,5 @@ def _bury(message: Message, function: str, reason: str, bus: Callable[[], Bus]) 
     return "", 204
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     return text.encode()[:REASON_LENGTH_MAX].decode(errors="ignore")

@@ -1,6 +1,7 @@
-"""Names of the topics; each has one push subscription of the same name (docs/interfaces.md section 1).
+"""Names of the topics. Each has one push subscription of the same name (docs/interfaces.md, section 1).
 
-Two of them lead to the function `maintenance`: VMs may publish to the one, Compute's log alone to the other.
+Two topics lead to the function `maintenance`: VMs may publish to MAINTENANCE, only Compute's audit log to
+SYSTEM_EVENTS.
 """
 
 from __future__ import annotations

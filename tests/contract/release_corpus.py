@@ -12,6 +12,7 @@ import dataclasses
 import json
 import sys
 import types
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -20,9 +21,11 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 from shared.core.decisions import Decision
 from shared.core.events import Event
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, Replica
+from shared.core.model.job import Job
+from shared.core.model.replica import Replica
 from shared.core.reconcile.zone_order import Stockout
 from shared.gcp import documents
+from shared.messaging import agent_messages, google_events, internal_requests
 from shared.ports import Orphan, Rejection
 
 FOLDER: Final = Path(__file__).parent / "releases"
@@ -82,7 +85,15 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
     "provision": [{"version": 1, "job_id": "digits_1"}, {"version": 1, "orphans": True}],
     "tune": [{"version": 1, "job_id": "digits_1"}],
 }
-"""Function of `shared.messaging.codec` → what it is sent: docs/interfaces.md section 2."""
+"""Kind of message → messages of that kind, as in docs/interfaces.md, section 2."""
+
+DECODERS: Final[dict[str, Callable[[bytes], object]]] = {
+    "vm_ready": agent_messages.decode_vm_ready,
+    "replica_exit": agent_messages.decode_replica_exit,
+    "maintenance": google_events.decode_maintenance,
+    "provision": internal_requests.decode_provision,
+    "tune": internal_requests.decode_tune,
+}
 
 
 def whole(kind: Any, **given: object) -> Any:

@@ -16,8 +16,8 @@ from shared.core.decisions import Decision
 from shared.core.events import Event
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp import documents
-from shared.messaging import codec
-from tests.contract.release_corpus import FOLDER, KINDS, MESSAGES, decode
+from shared.messaging import internal_requests
+from tests.contract.release_corpus import DECODERS, FOLDER, KINDS, MESSAGES, decode
 
 CORPUS: Final = FOLDER / str(documents.SCHEMA)
 DOCUMENTS: Final[list[dict[str, Any]]] = json.loads(
@@ -82,7 +82,7 @@ def test_a_document_of_another_schema_waits_for_the_release_that_knows_it(kind: 
 
 @pytest.mark.parametrize(("function", "message"), SENT)
 def test_what_a_release_sent_is_understood(function: str, message: dict[str, Any]) -> None:
-    understand = getattr(codec, function)
+    understand = DECODERS[function]
     understood = understand(json.dumps(message).encode())
     assert understood == understand(json.dumps({"of_a_newer_release": 1, **message}).encode())
     assert understood
@@ -91,13 +91,13 @@ def test_what_a_release_sent_is_understood(function: str, message: dict[str, Any
 @pytest.mark.parametrize(("function", "message"), [each for each in SENT if "version" in each[1]])
 def test_another_version_is_refused(function: str, message: dict[str, Any]) -> None:
     with pytest.raises(PermanentError, match="version"):
-        getattr(codec, function)(json.dumps({**message, "version": 2}).encode())
+        DECODERS[function](json.dumps({**message, "version": 2}).encode())
 
 
 def test_what_this_release_sends_is_in_the_corpus() -> None:
     provisions = [message for function, message in SENT if function == "provision"]
-    assert json.loads(codec.encode_provision("digits_1")) in provisions
-    assert json.loads(codec.encode_orphan_search()) in provisions
+    assert json.loads(internal_requests.encode_provision("digits_1")) in provisions
+    assert json.loads(internal_requests.encode_orphan_search()) in provisions
     assert all((function, message) in SENT for function, messages in MESSAGES.items() for message in messages)
 
 

@@ -9,17 +9,19 @@ from datetime import datetime, timedelta
 from itertools import product
 
 from shared.core.ledger import LedgerEntry, fold
-from shared.core.model.job import Job, Replica
+from shared.core.model.job import Job
+from shared.core.model.replica import Replica
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import Tuning
-from shared.core.reconcile.plan import Vm, vm_name
+from shared.core.model.vm import Vm
+from shared.core.model.vm_names import vm_name
 from shared.errors import TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
-from shared.messaging import codec, topics
+from shared.messaging import agent_messages, google_events, internal_requests, topics
 from shared.ports import Suggester
 from tests.support.jobs import START, a_spec
 
@@ -83,8 +85,10 @@ class World:
     def deliver(self) -> None:
         while message := self.bus.take():
             functions: dict[str, Callable[[bytes], None]] = {
-                topics.PROVISION: lambda data: provision.handle(codec.provision(data), self.machines, self.deps),
-                topics.TUNE: lambda data: tune.handle(codec.tune(data), self.suggester, self.deps),
+                topics.PROVISION: lambda data: provision.handle(
+                    internal_requests.decode_provision(data), self.machines, self.deps
+                ),
+                topics.TUNE: lambda data: tune.handle(internal_requests.decode_tune(data), self.suggester, self.deps),
             }
             try:
                 functions[message.topic](message.data)
@@ -96,9 +100,9 @@ class World:
         """An agent's event: of the incarnation and machine that its VM was last told, unless said otherwise."""
         self.wait(1)
         handle, decode = {
-            "vm-ready": (vm_ready.handle, codec.vm_ready),
-            "replica-exit": (replica_exit.handle, codec.replica_exit),
-            "maintenance": (maintenance.handle, codec.maintenance),
+            "vm-ready": (vm_ready.handle, agent_messages.decode_vm_ready),
+            "replica-exit": (replica_exit.handle, agent_messages.decode_replica_exit),
+            "maintenance": (maintenance.handle, google_events.decode_maintenance),
         }[kind]
         handle(decode(json.dumps({**self.subject(replica_id), **more}).encode()), self.deps)  # type: ignore[operator]
 

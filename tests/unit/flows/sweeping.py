@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 
-from shared.core.model.job import Job, JobState, Replica
-from shared.core.reconcile.plan import Create, Vm, desired, plan_steps
+from shared.core.model.job import Job, JobState
+from shared.core.model.replica import Replica
+from shared.core.model.vm import Vm
+from shared.core.reconcile.desired import desired_vms
+from shared.core.reconcile.plan import vm_steps
+from shared.core.reconcile.steps import Create
 from shared.flows import maintenance, orphans
 from shared.flows.vm_metadata import metadata
 from shared.memory.fleet import MemoryFleet
-from shared.messaging import codec
+from shared.messaging import google_events
 from tests.support.jobs import a_job
 from tests.support.world import World, in_turn
 
@@ -32,7 +36,7 @@ def must(vm: Vm | None) -> Vm:
 def make_vms(world: World, job: Job) -> tuple[Vm, ...]:
     """The VMs of a job, whether it exists or not."""
     replicas = tuple(Replica(1, replica_id) for replica_id in job.plan.replica_ids)
-    for step in plan_steps(job, desired(job, replicas), ()):
+    for step in vm_steps(job, desired_vms(job, replicas), ()):
         assert isinstance(step, Create)
         made = world.machines
         world.fleet.create(job, step, metadata(job, step, made.project, made.addresses, made.agent_files))
@@ -78,4 +82,4 @@ def entry(vm: Vm, method: str, **changes: object) -> bytes:
 
 
 def told(world: World, data: bytes) -> None:
-    maintenance.handle(codec.maintenance(data), world.deps)
+    maintenance.handle(google_events.decode_maintenance(data), world.deps)

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from shared.core.decisions import Reason
-from shared.core.events import JobSubmitted
-from shared.core.model.job import Job, JobState, Plan, ReplicaState
+from shared.core.events import CapacityErrorKind, JobSubmitted
+from shared.core.model.job import Job, JobState
+from shared.core.model.plan import Plan
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import Create
+from shared.core.reconcile.steps import Create
 from shared.core.reconcile.zone_order import STOCKOUT_REMEMBERED
 from shared.errors import TemporaryError
 from shared.flows.record import record
 from shared.memory.fleet import MemoryFleet
-from shared.ports import CapacityErrorKind, CreateOutcome, NotCreated, Pending
+from shared.ports import CreateOutcome, NotCreated, Pending
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan
 from tests.support.world import World
 
@@ -177,10 +179,10 @@ def test_what_was_made_beside_the_vms_is_given_back_after_them_and_asked_for_unt
     world.fail(CHIEF, 0)
     with pytest.raises(TemporaryError):
         world.provision()
-    assert world.store.pending("digits_1"), "the sweep asks again"
+    assert world.store.pending_keys("digits_1"), "the sweep asks again"
     world.provision()
     assert fleet.released == 2
-    assert world.store.pending("digits_1") == ()
+    assert world.store.pending_keys("digits_1") == ()
 
 
 def test_who_is_up_where_its_peers_find_no_room_follows_them_to_another_zone(world: World, fleet: Ordering) -> None:

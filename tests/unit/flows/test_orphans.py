@@ -9,11 +9,14 @@ from dataclasses import replace
 import pytest
 
 from shared.core.model.job import JobState
-from shared.core.reconcile.plan import Delete, LabelledVm, Vm, VmStatus, desired, plan_steps
+from shared.core.model.vm import LabelledVm, Vm, VmStatus
+from shared.core.reconcile.desired import desired_vms
+from shared.core.reconcile.plan import vm_steps
+from shared.core.reconcile.steps import Delete
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import orphans
 from shared.memory.fleet import MemoryFleet
-from shared.messaging import codec
+from shared.messaging import internal_requests
 from shared.ports import Orphan
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World, in_turn
@@ -101,7 +104,7 @@ def test_vms_that_came_after_their_job_had_ended_and_was_cleaned_up_are_deleted_
     world = running
     world.fail(CHIEF, 0)
     world.deliver()
-    assert (world.vms, world.store.pending("digits_1")) == ((), ())
+    assert (world.vms, world.store.pending_keys("digits_1")) == ((), ())
     forget_inserts(world)
     assert len(make_vms(world, replace(world.job, state=JobState.RUNNING))) == 3
     sweep(world)
@@ -227,21 +230,23 @@ def test_of_two_vms_of_one_name_the_replicas_own_is_kept(running: World) -> None
     own = must(world.vm(WORKER_0))
     zombie = replace(own, zone="us-central1-b", instance_id="9")
     peers = [vm for vm in world.vms if vm.name != own.name]
-    wants = desired(world.job, world.replicas)
+    wants = desired_vms(world.job, world.replicas)
     for order in ([own, zombie], [zombie, own]):
-        (step,) = plan_steps(world.job, wants, (*peers, *order))
+        (step,) = vm_steps(world.job, wants, (*peers, *order))
         assert step == Delete(zombie)
     moved = replace(own, vm_generation=2, zone="us-central1-b", instance_id="9")
-    (step,) = plan_steps(world.job, wants, (*peers, moved, own))
+    (step,) = vm_steps(world.job, wants, (*peers, moved, own))
     assert step == Delete(own), "a machine number lower than another's of that name is a zombie"
 
 
 def test_a_provision_message_is_about_a_job_or_about_orphans() -> None:
-    assert codec.provision(codec.encode_orphan_search()) == codec.OrphanSearch()
-    assert codec.provision(codec.encode_provision("digits_1")) == "digits_1"
+    assert (
+        internal_requests.decode_provision(internal_requests.encode_orphan_search()) == internal_requests.OrphanSearch()
+    )
+    assert internal_requests.decode_provision(internal_requests.encode_provision("digits_1")) == "digits_1"
 
 
 @pytest.mark.parametrize("text", ['{"version": 2, "orphans": true}', '{"version": 1, "orphans": false}', "[]", "{"])
 def test_a_provision_message_that_is_about_neither_is_kept_for_people(text: str) -> None:
     with pytest.raises(PermanentError):
-        codec.provision(text.encode())
+        internal_requests.decode_provision(text.encode())

@@ -8,7 +8,7 @@ from shared.core.decisions import ReactivateReplica
 from shared.core.events import CompletionOutdated
 from shared.core.evolve import Change
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import ReplicaState
+from shared.core.model.replica import ReplicaState
 from shared.core.reporting.explain import what_comes_next
 from shared.errors import TemporaryError
 from shared.ports import AdmissionToken, Loaded

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shared.core.decisions import Reason
-from shared.core.events import IncarnationRef, LossCause, VmLost, VmRef
-from shared.core.model.job import ReplicaState
-from shared.core.reconcile.plan import vm_name
-from shared.core.rules.startup_timeout import STARTUP_TIMEOUT_S
+from shared.core.events import IncarnationRef, VmLost, VmRef
+from shared.core.model.replica import ReplicaState
+from shared.core.model.vm import LossCause
+from shared.core.model.vm_names import vm_name
+from shared.core.timeouts import STARTUP_TIMEOUT_S
 from shared.errors import TemporaryError
 from shared.flows.record import record
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1

@@ -8,15 +8,17 @@ from collections.abc import Mapping
 import pytest
 
 from shared.core.decisions import Reason
-from shared.core.events import CancelRequested, VmLost
+from shared.core.events import CancelRequested, CapacityErrorKind, VmLost
 from shared.core.evolve import Change
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, ReplicaState
-from shared.core.reconcile.plan import Create, DirectiveAction, VmStatus
+from shared.core.model.job import Job
+from shared.core.model.replica import ReplicaState
+from shared.core.model.vm import DirectiveAction, VmStatus
+from shared.core.reconcile.steps import Create
 from shared.errors import PermanentError, TemporaryError
 from shared.flows.record import record
-from shared.messaging import codec
-from shared.ports import AdmissionToken, CapacityErrorKind, CreateOutcome, Loaded, NotCreated
+from shared.messaging import google_events
+from shared.ports import AdmissionToken, CreateOutcome, Loaded, NotCreated
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 
@@ -55,7 +57,7 @@ def test_a_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -
     assert world.state == "SUCCEEDED"
     world.deliver()
     assert list(world.vms) == []
-    assert world.store.pending("digits_1") == ()
+    assert world.store.pending_keys("digits_1") == ()
     world.check()
 
 
@@ -259,7 +261,7 @@ def test_a_stockout_everywhere_is_waited_for(world: World) -> None:
     for _ in range(3):
         world.provision()
     assert world.job.placement.round == refused, "and is not asked again at once, whoever comes"
-    assert world.store.pending("digits_1"), "what is not there yet stays desired"
+    assert world.store.pending_keys("digits_1"), "what is not there yet stays desired"
     world.wait(60)
     world.sweep()
     world.deliver()
@@ -270,7 +272,7 @@ def test_a_stockout_everywhere_is_waited_for(world: World) -> None:
     world.sweep()
     world.deliver()
     assert len(world.vms) == 3
-    assert world.store.pending("digits_1") == ()
+    assert world.store.pending_keys("digits_1") == ()
     world.check()
 
 
@@ -280,7 +282,7 @@ def test_a_job_that_ends_while_it_waits_for_machines_is_cleaned_up_at_once(world
     world.deliver()
     record("digits_1", CancelRequested("digits_1", "me", world.now), world.deps)
     world.deliver()
-    assert (world.state, world.store.pending("digits_1")) == ("CANCELLED", ())
+    assert (world.state, world.store.pending_keys("digits_1")) == ("CANCELLED", ())
     world.check()
 
 
@@ -320,10 +322,10 @@ def test_slow_machines_are_waited_for_and_never_made_twice(world: World) -> None
     with pytest.raises(TemporaryError):
         world.provision()
     assert world.vms == first
-    assert world.store.pending("digits_1"), "what is not seen done stays desired"
+    assert world.store.pending_keys("digits_1"), "what is not seen done stays desired"
     world.fleet.settle()
     world.provision()
-    assert world.store.pending("digits_1") == ()
+    assert world.store.pending_keys("digits_1") == ()
 
 
 def test_a_vm_that_stopped_without_a_word_is_found_by_the_sweep(running: World) -> None:
@@ -439,7 +441,7 @@ def test_a_loss_is_judged_however_often_the_job_is_rerun_while_it_is_read(
 ) -> None:
     """Told of attempt 1, read first in attempt 2 and then in attempt 3: it is the loss of attempt 3's machine."""
     world.running()
-    event = codec.maintenance(json.dumps({**world.subject(WORKER_0), "cause": "preemption"}).encode())
+    event = google_events.decode_maintenance(json.dumps({**world.subject(WORKER_0), "cause": "preemption"}).encode())
     assert isinstance(event, VmLost)
     world.kill(CHIEF, 11)
     world.deliver()

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from shared.core.decisions import Reason
-from shared.core.model.job import ReplicaState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from shared.errors import PermanentError
-from shared.messaging import codec, topics
+from shared.messaging import google_events, internal_requests, topics
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World
 from tests.unit.flows.sweeping import entry, must, sweep, told
@@ -81,7 +81,7 @@ def test_an_entry_about_a_vm_that_runs_again_only_looks(running: World) -> None:
     before, vms = world.replicas, world.vms
     told(world, entry(must(world.vm(WORKER_0)), "automaticRestart"))
     (message,) = world.bus.drain()
-    assert (message.topic, codec.provision(message.data)) == (topics.PROVISION, "digits_1")
+    assert (message.topic, internal_requests.decode_provision(message.data)) == (topics.PROVISION, "digits_1")
     assert (world.replicas, world.vms) == (before, vms)
 
 
@@ -126,7 +126,7 @@ def test_an_entry_about_an_ended_jobs_vm_changes_nothing(running: World) -> None
 )
 def test_an_entry_that_is_none_is_kept_for_people(running: World, changes: dict[str, object]) -> None:
     with pytest.raises(PermanentError):
-        codec.maintenance(entry(must(running.vm(WORKER_0)), "preempted", **changes))
+        google_events.decode_maintenance(entry(must(running.vm(WORKER_0)), "preempted", **changes))
 
 
 def test_without_any_event_the_sweep_finds_the_vm_that_crashed(running: World) -> None:

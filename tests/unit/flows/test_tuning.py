@@ -18,7 +18,7 @@ from shared.flows import delete, provision, tune
 from shared.flows.record import Deps, record
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.store import MemoryStore
-from shared.messaging import codec, topics
+from shared.messaging import agent_messages, internal_requests, topics
 from shared.ports import Bus, Store
 from tests.support.jobs import CHIEF, a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, a_whole_study
@@ -173,9 +173,9 @@ class Fragile(Study):
 
     def _handle(self, message: Message) -> None:
         if message.topic == topics.TUNE:
-            tune.handle(codec.tune(message.data), self.suggester, self.deps)
-        elif message.data != codec.encode_orphan_search():
-            provision.handle(codec.provision(message.data), self.machines, self.deps)
+            tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps)
+        elif message.data != internal_requests.encode_orphan_search():
+            provision.handle(internal_requests.decode_provision(message.data), self.machines, self.deps)
 
 
 @pytest.mark.parametrize("after", range(1, 120))
@@ -427,7 +427,7 @@ def test_a_metric_that_is_none_keeps_no_exit_from_being_judged(study: Study, met
     study.begin(maxTrials=1)
     study.up(1)
     subject = json.dumps({**study.trial(1).subject(CHIEF), "cause": "process", "exit_status": 0, "metric": "METRIC"})
-    assert codec.replica_exit(subject.replace('"METRIC"', metric).encode()).measurement is None
+    assert agent_messages.decode_replica_exit(subject.replace('"METRIC"', metric).encode()).measurement is None
 
 
 def test_a_space_with_an_end_is_over_when_all_of_it_was_tried(study: Study) -> None:
@@ -500,7 +500,7 @@ def test_many_trials_at_once_are_begun_over_several_rounds(study: Study) -> None
 
 def test_no_study_takes_part_in_the_quota_of_created_jobs_more_than_once(study: Study) -> None:
     study.begin()
-    assert study.store.created_since(study.now - timedelta(minutes=1)) == 1
+    assert study.store.count_created_since(study.now - timedelta(minutes=1)) == 1
 
 
 def test_a_message_of_no_job_or_of_one_that_tunes_nothing_can_never_succeed(study: Study) -> None:
@@ -516,9 +516,9 @@ def test_more_than_one_delivery_can_do_is_asked_for_again(study: Study, monkeypa
     monkeypatch.setattr(tune, "BEGINNINGS_MAX", 1)
     with pytest.raises(TemporaryError):
         tune.handle(STUDY, study.suggester, study.deps)
-    assert study.store.pending(STUDY), "not done"
+    assert study.store.pending_keys(STUDY), "not done"
     tune.handle(STUDY, study.suggester, study.deps)
-    assert study.store.pending(STUDY) == ()
+    assert study.store.pending_keys(STUDY) == ()
 
 
 def test_a_trial_in_the_ledger_of_its_tuning_job_has_one_end(study: Study) -> None:

@@ -13,7 +13,7 @@ from shared.core.intake.job_files import Uploaded
 from shared.errors import PermanentError
 from shared.flows import delete, submit, upload
 from shared.memory.objects import MemoryObjects
-from shared.messaging import codec, topics
+from shared.messaging import google_events, topics
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, a_whole_study
 from tests.support.world import World
@@ -139,12 +139,12 @@ ATTRIBUTES = {"bucketId": "bucket", "objectId": "jobs/a.yaml", "objectGeneration
 
 def test_a_notification_is_read_with_the_time_in_its_objects_resource() -> None:
     resource = {"kind": "storage#object", "name": "jobs/a.yaml", "timeCreated": "2026-11-21T03:00:00.123Z"}
-    told = codec.uploaded(ATTRIBUTES, json.dumps(resource).encode())
+    told = google_events.decode_upload(ATTRIBUTES, json.dumps(resource).encode())
     assert told == Uploaded("bucket", "jobs/a.yaml", 17, AT_THREE)
-    assert codec.uploaded(ATTRIBUTES, b"") == Uploaded("bucket", "jobs/a.yaml", 17)
+    assert google_events.decode_upload(ATTRIBUTES, b"") == Uploaded("bucket", "jobs/a.yaml", 17)
 
 
 @pytest.mark.parametrize("data", [b'{"timeCreated": "yesterday"}', b'{"timeCreated": "2026-11-21T03:00:00"}'])
 def test_a_time_that_is_none_can_never_succeed(data: bytes) -> None:
     with pytest.raises(PermanentError):
-        codec.uploaded(ATTRIBUTES, data)
+        google_events.decode_upload(ATTRIBUTES, data)

@@ -1,4 +1,4 @@
-"""A replica speaks only for itself: tokens that Google would sign, through the functions' own door."""
+"""Authentication of agents' events, through the functions' HTTP entry points, with tokens of the emulator's issuer."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from flask.testing import FlaskClient
 from google.auth import jwt
 from google.pubsub_v1.types import PubsubMessage
 
-from cli.dead_letter_replay import judged_here
+from cli.dead_letter_replay import replay_agent_event
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
-from shared.agent.reporting.publisher import ATTRIBUTE_BYTES, in_pieces
-from shared.core.events import LossCause
-from shared.core.model.job import ReplicaState
-from shared.core.reconcile.plan import vm_name
+from shared.agent.reporting.publisher import ATTRIBUTE_BYTES, split_token
+from shared.core.model.replica import ReplicaState
+from shared.core.model.vm import LossCause
+from shared.core.model.vm_names import vm_name
 from shared.errors import PermanentError, TemporaryError
-from shared.flows import sender_identity
+from shared.flows.authenticate import read_token
 from shared.gcp import dead_letter_box
 from shared.gcp.dead_letter_box import DeadLetter
 from shared.gcp.identity_tokens import IdentityTokens
-from shared.messaging import codec, push, topics
+from shared.messaging import agent_messages, push, topics
+from shared.ports import IdentityError
 from shared.settings import settings
-from shared.wiring import authenticate as wiring
-from shared.wiring import core_services
+from shared.wiring import authentication, core_services
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.serving import serving
 from tests.support.world import World
@@ -47,7 +47,7 @@ def issuer() -> TokenIssuer:
 
 @pytest.fixture
 def keys(issuer: TokenIssuer) -> Iterator[str]:
-    """Where Google publishes them."""
+    """A server that publishes the issuer's keys as Google does."""
 
     class Keys(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -57,7 +57,7 @@ def keys(issuer: TokenIssuer) -> Iterator[str]:
             self.wfile.write(json.dumps(issuer.certificates()).encode())
 
         def log_message(self, *_: object) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Keys)
     with serving(server) as address:
@@ -65,44 +65,46 @@ def keys(issuer: TokenIssuer) -> Iterator[str]:
 
 
 @dataclass
-class Door:
-    """The functions, with a job whose chief and workers wait for their VMs."""
+class Sender:
+    """Sends events of worker 0 to the functions. The chief and the workers of the job wait for their VMs."""
 
     world: World
     issuer: TokenIssuer
     name: str = "vm_ready"
     clients: dict[str, FlaskClient] = field(default_factory=dict)
 
-    def token(self, *, issuer: TokenIssuer | None = None, at: datetime = NOW, audience: str = "", **who: object) -> str:
+    def token(
+        self, *, issuer: TokenIssuer | None = None, at: datetime = NOW, audience: str = "", **identity: object
+    ) -> str:
         subject = self.world.subject(WORKER_0)
         vm = self.world.vm(WORKER_0)
         assert vm is not None
-        speaker = VmIdentity(ACCOUNT, "my-project", 1234, vm.zone, int(vm.instance_id), vm.name, NOW)
-        desired = f"trainmaster/my-project/digits_1/{subject['attempt']}/worker/0/{subject['incarnation']}"
+        vm_identity = VmIdentity(ACCOUNT, "my-project", 1234, vm.zone, int(vm.instance_id), vm.name, NOW)
+        own_audience = f"trainmaster/my-project/digits_1/{subject['attempt']}/worker/0/{subject['incarnation']}"
         return (issuer or self.issuer).identity_token(
-            replace(speaker, **who),  # type: ignore[arg-type]
-            audience or desired,
+            replace(vm_identity, **identity),  # type: ignore[arg-type]
+            audience or own_audience,
             full=True,
             now=at,
         )
 
-    def tell(
+    def send(
         self,
         token: str | None,
         *,
-        told_at: datetime = NOW,
+        published_at: datetime = NOW,
         subscription: str = "s",
         attributes: Mapping[str, str] | None = None,
         **body: object,
     ) -> int:
         data = json.dumps({**self.world.subject(WORKER_0), **body}).encode()
-        return self.post(data, token, told_at, subscription, attributes or {})
+        return self.post(data, token, published_at, subscription, attributes or {})
 
     def post(
         self,
         data: bytes,
         token: str | None,
-        told_at: datetime,
+        published_at: datetime,
         subscription: str,
         attributes: Mapping[str, str] | None = None,
     ) -> int:
@@ -111,9 +113,9 @@ class Door:
             self.clients[self.name] = app.test_client()
         message = {
             "data": base64.b64encode(data).decode(),
-            "attributes": {**(attributes or {}), **in_pieces(token or "")},
+            "attributes": {**(attributes or {}), **split_token(token or "")},
             "messageId": "17",
-            "publishTime": told_at.isoformat().replace("+00:00", "Z"),
+            "publishTime": published_at.isoformat().replace("+00:00", "Z"),
         }
         envelope = {"message": message, "subscription": f"projects/p/subscriptions/{subscription}"}
         return self.clients[self.name].post("/", json=envelope).status_code
@@ -123,12 +125,13 @@ class Door:
         return self.world.replica(WORKER_0).state
 
     def reasons(self) -> list[str]:
-        found = [message for message in self.world.bus.drain() if message.topic == topics.DEAD_LETTER]
-        return [message.attributes["reason"] for message in found]
+        """Remove all published messages, and return the reasons of the dead letters among them."""
+        messages = self.world.bus.drain()
+        return [message.attributes["reason"] for message in messages if message.topic == topics.DEAD_LETTER]
 
 
 @pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch, issuer: TokenIssuer, keys: str) -> Iterator[Door]:
+def sender(monkeypatch: pytest.MonkeyPatch, issuer: TokenIssuer, keys: str) -> Iterator[Sender]:
     world = World()
     monkeypatch.setattr(core_services, "deps", lambda: world.deps)
     monkeypatch.setattr(core_services, "bus", lambda: world.bus)
@@ -136,63 +139,67 @@ def door(monkeypatch: pytest.MonkeyPatch, issuer: TokenIssuer, keys: str) -> Ite
     monkeypatch.setenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", ACCOUNT)
     monkeypatch.setenv("TRAINMASTER_IDENTITY_KEYS", keys)
     settings.cache_clear()
-    wiring.tokens.cache_clear()
+    authentication.tokens.cache_clear()
     world.submit()
     world.deliver()
     world.bus.drain()
-    yield Door(world, issuer)
+    yield Sender(world, issuer)
     settings.cache_clear()
-    wiring.tokens.cache_clear()
+    authentication.tokens.cache_clear()
 
 
-def test_the_replica_itself_is_heard(door: Door) -> None:
-    assert door.tell(door.token()) == 204
-    assert (door.state, door.reasons()) == (ReplicaState.RUNNING, [])
+def test_event_with_the_replicas_own_token_is_handled(sender: Sender) -> None:
+    assert sender.send(sender.token()) == 204
+    assert (sender.state, sender.reasons()) == (ReplicaState.RUNNING, [])
 
 
-def test_a_token_is_longer_than_pubsub_takes_in_one_value_and_comes_inin_pieces(door: Door) -> None:
-    token = door.token()
-    sent = in_pieces(token)
+def test_token_longer_than_one_attribute_is_split_and_read_back(sender: Sender) -> None:
+    token = sender.token()
+    sent = split_token(token)
     assert len(token) > ATTRIBUTE_BYTES
-    assert max(len(each.encode()) for each in sent.values()) <= ATTRIBUTE_BYTES
-    assert sender_identity.token_of(sent) == token
-    assert in_pieces("") == {}
+    assert max(len(value.encode()) for value in sent.values()) <= ATTRIBUTE_BYTES
+    assert read_token(sent) == token
+    assert split_token("") == {}
 
 
-def test_an_agent_of_the_last_release_sends_a_token_whole(door: Door) -> None:
-    assert sender_identity.token_of({"identity": door.token(), "other": "x"}) == door.token()
+def test_token_in_one_attribute_is_read(sender: Sender) -> None:
+    assert read_token({"identity": sender.token(), "other": "x"}) == sender.token()
 
 
-FORGERIES: list[tuple[str, Callable[[Door], str | None], str]] = [
+FORGERIES: list[tuple[str, Callable[[Sender], str | None], str]] = [
     ("absent", lambda _: None, "carries no token"),
-    ("not a token", lambda _: "eyJhbGciOiJub25lIn0.e30.", "no token that Google signed"),
-    ("signed by somebody else", lambda door: door.token(issuer=TokenIssuer()), "no token that Google signed"),
-    ("expired", lambda door: door.token(at=NOW - timedelta(hours=2)), "was valid until"),
-    ("of the future", lambda door: door.token(at=NOW + timedelta(hours=2)), "was valid until"),
-    ("of another VM", lambda door: door.token(instance_name=vm_name("digits_1", WORKER_1)), "the token is of VM"),
-    ("of another VM of that name", lambda door: door.token(instance_id=4711), "the token is of VM"),
-    ("of another project", lambda door: door.token(project="your-project"), "the token is of VM"),
-    ("of another account", lambda door: door.token(email="x@my-project.iam.gserviceaccount.com"), "VMs run as"),
+    ("not a token", lambda _: "eyJhbGciOiJub25lIn0.e30.", "not a valid token"),
+    ("signed with other keys", lambda sender: sender.token(issuer=TokenIssuer()), "not a valid token"),
+    ("expired", lambda sender: sender.token(at=NOW - timedelta(hours=2)), "was valid until"),
+    ("not yet valid", lambda sender: sender.token(at=NOW + timedelta(hours=2)), "was valid until"),
+    ("of another VM", lambda sender: sender.token(instance_name=vm_name("digits_1", WORKER_1)), "the token is of VM"),
+    ("of another VM of that name", lambda sender: sender.token(instance_id=4711), "the token is of VM"),
+    ("of another project", lambda sender: sender.token(project="your-project"), "the token is of VM"),
+    ("of another account", lambda sender: sender.token(email="x@my-project.iam.gserviceaccount.com"), "VMs run as"),
     (
         "for another incarnation",
-        lambda door: door.token(audience="trainmaster/my-project/digits_1/1/worker/0/2"),
+        lambda sender: sender.token(audience="trainmaster/my-project/digits_1/1/worker/0/2"),
         "the token is for",
     ),
-    ("for another job", lambda door: door.token(audience="trainmaster/my-project/j/1/worker/0/1"), "the token is for"),
-    ("for somebody else", lambda door: door.token(audience="https://example.com"), "the token is for"),
+    (
+        "for another job",
+        lambda sender: sender.token(audience="trainmaster/my-project/j/1/worker/0/1"),
+        "the token is for",
+    ),
+    ("for another audience", lambda sender: sender.token(audience="https://example.com"), "the token is for"),
 ]
 
 
-@pytest.mark.parametrize(("what", "token", "reason"), FORGERIES, ids=[story for story, _, _ in FORGERIES])
-def test_a_token_that_proves_nothing_is_recorded_and_changes_nothing(
-    door: Door, what: str, token: Callable[[Door], str | None], reason: str
+@pytest.mark.parametrize(("forgery", "token", "reason"), FORGERIES, ids=[forgery for forgery, _, _ in FORGERIES])
+def test_event_with_a_forged_or_foreign_token_is_dead_lettered_and_changes_nothing(
+    sender: Sender, forgery: str, token: Callable[[Sender], str | None], reason: str
 ) -> None:
-    before = door.world.ledger
-    assert door.tell(token(door)) == 204, what
-    (said,) = door.reasons()
-    assert said.startswith("identity: ")
-    assert reason in said
-    assert door.world.ledger == before
+    before = sender.world.ledger
+    assert sender.send(token(sender)) == 204, forgery
+    (dead_letter_reason,) = sender.reasons()
+    assert dead_letter_reason.startswith("identity: ")
+    assert reason in dead_letter_reason
+    assert sender.world.ledger == before
 
 
 @pytest.mark.parametrize(
@@ -206,117 +213,123 @@ def test_a_token_that_proves_nothing_is_recorded_and_changes_nothing(
     ],
     ids=str,
 )
-def test_a_token_that_google_signed_for_something_else_proves_nothing(door: Door, changes: dict[str, object]) -> None:
-    claims = {**jwt.decode(door.token(), verify=False), **changes}
-    said = {name: value for name, value in claims.items() if value is not None}
-    forged: bytes = jwt.encode(door.issuer._signer, said)
-    before = door.world.ledger
-    assert door.tell(forged.decode()) == 204
-    (reason,) = door.reasons()
+def test_signed_token_with_wrong_claims_is_dead_lettered(sender: Sender, changes: dict[str, object]) -> None:
+    claims = {**jwt.decode(sender.token(), verify=False), **changes}
+    present = {name: value for name, value in claims.items() if value is not None}
+    forged: bytes = jwt.encode(sender.issuer._signer, present)
+    before = sender.world.ledger
+    assert sender.send(forged.decode()) == 204
+    (reason,) = sender.reasons()
     assert reason.startswith("identity: ")
-    assert door.world.ledger == before
+    assert sender.world.ledger == before
 
 
-def test_a_replayed_token_of_a_past_life_is_refused_for_the_next(door: Door) -> None:
-    old = door.token()
-    door.tell(old)
-    door.name = "replica_exit"
-    assert door.tell(door.token(), cause="process", exit_status=1) == 204
-    door.world.deliver()
-    assert door.state is ReplicaState.RESTARTING
-    door.tell(old, cause="process", exit_status=1)
-    assert "the token is for" in door.reasons()[0]
+def test_token_of_a_past_incarnation_is_dead_lettered(sender: Sender) -> None:
+    old = sender.token()
+    sender.send(old)
+    sender.name = "replica_exit"
+    assert sender.send(sender.token(), cause="process", exit_status=1) == 204
+    sender.world.deliver()
+    assert sender.state is ReplicaState.RESTARTING
+    sender.send(old, cause="process", exit_status=1)
+    assert "the token is for" in sender.reasons()[0]
 
 
-def test_an_event_that_is_delivered_days_late_was_told_in_time(door: Door) -> None:
-    told = NOW - timedelta(days=3)
-    assert door.tell(door.token(at=told), told_at=told + timedelta(minutes=50)) == 204
-    assert door.state is ReplicaState.RUNNING
+def test_event_delivered_days_late_is_handled_if_published_in_time(sender: Sender) -> None:
+    issued = NOW - timedelta(days=3)
+    assert sender.send(sender.token(at=issued), published_at=issued + timedelta(minutes=50)) == 204
+    assert sender.state is ReplicaState.RUNNING
 
 
-def with_a_slice(door: Door, job_id: str, **more: str) -> Door:
-    """A job with a slice of one host beside a VM."""
+def with_a_slice(sender: Sender, job_id: str, **more: str) -> Sender:
+    """A job with a VM and a slice of one host."""
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     training = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4", "masterConfig": image, "region": "us-central1"}
     tpu = {"workerType": "ct5lp-hightpu-4t", "workerCount": 1, "workerConfig": image}
-    world = World(store=door.world.store, bus=door.world.bus, job_id=job_id)
+    world = World(store=sender.world.store, bus=sender.world.bus, job_id=job_id)
     world.submit({"trainingInput": {**training, **tpu, **more}})
     world.deliver()
     world.bus.drain()
-    return Door(world, door.issuer)
+    return Sender(world, sender.issuer)
 
 
 @pytest.fixture
-def slice_door(door: Door) -> Door:
-    return with_a_slice(door, "slices_1")
+def slice_sender(sender: Sender) -> Sender:
+    return with_a_slice(sender, "slices_1")
 
 
-def test_a_slice_of_one_host_is_heard_though_google_named_its_host(slice_door: Door) -> None:
-    """It does not say which of its hosts it is: there is one."""
+def test_slice_of_one_host_is_authenticated_without_its_vm_name(slice_sender: Sender) -> None:
+    """A slice of one host sends no host number, so only the stored job tells that it is a slice."""
     audience = "trainmaster/my-project/slices_1/1/worker/0/1"
-    token = slice_door.token(audience=audience, project="of-google-tp", instance_name="t1v-n-1-w-0", instance_id=1)
-    assert slice_door.tell(token) == 204
-    assert (slice_door.state, slice_door.reasons()) == (ReplicaState.RUNNING, [])
+    token = slice_sender.token(audience=audience, project="of-google-tp", instance_name="t1v-n-1-w-0", instance_id=1)
+    assert slice_sender.send(token) == 204
+    assert (slice_sender.state, slice_sender.reasons()) == (ReplicaState.RUNNING, [])
 
 
 OWN = "trainer@my-project.iam.gserviceaccount.com"
 
 
 @pytest.fixture
-def own_door(door: Door) -> Door:
-    """Its job's VM and its slice run as an account of the job's own."""
-    return with_a_slice(door, "own_1", serviceAccount=OWN)
+def own_account_sender(sender: Sender) -> Sender:
+    """The job's VM and slice run as the job's own service account."""
+    return with_a_slice(sender, "own_1", serviceAccount=OWN)
 
 
-def test_a_vm_with_its_jobs_own_account_is_heard(own_door: Door) -> None:
-    replica_id = own_door.world.job.plan.primary
-    subject, vm = own_door.world.subject(replica_id), own_door.world.vm(replica_id)
+def test_vm_with_the_jobs_own_account_is_authenticated(own_account_sender: Sender) -> None:
+    replica_id = own_account_sender.world.job.plan.primary
+    subject, vm = own_account_sender.world.subject(replica_id), own_account_sender.world.vm(replica_id)
     assert vm is not None
     audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
-    token = own_door.token(audience=audience, email=OWN, instance_name=vm.name, instance_id=int(vm.instance_id))
-    assert own_door.post(json.dumps(subject).encode(), token, NOW, "s") == 204
-    assert (own_door.world.replica(replica_id).state, own_door.reasons()) == (ReplicaState.RUNNING, [])
+    token = own_account_sender.token(
+        audience=audience, email=OWN, instance_name=vm.name, instance_id=int(vm.instance_id)
+    )
+    assert own_account_sender.post(json.dumps(subject).encode(), token, NOW, "s") == 204
+    assert (own_account_sender.world.replica(replica_id).state, own_account_sender.reasons()) == (
+        ReplicaState.RUNNING,
+        [],
+    )
 
 
-def test_nobody_but_its_jobs_own_account_speaks_for_a_slice(own_door: Door) -> None:
+def test_slice_must_have_the_jobs_own_account(own_account_sender: Sender) -> None:
     audience = "trainmaster/my-project/own_1/1/worker/0/1"
-    own_door.tell(own_door.token(audience=audience, instance_name="t1v-n-1-w-0"))
-    (reason,) = own_door.reasons()
+    own_account_sender.send(own_account_sender.token(audience=audience, instance_name="t1v-n-1-w-0"))
+    (reason,) = own_account_sender.reasons()
     assert f"VMs run as '{OWN}'" in reason
-    own_door.tell(own_door.token(audience=audience, instance_name="t1v-n-1-w-0", email=OWN))
-    assert (own_door.state, own_door.reasons()) == (ReplicaState.RUNNING, [])
+    own_account_sender.send(own_account_sender.token(audience=audience, instance_name="t1v-n-1-w-0", email=OWN))
+    assert (own_account_sender.state, own_account_sender.reasons()) == (ReplicaState.RUNNING, [])
 
 
-def test_nobody_becomes_a_slice_by_saying_so(door: Door) -> None:
-    assert door.tell(door.token(instance_name="t1v-n-1-w-0"), host=0) == 204
-    assert "the token is of VM" in door.reasons()[0]
-    door.tell(door.token(), host=0)
-    assert "the token is of VM" in door.reasons()[0]
+def test_host_number_in_an_event_does_not_make_a_vm_a_slice(sender: Sender) -> None:
+    assert sender.send(sender.token(instance_name="t1v-n-1-w-0"), host=0) == 204
+    assert "the token is of VM" in sender.reasons()[0]
+    sender.send(sender.token(), host=0)
+    assert "the token is of VM" in sender.reasons()[0]
 
 
-def test_keys_that_cannot_be_had_now_are_asked_for_again_later(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_is_redelivered_while_googles_keys_are_not_available(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRAINMASTER_IDENTITY_KEYS", "http://127.0.0.1:9/certs")
     settings.cache_clear()
-    wiring.tokens.cache_clear()
-    assert door.tell(door.token()) == 503
-    assert door.reasons() == []
+    authentication.tokens.cache_clear()
+    assert sender.send(sender.token()) == 503
+    assert sender.reasons() == []
 
 
-def test_a_stranger_cannot_make_us_ask_for_keys_without_end(keys: str, issuer: TokenIssuer) -> None:
-    """Each token of an unknown key may ask once a minute."""
+def test_unknown_key_id_fetches_keys_at_most_once_a_minute(keys: str, issuer: TokenIssuer) -> None:
     now = [0.0]
     tokens = IdentityTokens(keys, clock=lambda: now[0])
     vm = VmIdentity(ACCOUNT, "my-project", 1, "z", 1, "n", NOW)
     assert tokens.claims(issuer.identity_token(vm, "a", full=True, now=NOW)).audience == "a"
     tokens._url = "http://127.0.0.1:9/certs"  # a second request would fail
-    with pytest.raises(sender_identity.IdentityError):
+    with pytest.raises(IdentityError):
         tokens.claims(TokenIssuer().identity_token(vm, "a", full=True, now=NOW))
     now[0] = 61.0
     with pytest.raises(TemporaryError):
         tokens.claims(TokenIssuer().identity_token(vm, "a", full=True, now=NOW))
 
 
-def an_entry(world: World) -> bytes:
+def an_audit_log_entry(world: World) -> bytes:
     vm = world.vm(WORKER_0)
     assert vm is not None
     path = f"projects/my-project/zones/{vm.zone}/instances/{vm.name}"
@@ -329,64 +342,62 @@ def an_entry(world: World) -> bytes:
     ).encode()
 
 
-def test_computes_log_is_believed_on_its_own_topic_alone(door: Door) -> None:
-    door.tell(door.token())
-    door.name = "maintenance"
-    assert door.post(an_entry(door.world), None, NOW, topics.MAINTENANCE) == 204
-    assert (door.state, len(door.reasons())) == (ReplicaState.RUNNING, 1)
-    assert door.post(an_entry(door.world), None, NOW, topics.SYSTEM_EVENTS) == 204
-    assert door.state is ReplicaState.REPLACING
+def test_audit_log_entry_is_accepted_only_on_its_own_topic(sender: Sender) -> None:
+    sender.send(sender.token())
+    sender.name = "maintenance"
+    assert sender.post(an_audit_log_entry(sender.world), None, NOW, topics.MAINTENANCE) == 204
+    assert (sender.state, len(sender.reasons())) == (ReplicaState.RUNNING, 1)
+    assert sender.post(an_audit_log_entry(sender.world), None, NOW, topics.SYSTEM_EVENTS) == 204
+    assert sender.state is ReplicaState.REPLACING
 
 
-def test_an_agents_own_word_of_its_end_needs_its_token(door: Door) -> None:
-    door.name = "maintenance"
-    door.tell(None, cause=LossCause.PREEMPTION.value)
-    assert (door.state, len(door.reasons())) == (ReplicaState.WAITING, 1)
-    door.tell(door.token(), cause=LossCause.PREEMPTION.value)
-    assert door.state is ReplicaState.REPLACING
+def test_maintenance_message_of_an_agent_needs_its_token(sender: Sender) -> None:
+    sender.name = "maintenance"
+    sender.send(None, cause=LossCause.PREEMPTION.value)
+    assert (sender.state, len(sender.reasons())) == (ReplicaState.WAITING, 1)
+    sender.send(sender.token(), cause=LossCause.PREEMPTION.value)
+    assert sender.state is ReplicaState.REPLACING
 
 
-def test_the_chief_is_not_touched_by_any_of_it(door: Door) -> None:
-    door.tell(door.token())
-    assert door.world.replica(CHIEF).state is ReplicaState.WAITING
+def test_event_of_one_replica_leaves_the_others_unchanged(sender: Sender) -> None:
+    sender.send(sender.token())
+    assert sender.world.replica(CHIEF).state is ReplicaState.WAITING
 
 
-def test_an_event_in_the_dead_letter_is_judged_as_of_when_it_was_told(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A release that could not read it put it there; a week later, with another one, its token has long ended."""
-    token = door.token()
+def test_dead_letter_is_replayed_as_of_its_publish_time(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first release cannot decode the event. By the time of the replay, its token has expired."""
+    token = sender.token()
     with monkeypatch.context() as release:
-        release.setattr(codec, "vm_ready", refuses)
-        assert door.tell(token) == 204
-    (buried,) = [each for each in door.world.bus.drain() if each.topic == topics.DEAD_LETTER]
-    assert judged_here(a_letter(buried.attributes, buried.data)) is True
-    assert door.state is ReplicaState.RUNNING
+        release.setattr(agent_messages, "decode_vm_ready", fail_to_decode)
+        assert sender.send(token) == 204
+    (dead_letter,) = [message for message in sender.world.bus.drain() if message.topic == topics.DEAD_LETTER]
+    assert replay_agent_event(a_letter(dead_letter.attributes, dead_letter.data)) is True
+    assert sender.state is ReplicaState.RUNNING
 
 
-def test_a_forged_event_in_the_dead_letter_stays_there(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever tells it says when, and where it came from, too: what the function knows stands in their place."""
+def test_dead_letter_with_forged_attributes_cannot_be_replayed(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender may add attributes that look like those of a dead letter. The function overwrites or drops them."""
     then = NOW - timedelta(hours=3)
-    old = door.token(at=then)
+    old = sender.token(at=then)
     forged = {
-        "told_at": then.isoformat(),
-        f"{push.MOVED}Subscription": topics.VM_READY,
-        f"{push.MOVED}TopicPublishTime": then.isoformat(),
+        "published_at": then.isoformat(),
+        f"{push.DEAD_LETTER_PREFIX}Subscription": topics.VM_READY,
+        f"{push.DEAD_LETTER_PREFIX}TopicPublishTime": then.isoformat(),
     }
     with monkeypatch.context() as release:
-        release.setattr(codec, "vm_ready", refuses)
-        assert door.tell(old, attributes=forged) == 204
-    (buried,) = [each for each in door.world.bus.drain() if each.topic == topics.DEAD_LETTER]
-    with pytest.raises(sender_identity.IdentityError, match="was valid until"):
-        judged_here(a_letter(buried.attributes, buried.data))
-    assert door.state is not ReplicaState.RUNNING
+        release.setattr(agent_messages, "decode_vm_ready", fail_to_decode)
+        assert sender.send(old, attributes=forged) == 204
+    (dead_letter,) = [message for message in sender.world.bus.drain() if message.topic == topics.DEAD_LETTER]
+    with pytest.raises(IdentityError, match="was valid until"):
+        replay_agent_event(a_letter(dead_letter.attributes, dead_letter.data))
+    assert sender.state is not ReplicaState.RUNNING
 
 
-def refuses(_: bytes) -> None:
-    raise PermanentError("LifeMessage: version: not known here")
+def fail_to_decode(_: bytes) -> None:
+    raise PermanentError("AgentMessage: version: unknown")
 
 
 def a_letter(attributes: Mapping[str, str], data: bytes) -> DeadLetter:
-    """As the box reads it."""
+    """Read the dead letter as its subscription delivers it."""
     message = PubsubMessage(data=data, attributes=dict(attributes), message_id="1", publish_time=NOW)
     return dead_letter_box._letter(message)

@@ -94,7 +94,7 @@ def test_a_message_that_can_never_be_handled_is_kept_with_its_reason_and_not_del
     assert letter.attributes["function"] == function
     assert letter.attributes["reason"]
     assert letter.attributes["identity"] == SECRET, "a replay holds it against the time at which it was told"
-    assert letter.attributes["told_at"]
+    assert letter.attributes["published_at"]
     body = data if isinstance(data, bytes) else json.dumps(data).encode()
     assert letter.data == body, "nothing is lost"
 

@@ -1,0 +1,120 @@
+"""Messages from the agents on the VMs: vm-ready, replica-exit, maintenance. docs/interfaces.md, section 2.
+
+The agents' topics have schemas (infra/schemas), which a test compares with the models in this module.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AwareDatetime, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+
+from shared.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.tuning import Measurement
+from shared.core.model.vm import LossCause
+from shared.errors import PermanentError
+from shared.messaging.decoding import MessageModel, decode_json
+
+TAIL_LENGTH_MAX: Final = 4096
+STEP_MAX: Final = 2**53
+"""Largest training step of a metric, as in the agent. Firestore stores integers of at most 64 bits."""
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class VmModel(MessageModel):
+    name: str
+    zone: str
+    instance_id: str
+
+
+class AgentMessage(MessageModel):
+    """The fields of every message from an agent: which incarnation sent it, on which VM, and when."""
+
+    version: Literal[1]
+    job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}(-trial-[1-9][0-9]{0,3})?$")]
+    attempt: Count
+    task_type: Annotated[TaskType, Field(strict=False)]
+    task_index: Annotated[int, Field(ge=0)]
+    incarnation: Count
+    vm_generation: Count
+    host: Annotated[int, Field(ge=0)] | None = None
+    vm: VmModel
+    at: Annotated[AwareDatetime, Field(strict=False)]
+
+    def subject(self) -> IncarnationRef:
+        return IncarnationRef(
+            job_id=self.job_id,
+            attempt=self.attempt,
+            replica_id=ReplicaId(self.task_type, self.task_index),
+            incarnation=self.incarnation,
+            vm_generation=self.vm_generation,
+            vm=VmRef(self.vm.name, self.vm.zone, self.vm.instance_id),
+            host=self.host,
+        )
+
+
+class ErrorModel(MessageModel):
+    type: str
+    message: str
+    frame: str
+
+
+class MetricModel(MessageModel):
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
+
+
+class ReplicaExitMessage(AgentMessage):
+    cause: Annotated[ExitCause, Field(strict=False)]
+    exit_status: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    error: ErrorModel | None = None
+    tail: str = ""
+    metric: MetricModel | None = None
+
+    @field_validator("metric", mode="wrap")
+    @classmethod
+    def _ignore_invalid(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        """Drop an invalid metric: the program wrote it, and its exit must be judged in any case."""
+        try:
+            return validate(value)
+        except ValidationError:
+            return None
+
+
+class MaintenanceMessage(AgentMessage):
+    cause: Annotated[LossCause, Field(strict=False)]
+
+
+def decode_vm_ready(data: bytes) -> VmReady:
+    """Return the event. Raises PermanentError if the message is malformed."""
+    message = decode_json(AgentMessage, data)
+    return VmReady(message.subject(), message.at)
+
+
+def decode_replica_exit(data: bytes) -> ReplicaExited:
+    """Return the event. Raises PermanentError if the message is malformed."""
+    message = decode_json(ReplicaExitMessage, data)
+    if message.cause is ExitCause.PROCESS and (message.exit_status is None) == (message.signal is None):
+        raise PermanentError("replica-exit: exactly one of exit_status and signal must be given for cause process")
+    error, metric = message.error, message.metric
+    return ReplicaExited(
+        message.subject(),
+        message.at,
+        cause=message.cause,
+        exit_status=message.exit_status,
+        signal=message.signal,
+        out_of_memory=message.out_of_memory,
+        error=ProgramError(error.type, error.message, error.frame) if error else None,
+        tail=message.tail[-TAIL_LENGTH_MAX:],
+        measurement=Measurement(metric.value, metric.step) if metric else None,
+    )
+
+
+def decode_vm_loss(data: bytes) -> VmLost:
+    """Return the event of a maintenance message. Raises PermanentError if the message is malformed."""
+    message = decode_json(MaintenanceMessage, data)
+    return VmLost(message.subject(), message.at, message.cause)

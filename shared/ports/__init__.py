@@ -1,0 +1,56 @@
+"""The outside world as the flows see it: one Protocol per external service.
+
+Each Protocol's docstring is a contract. Its adapters are in `shared.gcp` (Google Cloud and its emulators) and in
+`shared.memory` (one process, no network); both pass the same contract tests.
+"""
+
+from shared.ports.access import Access, UnknownTokenError
+from shared.ports.bus import Bus
+from shared.ports.clock import Clock
+from shared.ports.fleet import (
+    AddressBook,
+    Created,
+    CreateOutcome,
+    Fleet,
+    NotCreated,
+    Pending,
+)
+from shared.ports.identity import Claims, IdentityError, Tokens
+from shared.ports.job_log import JobLog
+from shared.ports.objects import Objects
+from shared.ports.store import (
+    AdmissionToken,
+    AlreadyRecordedError,
+    JobPosition,
+    Loaded,
+    Orphan,
+    Rejection,
+    Store,
+)
+from shared.ports.suggester import Suggester
+
+__all__ = [
+    "Access",
+    "AddressBook",
+    "AdmissionToken",
+    "AlreadyRecordedError",
+    "Bus",
+    "Claims",
+    "Clock",
+    "CreateOutcome",
+    "Created",
+    "Fleet",
+    "IdentityError",
+    "JobLog",
+    "JobPosition",
+    "Loaded",
+    "NotCreated",
+    "Objects",
+    "Orphan",
+    "Pending",
+    "Rejection",
+    "Store",
+    "Suggester",
+    "Tokens",
+    "UnknownTokenError",
+]

@@ -1,0 +1,17 @@
+"""Publishing messages to Pub/Sub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Bus(Protocol):
+    """The topics of `shared.messaging.topics`. Messages may be delivered more than once and in any order."""
+
+    def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        """Publish one message, and return when it is stored.
+
+        Raises TemporaryError if that is uncertain; the message may then still have been stored.
+        """
+        ...
