@@ -1,5 +1,11 @@
-"""The local stack: the whole system on one machine, with real parts wherever a real part exists.
+"""The local stack: the whole system on one machine.
 
-stack (start, find, stop) → guard (nothing outlives its parent) → supervisor (starts, restarts) → a process per part:
-firestore · pubsub · storage · logging · compute · googleapis_proxy · scheduler · one functions host per function
+    stack                start, find and stop a stack
+      parent_watchdog    kills every process of the stack when the parent ends
+        supervisor       starts the services and restarts those that may be restarted
+          services       Firestore, Pub/Sub, Cloud Storage, Cloud Logging, Compute Engine with Cloud TPU,
+                         the googleapis proxy, the scheduler, and one functions host per function
+
+The stack runs Google's own emulators and the real functions, agents and programs. Google has no emulators of Compute
+Engine, Cloud TPU and Cloud Logging: those are `compute/`, `tpu/` and `logging/`.
 """

@@ -19,10 +19,10 @@ from typing import Final
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 from emulators.services import firestore, iam, pubsub
 from emulators.stack import processes
-from emulators.stack.backends import need_emulators
+from emulators.stack.backends import require_backend
 from emulators.stack.service import Running, stop, wait_ready
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from shared.messaging import topics
 
 PROJECT: Final = "my-project"
@@ -93,7 +93,7 @@ class World:
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
     ports = processes.Ports()
-    backend = need_emulators()
+    backend = require_backend()
     services = [firestore.service(backend, ports.take()), pubsub.service(backend, ports.take())]
     running = [
         Running(each, processes.service_environment("bench-cold"), folder / f"{each.name}.log") for each in services

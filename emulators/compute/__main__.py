@@ -18,14 +18,14 @@ from emulators.compute.addresses import AddressBook
 from emulators.compute.catalog import Catalog, Links, stable_id
 from emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
 from emulators.compute.control import Control
-from emulators.compute.lifecycle import SystemEventSink, Timing, kept_to_itself
-from emulators.compute.metadata_tree import Project
+from emulators.compute.lifecycle import SystemEventSink, Timing, discard_system_event
 from emulators.compute.server import ComputeServer, listen
 from emulators.compute.system_events import LogSink
-from emulators.compute.vm_power import PowerSupply
+from emulators.compute.vm_metadata import Project
+from emulators.compute.vm_power import VmPower
 from emulators.compute.vm_tokens import TokenIssuer
 from emulators.tpu.cloud import TpuCloud
-from emulators.tpu.hosts import Racks
+from emulators.tpu.hosts import SliceHosts
 
 PUBSUB: Final = "PUBSUB_EMULATOR_HOST"
 TOPIC: Final = re.compile(r"projects/[^/]+/topics/[^/]+")
@@ -42,7 +42,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     timing = Timing()
     parser.add_argument("--step-s", type=float, default=timing.step_s, help="what each change of state takes")
     parser.add_argument(
-        "--shutdown-s", type=float, default=timing.shutdown_s, help="what a guest is given to shut down"
+        "--shutdown-s", type=float, default=timing.shutdown_s, help="what a metadata_tree is given to shut down"
     )
     parser.add_argument(
         "--maintenance-notice-s",
@@ -79,13 +79,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     issuer = TokenIssuer()
     links = Links(f"http://{options.host}:{options.port}/compute/v1", project.id)
     catalog = Catalog(links, json.loads(options.images.read_text()) if options.images else {})
-    power = PowerSupply(project, options.host, issuer, dict(pair.split("=", 1) for pair in options.vm_env))
+    power = VmPower(project, options.host, issuer, dict(pair.split("=", 1) for pair in options.vm_env))
     timing = Timing(options.step_s, options.shutdown_s, options.maintenance_notice_s)
-    sink: SystemEventSink = kept_to_itself
+    sink: SystemEventSink = discard_system_event
     if options.system_events_topic:
         sink = LogSink(os.environ[PUBSUB], options.system_events_topic, project.id).export
     cloud = Cloud(project, catalog, power, state_dir, timing, options.run_min_s, sink)
-    tpus = TpuCloud(Racks(power, catalog, state_dir), cloud.faults, timing)
+    tpus = TpuCloud(SliceHosts(power, catalog, state_dir), cloud.faults, timing)
     control = Control(cloud, tpus, AddressBook(options.host), issuer)
     server = listen(options.host, options.port, ComputeServer(cloud, control))
 

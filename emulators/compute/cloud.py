@@ -26,15 +26,15 @@ from emulators.compute.api_errors import (
     stockout,
 )
 from emulators.compute.catalog import Catalog
-from emulators.compute.faults import FaultBoard
+from emulators.compute.injected_faults import FaultInjector
 from emulators.compute.instances import NAME, Instance, Status
-from emulators.compute.lifecycle import Lifecycle, SystemEventSink, Timing, kept_to_itself
-from emulators.compute.metadata_tree import Project
+from emulators.compute.lifecycle import Lifecycle, SystemEventSink, Timing, discard_system_event
 from emulators.compute.operations import Operation, OperationStore
 from emulators.compute.powered_vm import Disk
 from emulators.compute.properties import Properties, parse_labels, parse_metadata, parse_properties
-from emulators.compute.resource_policies import PolicyBook
-from emulators.compute.vm_power import PowerSupply
+from emulators.compute.resource_policies import PolicyStore
+from emulators.compute.vm_metadata import Project
+from emulators.compute.vm_power import VmPower
 
 BULK_COUNT_MAX: Final = 5000
 PATTERN_DIGITS_MAX: Final = 18
@@ -49,20 +49,20 @@ class Cloud:
         self,
         project: Project,
         catalog: Catalog,
-        power: PowerSupply,
+        power: VmPower,
         state_dir: Path,
         timing: Timing,
         run_s_min: float = RUN_DURATION_S_MIN,
-        system_events: SystemEventSink = kept_to_itself,
+        system_events: SystemEventSink = discard_system_event,
     ) -> None:
         self.project, self.catalog, self.links = project, catalog, catalog.links
         self.state_dir, self.run_s_min = state_dir, run_s_min
         self.operations = OperationStore(self.links)
-        self.faults = FaultBoard()
+        self.faults = FaultInjector()
         self.lifecycle = Lifecycle(self.operations, self.faults, power, timing, self.links, self, system_events)
         self._lock = threading.RLock()
         self._instances: dict[tuple[str, str], Instance] = {}
-        self.policies = PolicyBook(catalog, self.operations, self.list_all)
+        self.policies = PolicyStore(catalog, self.operations, self.list_all)
 
     # Reading
 
@@ -184,7 +184,7 @@ class Cloud:
         number = secrets.randbits(62) | 1 << 62  # as Google's: 19 digits, unique for ever
         disk = Disk(self.state_dir / "vms" / str(number), self.state_dir / "serial" / f"{name}-{number}.log")
         instance = Instance(name, zone, number, properties, disk, dict(properties.metadata), dict(properties.labels))
-        instance.turn.acquire()  # lifecycle.insert gives it back
+        instance.transition_lock.acquire()  # lifecycle.insert gives it back
         return instance
 
     def _shortage(self, zone: str, properties: Properties) -> OperationError | None:
@@ -219,8 +219,8 @@ class Cloud:
             if body.get("fingerprint") != instance.metadata_fingerprint:
                 raise condition_not_met("metadata")
             instance.metadata = items
-            if instance.guest is not None:
-                instance.guest.put("instance/attributes", dict(items))
+            if instance.metadata_tree is not None:
+                instance.metadata_tree.put("instance/attributes", dict(items))
 
         return self._change("setMetadata", zone, name, request_id, change)
 

@@ -11,7 +11,7 @@ from emulators.compute import maintenance_schedule
 from emulators.compute.addresses import AddressBook
 from emulators.compute.api_errors import ApiError, Json, not_found, not_ready, required
 from emulators.compute.cloud import Cloud
-from emulators.compute.faults import parse_faults
+from emulators.compute.injected_faults import parse_injected_faults
 from emulators.compute.instances import Instance, Status
 from emulators.compute.vm_tokens import TokenIssuer
 from emulators.tpu import control as slices
@@ -41,7 +41,7 @@ class Control:
         return self.cloud.faults.as_json()
 
     def post_faults(self, body: Json) -> Json:
-        self.cloud.faults.post(parse_faults(body))
+        self.cloud.faults.post(parse_injected_faults(body))
         return self.faults()
 
     def act(self, name: str, verb: str, body: Json) -> Json:

@@ -20,7 +20,7 @@ from typing import Final
 
 from emulators.compute.api_errors import Json
 from emulators.compute.catalog import Links
-from emulators.compute.metadata_server import GuestMetadata, MetadataServer
+from emulators.compute.metadata_server import MetadataServer, MetadataTree
 from emulators.compute.operations import timestamp
 from emulators.compute.powered_vm import Disk, PoweredVm
 from emulators.compute.properties import Properties
@@ -44,7 +44,7 @@ def fingerprint(value: object) -> str:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A VM that exists. Fields change under `Cloud.lock`; whoever drives it through its states holds `turn` meanwhile.
+    """A VM that exists. Fields change under `Cloud.lock`; whoever drives it through its states holds `transition_lock` meanwhile.
 
     `boots` counts its power-ons: what was planned for one power-on checks that it is still the same.
     """
@@ -59,14 +59,14 @@ class Instance:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     status: Status = Status.PROVISIONING
     deleted: bool = False
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    transition_lock: threading.Lock = field(default_factory=threading.Lock)
     boots: int = 0
     started_at: datetime | None = None
     stopped_at: datetime | None = None
     vm: PoweredVm | None = None
-    guest: GuestMetadata | None = None
+    metadata_tree: MetadataTree | None = None
     metadata_server: MetadataServer | None = None
-    fuse: threading.Timer | None = None
+    run_limit_timer: threading.Timer | None = None
 
     def path(self, links: Links) -> str:
         return links.path("zones", self.zone, "instances", self.name)
@@ -84,7 +84,7 @@ class Instance:
 
     @property
     def ends_at(self) -> datetime | None:
-        """When the fuse deletes or stops it; counted anew at every start."""
+        """When the run_limit_timer deletes or stops it; counted anew at every start."""
         if self.started_at is None or self.properties.scheduling.max_run_s is None:
             return None
         return self.started_at + timedelta(seconds=self.properties.scheduling.max_run_s)

@@ -1,7 +1,7 @@
-"""A VM's states over time: each request and each fault is a thread that takes the VM's turn and walks it through.
+"""A VM's states over time: each request and each fault is a thread that takes the VM's transition_lock and walks it through.
 
 Turns keep two requests for one VM apart as Compute does: the second happens after the first. A crash pulls the cable
-before it waits for its turn, so it cuts any shutdown short. Whatever was set up for one power-on (fuse, maintenance,
+before it waits for its transition_lock, so it cuts any shutdown short. Whatever was set up for one power-on (run_limit_timer, maintenance,
 the death of its processes) names it by `boots` and does nothing once that has passed.
 """
 
@@ -16,11 +16,11 @@ from typing import Final, Protocol
 
 from emulators.compute.api_errors import OperationError, internal_error, too_few_created
 from emulators.compute.catalog import Links
-from emulators.compute.faults import FaultBoard
+from emulators.compute.injected_faults import FaultInjector
 from emulators.compute.instances import Instance, Status
-from emulators.compute.metadata_tree import NO_MAINTENANCE
 from emulators.compute.operations import SYSTEM, Operation, OperationStore
-from emulators.compute.vm_power import PowerSupply
+from emulators.compute.vm_metadata import NO_MAINTENANCE
+from emulators.compute.vm_power import VmPower
 
 PREEMPTION_NOTICE_S: Final = 30.0
 """Source: Compute gives a Spot VM 30 s between soft-off and mechanical off."""
@@ -28,7 +28,7 @@ PREEMPTION_NOTICE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`step_s` each change of state takes; `shutdown_s` a guest has to end; `maintenance_notice_s` from the event in
+    """`step_s` each change of state takes; `shutdown_s` a metadata_tree has to end; `maintenance_notice_s` from the event in
     the metadata to the stop (60 s, with GPUs an hour, on Google's side)."""
 
     step_s: float = 0.2
@@ -40,7 +40,7 @@ SystemEventSink = Callable[[Operation, Instance], None]
 """Where the audit log's entry of something that happened to a VM unasked goes."""
 
 
-def kept_to_itself(_operation: Operation, _instance: Instance) -> None:
+def discard_system_event(_operation: Operation, _instance: Instance) -> None:
     """The sink of a project that exports no log."""
 
 
@@ -54,12 +54,12 @@ class Lifecycle:
     def __init__(
         self,
         operations: OperationStore,
-        faults: FaultBoard,
-        power: PowerSupply,
+        faults: FaultInjector,
+        power: VmPower,
         timing: Timing,
         links: Links,
         registry: Registry,
-        system_events: SystemEventSink = kept_to_itself,
+        system_events: SystemEventSink = discard_system_event,
     ) -> None:
         self.operations, self.faults, self.power, self.timing = operations, faults, power, timing
         self.links, self.registry, self.system_events = links, registry, system_events
@@ -95,8 +95,8 @@ class Lifecycle:
         """Announced; after the notice that the VM asked for, soft-off; half a minute later, off. With `notice_s`:
         soft-off at once, and off after that time."""
         operation = self._event("compute.instances.preempted", instance, "Instance was preempted.")
-        if instance.guest is not None:
-            instance.guest.put("instance/preempted", "TRUE")
+        if instance.metadata_tree is not None:
+            instance.metadata_tree.put("instance/preempted", "TRUE")
         ahead_s = instance.properties.scheduling.preemption_notice_s if notice_s is None else 0
         grace_s = PREEMPTION_NOTICE_S if notice_s is None else notice_s
         self._spawn(self._preempt, operation, instance, instance.boots, ahead_s, grace_s)
@@ -108,8 +108,8 @@ class Lifecycle:
         verb = "terminateOnHostMaintenance" if policy == "TERMINATE" else "migrateOnHostMaintenance"
         operation = self._event(f"compute.instances.{verb}", instance, "Instance is subject to host maintenance.")
         notice = self.timing.maintenance_notice_s if notice_s is None else notice_s
-        if instance.guest is not None:
-            instance.guest.put("instance/maintenance-event", f"{policy}_ON_HOST_MAINTENANCE")
+        if instance.metadata_tree is not None:
+            instance.metadata_tree.put("instance/maintenance-event", f"{policy}_ON_HOST_MAINTENANCE")
         self._spawn(self._maintain, operation, requested, instance, instance.boots, notice, policy)
         return operation
 
@@ -141,7 +141,7 @@ class Lifecycle:
         """One step of one VM; nothing is left to do where the VM has gone meanwhile."""
         if operation.status == "PENDING":
             self.operations.start(operation)
-        with instance.turn, self._finishing(operation):
+        with instance.transition_lock, self._finishing(operation):
             if not instance.deleted:
                 step(instance)
 
@@ -178,7 +178,7 @@ class Lifecycle:
         for instance, own in instances:
             if error is not None:
                 self._remove(instance, grace_s=0)
-            instance.turn.release()
+            instance.transition_lock.release()
             if own is not operation:
                 self.operations.finish(own, [error] if error else [])
         is_bulk = any(own is not operation for _, own in instances)
@@ -227,7 +227,7 @@ class Lifecycle:
             self._power_on(instance)
 
     def _end(self, instance: Instance, grace_s: float, event: Operation | None = None) -> None:
-        """What `instanceTerminationAction` says, for a preemption (`event`) and for the fuse."""
+        """What `instanceTerminationAction` says, for a preemption (`event`) and for the run_limit_timer."""
         if instance.status is not Status.RUNNING:
             return
         self._halt(instance, grace_s, event)
@@ -260,9 +260,9 @@ class Lifecycle:
             if policy == "TERMINATE":
                 self._halt(instance, self.timing.shutdown_s, operation)
                 self._restart_automatically(instance)
-            elif instance.guest is not None:
+            elif instance.metadata_tree is not None:
                 self.system_events(operation, instance)
-                instance.guest.put("instance/maintenance-event", NO_MAINTENANCE)
+                instance.metadata_tree.put("instance/maintenance-event", NO_MAINTENANCE)
 
         self._with_turn(operation, instance, step)
         if requested is not None:

@@ -28,10 +28,10 @@ WINDOW: Final = timedelta(hours=2)
 
 def announce(lifecycle: Lifecycle, instance: Instance, in_s: float) -> Json:
     """What is announced. The VM is stopped when its window begins, unless it has gone or was started anew by then."""
-    if instance.guest is None or not instance.properties.accelerators:
+    if instance.metadata_tree is None or not instance.properties.accelerators:
         raise ApiError(400, "invalid", f"Maintenance is announced ahead to VMs with GPUs; {instance.name} has none")
     announced = announcement(datetime.now(UTC) + timedelta(seconds=in_s))
-    instance.guest.put(KEY, Document(announced))
+    instance.metadata_tree.put(KEY, Document(announced))
     threading.Thread(target=_begin, args=(lifecycle, instance, instance.boots, in_s), daemon=True).start()
     return announced
 

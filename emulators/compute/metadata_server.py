@@ -50,7 +50,7 @@ class Answer:
         return hashlib.sha256(self.body).hexdigest()[:16]
 
 
-class GuestMetadata:
+class MetadataTree:
     """What the VM sees of itself. Changes wake every long poll at once."""
 
     def __init__(self, tree: Tree) -> None:
@@ -156,9 +156,11 @@ class MetadataServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, host: str, guest: GuestMetadata, issuer: TokenIssuer, identity: VmIdentity | None) -> None:
+    def __init__(
+        self, host: str, metadata_tree: MetadataTree, issuer: TokenIssuer, identity: VmIdentity | None
+    ) -> None:
         super().__init__((host, 0), MetadataHandler)
-        self.guest, self.issuer, self.identity = guest, issuer, identity
+        self.metadata_tree, self.issuer, self.identity = metadata_tree, issuer, identity
         threading.Thread(target=self.serve_forever, name="metadata", daemon=True).start()
 
     @property
@@ -167,7 +169,7 @@ class MetadataServer(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """Returns at once; the accepting thread ends within its polling interval."""
-        self.guest.close()
+        self.metadata_tree.close()
         threading.Thread(target=self._stop, daemon=True).start()
 
     def _stop(self) -> None:
@@ -212,10 +214,10 @@ class MetadataHandler(BaseHTTPRequestHandler):
         return self._secret(path, query) or self._plain(path, query)
 
     def _plain(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        guest = cast(MetadataServer, self.server).guest
+        metadata_tree = cast(MetadataServer, self.server).metadata_tree
         if query.get("wait_for_change", "").lower() == "true":
-            return guest.changed_answer(path, query)
-        return guest.answer(path, query)
+            return metadata_tree.changed_answer(path, query)
+        return metadata_tree.answer(path, query)
 
     def _secret(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """Tokens, for the account's alias `default` and for its own name; None: the path is not a token's."""

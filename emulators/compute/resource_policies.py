@@ -31,7 +31,7 @@ class Policy:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
-class PolicyBook:
+class PolicyStore:
     """`instances` tells all VMs there are, for who uses a policy. Calls come under the cloud's lock."""
 
     def __init__(

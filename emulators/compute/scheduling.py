@@ -62,7 +62,7 @@ def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min
         message = "Scheduling must have preemptible be false when AutomaticRestart is true or live migration is on."
         raise ApiError(400, "invalid", message)
     if has_gpus and maintenance == "MIGRATE":
-        raise ApiError(400, "badRequest", "Instances with guest accelerators do not support live migration.")
+        raise ApiError(400, "badRequest", "Instances with metadata_tree accelerators do not support live migration.")
     if maintenance == "TERMINATE" and not spot and machine_type.startswith(_ONLY_MIGRATE):
         why = f"Instances of machine type {machine_type} can only live migrate, unless they are Spot VMs."
         raise invalid("resource.scheduling.onHostMaintenance", maintenance, why)

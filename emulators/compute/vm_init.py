@@ -9,7 +9,7 @@ Started by `emulators.compute.powered_vm` as a file of its own, without site pac
   of an emulator that dies, by SIGKILL too, die with it.
 - SIGTERM is the ACPI power button, and is passed on the way systemd does it on Google's images: first the startup
   script's own process group, then, when that has ended, everything still there. It exits when nothing is left.
-  Source: guest-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
+  Source: metadata_tree-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
 - A startup script that ends leaves the VM running, as a real one.
 - When nothing is left it becomes the program it was given for the end, if the file is there that tells of the need:
   containers are somebody else's processes.

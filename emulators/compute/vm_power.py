@@ -1,6 +1,6 @@
-"""Powering a VM on and off: its metadata server, its processes, its fuse.
+"""Powering a VM on and off: its metadata server, its processes, its run_limit_timer.
 
-Called by `lifecycle` with the instance's turn held; statuses are set there.
+Called by `lifecycle` with the instance's transition_lock held; statuses are set there.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from emulators.compute.instances import Instance
-from emulators.compute.metadata_server import GuestMetadata, MetadataServer
-from emulators.compute.metadata_tree import Project, guest_tree, vm_identity
+from emulators.compute.metadata_server import MetadataServer, MetadataTree
 from emulators.compute.powered_vm import SYSTEM_PATH, PoweredVm
+from emulators.compute.vm_metadata import Project, build_tree, vm_identity
 from emulators.compute.vm_tokens import TokenIssuer
 
 BootEvent = Callable[[Instance, int], None]
@@ -21,7 +21,7 @@ BootEvent = Callable[[Instance, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class PowerSupply:
+class VmPower:
     """`vm_environment` is added to every VM's; `host` is the loopback address everything listens on."""
 
     project: Project
@@ -30,14 +30,14 @@ class PowerSupply:
     vm_environment: Mapping[str, str] = field(default_factory=dict)
 
     def on(self, instance: Instance, *, died: BootEvent, burnt: BootEvent) -> None:
-        """The startup script runs when this returns. `died`: the VM ended by itself; `burnt`: its fuse did."""
+        """The startup script runs when this returns. `died`: the VM ended by itself; `burnt`: its run_limit_timer did."""
         instance.boots += 1
         boot = instance.boots
-        instance.guest = GuestMetadata(guest_tree(instance, self.project, self.host))
+        instance.metadata_tree = MetadataTree(build_tree(instance, self.project, self.host))
         # Again, now that writers see it: one may have come in between.
-        instance.guest.put("instance/attributes", dict(instance.metadata))
+        instance.metadata_tree.put("instance/attributes", dict(instance.metadata))
         identity = vm_identity(instance, self.project)
-        instance.metadata_server = MetadataServer(self.host, instance.guest, self.issuer, identity)
+        instance.metadata_server = MetadataServer(self.host, instance.metadata_tree, self.issuer, identity)
         address = instance.metadata_server.address
         environment = {
             "PATH": f"{instance.properties.environment}/bin:{SYSTEM_PATH}"
@@ -55,15 +55,15 @@ class PowerSupply:
         instance.started_at = datetime.now(UTC)
         limit_s = instance.properties.scheduling.max_run_s
         if limit_s is not None:
-            instance.fuse = threading.Timer(limit_s, burnt, (instance, boot))
-            instance.fuse.daemon = True
-            instance.fuse.start()
+            instance.run_limit_timer = threading.Timer(limit_s, burnt, (instance, boot))
+            instance.run_limit_timer.daemon = True
+            instance.run_limit_timer.start()
 
     def off(self, instance: Instance, grace_s: float) -> None:
         """The power button, `grace_s` of time to end, the power cable. Blocks; 0: the cable at once."""
-        if instance.fuse is not None:
-            instance.fuse.cancel()
-            instance.fuse = None
+        if instance.run_limit_timer is not None:
+            instance.run_limit_timer.cancel()
+            instance.run_limit_timer = None
         if instance.vm is not None:
             if grace_s > 0:
                 instance.vm.shutdown(grace_s)
@@ -72,6 +72,6 @@ class PowerSupply:
             instance.vm = None
         if instance.metadata_server is not None:
             instance.metadata_server.stop()
-            instance.metadata_server = instance.guest = None
+            instance.metadata_server = instance.metadata_tree = None
         instance.disk.log(f"{instance.name} powered off")
         instance.stopped_at = datetime.now(UTC)

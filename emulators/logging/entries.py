@@ -25,7 +25,7 @@ LABELS_MAX: Final = 64  # Source: the same
 _LOG_NAME: Final = re.compile(r"projects/([a-z][a-z0-9-]{4,28}[a-z0-9])/logs/[A-Za-z0-9/_.%-]{1,511}")
 _PAYLOADS: Final = ("textPayload", "jsonPayload", "protoPayload")
 
-Place = tuple[int, str, str]
+Position = tuple[int, str, str]
 """Where an entry stands in the order: timestamp, insertId, logName."""
 
 _SCHEMA: Final = """
@@ -40,7 +40,7 @@ _SCHEMA: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    place: Place
+    place: Position
     received: int
     severity: int
     entry: str
@@ -119,8 +119,8 @@ class Entries:
             self._database.execute("COMMIT")
 
     def page(
-        self, projects: Sequence[str], condition: Sql, after: Place | None, limit: int, *, descending: bool
-    ) -> tuple[list[Json], Place | None]:
+        self, projects: Sequence[str], condition: Sql, after: Position | None, limit: int, *, descending: bool
+    ) -> tuple[list[Json], Position | None]:
         """Entries after that place, and the last one's place where there are more."""
         order, beyond = ("DESC", "<") if descending else ("ASC", ">")
         where = [f"({' OR '.join('log_name GLOB ?' for _ in projects)})", condition.text]

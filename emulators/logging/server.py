@@ -21,7 +21,7 @@ from werkzeug.wrappers import Request, Response
 
 from emulators.compute.server import QuietHandler
 from emulators.logging.api_errors import ApiError, Json, invalid
-from emulators.logging.entries import Entries, Place, rows
+from emulators.logging.entries import Entries, Position, rows
 from emulators.logging.query_filter import parse
 
 REQUEST_BYTES_MAX: Final = 10_000_000  # Source: Cloud Logging's quotas page
@@ -101,11 +101,11 @@ def _partial(wrong: dict[int, ApiError]) -> ApiError:
     return invalid(first.message, {"@type": kind, "logEntryErrors": errors})
 
 
-def _token(place: Place, question: str) -> str:
+def _token(place: Position, question: str) -> str:
     return base64.urlsafe_b64encode(json.dumps([question, *place]).encode()).decode()
 
 
-def _read_token(token: str, question: str) -> Place:
+def _read_token(token: str, question: str) -> Position:
     try:
         asked, timestamp, insert_id, log_name = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (binascii.Error, ValueError):

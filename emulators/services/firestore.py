@@ -1,4 +1,4 @@
-"""Google's Firestore emulator as a service of the stack. It keeps everything in memory."""
+"""Google's Firestore emulator as a service of the stack. It keeps all data in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions, each under functions-framework as in production: a process of its own that may die at any time."""
+"""The functions as services of the stack. Each runs under functions-framework in its own process, as in production."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from typing import Final
 from emulators.stack.service import Service
 from emulators.stack.state import StackError
 
-# Answered with 404 by functions-framework itself as soon as the function is loaded; the function is not called.
 HEALTH: Final = "/robots.txt"
-# Requests one process serves at a time; production's is the same order.
+"""functions-framework itself returns 404 for this path as soon as the function is loaded, without calling it."""
 THREADS: Final = 8
+"""Concurrent requests of one process, of the same order as in production."""
 
 
 def services(folder: Path, ports: Mapping[str, int], environment: Mapping[str, str]) -> list[Service]:
-    """One service per function (name to port). Raises StackError where a function's file is missing."""
+    """Return one service per function. `ports` maps the functions' names to their ports.
+
+    Raises StackError where a function's file is missing.
+    """
     missing = [name for name in ports if not (folder / f"{name}.py").is_file()]
     if missing:
-        raise StackError(f"no such function in {folder}: {', '.join(missing)}")
+        raise StackError(f"missing functions in {folder}: {', '.join(missing)}")
     return [
         Service(
             name,

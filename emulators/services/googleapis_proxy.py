@@ -1,33 +1,32 @@
-"""An HTTPS proxy that lets programs which only know Google's own addresses reach the local stack.
+"""An HTTPS proxy through which programs that use fixed Google addresses reach the local stack.
 
-TensorFlow's built-in `gs://` file system speaks to `https://www.googleapis.com/storage/v1/` and
-`https://storage.googleapis.com`, and to nothing else: there is no emulator variable. It honours `https_proxy` and
-`CURL_CA_BUNDLE`, though, and that is enough:
+TensorFlow's built-in `gs://` file system calls `https://www.googleapis.com/storage/v1/` and
+`https://storage.googleapis.com`; no variable changes these addresses. It does honour `https_proxy` and
+`CURL_CA_BUNDLE`:
 
     TensorFlow ── CONNECT www.googleapis.com:443 ──► this proxy ── plain HTTP ──► fake-gcs-server
               ◄── TLS, certificate from ca.pem ────►
     anything   ── CONNECT pypi.example:443 ────────► this proxy ── the same bytes ──► that host
 
-What it is not: a proxy for more than one machine (it listens on loopback), a cache, or an emulator. Hosts of Google
-that carry no object storage (`pubsub.googleapis.com`, …) are answered with 501, so that nothing on the local stack
-reaches the real Google by accident; every other host is tunnelled untouched.
+It listens on the loopback address only. Google hosts without object storage (`pubsub.googleapis.com`, …) get status
+501, so that nothing on the local stack reaches the real Google by accident. All other hosts are tunnelled unchanged.
 
-`--state-dir` holds the certificate authority (`ca-key.pem`, `ca-cert.pem`; kept over restarts, so that clients which
-loaded it once go on working) and `ca.pem`, the bundle for `CURL_CA_BUNDLE`: this authority and the machine's usual
-ones, for the tunnelled hosts. TensorFlow makes a connection for every call and reads its bundle each time: with
-`ca-cert.pem` alone a call takes 2 ms, with the 170 authorities of `ca.pem` 6.5 ms (measured). Where nothing else in the
-process uses curl, `CURL_CA_BUNDLE=ca-cert.pem` with `REQUESTS_CA_BUNDLE=ca.pem` is the faster pair.
+`--state-dir` holds the certificate authority (`ca-key.pem`, `ca-cert.pem`), which is kept over restarts because clients
+have loaded it, and `ca.pem`, the bundle for `CURL_CA_BUNDLE`: this authority and the machine's others, for tunnelled
+hosts. TensorFlow opens a connection and reads the bundle for every call: a call takes 2 ms with `ca-cert.pem` alone and
+6.5 ms with the 170 authorities of `ca.pem` (measured). In a process that uses curl for nothing else,
+`CURL_CA_BUNDLE=ca-cert.pem` with `REQUESTS_CA_BUNDLE=ca.pem` is the faster pair.
 
-What fake-gcs-server does unlike Cloud Storage and is put right here (each has a test):
+The proxy corrects these differences between fake-gcs-server and Cloud Storage (each has a test):
 
-- `Location` of a resumable upload names fake-gcs-server's own address; clients must come back through the proxy.
-- `https://storage.googleapis.com/BUCKET/OBJECT`, where TensorFlow reads objects, is known to it only where that host is
-  its `-public-host`, which other clients need otherwise. The JSON API's download address is asked instead.
-- `storageLayout` of a bucket is missing (404), and TensorFlow asks for it before it renames a directory. The bucket
-  itself is answered, which has the fields of the layout but `hierarchicalNamespace`: absent, that means a flat bucket.
+- The `Location` of a resumable upload contains fake-gcs-server's address. The proxy replaces it by its own host.
+- `https://storage.googleapis.com/BUCKET/OBJECT`, where TensorFlow reads objects, works in fake-gcs-server only if that
+  host is its `-public-host`, which other clients need with another value. The proxy calls the JSON API's download URL.
+- fake-gcs-server has no `storageLayout` of a bucket, which TensorFlow gets before it renames a directory. The proxy
+  returns the bucket itself: it has all fields of the layout except `hierarchicalNamespace`, whose absence means false.
 
-Left as it is: with `-backend filesystem` an empty "directory" (the object `d/` that `makedirs` writes) is not listed,
-so `isdir` says no until a file is in it.
+Not corrected: with `-backend filesystem`, the object `d/` that `makedirs` writes is not listed, so `isdir` returns
+false until the directory contains a file.
 """
 
 import argparse
@@ -58,7 +57,7 @@ CHUNK_BYTES: Final = 1 << 18
 CONNECT_TIMEOUT_S: Final = 10.0
 UPSTREAM_TIMEOUT_S: Final = 120.0
 IDLE_TIMEOUT_S: Final = 300.0
-# Headers of one hop; a proxy must not pass them on. Source: RFC 9110 section 7.6.1. `Expect` is answered here already.
+# Headers that a proxy must not forward. Source: RFC 9110 section 7.6.1. `Expect` has been handled by the proxy.
 HOP_HEADERS: Final = frozenset(
     {
         "connection",
@@ -83,15 +82,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--storage", required=True, help="address of fake-gcs-server, for example http://127.0.0.1:4443"
     )
-    parser.add_argument("--state-dir", type=Path, required=True, help="where the certificates are kept")
+    parser.add_argument("--state-dir", type=Path, required=True, help="directory of the certificates")
     options = parser.parse_args(argv)
     storage = urlsplit(options.storage)
     if storage.scheme != "http" or storage.hostname is None or storage.port is None:
         parser.error(f"--storage must be http://HOST:PORT, not {options.storage!r}")
 
-    ended = threading.Event()
+    stopped = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: ended.set())
+        signal.signal(signum, lambda *_: stopped.set())
     context = prepare_certificates(options.state_dir, datetime.datetime.now(datetime.UTC))
     with ProxyServer(("127.0.0.1", options.port), (storage.hostname, storage.port), context) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -99,13 +98,13 @@ def main(argv: list[str] | None = None) -> int:
             f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in {options.state_dir / 'ca.pem'}",
             flush=True,
         )
-        ended.wait()
+        stopped.wait()
         server.shutdown()
     return 0
 
 
 class ProxyServer(ThreadingHTTPServer):
-    """One daemon thread per client connection; the TLS context and the storage address are shared."""
+    """Runs one daemon thread per client connection."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -117,13 +116,13 @@ class ProxyServer(ThreadingHTTPServer):
         super().__init__(address, ConnectHandler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Keep quiet about clients that go away in the middle (killed VMs); a traceback is for anything else."""
+        """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    """What both layers share: HTTP/1.1, no access log, errors in Google's JSON shape."""
+    """Base of both layers: HTTP/1.1, no access log, errors in Google's JSON format."""
 
     protocol_version = "HTTP/1.1"
     timeout = IDLE_TIMEOUT_S
@@ -131,16 +130,16 @@ class QuietHandler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: a training job makes thousands of calls, and fake-gcs-server logs each."""
+        """Log nothing: a training job makes thousands of calls, and fake-gcs-server logs each of them."""
 
     def handle_expect_100(self) -> bool:
-        """Say `100 Continue` at once; left in the buffer it would cost curl its one second of waiting, each upload."""
-        answered = super().handle_expect_100()
+        """Send `100 Continue` at once. If it stayed in the buffer, curl would wait one second per upload."""
+        proceed = super().handle_expect_100()
         self.wfile.flush()
-        return answered
+        return proceed
 
-    def answer_error(self, status: int, message: str) -> None:
-        """Answer in the shape of Google's JSON APIs, and end the connection: the request's body may be unread."""
+    def send_google_error(self, status: int, message: str) -> None:
+        """Send an error of Google's JSON APIs, and close the connection, because the request's body may be unread."""
         body = json.dumps(
             {"error": {"code": status, "message": message, "errors": [{"reason": "localStack", "message": message}]}}
         ).encode()
@@ -156,17 +155,17 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 
 class ConnectHandler(QuietHandler):
-    """The outer layer: reads `CONNECT host:port` and either ends the TLS here or joins the two sockets."""
+    """The outer layer: reads `CONNECT host:port`, then either terminates TLS or tunnels the connection."""
 
     server: ProxyServer
 
     def do_CONNECT(self) -> None:
-        """Open the tunnel the client asked for; the connection carries nothing else afterwards."""
+        """Open the requested tunnel. The connection is closed when the tunnel ends."""
         self.close_connection = True
         host, _, port = self.path.rpartition(":")
         host = host.strip("[]").lower()
         if not host or not port.isdecimal():
-            self.answer_error(400, f"CONNECT needs host:port, not {self.path!r}")
+            self.send_google_error(400, f"CONNECT needs host:port, not {self.path!r}")
         elif is_google_host(host):
             self._accept()
             self._serve_google()
@@ -174,7 +173,7 @@ class ConnectHandler(QuietHandler):
             self._tunnel(host, int(port))
 
     def _refuse(self) -> None:
-        self.answer_error(405, "this proxy serves CONNECT only: set https_proxy, not http_proxy")
+        self.send_google_error(405, "this proxy serves CONNECT only: set https_proxy, not http_proxy")
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
 
@@ -187,40 +186,40 @@ class ConnectHandler(QuietHandler):
             with self.server.context.wrap_socket(self.connection, server_side=True) as tls:
                 GoogleHandler(tls, self.client_address, self.server)
         except ssl.SSLEOFError:
-            pass  # the client went away
+            pass  # the client disconnected
         except ssl.SSLError as error:
-            hint = "does its CURL_CA_BUNDLE name our ca.pem?"
+            hint = "set the client's CURL_CA_BUNDLE to the proxy's ca.pem"
             print(f"googleapis proxy: TLS with a client failed ({error.reason}): {hint}", file=sys.stderr)
 
     def _tunnel(self, host: str, port: int) -> None:
         try:
             remote = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
         except OSError as error:
-            self.answer_error(502, f"cannot reach {host}:{port}: {error}")
+            self.send_google_error(502, f"cannot reach {host}:{port}: {error}")
             return
         with remote:
-            for end in (remote, self.connection):
-                end.settimeout(None)
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for connection in (remote, self.connection):
+                connection.settimeout(None)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._accept()
-            back = threading.Thread(target=pump, args=(remote, self.connection), daemon=True)
-            back.start()
-            pump(self.connection, remote)
-            back.join()
+            downstream = threading.Thread(target=copy_stream, args=(remote, self.connection), daemon=True)
+            downstream.start()
+            copy_stream(self.connection, remote)
+            downstream.join()
 
 
 class GoogleHandler(QuietHandler):
-    """The inner layer: HTTP/1.1 requests out of the ended TLS, each passed on to fake-gcs-server.
+    """The inner layer: forwards the decrypted HTTP/1.1 requests to fake-gcs-server.
 
-    One kept-alive connection to fake-gcs-server per client connection: requests stay in order, and nothing is shared.
+    Each client connection has its own kept-alive connection to fake-gcs-server, so requests stay in order.
     """
 
     server: ProxyServer
     _upstream: http.client.HTTPConnection | None = None
 
     def finish(self) -> None:
-        """Close both sides."""
+        """Close the connections to fake-gcs-server and to the client."""
         if self._upstream is not None:
             self._upstream.close()
         super().finish()
@@ -228,24 +227,22 @@ class GoogleHandler(QuietHandler):
     def _forward(self) -> None:
         host = self.headers.get("Host", "").partition(":")[0].lower()
         if not is_storage_host(host):
-            self.answer_error(
-                501, f"the local stack has no {host or 'such service'}: only Cloud Storage is served here"
-            )
+            self.send_google_error(501, f"the local stack serves Cloud Storage only, not {host or 'this service'}")
             return
         try:
             response = self._send_upstream(host)
         except (OSError, http.client.HTTPException) as error:
-            self.answer_error(503, f"the local Cloud Storage does not answer: {error}")  # clients retry on 503
+            self.send_google_error(503, f"the local Cloud Storage does not respond: {error}")  # clients retry on 503
             return
         except ValueError as error:
-            self.answer_error(400, f"malformed request body: {error}")
+            self.send_google_error(400, f"malformed request body: {error}")
             return
         self._send_back(response, host)
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _forward
 
     def _send_upstream(self, host: str) -> http.client.HTTPResponse:
-        """Pass the request on; the body is streamed, not kept."""
+        """Forward the request. The body is streamed."""
         if self._upstream is None:
             self._upstream = http.client.HTTPConnection(*self.server.storage, timeout=UPSTREAM_TIMEOUT_S)
             self._upstream.connect()  # http.client sets TCP_NODELAY itself
@@ -270,7 +267,10 @@ class GoogleHandler(QuietHandler):
         return upstream.getresponse()
 
     def _send_back(self, response: http.client.HTTPResponse, host: str) -> None:
-        """Pass the answer back; where its length is not known beforehand, chunked (or, to HTTP/1.0, up to the end)."""
+        """Return the response to the client.
+
+        A body of unknown length is chunked; an HTTP/1.0 client reads it until the connection closes.
+        """
         self.send_response_only(response.status, response.reason)
         for name, value in response.headers.items():
             if name.lower() == "location":
@@ -295,17 +295,17 @@ class GoogleHandler(QuietHandler):
 
 
 def is_google_host(host: str) -> bool:
-    """Say whether the host is one of `*.googleapis.com`, whose TLS ends here."""
+    """Return whether the host is one of `*.googleapis.com`, for which the proxy terminates TLS."""
     return host == GOOGLE_DOMAIN or host.endswith(f".{GOOGLE_DOMAIN}")
 
 
 def is_storage_host(host: str) -> bool:
-    """Say whether the host serves Cloud Storage: its JSON API, its XML API, or a bucket by name."""
+    """Return whether the host serves Cloud Storage: its JSON API, its XML API, or a bucket by name."""
     return host in STORAGE_HOSTS or host.endswith(f".storage.{GOOGLE_DOMAIN}")
 
 
 def storage_path(method: str, host: str, path: str) -> str:
-    """Return what to ask fake-gcs-server for: the same path but for the two that it does not know (see the top)."""
+    """Return the path at fake-gcs-server: the same, except for the two that it does not serve (see the module)."""
     if host == XML_HOST and method in {"GET", "HEAD"} and not path.startswith(JSON_API_PATHS):
         name, _, query = path.lstrip("/").partition("?")
         bucket, _, object_name = name.partition("/")
@@ -316,9 +316,9 @@ def storage_path(method: str, host: str, path: str) -> str:
 
 
 def public_location(location: str, host: str, storage: tuple[str, int]) -> str:
-    """AdmissionToken an address of fake-gcs-server's own into the one the client came from; leave foreign ones.
+    """Replace fake-gcs-server's own address by the host that the client called. Other addresses stay.
 
-    fake-gcs-server names its `-external-url`, or `http://` and the Host header; neither leads back through here.
+    fake-gcs-server returns its `-external-url`, or `http://` and the Host header; neither leads through the proxy.
     """
     parts = urlsplit(location)
     if not parts.netloc:
@@ -328,17 +328,17 @@ def public_location(location: str, host: str, storage: tuple[str, int]) -> str:
 
 
 def read_exactly(stream: BufferedIOBase, length: int) -> Iterator[bytes]:
-    """Yield `length` bytes in pieces; `ConnectionError` where the client ends too soon."""
+    """Yield `length` bytes in pieces. Raises ConnectionResetError if the client disconnects before."""
     while length > 0:
         piece = stream.read(min(length, CHUNK_BYTES))
         if not piece:
-            raise ConnectionResetError("the client ended in the middle of its request")
+            raise ConnectionResetError("the client disconnected before the end of its request")
         length -= len(piece)
         yield piece
 
 
 def read_chunks(stream: BufferedIOBase) -> Iterator[bytes]:
-    """Yield the content of a chunked body, trailers dropped; `ValueError` for a malformed size."""
+    """Yield the content of a chunked body without its trailers. Raises ValueError for a malformed size."""
     while size := int(stream.readline(1024).partition(b";")[0], 16):
         yield from read_exactly(stream, size)
         stream.readline(16)
@@ -346,8 +346,8 @@ def read_chunks(stream: BufferedIOBase) -> Iterator[bytes]:
         pass
 
 
-def pump(source: socket.socket, sink: socket.socket) -> None:
-    """Copy one direction of a tunnel until it ends, then say so to the other side."""
+def copy_stream(source: socket.socket, sink: socket.socket) -> None:
+    """Copy one direction of a tunnel until `source` ends, then shut down the writing side of `sink`."""
     with contextlib.suppress(OSError):
         while piece := source.recv(CHUNK_BYTES):
             sink.sendall(piece)

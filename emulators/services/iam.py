@@ -1,12 +1,14 @@
-"""What the API asks Google about its callers: may the bearer of this token do that in the project, may it run machines
-as that service account, what is the project's number, and who is it?
+"""An emulator of the calls by which the `api` function authorises its callers.
 
-    local-stack    may do everything (what the local stack's own clients send)
-    local-viewer   may look
-    local-nobody   is somebody, and may nothing; its scopes tell no e-mail
-    anything else  is no token: 401, as Google answers an expired one
+The calls are testIamPermissions of a project and of a service account, projects.get, and OpenID Connect's UserInfo.
+These access tokens are known:
 
-Run as `python -m emulators.services.iam --port PORT --project P`. It keeps nothing.
+    local-stack    has all permissions; the local stack's own clients send it
+    local-viewer   has read permissions
+    local-nobody   is valid, has no permissions, and its scopes do not include the e-mail address
+    anything else  is invalid: 401, Google's response to an expired token
+
+Run as `python -m emulators.services.iam --port PORT --project P`. It stores nothing.
 """
 
 from __future__ import annotations
@@ -28,60 +30,60 @@ NOBODY: Final = "local-nobody"
 PROJECT_NUMBER: Final = "123456789012"
 EMAILS: Final = {OWNER: "owner@example.com", VIEWER: "viewer@example.com"}
 
-_LOOKS: Final = (".get", ".list")
-_MAY: Final[dict[str, Callable[[str], bool]]] = {
+_READ_PERMISSIONS: Final = (".get", ".list")
+_HAS_PERMISSION: Final[dict[str, Callable[[str], bool]]] = {
     OWNER: lambda _: True,
-    VIEWER: lambda permission: permission.endswith(_LOOKS),
+    VIEWER: lambda permission: permission.endswith(_READ_PERMISSIONS),
     NOBODY: lambda _: False,
 }
 
 
-def answer(project: str, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
-    """Status and body, as Cloud Resource Manager and IAM v1 answer. Nothing granted is an empty object."""
+def check_permissions(project: str, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    """Return status and body, as Cloud Resource Manager and IAM v1 do: an empty object if nothing is granted."""
     if not re.fullmatch(rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path):
-        return _refusal(403, "PERMISSION_DENIED", "The caller does not have permission")
-    may = _MAY.get(authorization.removeprefix("Bearer "))
-    if may is None:
-        return _refusal(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+        return _error(403, "PERMISSION_DENIED", "The caller does not have permission")
+    has_permission = _HAS_PERMISSION.get(authorization.removeprefix("Bearer "))
+    if has_permission is None:
+        return _error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
     try:
-        asked = [str(permission) for permission in json.loads(body)["permissions"]]
+        requested = [str(permission) for permission in json.loads(body)["permissions"]]
     except (ValueError, KeyError, TypeError):
-        return _refusal(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
-    granted = [permission for permission in asked if may(permission)]
+        return _error(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
+    granted = [permission for permission in requested if has_permission(permission)]
     return 200, {"permissions": granted} if granted else {}
 
 
-def looked_up(project: str, path: str, authorization: str) -> tuple[int, dict[str, Any]]:
-    """As Cloud Resource Manager answers `projects.get`, and OpenID Connect its UserInfo."""
+def get_project_or_user(project: str, path: str, authorization: str) -> tuple[int, dict[str, Any]]:
+    """Return status and body of Cloud Resource Manager's `projects.get` or of OpenID Connect's UserInfo."""
     token = authorization.removeprefix("Bearer ")
-    if token not in _MAY:
-        return _refusal(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+    if token not in _HAS_PERMISSION:
+        return _error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
     if path == "/v1/userinfo":
         return 200, {"sub": token, **({"email": EMAILS[token], "email_verified": True} if token in EMAILS else {})}
-    if path != f"/v1/projects/{project}" or not _MAY[token]("resourcemanager.projects.get"):
-        return _refusal(403, "PERMISSION_DENIED", "The caller does not have permission")
+    if path != f"/v1/projects/{project}" or not _HAS_PERMISSION[token]("resourcemanager.projects.get"):
+        return _error(403, "PERMISSION_DENIED", "The caller does not have permission")
     return 200, {"projectId": project, "projectNumber": PROJECT_NUMBER, "lifecycleState": "ACTIVE"}
 
 
-def _refusal(code: int, status: str, message: str) -> tuple[int, dict[str, Any]]:
+def _error(code: int, status: str, message: str) -> tuple[int, dict[str, Any]]:
     return code, {"error": {"code": code, "message": message, "status": status}}
 
 
 def listen(port: int, project: str) -> ThreadingHTTPServer:
-    """A server that is not yet serving."""
+    """Return a server that listens; the caller runs `serve_forever`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            self._send(*answer(project, self.path, self.headers.get("Authorization", ""), body))
+            self._send(*check_permissions(project, self.path, self.headers.get("Authorization", ""), body))
 
         def do_GET(self) -> None:
-            self._send(*looked_up(project, self.path, self.headers.get("Authorization", "")))
+            self._send(*get_project_or_user(project, self.path, self.headers.get("Authorization", "")))
 
-        def _send(self, status: int, said: dict[str, Any]) -> None:
-            data = json.dumps(said).encode()
+        def _send(self, status: int, body: dict[str, Any]) -> None:
+            data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json; charset=UTF-8")
             self.send_header("Content-Length", str(len(data)))
@@ -89,7 +91,7 @@ def listen(port: int, project: str) -> ThreadingHTTPServer:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Silent: a question a minute and client, and each could only show tokens."""
+            """Log nothing: the log could only show tokens."""
 
     server = ThreadingHTTPServer((LOOPBACK, port), Handler)
     server.daemon_threads = True
@@ -97,7 +99,7 @@ def listen(port: int, project: str) -> ThreadingHTTPServer:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     parser = argparse.ArgumentParser(prog="python -m emulators.services.iam")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--project", required=True)

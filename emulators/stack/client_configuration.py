@@ -1,7 +1,7 @@
-"""What makes the real clients (client libraries, gcloud, gsutil) speak to this stack, and to nothing of the user's.
+"""Configure the real clients (client libraries, gcloud, gsutil) so that they use this stack and nothing else.
 
-gcloud and gsutil get configuration, credentials and state of their own under `clients/`, so that neither the user's
-login nor a half-finished upload of another stack plays a part.
+gcloud and gsutil get separate configuration, credentials and state under `clients/`. They use neither the user's login
+nor the state of an unfinished upload to another stack.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from emulators.stack.processes import LOOPBACK
 from emulators.stack.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
 
 CLIENTS: Final = "clients"
-# gcloud sends no request without one; only the api asks whose it is.
 TOKEN: Final = iam.OWNER
+"""gcloud requires an access token. Only the `api` function checks it."""
 
 
 def write_configuration(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> None:
+    """Write gcloud's and gsutil's files under `clients/`."""
     folder = state_dir / CLIENTS
     for name in ("gcloud", "gsutil"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -36,7 +37,7 @@ def write_configuration(state_dir: Path, config: StackConfig, endpoints: Endpoin
         "default_project_id": config.project,
         "state_dir": str(folder / "gsutil"),
         "software_update_check_period": "0",
-        # One process: gsutil's parallel uploads talk to the real service's limits, and take two seconds to start.
+        # One process: parallel uploads are tuned for the real service, and take two seconds to start.
         "parallel_process_count": "1",
     }
     with (folder / "boto").open("w", encoding="utf-8") as file:
@@ -44,7 +45,7 @@ def write_configuration(state_dir: Path, config: StackConfig, endpoints: Endpoin
 
 
 def environment(state_dir: Path, state: StackState) -> dict[str, str]:
-    """The variables `trainmaster local env` exports."""
+    """Return the variables that `trainmaster local env` exports."""
     config, endpoints, folder = state.config, state.endpoints, state_dir / CLIENTS
     variables = {
         **application_environment(config, endpoints),
@@ -72,7 +73,7 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
 
 
 def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[str, str]:
-    """The settings of `docs/interfaces.md` section 5: what the functions get, and any program that uses our library."""
+    """Return the settings of `docs/interfaces.md` section 5, for the functions and for users of the library."""
     variables = {
         "TRAINMASTER_PROJECT": config.project,
         "TRAINMASTER_BUCKET": config.bucket,
@@ -97,10 +98,11 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
 
 
 def vm_environment(endpoints: Endpoints, proxy_dir: Path) -> dict[str, str]:
-    """What a VM's programs need to find this stack where on Google Cloud they would find Google.
+    """Return the variables that direct the programs of a VM to this stack instead of Google Cloud.
 
-    TensorFlow reads its bundle anew for every call: with our authority alone a call takes 2 ms, with all of the
-    machine's 6.5 ms [measured]. Whatever else a program asks over TLS, it asks with Python's requests.
+    TensorFlow's `gs://` client uses curl and reads `CURL_CA_BUNDLE` for every call. A call takes 2 ms with our
+    authority alone and 6.5 ms with all of the machine's authorities (measured), so that bundle holds only ours. Other
+    TLS calls of programs go through Python's requests, which gets the full bundle.
     """
     variables = {
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
@@ -119,6 +121,6 @@ def vm_environment(endpoints: Endpoints, proxy_dir: Path) -> dict[str, str]:
     return variables
 
 
-def exports(variables: dict[str, str]) -> str:
-    """For `eval "$(…)"` in any POSIX shell."""
+def export_lines(variables: dict[str, str]) -> str:
+    """Return shell code for `eval "$(…)"` in any POSIX shell."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -1,9 +1,13 @@
-"""One of the stack's emulators in a container, in the foreground: `python -m emulators.stack.container_service VOLUME IMAGE ARG…`.
+"""Run one emulator in a container, in the foreground, on machines without the Cloud SDK.
 
-For machines without the Cloud SDK. The container has the host's network: Pub/Sub pushes to functions that listen on the
-loopback address. It incarnations as long as this process, which holds its standard input: the engine closes that when we are
-gone, however we went, and the shell around the emulator then ends it. So there is no need of testcontainers' reaper,
-a container of its own with power over the engine; the stack's id is a label all the same (`processes.kill_stack`).
+    python -m emulators.stack.container_service VOLUME IMAGE ARG…
+
+The container uses the host's network, because Pub/Sub pushes to functions that listen on the loopback address.
+
+The container ends with this process. This process holds the container's standard input; when it ends for any reason,
+the engine closes that input, and the shell around the emulator kills the emulator. Therefore testcontainers' reaper, a
+privileged extra container, is not needed. The container also carries the stack's id as a label, which
+`processes.kill_stack` uses.
 """
 
 from __future__ import annotations
@@ -15,10 +19,11 @@ from typing import Final
 from emulators.stack import processes
 
 GOOGLE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators"
-"""With the emulators and Java in it. Source: https://cloud.google.com/sdk/docs/downloads-docker."""
+"""Contains the emulators and Java. Source: https://cloud.google.com/sdk/docs/downloads-docker."""
 FAKE_GCS: Final = "fsouza/fake-gcs-server:1.54.0"
-"""The version of the program in the wheel. Source: https://hub.docker.com/r/fsouza/fake-gcs-server."""
-EMULATOR_HOST: Final = "_EMULATOR_HOST"  # how one emulator is told of another
+"""The same version as the program in the wheel. Source: https://hub.docker.com/r/fsouza/fake-gcs-server."""
+EMULATOR_HOST: Final = "_EMULATOR_HOST"
+"""Suffix of the variables that hold other emulators' addresses; the container gets these variables."""
 
 _WHILE_STDIN: Final = """
 exec 3<&0
@@ -30,12 +35,12 @@ wait $emulator
 
 
 def command(image: str, arguments: list[str], volume: str = "") -> list[str]:
-    """`volume`: a folder that is the same one inside and outside."""
+    """Return the command line that runs this module. `volume`: a folder to mount at the same path, or empty."""
     return [sys.executable, "-m", "emulators.stack.container_service", volume, image, *arguments]
 
 
-def provide() -> None:
-    """The images of all emulators, fetched where they are not there yet: that takes minutes, once."""
+def fetch_images() -> None:
+    """Fetch the images of all emulators that the engine does not have yet. The first time takes minutes."""
     import docker
 
     client = docker.from_env()
@@ -60,7 +65,7 @@ def main(argv: list[str]) -> int:
         network_mode="host",
         stdin_open=True,
         auto_remove=True,
-        # What it writes into a folder of ours must be ours to remove.
+        # Files that the container writes into our folder must belong to us, so that we can remove them.
         user=f"{os.getuid()}:{os.getgid()}" if volume else None,
         labels={processes.STACK_ID: os.environ.get(processes.STACK_ID, "")},
     )
@@ -69,10 +74,10 @@ def main(argv: list[str]) -> int:
     container.start()
     attached = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 1}
     stream = container.get_wrapped_container().attach_socket(params=attached)
-    for _, said in frames_iter(stream, tty=False):
-        sys.stdout.buffer.write(said)
+    for _, output in frames_iter(stream, tty=False):
+        sys.stdout.buffer.write(output)
         sys.stdout.flush()
-    return 1  # it ended by itself
+    return 1  # the emulator ended unexpectedly
 
 
 if __name__ == "__main__":

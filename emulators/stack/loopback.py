@@ -1,4 +1,4 @@
-"""One HTTP call to a part of the stack. Not urllib, which would take a proxy of the shell's environment."""
+"""HTTP calls to services of the stack. urllib is not used because it applies the proxy settings of the environment."""
 
 from __future__ import annotations
 
@@ -10,33 +10,36 @@ TIMEOUT_S: Final = 10.0
 
 
 class CallError(Exception):
-    """The part answered with an error: `status` and what it said."""
+    """The service returned an error. `status` is the HTTP status; the message includes the response body."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"{status} {said}")
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"{status} {body}")
         self.status = status
 
 
 def call(host: str, method: str, path: str, body: object = None, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-    """The JSON object answered, {} for none. Raises CallError from status 400 on, OSError if nobody answers."""
+    """Call a service and return the JSON object of its response, {} for an empty one.
+
+    `host` is `host:port`. Raises CallError for status 400 and above, OSError when the service does not respond.
+    """
     connection = http.client.HTTPConnection(host, timeout=timeout_s)
     try:
         data = None if body is None else json.dumps(body).encode()
         connection.request(method, path, data, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        said = answer.read()
+        response = connection.getresponse()
+        payload = response.read()
     except http.client.HTTPException as error:
         raise ConnectionError(f"{host}: {error!r}") from error
     finally:
         connection.close()
-    if answer.status >= http.HTTPStatus.BAD_REQUEST:
-        raise CallError(answer.status, said.decode(errors="replace").strip())
-    parsed: dict[str, Any] = json.loads(said) if said.strip() else {}
+    if response.status >= http.HTTPStatus.BAD_REQUEST:
+        raise CallError(response.status, payload.decode(errors="replace").strip())
+    parsed: dict[str, Any] = json.loads(payload) if payload.strip() else {}
     return parsed
 
 
-def answers(host: str, path: str, *, timeout_s: float) -> bool:
-    """Whether anything, an error included, comes back."""
+def responds(host: str, path: str, *, timeout_s: float) -> bool:
+    """Return whether the service sends any response, even an error."""
     connection = http.client.HTTPConnection(host, timeout=timeout_s)
     try:
         connection.request("GET", path)

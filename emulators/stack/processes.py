@@ -1,8 +1,7 @@
-"""Processes of a stack: recognising them, ending them, and the ports they listen on.
+"""The processes of a stack: their environment, how to find and kill them, and their ports.
 
-Every process of a stack carries its stack's id, 128 random bits, in the environment variable `TRAINMASTER_STACK_ID`,
-and so does whatever it starts. A process with that id is ours by construction: no other can be hit, even when pids are
-reused.
+Every process of a stack, and every process it starts, carries the stack's id (128 random bits) in the environment
+variable `TRAINMASTER_STACK_ID`. Only processes with that id are killed, so a reused pid is harmless.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from emulators.compute import vm_container_engine
 
 STACK_ID: Final = "TRAINMASTER_STACK_ID"
 
-# Below the range the kernel takes outgoing ports from (32768…), so that the port of a function that is being restarted
-# is not taken by somebody's connection meanwhile. Source: net.ipv4.ip_local_port_range.
+# Ports lie below the kernel's range for outgoing connections (32768…): no connection can take the port of a function
+# that is being restarted. Source: net.ipv4.ip_local_port_range.
 PORTS_FIRST: Final = 15_000
 PORTS_END: Final = 32_000
 BLOCK_PORTS: Final = 32
 
-# What points clients at a project, an account or another stack must not leak in from the shell `up` is typed into.
+# Variables that direct clients to a project, an account or another stack. Services do not inherit them from the shell.
 FOREIGN_PREFIXES: Final = ("BOTO_", "CLOUDSDK_", "GCE_METADATA_", "GOOGLE_", "TRAINMASTER_", "PYTEST_")
 FOREIGN_SUFFIXES: Final = ("_EMULATOR_HOST",)
 LOOPBACK: Final = "127.0.0.1"
 
 
 def service_environment(stack_id: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The shell's environment without what would lead out of the stack, and with its id."""
+    """Return the shell's environment without foreign variables, with the stack's id."""
     environment = {
         name: value
         for name, value in (os.environ if base is None else base).items()
@@ -52,7 +51,7 @@ def service_environment(stack_id: str, base: Mapping[str, str] | None = None) ->
 
 
 def started_at(pid: int) -> float | None:
-    """When this process started (seconds since the epoch); None if there is none, or only its remains."""
+    """Return when this process started, in seconds since the epoch; None if it has ended (a zombie has)."""
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
@@ -61,13 +60,13 @@ def started_at(pid: int) -> float | None:
 
 
 def is_alive(pid: int, since: float) -> bool:
-    """Whether the process that had this pid at that time is the one that has it now."""
+    """Return whether the process that started at `since` with this pid is still running."""
     now = started_at(pid)
     return now is not None and abs(now - since) < 1.0
 
 
-def of_stack(stack_id: str) -> list[psutil.Process]:
-    """All processes of that stack but the caller."""
+def list_processes(stack_id: str) -> list[psutil.Process]:
+    """Return all processes of that stack except the caller."""
     return [process for process in psutil.process_iter() if process.pid != os.getpid() and _carries(process, stack_id)]
 
 
@@ -75,17 +74,17 @@ def _carries(process: psutil.Process, stack_id: str) -> bool:
     try:
         return process.environ().get(STACK_ID) == stack_id
     except (psutil.Error, OSError):
-        return False  # another user's, or gone
+        return False  # another user's process, or ended
 
 
 def kill_stack(stack_id: str, *, deadline_s: float = 10.0) -> int:
-    """Kill every process of that stack until none is left: some may be starting others. How many died.
+    """Kill the stack's processes until none is left, and remove its containers. Return how many were killed.
 
-    Its containers, which are processes of the engine's, carry the id as a label; they go with it.
+    Killing repeats because a process may start another one meanwhile. Containers carry the stack's id as a label.
     """
     killed: set[int] = set()
     end = time.monotonic() + deadline_s
-    while (left := of_stack(stack_id)) and time.monotonic() < end:
+    while (left := list_processes(stack_id)) and time.monotonic() < end:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -96,15 +95,15 @@ def kill_stack(stack_id: str, *, deadline_s: float = 10.0) -> int:
 
 
 def kill_group(leader: int, signal_number: int) -> None:
-    """Signal the process group of a service; its leader may be gone already while others of the group are not."""
+    """Signal the process group of a service. The group may outlive its leader."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal_number)
 
 
 class Ports:
-    """Free loopback ports for one stack, from a block no other stack uses while this object incarnations.
+    """Free loopback ports for one stack, from a block that no other stack uses while this object exists.
 
-    The claim is an abstract Unix socket: the kernel gives it back when the process ends, however it ends.
+    An abstract Unix socket reserves the block. The kernel releases it when the process ends for any reason.
     """
 
     def __init__(self) -> None:
@@ -118,22 +117,22 @@ class Ports:
                 claim.close()
                 continue
             self._claim = claim
-            self._candidates = self._free(first)
+            self._candidates = self._free_ports(first)
             return
-        raise RuntimeError(f"every block of ports between {PORTS_FIRST} and {PORTS_END} is claimed")
+        raise RuntimeError(f"all blocks of ports between {PORTS_FIRST} and {PORTS_END} are in use by other stacks")
 
     def take(self) -> int:
-        """The next port nobody listens on."""
+        """Return the next port on which nothing listens."""
         try:
             return next(self._candidates)
         except StopIteration:
-            raise RuntimeError("the stack's block of ports is used up") from None
+            raise RuntimeError(f"the stack needs more than the {BLOCK_PORTS} ports of its block") from None
 
     def close(self) -> None:
         self._claim.close()
 
     @staticmethod
-    def _free(first: int) -> Iterator[int]:
+    def _free_ports(first: int) -> Iterator[int]:
         for port in range(first, first + BLOCK_PORTS):
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

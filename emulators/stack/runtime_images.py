@@ -1,8 +1,9 @@
-"""Which Python environment stands in for which VM image.
+"""The Python environment that replaces each VM image on the local stack.
 
-A runtime image is a virtual environment, `.images/RUNTIME`, built by `make`; its stamp file says that it is complete.
-The Compute emulator is told which image families those stand for, and what a VM of any other image gets. Cloud TPU's
-software versions are bare; here they have JAX on board, which its users' packages bring.
+A runtime image is a virtual environment, `.images/RUNTIME`, built by `make`. A stamp file marks it as complete. The
+Compute emulator gets a table from image families to these environments, with a default for any other image.
+
+The software versions of real TPU VMs contain no framework; users' packages install JAX. Here they include JAX.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from emulators.tpu.catalog import RUNTIME_VERSIONS
 from shared.jobspec.catalog.runtimes import RUNTIMES
 
 STAMP: Final = ".complete"
-ANY_OTHER: Final = "default"
-TPU: Final = "jax"
+DEFAULT: Final = "default"
+TPU_RUNTIME: Final = "jax"
 
 
-def table(images_dir: Path) -> dict[str, str]:
-    """Image family to environment, for each runtime that is built; the first of those is every other image's as well.
+def image_table(images_dir: Path) -> dict[str, str]:
+    """Return image family to environment path, for each runtime that has been built.
 
-    Without any, VMs run on the stack's own Python.
+    The first runtime is also the default for all other images. If none has been built, VMs use the stack's own Python.
     """
     names = {runtime.image.rpartition("/")[2]: runtime.name for runtime in RUNTIMES.values()}
-    names |= dict.fromkeys(RUNTIME_VERSIONS, TPU)
+    names |= dict.fromkeys(RUNTIME_VERSIONS, TPU_RUNTIME)
     built = {
         image: str(folder)
         for image, name in names.items()
         if ((folder := (images_dir / name).absolute()) / STAMP).is_file()
     }
-    return built | {ANY_OTHER: next(iter(built.values()), sys.prefix)}
+    return built | {DEFAULT: next(iter(built.values()), sys.prefix)}
 
 
-def write_table(images_dir: Path, target: Path) -> None:
-    """The file for the Compute emulator's `--images`."""
-    target.write_text(json.dumps(table(images_dir), indent=1) + "\n", encoding="utf-8")
+def write_image_table(images_dir: Path, target: Path) -> None:
+    """Write the file for the Compute emulator's `--images`."""
+    target.write_text(json.dumps(image_table(images_dir), indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One process of the stack: how it is started, when it is ready, how it ends."""
+"""One service of the stack: its command, its process, its readiness, its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from emulators.stack import exec_with_parent, processes
-from emulators.stack.loopback import answers
+from emulators.stack.loopback import responds
 from emulators.stack.state import StackError
 
 PROBE_S: Final = 1.0
@@ -24,15 +24,20 @@ TAIL_BYTES: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What to run. `health`: a path that answers, with any status, once it serves; None: it accepts connections."""
+    """What to run, and how the supervisor treats it."""
 
     name: str
     argv: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the stack's common environment."""
     port: int | None = None
+    """Loopback port it listens on; None: it listens on none and counts as ready at once."""
     health: str | None = "/"
-    restartable: bool = False  # false where a restart would silently lose state
-    stop_first: bool = False  # it starts processes that need the others to end in order
+    """A path that responds, with any status, as soon as the service is ready; None: accepting connections is enough."""
+    restartable: bool = False
+    """False where a restart would silently lose state."""
+    stop_first: bool = False
+    """True where the service starts processes that need the other services while they shut down."""
 
     @property
     def address(self) -> str:
@@ -40,9 +45,9 @@ class Service:
 
 
 class Running:
-    """A started service, leader of a session of its own.
+    """The process of a started service. It leads its own session.
 
-    Start it from the main thread: the kernel's parent-death signal belongs to the thread that forked.
+    Create it on the main thread: the kernel sends the parent-death signal when the thread that forked ends.
     """
 
     def __init__(self, service: Service, environment: Mapping[str, str], log: Path) -> None:
@@ -61,28 +66,30 @@ class Running:
         self.started_at = processes.started_at(self.pid) or time.time()
 
     def exit_status(self) -> int | None:
-        """As Popen has it: negative for a signal; None while it runs."""
+        """Return Popen's status: negative for a signal, None while the process runs."""
         return self._process.poll()
 
     def is_ready(self) -> bool:
-        """Whether it serves. Raises StackError, with the end of its log, if it has ended instead."""
+        """Return whether the service responds. Raises StackError with the end of its log if the process has ended."""
         if (status := self.exit_status()) is not None:
-            raise StackError(f"{self.service.name} ended with {describe(status)} while starting:\n{self.log_tail()}")
+            raise StackError(
+                f"{self.service.name} ended with {describe_exit(status)} while starting:\n{self.log_tail()}"
+            )
         port, health = self.service.port, self.service.health
         return port is None or (
-            _accepts(port) if health is None else answers(self.service.address, health, timeout_s=PROBE_S)
+            _accepts(port) if health is None else responds(self.service.address, health, timeout_s=PROBE_S)
         )
 
     def terminate(self) -> None:
         processes.kill_group(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the whole group at once: a worker of a killed master would keep the port."""
+        """Kill the whole process group and wait: a worker that survives its master would keep the port."""
         processes.kill_group(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def wait(self, deadline: float) -> bool:
-        """Whether it ended before that moment of the monotonic clock."""
+        """Wait until `deadline` (monotonic clock) and return whether the process has ended."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -95,38 +102,44 @@ class Running:
             return file.read().decode(errors="replace").strip()
 
 
-def describe(status: int) -> str:
+def describe_exit(status: int) -> str:
     return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
 def wait_ready(running: list[Running], within_s: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
-    """Until all serve, or `give_up`. Raises StackError for those not ready in time, or the first that ended."""
+    """Wait until all services are ready or `give_up` returns True.
+
+    Raises StackError for services that are not ready in time, and as soon as one of them ends.
+    """
     deadline = time.monotonic() + within_s
     waiting = list(running)
-    while (waiting := [each for each in waiting if not each.is_ready()]) and not give_up():
+    while (waiting := [process for process in waiting if not process.is_ready()]) and not give_up():
         if time.monotonic() > deadline:
-            names = ", ".join(each.service.name for each in waiting)
-            raise StackError(f"not ready after {within_s:g} s: {names} (their logs: {waiting[0].log.parent})")
+            names = ", ".join(process.service.name for process in waiting)
+            raise StackError(f"not ready after {within_s:g} s: {names} (see their logs in {waiting[0].log.parent})")
         time.sleep(POLL_S)
 
 
 def stop(running: list[Running]) -> None:
-    """Ask all, give them a common while, kill the rest. Those that stop first (VMs) still find the others alive."""
-    for wave in (
-        [each for each in running if each.service.stop_first],
-        [each for each in running if not each.service.stop_first],
+    """Terminate the services, and kill those that do not end within STOP_S.
+
+    Services with `stop_first` end before the others are terminated.
+    """
+    for group in (
+        [process for process in running if process.service.stop_first],
+        [process for process in running if not process.service.stop_first],
     ):
-        for each in wave:
-            each.terminate()
+        for process in group:
+            process.terminate()
         deadline = time.monotonic() + STOP_S
-        for each in wave:
-            each.wait(deadline)
-            each.kill()
+        for process in group:
+            process.wait(deadline)
+            process.kill()
 
 
 @contextmanager
-def alone(service: Service, log: Path, *, within_s: float = 30.0) -> Iterator[Service]:
-    """One service without a stack, for the length of the block."""
+def run_alone(service: Service, log: Path, *, within_s: float = 30.0) -> Iterator[Service]:
+    """Run one service without a stack, for the length of the block."""
     running = Running(service, processes.service_environment("alone"), log)
     try:
         wait_ready([running], within_s)

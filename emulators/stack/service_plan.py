@@ -1,4 +1,4 @@
-"""Which services make up a stack, on which ports, and what each is told about the others. Starts nothing."""
+"""Plan a stack: its services, their ports, and the addresses each service gets. Starts nothing."""
 
 from __future__ import annotations
 
@@ -26,15 +26,20 @@ UPLOAD_TOPIC: Final = pubsub.topic_of("upload")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Services in the order they are started: what takes longest to be ready comes first."""
+    """The services of a stack. Starts nothing by itself."""
 
     endpoints: Endpoints
     services: list[Service]
+    """In starting order: services that need the longest to become ready come first."""
     function_ports: dict[str, int]
+    """Port of each function that Pub/Sub delivers to, by function name."""
 
 
 def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, ports: processes.Ports) -> Plan:
-    """Raises StackError where a part is missing. Writes the images table, which is an argument of one service."""
+    """Plan the services of a stack, and write the image table, which the Compute emulator reads.
+
+    Raises StackError where a program or a function's file is missing.
+    """
 
     def address() -> str:
         return f"{processes.LOOPBACK}:{ports.take()}"
@@ -51,12 +56,12 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         iam=address() if has_api else None,
         api=address() if has_api else None,
     )
-    machines = _machines(state_dir, config, endpoints, stack_id)
+    vm_services = _vm_services(state_dir, config, endpoints, stack_id)
     if config.control_plane:
         objects = storage.service(
             backend, state_dir / storage.NAME, _port(endpoints.storage), _port(endpoints.storage_tls)
         )
-        return Plan(endpoints, [objects, _logs(state_dir, endpoints), *machines], {})
+        return Plan(endpoints, [objects, _logging_service(state_dir, endpoints), *vm_services], {})
     function_ports = {name: ports.take() for name in config.functions}
     variables = client_configuration.application_environment(config, endpoints)
     services = [
@@ -72,9 +77,9 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
             topic=UPLOAD_TOPIC,
         ),
         *functions_host.services(config.functions_dir, function_ports, variables),
-        *_api(config, endpoints, variables),
-        _logs(state_dir, endpoints),
-        *machines,
+        *_api_services(config, endpoints, variables),
+        _logging_service(state_dir, endpoints),
+        *vm_services,
     ]
     if SWEEP in config.functions:
         services.append(
@@ -83,21 +88,21 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
     return Plan(endpoints, services, function_ports)
 
 
-def _api(config: StackConfig, endpoints: Endpoints, variables: Mapping[str, str]) -> list[Service]:
-    """The one function that people ask and no topic delivers to; and who it asks what they may."""
+def _api_services(config: StackConfig, endpoints: Endpoints, variables: Mapping[str, str]) -> list[Service]:
+    """Return the `api` function, which clients call directly, and the IAM emulator that it asks for permissions."""
     if endpoints.iam is None or endpoints.api is None:
         return []
     port = _port(endpoints.iam)
     argv = [sys.executable, "-m", "emulators.services.iam", "--port", str(port), "--project", config.project]
-    access = Service(iam.NAME, argv, port=port, restartable=True)
-    return [access, *functions_host.services(config.functions_dir, {API: _port(endpoints.api)}, variables)]
+    iam_service = Service(iam.NAME, argv, port=port, restartable=True)
+    return [iam_service, *functions_host.services(config.functions_dir, {API: _port(endpoints.api)}, variables)]
 
 
-def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:
-    """The Compute emulator, and the proxy through which its VMs' programs find gs://."""
+def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:
+    """Return the Compute emulator, and the proxy through which programs on its VMs reach `gs://`."""
     if endpoints.compute is None or endpoints.proxy is None:
         return []
-    runtime_images.write_table(config.images_dir, state_dir / IMAGES_FILE)
+    runtime_images.write_image_table(config.images_dir, state_dir / IMAGES_FILE)
     proxy_dir = state_dir / PROXY
     variables = client_configuration.vm_environment(endpoints, proxy_dir) | {processes.STACK_ID: stack_id}
     compute = [
@@ -122,13 +127,13 @@ def _machines(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_
             health="/emulator/v1/health",
             stop_first=True,
         ),
-        # Its certificate authority is kept over restarts, so that VMs go on trusting it.
+        # A restarted proxy uses the same certificate authority, so VMs keep trusting it.
         Service(PROXY, proxy, port=_port(endpoints.proxy), health=None, restartable=True),
     ]
 
 
-def _logs(state_dir: Path, endpoints: Endpoints) -> Service:
-    """Cloud Logging. Its entries are in a file: it may be started again."""
+def _logging_service(state_dir: Path, endpoints: Endpoints) -> Service:
+    """Return the Cloud Logging emulator. Its entries are in a file, so it may be restarted."""
     port = _port(endpoints.logging)
     argv = [sys.executable, "-m", "emulators.logging", "--host", processes.LOOPBACK, "--port", str(port)]
     argv += ["--state-dir", str(state_dir / LOGGING)]

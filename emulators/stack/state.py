@@ -1,13 +1,13 @@
-"""What a stack is told (StackConfig) and what it tells (StackState), and where both lie.
+"""The configuration (StackConfig), the published state (StackState) and the state directory of a stack.
 
-STATE_DIR/stack.json   this page, rewritten whole on every change
-          lock         held by the supervisor while it incarnations: that, not a pid, says whether a stack is up
+STATE_DIR/stack.json   the StackState; replaced as a whole on every change
+          lock         locked by the supervisor while it runs: a stack is up if and only if this file is locked
           logs/        one file per process
           clients/     gcloud's and gsutil's configuration for this stack
           storage/     objects, as files: BUCKET/OBJECT
-          compute/     the Compute emulator's VMs
-          logging/     what jobs print
-          proxy/       the certificate authority of the gs:// proxy
+          compute/     disks and serial logs of the Compute emulator's VMs
+          logging/     log entries
+          proxy/       certificate authority of the googleapis proxy
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emulators.stack import processes
+from shared.errors import PermanentError
 
 STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
 LOGS: Final = "logs"
 SUPERVISOR_LOG: Final = "supervisor.log"
-# Begin empty with every `up`, as Firestore and Pub/Sub do.
 DATA: Final = ("clients", "compute", "logging", "proxy", "storage")
+"""Directories that every start empties, because Firestore and Pub/Sub start empty, too."""
 DEFAULT_STATE_DIR: Final = Path(".state/local")
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
@@ -38,84 +39,107 @@ FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
-class StackError(Exception):
-    """The stack cannot do what was asked; the message is for the person at the terminal."""
+class StackError(PermanentError):
+    """The stack cannot do what the caller requested. The message is for the user at the terminal."""
 
 
 class StackStatus(StrEnum):
     STARTING = "starting"
     READY = "ready"
-    FAILED = "failed"  # a part ended that cannot be replaced without losing state, or the start did not succeed
+    FAILED = "failed"
+    """The start failed, or a service ended whose restart would lose state."""
     STOPPED = "stopped"
 
 
-class _Page(BaseModel):
+class _StateModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class StackConfig(_Page):
-    """How a stack should be; the defaults are what `trainmaster local up` starts."""
+class StackConfig(_StateModel):
+    """The configuration of a stack. The defaults are those of `trainmaster local up`."""
 
     project: str = "trainmaster-local"
     bucket: str = "trainmaster-local"
+    """Name of the bucket that the stack creates."""
     functions_dir: Path = ROOT / "functions"
     functions: tuple[str, ...] = FUNCTIONS
+    """Functions that Pub/Sub delivers to."""
     images_dir: Path = ROOT / ".images"
+    """Python environments that replace VM images; see `runtime_images`."""
     sweep_every_s: float = 60.0
-    compute: bool = True  # with it goes the gs:// proxy, which only VMs need
-    emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))  # a backend; "": the best
-    control_plane: str = ""  # `host:port` of one in memory: then neither Firestore, Pub/Sub nor functions are started
+    compute: bool = True
+    """Run the Compute emulator, and the googleapis proxy, which only VMs need."""
+    emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))
+    """Backend of Google's emulators: a BackendKind; empty: the best that this machine has."""
+    control_plane: str = ""
+    """`host:port` of a control plane in memory. If set, Firestore, Pub/Sub and the functions are not started."""
     ready_within_s: float = 60.0
 
 
-class ServiceState(_Page):
+class ServiceState(_StateModel):
+    """The process of one service."""
+
     pid: int
     started_at: float
+    """Seconds since the epoch; identifies the process together with the pid."""
     address: str
+    """`host:port`; empty where the service listens on no port."""
     restarts: int
     log: str
+    """Path of its log file."""
 
 
-class Endpoints(_Page):
+class Endpoints(_StateModel):
     """`host:port` of each emulator; None where the stack runs without it."""
 
     firestore: str
+    """Empty, like the Pub/Sub emulator's absence, where the control plane runs in memory."""
     pubsub: str
+    """The Pub/Sub emulator, or the control plane in memory, which accepts the agents' publish calls."""
     storage: str
     storage_tls: str
+    """Cloud Storage over TLS, which gsutil requires."""
     compute: str | None
     proxy: str | None
     logging: str
-    iam: str | None = None  # as the api goes, which only functions have
+    iam: str | None = None
+    """Set together with `api`."""
     api: str | None = None
 
 
-class StackState(_Page):
+class StackState(_StateModel):
+    """The published state of a stack: the contents of `stack.json`."""
+
     id: str
+    """128 random bits in hexadecimal; every process of the stack carries them."""
     status: StackStatus
     error: str | None = None
+    """Why the stack failed."""
     config: StackConfig
     backend: str
     supervisor_pid: int
     supervisor_started_at: float
     started_at: float
+    """Seconds since the epoch."""
     ready_after_s: float | None = None
     endpoints: Endpoints
     services: dict[str, ServiceState] = {}
 
 
 def read(state_dir: Path) -> StackState | None:
-    """The last stack of that directory, whether it is up or not; None where there was none."""
+    """Return the last state of the directory's stack, whether it is up or not; None if there was no stack."""
     try:
         return StackState.model_validate_json((state_dir / STATE_FILE).read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        raise StackError(f"{state_dir / STATE_FILE} is not a stack's state ({error.error_count()} errors)") from error
+        raise StackError(
+            f"{state_dir / STATE_FILE}: cannot read the stack's state ({error.error_count()} invalid fields)"
+        ) from error
 
 
 def write(state_dir: Path, state: StackState) -> None:
-    """Replace the page in one step: a reader sees the old one or the new one."""
+    """Replace the state file in one step: a reader sees the old or the new state."""
     target = state_dir / STATE_FILE
     temporary = target.with_suffix(f".{os.getpid()}")
     temporary.write_text(state.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -123,7 +147,7 @@ def write(state_dir: Path, state: StackState) -> None:
 
 
 def is_up(state_dir: Path) -> bool:
-    """Whether a supervisor incarnations there, whatever its stack's state."""
+    """Return whether a supervisor runs in that directory, whatever the status of its stack."""
     try:
         with lock(state_dir, create=False):
             return False
@@ -135,7 +159,10 @@ def is_up(state_dir: Path) -> bool:
 
 @contextlib.contextmanager
 def lock(state_dir: Path, *, create: bool = True) -> Iterator[None]:
-    """Be the only stack of that directory. Raises BlockingIOError where another one is; ends with the process."""
+    """Lock the directory for the length of the block, at most until the process ends.
+
+    Raises BlockingIOError where another stack holds the lock.
+    """
     descriptor = os.open(state_dir / LOCK_FILE, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,10 +171,10 @@ def lock(state_dir: Path, *, create: bool = True) -> Iterator[None]:
         os.close(descriptor)
 
 
-def supervisor_lives(state: StackState) -> bool:
+def is_supervisor_alive(state: StackState) -> bool:
     return processes.is_alive(state.supervisor_pid, state.supervisor_started_at)
 
 
-def find_dir(given: Path | None) -> Path:
-    """The state directory that is meant: the one given, the shell's (`trainmaster local env`), or the one here."""
+def resolve_state_dir(given: Path | None) -> Path:
+    """Return the given directory, else the environment's (`trainmaster local env`), else the working directory's."""
     return (given or Path(os.environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR)).absolute()

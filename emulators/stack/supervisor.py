@@ -1,14 +1,14 @@
-"""Starts the parts of one stack, keeps them running, stops them. Lives as long as the stack.
+"""Start the services of one stack, keep them running, stop them. The supervisor runs as long as the stack.
 
-    starting ──all serve──► ready ──SIGTERM──► stopped
-        │                     └──a part that holds state ended──► failed (everything is stopped)
-        └──a part ended, or time is up──► failed
+    starting ──all services ready──► ready ──SIGTERM──► stopped
+        │                              └──a service that holds state ended──► failed (everything is stopped)
+        └──a service ended, or the time limit passed──► failed
 
-A function, the scheduler, the proxy and Cloud Storage (whose objects are files) are started again when they end, as
-Cloud Run and Google would. Firestore, Pub/Sub and the machines keep their state in memory: starting those again would
-lose jobs without a word, so the stack fails instead and says which one it was.
+The supervisor restarts functions, the scheduler, the proxy, Cloud Logging and Cloud Storage (whose data are files) when
+they end, as Google would. Firestore, Pub/Sub and Compute keep their state in memory: a restart would silently lose
+jobs, so the stack fails instead, and the error names the service.
 
-Run as `python -m emulators.stack.supervisor STATE_DIR CONFIG_JSON` below the guard.
+Run as `python -m emulators.stack.supervisor STATE_DIR CONFIG_JSON` below `parent_watchdog`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from emulators.stack import backends, client_configuration, processes, service, 
 from emulators.stack import state as states
 from emulators.stack.state import ServiceState, StackConfig, StackError, StackState, StackStatus
 
-ALREADY_UP: Final = 75  # exit status: another supervisor has this directory. Source: EX_TEMPFAIL in <sysexits.h>
+ALREADY_UP: Final = 75
+"""Exit status: another supervisor holds this directory. Source: EX_TEMPFAIL in <sysexits.h>."""
 POLL_S: Final = 0.1
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
-CALM_S: Final = 10.0  # a service that lived this long is started at once again
+STABLE_S: Final = 10.0
+"""A service that ran for longer than this is restarted without a delay."""
 
 
 class Supervisor:
-    """One stack. `run` returns when it is over."""
+    """One stack. `run` returns when the stack has ended."""
 
     def __init__(self, state_dir: Path, config: StackConfig, stack_id: str) -> None:
         self._dir = state_dir
@@ -47,14 +49,14 @@ class Supervisor:
         self._running: dict[str, service.Running] = {}
         self._restarts: dict[str, int] = {}
         self._backoff_s: dict[str, float] = {}
-        self._due_at: dict[str, float] = {}
-        self._began = time.monotonic()
+        self._restart_at: dict[str, float] = {}
+        self._start_time = time.monotonic()
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         ports = processes.Ports()
-        backend = backends.need_emulators(self._config.emulators, in_memory=bool(self._config.control_plane))
+        backend = backends.require_backend(self._config.emulators, in_memory=bool(self._config.control_plane))
         planned = service_plan.plan(self._dir, self._config, backend, self._id, ports)
         self._state = StackState(
             id=self._id,
@@ -70,7 +72,7 @@ class Supervisor:
         try:
             self._start(planned)
             while not self._stopping:
-                self._tend()
+                self._restart_ended()
                 time.sleep(POLL_S)
         except StackError as error:
             sys.stderr.write(f"{error}\n")
@@ -83,10 +85,10 @@ class Supervisor:
         self._stopping = True
 
     def _start(self, planned: service_plan.Plan) -> None:
-        """All at once: nothing needs another one to start, only to work."""
+        """Start all services at once: a service needs the others to work, not to start."""
         client_configuration.write_configuration(self._dir, self._config, planned.endpoints)
-        for each in planned.services:
-            self._launch(each)
+        for planned_service in planned.services:
+            self._launch(planned_service)
         self._write()
         emulators = [self._running[name] for name in (pubsub.NAME, storage.NAME) if name in self._running]
         service.wait_ready(emulators, self._config.ready_within_s, give_up=self._give_up)
@@ -96,10 +98,10 @@ class Supervisor:
             )
             if pubsub.NAME in self._running:
                 client = pubsub.PubSub(planned.endpoints.pubsub, self._config.project)
-                pubsub.create_all(client, planned.function_ports)
+                pubsub.create_topics_and_subscriptions(client, planned.function_ports)
             bucket.result()
         service.wait_ready(list(self._running.values()), self._config.ready_within_s, give_up=self._give_up)
-        self._write(status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._began, 2))
+        self._write(status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._start_time, 2))
 
     def _give_up(self) -> bool:
         return self._stopping
@@ -108,28 +110,30 @@ class Supervisor:
         log = self._dir / states.LOGS / f"{desired.name}.log"
         self._running[desired.name] = service.Running(desired, processes.service_environment(self._id), log)
 
-    def _tend(self) -> None:
-        """Start again what ended and is due. Raises StackError for what cannot be."""
+    def _restart_ended(self) -> None:
+        """Restart services that have ended, after their backoff. Raises StackError for one that is not restartable."""
         for name, running in list(self._running.items()):
             status = running.exit_status()
             if status is None:
                 continue
             if not running.service.restartable:
-                raise StackError(f"{name} ended with {service.describe(status)}; its state is lost, so the stack stops")
+                raise StackError(
+                    f"{name} ended with {service.describe_exit(status)} and lost its state, so the stack was stopped"
+                )
             now = time.monotonic()
-            if name not in self._due_at:
-                self._due_at[name] = now + self._backoff(name, time.time() - running.started_at)
-                sys.stderr.write(f"{name} ended with {service.describe(status)}\n")
-            elif now >= self._due_at[name]:
-                del self._due_at[name]
+            if name not in self._restart_at:
+                self._restart_at[name] = now + self._next_backoff(name, time.time() - running.started_at)
+                sys.stderr.write(f"{name} ended with {service.describe_exit(status)}\n")
+            elif now >= self._restart_at[name]:
+                del self._restart_at[name]
                 running.kill()
                 self._restarts[name] = self._restarts.get(name, 0) + 1
                 self._launch(running.service)
                 self._write()
 
-    def _backoff(self, name: str, lived_s: float) -> float:
-        """How long to wait: nothing after a calm incarnation, else twice as long as the last time."""
-        if lived_s > CALM_S:
+    def _next_backoff(self, name: str, ran_s: float) -> float:
+        """Return the delay before the restart: 0 after a stable run, else twice the last delay."""
+        if ran_s > STABLE_S:
             self._backoff_s.pop(name, None)
         wait_s = self._backoff_s.get(name, 0.0)
         self._backoff_s[name] = min(max(BACKOFF_FIRST_S, 2 * wait_s), BACKOFF_MAX_S)
@@ -143,21 +147,21 @@ class Supervisor:
     def _write(self, **changes: object) -> None:
         services = {
             name: ServiceState(
-                pid=each.pid,
-                started_at=each.started_at,
-                address=each.service.address,
+                pid=running.pid,
+                started_at=running.started_at,
+                address=running.service.address,
                 restarts=self._restarts.get(name, 0),
-                log=str(each.log),
+                log=str(running.log),
             )
-            for name, each in self._running.items()
+            for name, running in self._running.items()
         }
         self._state = self._state.model_copy(update={"services": services, **changes})
         states.write(self._dir, self._state)
 
 
 def clear(state_dir: Path) -> None:
-    """End what a killed stack of this directory left, and begin with empty data."""
-    with suppress(StackError):  # unreadable: written by another version, or cut off; it is about to be replaced
+    """Kill what an earlier stack of this directory left, and empty its data."""
+    with suppress(StackError):  # unreadable, because another version wrote it; it is replaced next
         if (old := states.read(state_dir)) is not None:
             processes.kill_stack(old.id)
     (state_dir / states.STATE_FILE).unlink(missing_ok=True)

@@ -32,7 +32,7 @@ class TpuApi:
         return {"locations": [self.location(zone) for zone in catalog.zones()]}
 
     def location(self, zone: str) -> Json:
-        catalog.need_zone(zone)
+        catalog.check_zone(zone)
         return {"name": self._cloud.parent(zone), "locationId": zone}
 
     def accelerator_types(self, zone: str) -> Json:
@@ -48,7 +48,7 @@ class TpuApi:
         return self._page("acceleratorTypes", every)
 
     def runtime_versions(self, zone: str) -> Json:
-        catalog.need_zone(zone)
+        catalog.check_zone(zone)
         base = f"{self._cloud.parent(zone)}/runtimeVersions"
         every = [{"name": f"{base}/{each}", "version": each} for each in catalog.RUNTIME_VERSIONS]
         return self._page("runtimeVersions", every)
@@ -58,7 +58,7 @@ class TpuApi:
     def nodes(self, zone: str) -> Json:
         """In the order of their names; `-` is every zone."""
         if zone != ANYWHERE:
-            catalog.need_zone(zone)
+            catalog.check_zone(zone)
         return self._page("nodes", [each.as_json() for each in self._cloud.list_all() if zone in (ANYWHERE, each.zone)])
 
     def node(self, zone: str, node_id: str) -> Json:
@@ -80,11 +80,11 @@ class TpuApi:
     def stop(self, zone: str, node_id: str) -> Json:
         return self._answer(self._cloud.stop(zone, node_id))
 
-    # Queued resources
+    # QueuedResource resources
 
     def all_queued(self, zone: str) -> Json:
         if zone != ANYWHERE:
-            catalog.need_zone(zone)
+            catalog.check_zone(zone)
         every = [each for each in self._queue.list_all() if zone in (ANYWHERE, each.zone)]
         found = [each.as_json(is_alpha=self._is_alpha) for each in every]
         return self._page("queuedResources", found)
@@ -105,7 +105,7 @@ class TpuApi:
     # Operations
 
     def operations(self, zone: str) -> Json:
-        catalog.need_zone(zone)
+        catalog.check_zone(zone)
         return self._page("operations", self._cloud.operations.list_of(self._cloud.parent(zone)))
 
     def operation(self, zone: str, name: str) -> Json:

@@ -50,13 +50,13 @@ def zones() -> list[str]:
     return sorted({zone for table in GENERATIONS.values() for zone in (*table.zones, *table.pod_zones)})
 
 
-def need_zone(zone: str) -> None:
+def check_zone(zone: str) -> None:
     if zone not in zones():
         raise no_such_location(zone)
 
 
 def slices(zone: str) -> Iterator[Slice]:
-    need_zone(zone)
+    check_zone(zone)
     for kind, name in _GENERATIONS.items():
         table = GENERATIONS[name]
         for number in table.topologies:
@@ -64,7 +64,7 @@ def slices(zone: str) -> Iterator[Slice]:
                 yield _slice(kind, table, number)
 
 
-def need_slice(body: Json, zone: str) -> Slice:
+def resolve_slice(body: Json, zone: str) -> Slice:
     """The slice that a node's `acceleratorType` or `acceleratorConfig` means."""
     config: Json = body.get("acceleratorConfig") or {}
     if bool(body.get("acceleratorType")) == bool(config):
@@ -78,7 +78,7 @@ def need_slice(body: Json, zone: str) -> Slice:
     raise no_such_type(asked, zone)
 
 
-def need_runtime(version: Any) -> str:
+def check_runtime(version: Any) -> str:
     if not version:
         raise bad_request("The runtime version must be specified.")
     if version not in RUNTIME_VERSIONS:

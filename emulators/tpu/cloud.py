@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from emulators.compute.faults import FaultBoard
+from emulators.compute.injected_faults import FaultInjector
 from emulators.compute.lifecycle import Timing
 from emulators.tpu import catalog
 from emulators.tpu.api_errors import (
@@ -24,20 +24,20 @@ from emulators.tpu.api_errors import (
     quota_exceeded,
     stockout,
 )
-from emulators.tpu.hosts import Racks, addresses
+from emulators.tpu.hosts import SliceHosts, addresses
 from emulators.tpu.lifecycle import Lifecycle
-from emulators.tpu.nodes import NODE_ID, Node, Spec, State, parse_metadata, parse_spec
+from emulators.tpu.nodes import NODE_ID, Node, NodeSpec, NodeState, parse_metadata, parse_node_spec
 from emulators.tpu.operations import Operation, OperationStore
 
 UPDATABLE: Final = frozenset({"metadata"})
 """Of the fields that Google lets be changed (description, tags, labels, metadata, external addresses): what we do."""
-_SETTLED: Final = (State.READY, State.STOPPED)
+_SETTLED: Final = (NodeState.READY, NodeState.STOPPED)
 
 
 class TpuCloud:
     """One project's nodes."""
 
-    def __init__(self, racks: Racks, faults: FaultBoard, timing: Timing) -> None:
+    def __init__(self, racks: SliceHosts, faults: FaultInjector, timing: Timing) -> None:
         self.project, self.faults, self._racks = racks.power.project, faults, racks
         self.operations = OperationStore()
         self.lifecycle = Lifecycle(self.operations, faults, racks, timing, self._forget)
@@ -47,7 +47,7 @@ class TpuCloud:
     # Reading
 
     def get(self, zone: str, node_id: str) -> Node:
-        catalog.need_zone(zone)
+        catalog.check_zone(zone)
         path = f"{self.parent(zone)}/nodes/{node_id}"
         with self._lock:
             if path not in self._nodes:
@@ -67,10 +67,10 @@ class TpuCloud:
 
     def create(self, zone: str, node_id: str, body: Json, queued: str = "") -> Operation:
         """`queued`: the queued resource whose node it is."""
-        catalog.need_zone(zone)
+        catalog.check_zone(zone)
         if not NODE_ID.fullmatch(node_id):
             raise bad_request(f"Invalid node id '{node_id}': must match {NODE_ID.pattern}.")
-        spec = parse_spec(body, zone, self.project.default_account)
+        spec = parse_node_spec(body, zone, self.project.default_account)
         path = f"{self.parent(zone)}/nodes/{node_id}"
         with self._lock:
             if path in self._nodes:
@@ -85,14 +85,14 @@ class TpuCloud:
             return operation
 
     def delete(self, zone: str, node_id: str) -> Operation:
-        refused = (State.CREATING, State.DELETING)
+        refused = (NodeState.CREATING, NodeState.DELETING)
         return self._act("delete", zone, node_id, self.lifecycle.delete, lambda node: node.state not in refused)
 
     def stop(self, zone: str, node_id: str) -> Operation:
-        return self._act("stop", zone, node_id, self.lifecycle.stop, lambda node: node.state is State.READY)
+        return self._act("stop", zone, node_id, self.lifecycle.stop, lambda node: node.state is NodeState.READY)
 
     def start(self, zone: str, node_id: str) -> Operation:
-        return self._act("start", zone, node_id, self.lifecycle.start, lambda node: node.state is State.STOPPED)
+        return self._act("start", zone, node_id, self.lifecycle.start, lambda node: node.state is NodeState.STOPPED)
 
     def update(self, zone: str, node_id: str, mask: set[str], body: Json) -> Operation:
         if not mask or mask - UPDATABLE:
@@ -123,12 +123,12 @@ class TpuCloud:
     def _begin(self, node: Node, verb: str) -> Operation:
         return self.operations.begin(self.parent(node.zone), node.path, verb)
 
-    def _quota(self, zone: str, spec: Spec) -> TpuError | None:
+    def _quota(self, zone: str, spec: NodeSpec) -> TpuError | None:
         """Is checked at the call."""
         region = zone.rpartition("-")[0]
         return quota_exceeded(spec.slice.kind, region) if region in self.faults.now.quota_regions else None
 
-    def _shortage(self, zone: str, spec: Spec) -> TpuError | None:
+    def _shortage(self, zone: str, spec: NodeSpec) -> TpuError | None:
         """Is found out on the way: an error of the operation."""
         if zone not in self.faults.now.stockout_zones:
             return None

@@ -6,7 +6,7 @@ from emulators.compute.api_errors import ApiError, Json, not_found, not_ready
 from emulators.compute.instances import Instance
 from emulators.compute.lifecycle import PREEMPTION_NOTICE_S
 from emulators.tpu.cloud import TpuCloud
-from emulators.tpu.nodes import Node, State
+from emulators.tpu.nodes import Node, NodeState
 
 
 def host_of(node: Node, body: Json) -> Instance:
@@ -19,7 +19,7 @@ def host_of(node: Node, body: Json) -> Instance:
 
 def act(cloud: TpuCloud, node: Node, verb: str, body: Json) -> Json:
     """`preempt` and `maintenance` are the whole slice's, `crash` one host's. Answers at once."""
-    if node.state is not State.READY:
+    if node.state is not NodeState.READY:
         raise not_ready(node.path)
     notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
     match verb:

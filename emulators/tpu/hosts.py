@@ -17,7 +17,7 @@ from emulators.compute.instances import Instance
 from emulators.compute.powered_vm import Disk
 from emulators.compute.properties import Properties
 from emulators.compute.scheduling import Scheduling
-from emulators.compute.vm_power import BootEvent, PowerSupply
+from emulators.compute.vm_power import BootEvent, VmPower
 from emulators.tpu.nodes import Node
 
 
@@ -27,10 +27,10 @@ def addresses(count: int) -> tuple[str, ...]:
     return tuple(f"{network}.{number + 1}" for number in range(count))
 
 
-class Racks:
+class SliceHosts:
     """Where hosts are built and powered. `state_dir` is the Compute emulator's."""
 
-    def __init__(self, power: PowerSupply, catalog: Catalog, state_dir: Path) -> None:
+    def __init__(self, power: VmPower, catalog: Catalog, state_dir: Path) -> None:
         self.power, self._catalog, self._state_dir = power, catalog, state_dir
 
     def build(self, node: Node) -> list[Instance]:
@@ -113,9 +113,9 @@ class Racks:
 def tell(node: Node, path: str, value: str) -> None:
     """Put this into the metadata of every host that is on."""
     for host in node.hosts:
-        if host.guest is not None:
-            host.guest.put(path, value)
+        if host.metadata_tree is not None:
+            host.metadata_tree.put(path, value)
 
 
 def _never(_host: Instance, _boot: int) -> None:
-    """TPU VMs have no fuse."""
+    """TPU VMs have no run_limit_timer."""

@@ -19,7 +19,7 @@ from typing import Final
 from emulators.compute.instances import Instance
 from emulators.compute.properties import METADATA_BYTES_MAX, METADATA_VALUE_BYTES_MAX
 from emulators.tpu.api_errors import Json, bad_request
-from emulators.tpu.catalog import Slice, need_runtime, need_slice
+from emulators.tpu.catalog import Slice, check_runtime, resolve_slice
 from emulators.tpu.operations import timestamp
 
 NODE_ID: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -29,7 +29,7 @@ PORT: Final = 8470
 """Of a worker's endpoint. Source: nodes as the API shows them."""
 
 
-class State(StrEnum):
+class NodeState(StrEnum):
     CREATING = "CREATING"
     READY = "READY"
     REPAIRING = "REPAIRING"
@@ -42,7 +42,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class NodeSpec:
     """What a create asks for, checked."""
 
     slice: Slice
@@ -56,7 +56,7 @@ class Spec:
     shown: Json
 
 
-def parse_spec(body: Json, zone: str, default_account: str) -> Spec:
+def parse_node_spec(body: Json, zone: str, default_account: str) -> NodeSpec:
     """Everything of a node but its id; raises the TpuError Google would answer with."""
     account: Json = body.get("serviceAccount") or {}
     scheduling: Json = body.get("schedulingConfig") or {}
@@ -64,9 +64,9 @@ def parse_spec(body: Json, zone: str, default_account: str) -> Spec:
     reserved = bool(scheduling.get("reserved"))
     if spot and reserved:
         raise bad_request("A node cannot be both spot and reserved.")
-    return Spec(
-        slice=need_slice(body, zone),
-        runtime=need_runtime(body.get("runtimeVersion")),
+    return NodeSpec(
+        slice=resolve_slice(body, zone),
+        runtime=check_runtime(body.get("runtimeVersion")),
         labels=_labels(body.get("labels") or {}),
         metadata=parse_metadata(body.get("metadata") or {}),
         service_account=str(account.get("email") or default_account),
@@ -96,7 +96,7 @@ def _labels(labels: Json) -> dict[str, str]:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A node that exists. Fields change while `turn` is held, `metadata` at once.
+    """A node that exists. Fields change while `transition_lock` is held, `metadata` at once.
 
     `hosts` are VMs of the Compute emulator that no call of Compute shows, as Google's are in a project of its own;
     `addresses` are theirs. `queued`: the queued resource that made it.
@@ -105,16 +105,16 @@ class Node:
     path: str
     zone: str
     id: int
-    spec: Spec
+    spec: NodeSpec
     addresses: tuple[str, ...]
     metadata: dict[str, str]
     hosts: list[Instance] = field(default_factory=list)
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    state: State = State.CREATING
+    state: NodeState = NodeState.CREATING
     health: str = "HEALTH_UNSPECIFIED"
     queued: str = ""
     deleted: bool = False
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    transition_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def name(self) -> str:
@@ -140,6 +140,6 @@ class Node:
         }
         if self.queued:
             shown["queuedResource"] = self.queued
-        if self.state is not State.CREATING:
+        if self.state is not NodeState.CREATING:
             shown["networkEndpoints"] = [{"ipAddress": address, "port": PORT} for address in self.addresses]
         return shown

@@ -45,7 +45,7 @@ class QueueState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class QueueRequest:
     """What a create asks for, checked: one node, and for how long it is waited for and used."""
 
     node_id: str
@@ -55,7 +55,7 @@ class Wish:
     shown: Json
 
 
-def parse_wish(body: Json, zone_path: str, *, is_alpha: bool) -> Wish:
+def parse_queue_request(body: Json, zone_path: str, *, is_alpha: bool) -> QueueRequest:
     """Raises the TpuError that Google would answer with."""
     known = _FIELDS | (_ALPHA_FIELDS if is_alpha else frozenset())
     if strange := sorted(set(body) - known):
@@ -73,7 +73,7 @@ def parse_wish(body: Json, zone_path: str, *, is_alpha: bool) -> Wish:
     node = dict(spec.get("node") or {})
     if "spot" in body or "reservationName" in body:
         node["schedulingConfig"] = {"spot": "spot" in body, "reserved": "reservationName" in body}
-    return Wish(spec["nodeId"], node, _until(body.get("queueingPolicy") or {}), _run(body), body)
+    return QueueRequest(spec["nodeId"], node, _until(body.get("queueingPolicy") or {}), _run(body), body)
 
 
 def check_name(name: str) -> None:
@@ -112,21 +112,21 @@ def _seconds(duration: str) -> timedelta:
 
 
 @dataclass(slots=True, eq=False)
-class Queued:
-    """A queued resource that exists. `turn` is held where the state changes."""
+class QueuedResource:
+    """A queued resource that exists. `transition_lock` is held where the state changes."""
 
     path: str
     zone: str
-    wish: Wish
+    request: QueueRequest
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     state: QueueState = QueueState.CREATING
     error: TpuError | None = None
     initiator: str | None = None
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    transition_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def as_json(self, *, is_alpha: bool = False) -> Json:
         hidden: frozenset[str] = frozenset() if is_alpha else _ALPHA_FIELDS
-        shown = {name: value for name, value in self.wish.shown.items() if name not in hidden}
+        shown = {name: value for name, value in self.request.shown.items() if name not in hidden}
         data: Json = {"error": self.error.as_status()} if self.error else {}
         state: Json = {"state": self.state.value, self.state.data: data}
         if self.initiator:

@@ -22,13 +22,13 @@ from emulators.tpu import catalog
 from emulators.tpu.api_errors import Json, TpuError, already_exists, not_found, not_while
 from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.lifecycle import EMPTY
-from emulators.tpu.nodes import Node, State, parse_spec
+from emulators.tpu.nodes import Node, NodeState, parse_node_spec
 from emulators.tpu.operations import Operation
-from emulators.tpu.queued_resource import QUEUED_TYPE, Queued, QueueState, check_name, parse_wish
+from emulators.tpu.queued_resource import QUEUED_TYPE, QueuedResource, QueueState, check_name, parse_queue_request
 
 DELETABLE: Final = (QueueState.WAITING, QueueState.FAILED, QueueState.SUSPENDED)
 """Without force, as long as it has a node. Source: Cloud TPU, queuedResources.delete."""
-_TAKEN: Final = (State.PREEMPTED, State.TERMINATED)
+_TAKEN: Final = (NodeState.PREEMPTED, NodeState.TERMINATED)
 
 
 class TpuQueue:
@@ -37,26 +37,26 @@ class TpuQueue:
     def __init__(self, cloud: TpuCloud) -> None:
         self._cloud = cloud
         self._lock = threading.Lock()
-        self._queued: dict[str, Queued] = {}
+        self._queued: dict[str, QueuedResource] = {}
 
-    def get(self, zone: str, name: str) -> Queued:
-        catalog.need_zone(zone)
+    def get(self, zone: str, name: str) -> QueuedResource:
+        catalog.check_zone(zone)
         path = self._path(zone, name)
         with self._lock:
             if path not in self._queued:
                 raise not_found(path)
             return self._queued[path]
 
-    def list_all(self) -> Sequence[Queued]:
+    def list_all(self) -> Sequence[QueuedResource]:
         with self._lock:
             return [self._queued[path] for path in sorted(self._queued)]
 
     def create(self, zone: str, name: str, body: Json, *, is_alpha: bool) -> Operation:
-        catalog.need_zone(zone)
+        catalog.check_zone(zone)
         check_name(name)
-        wish = parse_wish(body, self._cloud.parent(zone), is_alpha=is_alpha)
-        parse_spec(wish.node, zone, self._cloud.project.default_account)
-        queued = Queued(self._path(zone, name), zone, wish)
+        request = parse_queue_request(body, self._cloud.parent(zone), is_alpha=is_alpha)
+        parse_node_spec(request.node, zone, self._cloud.project.default_account)
+        queued = QueuedResource(self._path(zone, name), zone, request)
         with self._lock:
             if queued.path in self._queued:
                 raise already_exists(queued.path)
@@ -67,7 +67,7 @@ class TpuQueue:
 
     def delete(self, zone: str, name: str, *, force: bool) -> Operation:
         queued = self.get(zone, name)
-        with queued.turn:
+        with queued.transition_lock:
             node = self._node(queued)
             if queued.state in (QueueState.DELETING, QueueState.PROVISIONING, QueueState.CREATING):
                 raise not_while("delete", queued.state)
@@ -81,7 +81,7 @@ class TpuQueue:
     def reset(self, zone: str, name: str) -> Operation:
         """Back into the queue. Source: the method's one sentence; from which states is unconfirmed."""
         queued = self.get(zone, name)
-        with queued.turn:
+        with queued.transition_lock:
             if queued.state not in (QueueState.SUSPENDED, QueueState.FAILED):
                 raise not_while("reset", queued.state)
             queued.state, queued.error, queued.initiator = QueueState.CREATING, None, None
@@ -91,7 +91,7 @@ class TpuQueue:
 
     # A queued resource's incarnation, on a thread of its own
 
-    def _live(self, queued: Queued, operation: Operation) -> None:
+    def _live(self, queued: QueuedResource, operation: Operation) -> None:
         self._pause()
         self._enter(queued, QueueState.WAITING, only_if=QueueState.CREATING)
         self._cloud.operations.finish(operation, {"@type": QUEUED_TYPE, **queued.as_json()})
@@ -105,41 +105,41 @@ class TpuQueue:
         if node is not None:
             self._watch(queued, node)
 
-    def _wait_for_room(self, queued: Queued) -> None:
+    def _wait_for_room(self, queued: QueuedResource) -> None:
         while queued.state is QueueState.WAITING and queued.zone in self._cloud.faults.now.stockout_zones:
-            if queued.wish.until is not None and datetime.now(UTC) >= queued.wish.until:
+            if queued.request.until is not None and datetime.now(UTC) >= queued.request.until:
                 raise TpuError("DEADLINE_EXCEEDED", "The resources were not available before the valid-until time.")
             time.sleep(0.05)
 
-    def _provide(self, queued: Queued) -> Node | None:
+    def _provide(self, queued: QueuedResource) -> Node | None:
         """The node, when it is up; None where the request was deleted meanwhile."""
         if not self._enter(queued, QueueState.PROVISIONING, only_if=QueueState.WAITING):
             return None
-        made = self._cloud.create(queued.zone, queued.wish.node_id, queued.wish.node, queued.path)
+        made = self._cloud.create(queued.zone, queued.request.node_id, queued.request.node, queued.path)
         while made.ended_at is None:
             time.sleep(0.05)
         if made.error is not None:
             raise made.error
         self._enter(queued, QueueState.ACTIVE, only_if=QueueState.PROVISIONING)
-        return self._cloud.get(queued.zone, queued.wish.node_id)
+        return self._cloud.get(queued.zone, queued.request.node_id)
 
-    def _watch(self, queued: Queued, node: Node) -> None:
-        ends_at = datetime.now(UTC) + queued.wish.run if queued.wish.run else None
+    def _watch(self, queued: QueuedResource, node: Node) -> None:
+        ends_at = datetime.now(UTC) + queued.request.run if queued.request.run else None
         initiator = "SERVICE"
-        while not node.deleted and node.state not in (*_TAKEN, State.DELETING):
+        while not node.deleted and node.state not in (*_TAKEN, NodeState.DELETING):
             if ends_at is not None and datetime.now(UTC) >= ends_at:
                 self._delete_node(queued)
             time.sleep(0.05)
-        if node.state is State.DELETING and ends_at is None:
+        if node.state is NodeState.DELETING and ends_at is None:
             initiator = "USER"
         queued.initiator = initiator
         if self._enter(queued, QueueState.SUSPENDING, only_if=QueueState.ACTIVE):
-            while node.state is State.DELETING and not node.deleted:
+            while node.state is NodeState.DELETING and not node.deleted:
                 time.sleep(0.05)
             self._pause()
             self._enter(queued, QueueState.SUSPENDED, only_if=QueueState.SUSPENDING)
 
-    def _remove(self, queued: Queued, operation: Operation, *, with_node: bool) -> None:
+    def _remove(self, queued: QueuedResource, operation: Operation, *, with_node: bool) -> None:
         self._pause()
         while with_node and self._node(queued) is not None:
             self._delete_node(queued)
@@ -148,22 +148,22 @@ class TpuQueue:
             self._queued.pop(queued.path, None)
         self._cloud.operations.finish(operation, EMPTY)
 
-    def _delete_node(self, queued: Queued) -> None:
+    def _delete_node(self, queued: QueuedResource) -> None:
         try:
-            self._cloud.delete(queued.zone, queued.wish.node_id)
+            self._cloud.delete(queued.zone, queued.request.node_id)
         except TpuError:
             return  # it is on its way already, or gone
 
-    def _node(self, queued: Queued) -> Node | None:
+    def _node(self, queued: QueuedResource) -> Node | None:
         """Its own one, while there is one: not another's of the same name."""
         try:
-            node = self._cloud.get(queued.zone, queued.wish.node_id)
+            node = self._cloud.get(queued.zone, queued.request.node_id)
         except TpuError:
             return None
         return node if node.queued == queued.path else None
 
-    def _enter(self, queued: Queued, state: QueueState, *, only_if: QueueState | None = None) -> bool:
-        with queued.turn:
+    def _enter(self, queued: QueuedResource, state: QueueState, *, only_if: QueueState | None = None) -> bool:
+        with queued.transition_lock:
             if queued.state is QueueState.DELETING or only_if not in (None, queued.state):
                 return False
             queued.state = state
@@ -172,7 +172,7 @@ class TpuQueue:
     def _pause(self) -> None:
         time.sleep(self._cloud.lifecycle.timing.step_s + self._cloud.faults.now.slow_s)
 
-    def _begin(self, queued: Queued, verb: str) -> Operation:
+    def _begin(self, queued: QueuedResource, verb: str) -> Operation:
         return self._cloud.operations.begin(self._cloud.parent(queued.zone), queued.path, verb)
 
     def _path(self, zone: str, name: str) -> str:

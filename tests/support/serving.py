@@ -1,4 +1,4 @@
-"""A server of the standard library (or werkzeug's) on a thread of its own, for the length of a block."""
+"""Run an HTTP server of the standard library or of werkzeug on a thread, for the length of a block."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from http.server import HTTPServer
 from threading import Thread
 
-LOOKS_EVERY_S = 0.01
-"""Whether it is to end; the library's own half second would be waited for at the end of every test."""
+SHUTDOWN_POLL_S = 0.01
+"""How often the server checks for a shutdown. The default of 0.5 s would add that time to the end of every test."""
 
 
 @contextmanager
 def serving(server: HTTPServer) -> Iterator[str]:
-    """Where it is: `http://127.0.0.1:PORT`."""
-    thread = Thread(target=server.serve_forever, args=(LOOKS_EVERY_S,), daemon=True)
+    """Serve during the block. The value is the address, `http://127.0.0.1:PORT`."""
+    thread = Thread(target=server.serve_forever, args=(SHUTDOWN_POLL_S,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -1,12 +1,12 @@
-"""Fixtures that run the local stack, or one emulator of it, for a test session.
+"""Fixtures that run the local stack, or one emulator without a stack, for a test session.
 
     stack                the whole stack with the project's own functions (`LocalStack`)
-    firestore_emulator   `host:port` of a Firestore emulator alone
-    pubsub_emulator      `host:port` of a Pub/Sub emulator alone
-    storage_emulator     `host:port` of a Cloud Storage emulator alone (plain HTTP)
+    firestore_emulator   `host:port` of a Firestore emulator
+    pubsub_emulator      `host:port` of a Pub/Sub emulator
+    storage_emulator     `host:port` of a Cloud Storage emulator (plain HTTP)
 
-Each starts when the first test asks for it and ends with the session. A machine without the emulators fails these.
-None of them touches the environment of the test process: a test that needs the variables sets them with monkeypatch.
+Each starts with the first test that uses it and ends with the session. It fails where the emulators are not installed.
+The fixtures do not change the environment of the test process: a test that needs the variables uses monkeypatch.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from emulators.services import firestore, pubsub, storage
 from emulators.stack import client_configuration, processes, service
 from emulators.stack import stack as stacks
 from emulators.stack import state as states
-from emulators.stack.backends import need_emulators
+from emulators.stack.backends import require_backend
 from emulators.stack.state import StackConfig, StackState
 
-# A function that keeps every envelope it gets, one a line, in NAME.jsonl beside itself.
+# A function that appends each envelope it receives to NAME.jsonl in its folder.
 RECORDING_FUNCTION = """
 import pathlib
 import functions_framework
@@ -44,7 +44,7 @@ def {name}(request):
 
 @dataclass(frozen=True)
 class LocalStack:
-    """A ready stack and what tests do with one."""
+    """A ready stack."""
 
     state_dir: Path
 
@@ -54,7 +54,7 @@ class LocalStack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What `trainmaster local env` exports."""
+        """The variables that `trainmaster local env` exports."""
         return client_configuration.environment(self.state_dir, self.state)
 
     @property
@@ -62,7 +62,7 @@ class LocalStack:
         return pubsub.PubSub(self.state.endpoints.pubsub, self.state.config.project)
 
     def run(self, *argv: str, home: Path | None = None, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-        """A program in a shell where `eval "$(trainmaster local env)"` was typed."""
+        """Run a program in the environment that `eval "$(trainmaster local env)"` makes."""
         variables = {**clean_environment(), **self.environment}
         if home is not None:
             variables["HOME"] = str(home)
@@ -76,7 +76,7 @@ def local_stack(state_dir: Path, config: StackConfig) -> Iterator[LocalStack]:
 
 
 def recording_functions(folder: Path) -> Path:
-    """A folder of functions, one for every real one, that only record."""
+    """Create a folder with a recording function for each real function."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in states.FUNCTIONS:
         (folder / f"{name}.py").write_text(RECORDING_FUNCTION.format(name=name), encoding="utf-8")
@@ -84,19 +84,18 @@ def recording_functions(folder: Path) -> Path:
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's, without what leads to a cloud or to another stack, and with our programs on PATH."""
+    """Return this process's environment without variables of a cloud or another stack, with our programs on PATH."""
     variables = processes.service_environment("")
     del variables[processes.STACK_ID]
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables["PATH"]])
     return variables
 
 
-def eventually(is_so: Callable[[], object], *, within_s: float = 60.0) -> None:
-    """Wait for what other processes do; fails with the question's name when it does not come. The time is a busy
-    machine's."""
+def eventually(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
+    """Wait until `condition` returns a true value. The default limit suits a busy machine."""
     deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {is_so!r}"
+    while not condition():
+        assert time.monotonic() < deadline, f"not true within {within_s:g} s: {condition!r}"
         time.sleep(0.05)
 
 
@@ -109,14 +108,14 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 @pytest.fixture(scope="session")
 def firestore_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("firestore") / "log"
-    with _port() as port, service.alone(firestore.service(need_emulators(), port), log) as running:
+    with _port() as port, service.run_alone(firestore.service(require_backend(), port), log) as running:
         yield running.address
 
 
 @pytest.fixture(scope="session")
 def pubsub_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("pubsub") / "log"
-    with _port() as port, service.alone(pubsub.service(need_emulators(), port), log) as running:
+    with _port() as port, service.run_alone(pubsub.service(require_backend(), port), log) as running:
         yield running.address
 
 
@@ -126,9 +125,9 @@ def storage_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (
         _port() as port,
         _port() as tls,
-        service.alone(storage.service(need_emulators(), folder / "data", port, tls), folder / "log") as one,
+        service.run_alone(storage.service(require_backend(), folder / "data", port, tls), folder / "log") as running,
     ):
-        yield one.address
+        yield running.address
 
 
 @contextmanager

@@ -26,7 +26,7 @@ import pytest
 
 from emulators.services import storage
 from emulators.stack import container_service, exec_with_parent
-from emulators.stack.backends import BackendKind, available_backends
+from emulators.stack.backends import BackendKind, choose_backend
 from emulators.stack.processes import LOOPBACK, Ports
 from emulators.stack.state import ROOT
 from tests.support.stack import eventually
@@ -185,7 +185,7 @@ class Engine:
         """Under its official name, from the Cloud SDK of this machine."""
         if self.has(container_service.GOOGLE):  # to the builder it is a gigabyte of files to compare
             return container_service.GOOGLE
-        backend = available_backends(BackendKind.CLOUD_SDK)
+        backend = choose_backend(BackendKind.CLOUD_SDK)
         assert backend.kind is BackendKind.CLOUD_SDK, backend.reason
         sdk = backend.firestore_jar.parents[2]
         parts = [
@@ -203,7 +203,7 @@ class Engine:
 
     def fake_gcs(self) -> str:
         """Under its official name, from the program in the wheel."""
-        program = storage.program()
+        program = storage.find_program()
         dockerfile = GCS_DOCKERFILE.format(debian=self.debian("bookworm"), program=program.name)
         return self.build(container_service.FAKE_GCS, dockerfile, program.parent)
 

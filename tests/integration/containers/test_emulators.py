@@ -13,7 +13,7 @@ import pytest
 
 from emulators.services import firestore
 from emulators.stack import service, stack
-from emulators.stack.backends import BackendKind, need_emulators
+from emulators.stack.backends import BackendKind, require_backend
 from emulators.stack.processes import Ports
 from emulators.stack.state import EMULATORS_VARIABLE, ROOT, StackConfig
 from tests.integration.containers.engine import Engine
@@ -53,8 +53,8 @@ def test_the_contracts_hold_on_containers() -> None:
 
 def test_an_emulator_ends_with_the_process_that_stands_for_it(engine: Engine, tmp_path: Path) -> None:
     ports = Ports()
-    desired = firestore.service(need_emulators(), ports.take())
-    with service.alone(desired, tmp_path / "log", within_s=ENGINE_S):
+    desired = firestore.service(require_backend(), ports.take())
+    with service.run_alone(desired, tmp_path / "log", within_s=ENGINE_S):
         assert len(engine.containers(OURS)) == 1
         (process,) = [
             each for each in psutil.Process().children() if "emulators.stack.container_service" in each.cmdline()

@@ -1,4 +1,4 @@
-"""Events reach the functions, whatever happens to those; the real clients reach the stack."""
+"""Delivery of events to the functions, and the real clients against the stack."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from emulators.stack.state import StackConfig
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack, recording_functions
 
+pytestmark = pytest.mark.emulator
+
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """A stack whose functions keep what they get."""
+    """A stack whose functions record the messages they receive."""
     folder = recording_functions(tmp_path_factory.mktemp("functions"))
     config = StackConfig(functions_dir=folder, compute=False, sweep_every_s=1)
     with local_stack(tmp_path_factory.mktemp("state"), config) as running:
@@ -30,14 +32,14 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def refused(recording: LocalStack) -> Iterator[list[bytes]]:
-    """What a function with a bug was sent: it answers 500 to a message that is published here.
+def failed_deliveries(recording: LocalStack) -> Iterator[list[bytes]]:
+    """Publish a message to a function that always returns 500; yield the requests that it receives.
 
-    Before all tests of this module, because five deliveries take the emulator 13 s whatever the retry policy says.
+    This runs before all tests of the module, because five deliveries take the emulator 13 s whatever the retry policy.
     """
     deliveries: list[bytes] = []
 
-    class Refusing(BaseHTTPRequestHandler):
+    class FailingHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             deliveries.append(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(500)
@@ -47,7 +49,7 @@ def refused(recording: LocalStack) -> Iterator[list[bytes]]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    server = HTTPServer(("127.0.0.1", 0), FailingHandler)
     with serving(server):
         recording.pubsub.create_topic("poison")
         recording.pubsub.create_push("poison", server.server_port, pubsub.Delivery(attempts_max=5))
@@ -56,40 +58,42 @@ def refused(recording: LocalStack) -> Iterator[list[bytes]]:
 
 
 def received(stack: LocalStack, function: str) -> list[dict[str, Any]]:
-    """The messages a recording function got, with their data decoded."""
+    """Return the messages that a recording function received, with decoded data."""
     file = stack.state.config.functions_dir / f"{function}.jsonl"
     if not file.exists():
         return []
     messages = [json.loads(line)["message"] for line in file.read_text(encoding="utf-8").splitlines()]
-    return [{**each, "data": base64.b64decode(each["data"]).decode()} for each in messages]
+    return [{**message, "data": base64.b64decode(message["data"]).decode()} for message in messages]
+
+
+def received_data(stack: LocalStack, function: str) -> list[str]:
+    return [message["data"] for message in received(stack, function)]
 
 
 def uploads(stack: LocalStack) -> set[str]:
-    """Names of the objects the upload function was told of."""
-    return {each["attributes"].get("objectId", "") for each in received(stack, "upload")}
+    """Return the names of the objects of which the upload function was notified."""
+    return {message["attributes"].get("objectId", "") for message in received(stack, "upload")}
 
 
-def test_every_topic_is_delivered_to_its_function(recording: LocalStack) -> None:
+def test_each_topic_is_delivered_to_its_function(recording: LocalStack) -> None:
     for function in recording.state.config.functions:
         recording.pubsub.publish(pubsub.topic_of(function), f"to {function}".encode(), source="test")
 
     def all_delivered() -> bool:
-        return all(
-            any(each["data"] == f"to {function}" for each in received(recording, function))
-            for function in recording.state.config.functions
-        )
+        functions = recording.state.config.functions
+        return all(f"to {function}" in received_data(recording, function) for function in functions)
 
     eventually(all_delivered)
 
 
-def test_the_scheduler_sweeps(recording: LocalStack) -> None:
-    eventually(lambda: "{}" in [each["data"] for each in received(recording, "sweep")])
+def test_scheduler_triggers_the_sweep(recording: LocalStack) -> None:
+    eventually(lambda: "{}" in received_data(recording, "sweep"))
 
 
 @pytest.mark.parametrize(
     "copy", [["gsutil", "cp"], ["gcloud", "storage", "cp"]], ids=["gsutil cp", "gcloud storage cp"]
 )
-def test_an_upload_by_the_real_client_reaches_the_upload_function(
+def test_upload_by_a_real_client_reaches_the_upload_function(
     copy: list[str], recording: LocalStack, tmp_path: Path
 ) -> None:
     name = f"jobs/by-{copy[0]}.yaml"
@@ -107,7 +111,7 @@ def test_an_upload_by_the_real_client_reaches_the_upload_function(
     assert not list(home.iterdir()), "the client keeps its state in the stack's directory"
 
 
-def test_objects_elsewhere_are_no_events(recording: LocalStack, tmp_path: Path) -> None:
+def test_upload_outside_the_jobs_folder_publishes_no_event(recording: LocalStack, tmp_path: Path) -> None:
     before = uploads(recording)
     for name in ("data/x.csv", "jobs/after.yaml"):
         (tmp_path / "x").write_text("x", encoding="utf-8")
@@ -117,16 +121,16 @@ def test_objects_elsewhere_are_no_events(recording: LocalStack, tmp_path: Path) 
     assert uploads(recording) - before == {"jobs/after.yaml"}
 
 
-def test_gcloud_publishes(recording: LocalStack) -> None:
+def test_message_published_by_gcloud_is_delivered(recording: LocalStack) -> None:
     done = recording.run(
         "gcloud", "pubsub", "topics", "publish", "trainmaster-submit", "--message=by gcloud", "--attribute=source=me"
     )
     assert done.returncode == 0, done.stderr
-    eventually(lambda: "by gcloud" in [each["data"] for each in received(recording, "submit")])
+    eventually(lambda: "by gcloud" in received_data(recording, "submit"))
 
 
 @pytest.mark.parametrize("victim", ["server", "worker"])
-def test_a_killed_function_comes_back_and_loses_nothing(victim: str, recording: LocalStack) -> None:
+def test_killed_function_is_restarted_and_loses_no_message(victim: str, recording: LocalStack) -> None:
     server = recording.state.services["submit"]
     pid = server.pid if victim == "server" else psutil.Process(server.pid).children()[0].pid
     sent = {f"{victim} {index}" for index in range(20)}
@@ -134,35 +138,35 @@ def test_a_killed_function_comes_back_and_loses_nothing(victim: str, recording: 
         if index == 10:
             os.kill(pid, signal.SIGKILL)
         recording.pubsub.publish("trainmaster-submit", message.encode())
-    eventually(lambda: sent <= {each["data"] for each in received(recording, "submit")})
-    now = recording.state.services["submit"]
-    assert now.address == server.address
-    assert now.restarts - server.restarts == (1 if victim == "server" else 0)
+    eventually(lambda: sent <= set(received_data(recording, "submit")))
+    restarted = recording.state.services["submit"]
+    assert restarted.address == server.address
+    assert restarted.restarts - server.restarts == (1 if victim == "server" else 0)
 
 
-def test_two_stacks_side_by_side_do_not_meet(recording: LocalStack, tmp_path: Path) -> None:
+def test_two_stacks_share_no_address_and_no_message(recording: LocalStack, tmp_path: Path) -> None:
     config = StackConfig(
         functions_dir=recording_functions(tmp_path / "functions"), functions=("submit",), compute=False
     )
     with local_stack(tmp_path / "state", config) as other:
         first, second = recording.state, other.state
-        assert {each.address for each in first.services.values() if each.address}.isdisjoint(
-            each.address for each in second.services.values()
+        assert {service.address for service in first.services.values() if service.address}.isdisjoint(
+            service.address for service in second.services.values()
         )
         other.pubsub.publish("trainmaster-submit", b"for the second")
         eventually(lambda: received(other, "submit"))
-    assert "for the second" not in [each["data"] for each in received(recording, "submit")]
-    assert all(psutil.pid_exists(each.pid) for each in recording.state.services.values())
+    assert "for the second" not in received_data(recording, "submit")
+    assert all(psutil.pid_exists(service.pid) for service in recording.state.services.values())
 
 
-def test_a_message_nobody_can_handle_ends_in_the_dead_letter(recording: LocalStack, refused: list[bytes]) -> None:
-    dead: list[dict[str, Any]] = []
+def test_message_that_always_fails_becomes_a_dead_letter(recording: LocalStack, failed_deliveries: list[bytes]) -> None:
+    dead_letters: list[dict[str, Any]] = []
 
-    def is_dead() -> bool:
-        dead.extend(recording.pubsub.pull(pubsub.DEAD_LETTER))
-        return bool(dead)
+    def has_dead_letters() -> bool:
+        dead_letters.extend(recording.pubsub.pull(pubsub.DEAD_LETTER))
+        return bool(dead_letters)
 
-    eventually(is_dead)
-    assert [each["data"] for each in dead] == [b"never"]
-    assert dead[0]["attributes"]["source"] == "test"
-    assert len(refused) == 5
+    eventually(has_dead_letters)
+    assert [message["data"] for message in dead_letters] == [b"never"]
+    assert dead_letters[0]["attributes"]["source"] == "test"
+    assert len(failed_deliveries) == 5

@@ -1,4 +1,4 @@
-"""The googleapis proxy, as its own process, in front of a real fake-gcs-server."""
+"""The googleapis proxy as a process, in front of a real fake-gcs-server."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def session(proxy: Proxy) -> Iterator[requests.Session]:
 
 def upload(session: requests.Session, name: str, content: Any) -> dict[str, Any]:
     url = f"{JSON_API}/upload/storage/v1/b/{BUCKET}/o"
-    answer = session.post(url, params={"uploadType": "media", "name": name}, data=content, timeout=10)
-    answer.raise_for_status()
-    stored: dict[str, Any] = answer.json()
+    response = session.post(url, params={"uploadType": "media", "name": name}, data=content, timeout=10)
+    response.raise_for_status()
+    stored: dict[str, Any] = response.json()
     return stored
 
 
-def test_an_object_written_through_the_proxy_is_read_back_and_listed(session: requests.Session) -> None:
+def test_object_written_through_the_proxy_can_be_read_and_listed(session: requests.Session) -> None:
     stored = upload(session, "dir/one.txt", b"hello")
     assert {"size": "5", "name": "dir/one.txt"}.items() <= stored.items()
     media = session.get(f"{JSON_API}/storage/v1/b/{BUCKET}/o/dir%2Fone.txt", params={"alt": "media"}, timeout=10)
@@ -100,7 +100,7 @@ def test_an_object_written_through_the_proxy_is_read_back_and_listed(session: re
 
 
 @pytest.mark.parametrize("path", ["dir%2Ftwo.bin", "dir/two.bin"])
-def test_the_xml_address_gives_the_object_and_its_ranges(session: requests.Session, path: str) -> None:
+def test_xml_address_returns_the_object_and_its_ranges(session: requests.Session, path: str) -> None:
     upload(session, "dir/two.bin", bytes(range(100)))
     url = f"https://storage.googleapis.com/{BUCKET}/{path}"
     assert session.get(url, timeout=10).content == bytes(range(100))
@@ -109,16 +109,16 @@ def test_the_xml_address_gives_the_object_and_its_ranges(session: requests.Sessi
     assert session.head(url, timeout=10).headers["Content-Length"] == "100"
 
 
-def test_a_missing_object_is_404_at_every_address(session: requests.Session) -> None:
+def test_missing_object_is_404_at_both_addresses(session: requests.Session) -> None:
     assert session.get(f"https://storage.googleapis.com/{BUCKET}/none", timeout=10).status_code == 404
     assert session.get(f"{JSON_API}/storage/v1/b/{BUCKET}/o/none", timeout=10).status_code == 404
 
 
-def test_a_resumable_upload_comes_back_through_the_proxy(session: requests.Session) -> None:
-    begun = session.post(
+def test_resumable_upload_continues_through_the_proxy(session: requests.Session) -> None:
+    started = session.post(
         f"{JSON_API}/upload/storage/v1/b/{BUCKET}/o", params={"uploadType": "resumable", "name": "r"}, timeout=10
     )
-    location = begun.headers["Location"]
+    location = started.headers["Location"]
     assert location.startswith(f"{JSON_API}/upload/")
     half = session.put(location, data=b"a" * 10, headers={"Content-Range": "bytes 0-9/*"}, timeout=10)
     assert half.status_code == 308
@@ -128,7 +128,7 @@ def test_a_resumable_upload_comes_back_through_the_proxy(session: requests.Sessi
     assert content == b"a" * 10 + b"b" * 10
 
 
-def test_a_large_and_a_chunked_body_arrive_whole(session: requests.Session) -> None:
+def test_large_and_chunked_bodies_arrive_complete(session: requests.Session) -> None:
     large = bytes(range(256)) * 40_000
     upload(session, "large", large)
     assert session.get(f"https://storage.googleapis.com/{BUCKET}/large", timeout=30).content == large
@@ -136,20 +136,20 @@ def test_a_large_and_a_chunked_body_arrive_whole(session: requests.Session) -> N
     assert stored["size"] == str(3 + 300_000 + 5)
 
 
-def test_one_connection_carries_many_requests(proxy: Proxy) -> None:
+def test_one_connection_serves_many_requests(proxy: Proxy) -> None:
     context = ssl.create_default_context(cafile=str(proxy.state_dir / "ca.pem"))
     client = http.client.HTTPSConnection("127.0.0.1", proxy.port, timeout=10, context=context)
     client.set_tunnel("www.googleapis.com")
     client.connect()
-    client.auto_open = False  # a connection that the proxy closed is an error now
+    client.auto_open = False  # a connection that the proxy closes is an error
     for _ in range(200):
         client.request("GET", f"/storage/v1/b/{BUCKET}")
-        answer = client.getresponse()
-        assert (answer.status, json.loads(answer.read())["name"]) == (200, BUCKET)
+        response = client.getresponse()
+        assert (response.status, json.loads(response.read())["name"]) == (200, BUCKET)
     client.close()
 
 
-def test_the_layout_of_a_bucket_is_the_bucket(session: requests.Session) -> None:
+def test_storage_layout_of_a_bucket_is_the_bucket(session: requests.Session) -> None:
     layout = session.get(f"{JSON_API}/storage/v1/b/{BUCKET}/storageLayout?fields=location", timeout=10)
     assert layout.status_code == 200
     assert layout.json()["locationType"] == "region"
@@ -157,7 +157,7 @@ def test_the_layout_of_a_bucket_is_the_bucket(session: requests.Session) -> None
     assert session.get(f"{JSON_API}/storage/v1/b/no-such/storageLayout", timeout=10).status_code == 404
 
 
-def test_an_upload_that_expects_to_be_told_to_continue_is_told_at_once(proxy: Proxy) -> None:
+def test_upload_that_expects_100_continue_gets_it_at_once(proxy: Proxy) -> None:
     context = ssl.create_default_context(cafile=str(proxy.state_dir / "ca-cert.pem"))
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as plain:
         plain.sendall(b"CONNECT www.googleapis.com:443 HTTP/1.1\r\nHost: www.googleapis.com:443\r\n\r\n")
@@ -173,23 +173,23 @@ def test_an_upload_that_expects_to_be_told_to_continue_is_told_at_once(proxy: Pr
             assert tls.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_host_of_google_without_storage_is_refused_instead_of_reached(session: requests.Session) -> None:
-    answer = session.post("https://pubsub.googleapis.com/v1/projects/p/topics/t:publish", json={}, timeout=10)
-    assert answer.status_code == 501
-    assert "pubsub.googleapis.com" in answer.json()["error"]["message"]
+def test_google_host_without_storage_is_refused(session: requests.Session) -> None:
+    response = session.post("https://pubsub.googleapis.com/v1/projects/p/topics/t:publish", json={}, timeout=10)
+    assert response.status_code == 501
+    assert "pubsub.googleapis.com" in response.json()["error"]["message"]
 
 
-def test_plain_http_is_refused_with_the_reason(proxy: Proxy) -> None:
+def test_plain_http_proxying_is_refused_with_a_hint(proxy: Proxy) -> None:
     with requests.Session() as session:
         session.trust_env = False
         session.proxies = {"http": f"http://127.0.0.1:{proxy.port}"}
-        answer = session.get("http://example.invalid/", timeout=10)
-    assert answer.status_code == 405
-    assert "https_proxy" in answer.text
+        response = session.get("http://example.invalid/", timeout=10)
+    assert response.status_code == 405
+    assert "https_proxy" in response.text
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
-    """Answers with the path it was asked for."""
+    """Returns the requested path."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -197,33 +197,33 @@ class Echo(http.server.BaseHTTPRequestHandler):
         self.wfile.write(self.path.encode())
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keep the test's output clean."""
+        """Log nothing."""
 
 
-def test_another_host_is_tunnelled_untouched(proxy: Proxy) -> None:
-    other = http.server.HTTPServer(("127.0.0.1", 0), Echo)
-    with serving(other), socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as tunnel:
-        tunnel.sendall(f"CONNECT 127.0.0.1:{other.server_port} HTTP/1.1\r\n\r\n".encode())
+def test_other_host_is_tunnelled_unchanged(proxy: Proxy) -> None:
+    target = http.server.HTTPServer(("127.0.0.1", 0), Echo)
+    with serving(target), socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as tunnel:
+        tunnel.sendall(f"CONNECT 127.0.0.1:{target.server_port} HTTP/1.1\r\n\r\n".encode())
         assert tunnel.recv(1024).startswith(b"HTTP/1.1 200")
         tunnel.sendall(b"GET /as/it/is HTTP/1.0\r\n\r\n")
-        with tunnel.makefile("rb") as answer:
-            assert answer.read().endswith(b"\r\n\r\n/as/it/is")
+        with tunnel.makefile("rb") as response:
+            assert response.read().endswith(b"\r\n\r\n/as/it/is")
 
 
-def test_a_host_that_cannot_be_reached_is_502(proxy: Proxy) -> None:
+def test_unreachable_host_is_502(proxy: Proxy) -> None:
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as tunnel:
         tunnel.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\n\r\n")
         assert tunnel.recv(1024).startswith(b"HTTP/1.1 502")
 
 
-def test_a_storage_server_that_is_gone_is_503_which_clients_retry(tmp_path: Path) -> None:
-    lost = start_proxy("127.0.0.1:1", tmp_path)
-    with lost.session as session:
+def test_unreachable_storage_server_is_503_which_clients_retry(tmp_path: Path) -> None:
+    proxy = start_proxy("127.0.0.1:1", tmp_path)
+    with proxy.session as session:
         assert session.get(f"{JSON_API}/storage/v1/b/x", timeout=10).status_code == 503
-    assert stop_proxy(lost) == 0
+    assert stop_proxy(proxy) == 0
 
 
-def test_a_restarted_proxy_keeps_its_authority(storage_emulator: str, tmp_path: Path) -> None:
+def test_restarted_proxy_keeps_its_authority(storage_emulator: str, tmp_path: Path) -> None:
     first = start_proxy(storage_emulator, tmp_path)
     authority = (tmp_path / "ca-cert.pem").read_bytes()
     assert stop_proxy(first) == 0
@@ -234,7 +234,7 @@ def test_a_restarted_proxy_keeps_its_authority(storage_emulator: str, tmp_path: 
     assert stop_proxy(second) == 0
 
 
-def test_the_bundle_holds_each_authority_once(proxy: Proxy) -> None:
+def test_bundle_contains_each_authority_once(proxy: Proxy) -> None:
     blocks = (proxy.state_dir / "ca.pem").read_text().split("-----BEGIN CERTIFICATE-----")[1:]
     assert len(blocks) > 50  # ours and the machine's
     assert len(set(blocks)) == len(blocks)
@@ -250,12 +250,12 @@ def test_the_bundle_holds_each_authority_once(proxy: Proxy) -> None:
         ("https://elsewhere.example/x", "https://elsewhere.example/x"),
     ],
 )
-def test_only_addresses_of_the_server_itself_are_rewritten(location: str, public: str) -> None:
+def test_only_locations_of_the_storage_server_are_rewritten(location: str, public: str) -> None:
     assert googleapis_proxy.public_location(location, "www.googleapis.com", ("127.0.0.1", 4443)) == public
 
 
 @pytest.mark.parametrize(
-    ("method", "host", "path", "asked"),
+    ("method", "host", "path", "expected"),
     [
         (
             "GET",
@@ -270,19 +270,17 @@ def test_only_addresses_of_the_server_itself_are_rewritten(location: str, public
         ("GET", "www.googleapis.com", "/storage/v1/b/b/o/storageLayout", "/storage/v1/b/b/o/storageLayout"),
     ],
 )
-def test_only_two_paths_are_asked_for_otherwise(method: str, host: str, path: str, asked: str) -> None:
-    assert googleapis_proxy.storage_path(method, host, path) == asked
+def test_only_two_kinds_of_paths_are_changed(method: str, host: str, path: str, expected: str) -> None:
+    assert googleapis_proxy.storage_path(method, host, path) == expected
 
 
-def test_the_address_of_the_storage_server_must_be_plain_http(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_storage_option_must_be_a_plain_http_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         googleapis_proxy.main(["--port", "0", "--storage", "https://x:1", "--state-dir", str(tmp_path)])
     assert "http://HOST:PORT" in capsys.readouterr().err
 
 
-TENSORFLOW_STORY = """
+TENSORFLOW_PROGRAM = """
 import json, sys
 import tensorflow as tf
 files, root = tf.io.gfile, sys.argv[1]
@@ -298,7 +296,7 @@ write(f"{root}/a/b/two words & more.txt", "2")
 files.rename(f"{root}/a", f"{root}/c")
 files.copy(f"{root}/c/one.txt", f"{root}/c/copy.txt")
 files.remove(f"{root}/c/one.txt")
-said = {
+result = {
     "walked": [[path.removeprefix(root), sorted(folders), sorted(names)] for path, folders, names in files.walk(root)],
     "read": [read(f"{root}/c/copy.txt"), read(f"{root}/c/b/two words & more.txt")],
     "exists": [files.exists(f"{root}/c"), files.exists(f"{root}/c/one.txt")],
@@ -310,15 +308,15 @@ for _ in range(3):
     manager.save()
 value.assign([0.0, 0.0])
 manager.restore_or_initialize()
-said["restored"] = value.numpy().tolist()
+result["restored"] = value.numpy().tolist()
 files.rmtree(root)
-said["left"] = [names for *_, names in files.walk(root)]
-print(json.dumps(said))
+result["left"] = [names for *_, names in files.walk(root)]
+print(json.dumps(result))
 """
 
 
-@pytest.mark.heavy  # in `make test` whole jobs keep checkpoints and models there
-def test_tensorflows_own_gs_paths_work(
+@pytest.mark.heavy  # `make test` covers it by jobs that write checkpoints and models
+def test_tensorflow_reads_and_writes_gs_paths(
     proxy: Proxy, tensorflow_image: Path, metadata_server: str, tmp_path: Path
 ) -> None:
     environment = {
@@ -328,11 +326,11 @@ def test_tensorflows_own_gs_paths_work(
         "CURL_CA_BUNDLE": str(proxy.state_dir / "ca.pem"),
         "GCE_METADATA_HOST": metadata_server,
     }
-    command = [str(tensorflow_image / "bin" / "python"), "-c", TENSORFLOW_STORY, f"gs://{BUCKET}/tensorflow"]
+    command = [str(tensorflow_image / "bin" / "python"), "-c", TENSORFLOW_PROGRAM, f"gs://{BUCKET}/tensorflow"]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
-    said = json.loads(ran.stdout)
-    assert said == {
+    result = json.loads(ran.stdout)
+    assert result == {
         "walked": [["", ["c/"], []], ["/c/", ["b/"], ["copy.txt"]], ["/c/b/", [], ["two words & more.txt"]]],
         "read": ["uno", "2"],
         "exists": [True, False],
@@ -342,19 +340,21 @@ def test_tensorflows_own_gs_paths_work(
 
 
 class Metadata(http.server.BaseHTTPRequestHandler):
-    """As much of a VM's metadata server as TensorFlow asks for: an access token."""
+    """The part of a VM's metadata server that TensorFlow uses: an access token."""
 
     def do_GET(self) -> None:
-        found = self.path.endswith("/instance/service-accounts/default/token")
-        body = json.dumps({"access_token": "t", "expires_in": 3600, "token_type": "Bearer"}).encode() if found else b""
-        self.send_response(200 if found else 404)
+        is_token = self.path.endswith("/instance/service-accounts/default/token")
+        body = (
+            json.dumps({"access_token": "t", "expires_in": 3600, "token_type": "Bearer"}).encode() if is_token else b""
+        )
+        self.send_response(200 if is_token else 404)
         self.send_header("Metadata-Flavor", "Google")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keep the test's output clean."""
+        """Log nothing."""
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ class Project:
         return f"{self.number}-compute@developer.gserviceaccount.com"
 
 
-def guest_tree(instance: Instance, project: Project, ip: str) -> Tree:
+def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
     """The whole tree below `/computeMetadata/v1/`."""
     properties = instance.properties
     scheduling = properties.scheduling

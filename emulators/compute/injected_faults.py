@@ -10,7 +10,7 @@ from emulators.compute.api_errors import ApiError, Json, rate_limited
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class InjectedFaults:
     """`stockout_zones` have no capacity; in `quota_regions` the project's quota is used up; `slow_s` is added to every
     change of state; the next `rate_limited` calls of the Compute API are answered with 403 rateLimitExceeded."""
 
@@ -20,20 +20,20 @@ class Faults:
     rate_limited: int = 0
 
 
-def parse_faults(body: Json) -> Faults:
+def parse_injected_faults(body: Json) -> InjectedFaults:
     """All faults anew: what is not named is off."""
-    unknown = set(body) - {each.name for each in fields(Faults)}
+    unknown = set(body) - {each.name for each in fields(InjectedFaults)}
     if unknown:
         raise ApiError(400, "invalid", f"Unknown faults: {', '.join(sorted(unknown))}")
     try:
-        return Faults(
+        return InjectedFaults(
             stockout_zones=_names(body.get("stockout_zones", ())),
             quota_regions=_names(body.get("quota_regions", ())),
             slow_s=float(body.get("slow_s", 0)),
             rate_limited=int(body.get("rate_limited", 0)),
         )
     except (TypeError, ValueError) as error:
-        raise ApiError(400, "invalid", f"Faults are lists of names and numbers: {error}") from error
+        raise ApiError(400, "invalid", f"InjectedFaults are lists of names and numbers: {error}") from error
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -42,19 +42,19 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-class FaultBoard:
+class FaultInjector:
     """The current faults, shared by all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._now = Faults()
+        self._now = InjectedFaults()
 
     @property
-    def now(self) -> Faults:
+    def now(self) -> InjectedFaults:
         with self._lock:
             return self._now
 
-    def post(self, faults: Faults) -> None:
+    def post(self, faults: InjectedFaults) -> None:
         with self._lock:
             self._now = faults
 

@@ -1,0 +1,61 @@
+"""Ports, environment and identity of the stack's processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from emulators.stack import processes
+
+
+def test_ports_of_two_stacks_are_disjoint() -> None:
+    first, second = processes.Ports(), processes.Ports()
+    taken = [[ports.take() for _ in range(13)] for ports in (first, second)]
+    first.close()
+    second.close()
+    assert not set(taken[0]) & set(taken[1])
+
+
+def test_port_in_use_is_skipped() -> None:
+    ports = processes.Ports()
+    port = ports.take()
+    with socket.create_server(("127.0.0.1", port + 1)):
+        assert ports.take() > port + 1
+    ports.close()
+
+
+def test_ports_are_free_again_after_close() -> None:
+    claims = [processes.Ports() for _ in range(20)]
+    for ports in claims:
+        ports.close()
+    processes.Ports().close()
+
+
+def test_service_environment_has_no_credentials_and_projects_of_the_shell() -> None:
+    shell = {
+        "PATH": "/bin",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/key.json",
+        "CLOUDSDK_CORE_PROJECT": "production",
+        "PUBSUB_EMULATOR_HOST": "127.0.0.1:1",
+        "TRAINMASTER_PROJECT": "production",
+        "https_proxy": "http://proxy.example:3128",
+        "no_proxy": "intranet.example",
+    }
+    environment = processes.service_environment("some-id", shell)
+    assert environment["PATH"] == "/bin"
+    assert environment["https_proxy"] == "http://proxy.example:3128"
+    assert environment["no_proxy"] == "intranet.example,127.0.0.1,localhost"
+    assert environment[processes.STACK_ID] == "some-id"
+    assert not {
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "CLOUDSDK_CORE_PROJECT",
+        "PUBSUB_EMULATOR_HOST",
+        "TRAINMASTER_PROJECT",
+    } & set(environment)
+
+
+def test_reused_pid_is_not_the_same_process() -> None:
+    started_at = processes.started_at(os.getpid())
+    assert started_at is not None
+    assert processes.is_alive(os.getpid(), started_at)
+    assert not processes.is_alive(os.getpid(), started_at - 60)
