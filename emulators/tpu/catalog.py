@@ -60,7 +60,7 @@ def slices(zone: str) -> Iterator[Slice]:
     for kind, name in _GENERATIONS.items():
         table = GENERATIONS[name]
         for number in table.topologies:
-            if zone in zones_of(table.name(number)):
+            if zone in zones_of(table.type_name(number)):
                 yield _slice(kind, table, number)
 
 
@@ -90,12 +90,12 @@ def _by_topology(config: Json, zone: str) -> Slice:
     kind = _API_TYPES.get(config["type"], "") if isinstance(config.get("type"), int) else str(config.get("type"))
     topology = str(config.get("topology") or "")
     table = GENERATIONS.get(_GENERATIONS.get(kind, ""))
-    number = table.number_of(topology) if table else None
-    if table is None or number is None or zone not in zones_of(table.name(number)):
+    number = table.size_of(topology) if table else None
+    if table is None or number is None or zone not in zones_of(table.type_name(number)):
         raise no_such_type(f"{kind} {topology}", zone)
     chosen = _slice(kind, table, number)
     return Slice(chosen.type, kind, topology, chosen.hosts)
 
 
 def _slice(kind: str, table: Generation, number: int) -> Slice:
-    return Slice(table.name(number), kind, table.topologies.get(number, ""), table.hosts(number))
+    return Slice(table.type_name(number), kind, table.topologies.get(number, ""), table.hosts(number))

@@ -1,14 +1,19 @@
 """The job format: what a submitted document means, or everything that is wrong with it.
 
-    parse_document   bytes of a job file or message → a mapping, safely
-    accept           a mapping → spec, labels and plan; or InvalidJob with every problem at once
-    job_id_from      an object's name → a legal job id
-    read_exit_policy a mapping → an exit policy by itself
-    read_labels      a mapping → its labels by themselves
+    parse_document    bytes of a job file or message → a mapping, safely
+    accept            a mapping → spec, labels and plan
+    job_id_from       an object's name → a legal job id
+    read_exit_policy  a mapping → an exit policy
+    read_labels       a mapping → labels
 
-The tables a user may want to look at: `tiers`, `machines`, `tpus`, `runtimes`, `regions`, and `unsupported` for what is
-not there. `model`, `vertex_model` and `extension_model` are the format itself, field for field; docs/job-format.md is
-its page.
+All but `job_id_from` raise InvalidJob with every problem at once. Sub-packages:
+
+    formats    the document models, field for field; docs/job-format.md describes them
+    reading    document → model: limits, kinds of documents, names, problems
+    catalog    tables of machine types, TPUs, scale tiers, runtimes and regions
+    fields     rules of single fields that both formats share
+    machines   a role's request → its hardware
+    resolve    model → ResolvedSpec, the meaning of a document in either format
 """
 
 from __future__ import annotations

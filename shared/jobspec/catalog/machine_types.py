@@ -1,7 +1,7 @@
-"""Machine types and GPUs: the service's own names, what stood behind them, and what is sold today.
+"""Machine types and GPUs: the service's own names, the machines behind them, and what Compute Engine offers today.
 
-Names are checked as far as a table can know them. Sizes of families other than n1 are Compute Engine's to judge: its
-answer to an impossible one is shown on the job.
+Names are checked as far as the tables go. Whether a family other than n1 has a machine of some size is left to Compute
+Engine: its error for an impossible size is shown on the job.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from shared.jobspec.catalog.tpu_types import TPU_MACHINES, TPU_TYPES, TPU_VMS
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """`type` in the API's spelling (`NVIDIA_TESLA_T4`); `count` per VM."""
-
     type: str
+    """In the API's spelling: `NVIDIA_TESLA_T4`."""
     count: int
+    """Number per VM."""
 
     def __str__(self) -> str:
         return f"{self.count} x {self.type}"
@@ -34,7 +34,7 @@ class LegacyMachine:
 
 
 # Source: the service's table of legacy machine types. The Compute shapes of the V100 types are those of the
-# corresponding K80 and P100 types; no public page has ever named them.
+# corresponding K80 and P100 types, because no public page names them.
 LEGACY_MACHINES: Final = {
     "standard": LegacyMachine("n1-standard-4"),
     "large_model": LegacyMachine("n1-highmem-8"),
@@ -55,28 +55,27 @@ LEGACY_MACHINES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RetiredGpu:
-    """`counts`: how many of the replacement stand in for how many; every pair fits the same machine (GPU_COUNTS)."""
-
     replaced_by: str
     counts: dict[int, int]
-    why: str
+    """Number of retired GPUs → number of replacements; both fit the same machine (GPU_COUNTS)."""
+    reason: str
 
 
 RETIRED_GPUS: Final = {
     "NVIDIA_TESLA_K80": RetiredGpu(
         "NVIDIA_TESLA_T4",
-        {1: 1, 2: 2, 4: 4, 8: 4},  # a T4 has twice the single precision throughput of a K80 die; four is its maximum
-        "Google offers the NVIDIA K80 no longer (since 2024-05-01), and the T4 is faster with more memory per GPU.",
+        {1: 1, 2: 2, 4: 4, 8: 4},  # a T4 has twice the throughput of a K80 die; four is the maximum
+        "Google stopped offering the NVIDIA K80 on 2024-05-01; the T4 is faster and has more memory per GPU.",
     ),
     "NVIDIA_TESLA_P100": RetiredGpu(
         "NVIDIA_TESLA_T4",
         {1: 1, 2: 2, 4: 4},
-        "Google offers the NVIDIA P100 no longer (since 2026-09-15), and the T4 has the same 16 GB.",
+        "Google stopped offering the NVIDIA P100 on 2026-09-15; the T4 has the same 16 GB.",
     ),
 }
 """Source: Compute Engine's end-of-support pages. P4 and T4 have a date as well, 2027-08-01; the V100 has none."""
 
-# The API's spelling → Compute Engine's. Source: the service's enum, and Vertex AI's for what came later.
+# The API's spelling → Compute Engine's. Source: the service's enum, and Vertex AI's for later types.
 GPU_NAMES: Final = {
     "NVIDIA_TESLA_K80": "nvidia-tesla-k80",
     "NVIDIA_TESLA_P100": "nvidia-tesla-p100",
@@ -105,7 +104,7 @@ GPU_COUNTS: Final[dict[str, dict[int, tuple[int, ...]]]] = {
 }
 _ONLY_HIGHCPU_AT_64: Final = ("NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100")
 
-# Machine types that come with their GPUs. Source: Compute Engine "GPU machine types".
+# Machine types with built-in GPUs. Source: Compute Engine "GPU machine types".
 BUILT_IN_GPUS: Final = {
     **{f"g2-standard-{size}": Gpu("NVIDIA_L4", 1) for size in (4, 8, 12, 16, 32)},
     "g2-standard-24": Gpu("NVIDIA_L4", 2),
@@ -128,9 +127,9 @@ _N1_SIZES: Final = {
     "highcpu": (2, 4, 8, 16, 32, 64, 96),
 }
 N1_MACHINES: Final = {f"n1-{kind}-{size}": size for kind, sizes in _N1_SIZES.items() for size in sizes}
-"""n1 type → vCPUs. The service did not offer the smallest ones by name; Compute Engine does."""
+"""n1 machine type → vCPUs. The service did not list the smallest ones; Compute Engine offers them."""
 
-# x86 families only: the images are. Source: Compute Engine "Machine families".
+# Only x86 families, because the images are for x86. Source: Compute Engine "Machine families".
 _OTHER_MACHINES: Final = re.compile(
     r"(n2|n2d|n4|n4d|e2|c2|c2d|c3|c3d|c4|c4d|t2d|m1|m2|m3)-(standard|highmem|highcpu|ultramem|megamem|hypermem)"
     r"-[1-9][0-9]{0,2}(-lssd)?"
@@ -149,7 +148,7 @@ def is_arm_machine(name: str) -> bool:
 
 
 def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
-    """How many GPUs of the type may be attached to the machine; empty where none may be."""
+    """Return the numbers of GPUs of the type that can be attached to the machine; empty if none can."""
     vcpus = N1_MACHINES.get(machine_type)
     if vcpus is None or gpu_type not in GPU_COUNTS:
         return ()
@@ -160,7 +159,7 @@ def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
 
 
 def known_machine_names() -> tuple[str, ...]:
-    """For suggestions."""
+    """Return names to suggest for an unknown one."""
     return (
         *LEGACY_MACHINES,
         *TPU_MACHINES,

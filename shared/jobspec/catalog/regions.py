@@ -1,8 +1,8 @@
-"""Where a job can run: regions and their zones, in the order in which they are tried unless the job says otherwise.
+"""Regions in which a job can run, and their zones in the order in which they are tried by default.
 
-Not asked from Compute Engine at submission: the light functions have no permission there, and a job must mean the same
-whenever it is read again. Source: Compute Engine "Regions and zones" (November 2026); all training regions of the old
-service (its client's region list and the regions its notebooks extension offered) are among them.
+This is a table, not a request to Compute Engine, because the functions that accept jobs have no permission there, and
+because a spec must mean the same whenever it is read. Source: Compute Engine "Regions and zones" (November 2026). It
+includes all training regions of the old service (the lists in its client and in its notebooks extension).
 """
 
 from __future__ import annotations
@@ -63,4 +63,4 @@ REGION_ZONES: Final = {
 }
 
 TPU_ONLY_REGIONS: Final = ("us-central2",)
-"""Source: Cloud TPU "TPU regions and zones": v4 is sold there and nowhere else; Compute Engine's list leaves it out."""
+"""Regions without other machines. Source: Cloud TPU "TPU regions and zones"; Compute Engine's list does not have it."""

@@ -1,11 +1,11 @@
-"""What `runtimeVersion` and `pythonVersion` mean today: a table of the runtimes there are, and one of those there were.
+"""The runtimes that `runtimeVersion` selects: the current ones, and the service's past ones with their replacements.
 
-The service supported each runtime version for twelve months; its last was 2.11 with Python 3.7. A job that names one of
-its last versions gets today's TensorFlow, and `describe` says so.
+The service supported each version for twelve months; its last was 2.11 with Python 3.7. A job that names a past version
+gets the current TensorFlow, and `describe` shows the substitution.
 
-Images are Google's current ones. Source: "Choose an image", Deep Learning VM documentation (2026-04): all TensorFlow
-families there are past their end, so TensorFlow runs on the CUDA base image, plus `packages`. The CUDA images boot on
-machines with and without GPU; so a runtime needs one image.
+Images are Google's current ones. Source: "Choose an image", Deep Learning VM documentation (2026-04). All TensorFlow
+families there are past their end, so TensorFlow is installed on the CUDA base image. The CUDA images boot on machines
+with and without GPUs, so one image per runtime is enough.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ _CUDA: Final = f"{_DEEP_LEARNING}/common-cu129-ubuntu-2204-nvidia-580"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """`packages`: what pip adds to the image so that the runtime is what its version says.
-
-    `tpu_packages`: what it adds on a TPU VM instead, whose Python is `TPU_PYTHON`; none: not for TPUs.
-    """
-
     name: str
     image: str
+    """Boot image."""
     python: str
     packages: tuple[str, ...]
+    """Packages that pip adds to the image."""
     tpu_packages: tuple[str, ...] = ()
+    """Packages that pip adds on a TPU VM instead, whose Python is TPU_PYTHON; empty: not for TPUs."""
 
 
 RUNTIMES: Final = {
@@ -38,10 +36,10 @@ RUNTIMES: Final = {
         "tensorflow",
         _CUDA,
         "3.12",
-        # The service's runtimes had these beside TensorFlow. Source: its runtime version list. Without TensorBoard,
-        # which TensorFlow no longer brings, `tf.summary` cannot write.
+        # The service's runtimes had these packages too. Source: its runtime version list. `tf.summary` needs
+        # TensorBoard, which TensorFlow no longer installs.
         ("tensorflow[and-cuda]==2.21.*", "tf_keras==2.21.*", "tensorboard==2.21.*", "scikit-learn==1.9.*"),
-        # The newest build for TPUs; tf_keras would bring the one without.
+        # The newest build for TPUs; tf_keras would install the build without TPU support.
         ("tensorflow-tpu==2.20.*",),
     ),
     "pytorch-2.13": Runtime(
@@ -51,7 +49,7 @@ RUNTIMES: Final = {
         ("torch==2.13.*",),
         ("torch==2.9.*", "torch_xla[tpu]==2.9.*"),
     ),
-    # For CPUs, as its prebuilt images were. On the local stack the next row's environment is that of their image.
+    # For CPUs, like its prebuilt images. On the local stack it runs in the environment of scikit-learn: same image.
     "xgboost-3.2": Runtime(
         "xgboost",
         f"{_DEBIAN}/debian-12",
@@ -67,12 +65,12 @@ RUNTIMES: Final = {
 }
 RUNTIME_DEFAULT: Final = "2.21"
 TPU_PYTHON: Final = "3.10"
-"""Of Cloud TPU's software versions, which are Ubuntu 22.04. Source: "TPU software versions"."""
+"""Python of Cloud TPU's software versions, which are Ubuntu 22.04. Source: "TPU software versions"."""
 
 CONTAINER_HOST: Final = Runtime("container", _CUDA, "3.12", ())
-"""Where containers run: it has an engine, and NVIDIA's toolkit for it."""
+"""Host of containers: the image has a container engine and NVIDIA's toolkit for it."""
 OWN_IMAGE: Final = "own-image"
-"""The runtime's name where the job brings its boot image and asks for no runtimeVersion: nothing is added to it."""
+"""Runtime name of a job with its own boot image and no runtimeVersion: nothing is installed on the image."""
 
 RUNTIME_OF_FRAMEWORK: Final = {
     "tf": "2.21",
@@ -81,19 +79,18 @@ RUNTIME_OF_FRAMEWORK: Final = {
     "sklearn": "scikit-learn-1.9",
     "xgboost": "xgboost-3.2",
 }
-"""By the word in the names of Google's prebuilt training images."""
+"""Framework in the name of a prebuilt training image → runtime version."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRuntime:
-    """A version of the service's. `has_chief`: TF_CONFIG says `chief` where before it said `master`.
-
-    `pythons`: those it came with. Source of both: the service's release notes of March 2020 and its list of versions.
-    """
+    """A runtime version of the service. Source: its release notes of March 2020 and its list of versions."""
 
     replaced_by: str
     has_chief: bool
+    """TF_CONFIG names the primary `chief`; older versions name it `master`."""
     pythons: tuple[str, ...]
+    """Python versions that it had."""
 
 
 PAST_RUNTIMES: Final = {
@@ -102,4 +99,4 @@ PAST_RUNTIMES: Final = {
 }
 
 PAST_PYTHONS: Final = ("3.7",)
-"""What a job without a runtimeVersion, or with one of today's, may still ask for by habit."""
+"""Python versions that a job may also request with a current runtime or without a runtimeVersion."""

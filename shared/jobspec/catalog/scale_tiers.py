@@ -1,6 +1,6 @@
-"""The scale tiers: clusters with a name.
+"""The scale tiers: predefined clusters.
 
-Source: the service's table of tiers; the counts also from its own notebooks extension and from real jobs' logs.
+Source: the service's table of tiers; the numbers of replicas also from its notebooks extension and logs of real jobs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tier:
 TIERS: Final = {
     "BASIC": Tier(master=TierRole(1, "n1-standard-4")),
     "STANDARD_1": Tier(
-        # The documented "many workers and a few parameter servers"; the master is a machine like the workers.
+        # Documented as "many workers and a few parameter servers". The master has the same machine as the workers.
         master=TierRole(1, "n1-highcpu-8"),
         worker=TierRole(4, "n1-highcpu-8"),
         parameter_server=TierRole(3, "n1-standard-4"),
@@ -39,7 +39,7 @@ TIERS: Final = {
         parameter_server=TierRole(11, "n1-highmem-8"),
     ),
     "BASIC_GPU": Tier(master=TierRole(1, "n1-standard-8", Gpu("NVIDIA_TESLA_K80", 1))),
-    # It was a master that drove a Cloud TPU beside it; today the program runs on the TPU's own host (`roles`).
+    # Formerly a VM that drove a Cloud TPU over the network; today the program runs on the TPU's own host.
     "BASIC_TPU": Tier(master=TierRole(1, "cloud_tpu")),
 }
-"""CUSTOM is what the job says."""
+"""All tiers but CUSTOM, whose machines the job names."""

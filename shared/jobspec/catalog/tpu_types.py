@@ -1,11 +1,11 @@
-"""Cloud TPUs: generations, slices, hosts; the names of three APIs for them.
+"""Cloud TPUs: generations, slices and hosts, and their names in three APIs.
 
-A *slice* is what a replica gets: some chips, connected, and the hosts (TPU VMs) they are in. It is named by what Cloud
-TPU counts, which is TensorCores up to v5p (two to a chip) and chips for v5e and v6e (one TensorCore each):
+A replica gets a *slice*: connected chips, and the hosts (TPU VMs) that contain them. The number in its type name is its
+*size*. It counts TensorCores up to v5p (two per chip), and chips for v5e and v6e (one TensorCore each):
 
-    AI Platform  cloud_tpu + {type: TPU_V3, count: 8}          the count is the number in Cloud TPU's name
+    AI Platform  cloud_tpu + {type: TPU_V3, count: 8}          the count is the size
     Vertex AI    ct5lp-hightpu-4t + tpuTopology 4x4            the topology counts chips
-    Cloud TPU    v3-8, v5litepod-16                            what the plan says
+    Cloud TPU    v3-8, v5litepod-16                            the type name in a plan
 """
 
 from __future__ import annotations
@@ -17,46 +17,45 @@ from dataclasses import dataclass
 from typing import Final
 
 CHIPS_PER_HOST: Final = 4
-"""Of slices of several hosts, in every generation. Source: Cloud TPU, the configuration pages of v2 to v6e."""
+"""Chips per host of a slice of several hosts, in every generation. Source: Cloud TPU's pages of v2 to v6e."""
 _CUBE_EDGE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """`prefix` of Cloud TPU's type names. `topologies`: the number in the name → how the chips are arranged.
-
-    `whole_hosts`: sizes in chips that are one host. `runtime`: Cloud TPU's software version, for PyTorch and JAX and
-    for TensorFlow from a package. `pod_zones`: of slices of several hosts, where these are fewer.
-    `chips_max`: of the largest slice that is arranged freely (of cubes of 4x4x4); 0: only the table's.
-    """
-
     prefix: str
+    """First part of Cloud TPU's type names."""
     cores_per_chip: int
+    """What the size counts per chip."""
     runtime: str
+    """Cloud TPU's software version, for PyTorch and JAX, and for TensorFlow from a package."""
     topologies: Mapping[int, str]
+    """Size → arrangement of the chips."""
     zones: tuple[str, ...]
     whole_hosts: tuple[int, ...] = (CHIPS_PER_HOST,)
+    """Numbers of chips that one host has."""
     pod_zones: tuple[str, ...] = ()
+    """Zones of slices of several hosts; empty: the same as `zones`."""
     chips_max: int = 0
+    """Chips of the largest slice that may have any arrangement of cubes of 4x4x4; 0: only those in the table."""
 
-    def name(self, number: int) -> str:
-        return f"{self.prefix}-{number}"
+    def type_name(self, size: int) -> str:
+        return f"{self.prefix}-{size}"
 
-    def chips(self, number: int) -> int:
-        return number // self.cores_per_chip
+    def chips(self, size: int) -> int:
+        return size // self.cores_per_chip
 
-    def hosts(self, number: int) -> int:
-        chips = self.chips(number)
+    def hosts(self, size: int) -> int:
+        chips = self.chips(size)
         return 1 if chips in self.whole_hosts else chips // CHIPS_PER_HOST
 
-    def number_of(self, topology: str) -> int | None:
-        """The number in the name of a slice of this shape; None where there is none."""
-        for number, shape in self.topologies.items():
-            if shape == topology:
-                return number
-        edges = (
-            [int(edge) for edge in topology.split("x")] if re.fullmatch(r"[0-9]{1,4}(x[0-9]{1,4}){2}", topology) else []
-        )
+    def size_of(self, topology: str) -> int | None:
+        """Return the size of a slice with this topology; None if there is none."""
+        for size, known in self.topologies.items():
+            if known == topology:
+                return size
+        is_three_dimensional = re.fullmatch(r"[0-9]{1,4}(x[0-9]{1,4}){2}", topology) is not None
+        edges = [int(edge) for edge in topology.split("x")] if is_three_dimensional else []
         chips = math.prod(edges)
         is_cubes = bool(edges) and edges == sorted(edges) and all(edge and edge % _CUBE_EDGE == 0 for edge in edges)
         return chips * self.cores_per_chip if is_cubes and chips <= self.chips_max else None
@@ -76,8 +75,8 @@ _SOLID: Final = {
     4096: "8x16x16",
 }
 
-# Source of sizes, shapes and hosts: Cloud TPU's pages of each version; of zones: "TPU regions and zones"; of software
-# versions: "TPU software versions" (all 2026). v2 and v3 have no end date, but only Cloud TPU's own API sells them.
+# Sources (all 2026): Cloud TPU's pages of each version (sizes, topologies, hosts), "TPU regions and zones" (zones),
+# "TPU software versions" (runtime). v2 and v3 have no end date; only Cloud TPU's own API offers them.
 GENERATIONS: Final = {
     "v2": Generation(
         "v2",
@@ -133,51 +132,53 @@ GENERATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TpuType:
-    """An `acceleratorConfig.type`. `counts`: what may stand beside it; it is the number in Cloud TPU's name."""
+    """A value of `acceleratorConfig.type`."""
 
     generation: str
-    counts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    """Legal values of `acceleratorConfig.count`."""
 
 
-def _counts(generation: str, *, pods: bool | None = None) -> tuple[int, ...]:
-    """All sizes; or only those of several hosts (`pods`); or only the others."""
+def _sizes(generation: str, *, pods: bool | None = None) -> tuple[int, ...]:
+    """Return the sizes of slices of several hosts (`pods`), of single hosts (not `pods`), or all (None)."""
     table = GENERATIONS[generation]
-    return tuple(number for number in table.topologies if pods is None or (table.hosts(number) > 1) is pods)
+    return tuple(size for size in table.topologies if pods is None or (table.hosts(size) > 1) is pods)
 
 
-# AI Platform's types, then those that came after it. Its TPU_V2 and TPU_V3 were single hosts, their pods extra types.
+# AI Platform's types, then later ones. AI Platform's TPU_V2 and TPU_V3 are single hosts; its pods are separate types.
 TPU_TYPES: Final = {
-    "TPU_V2": TpuType("v2", _counts("v2", pods=False)),
-    "TPU_V3": TpuType("v3", _counts("v3", pods=False)),
-    "TPU_V2_POD": TpuType("v2", _counts("v2", pods=True)),
-    "TPU_V3_POD": TpuType("v3", _counts("v3", pods=True)),
-    "TPU_V4_POD": TpuType("v4", _counts("v4")),
-    "TPU_V4": TpuType("v4", _counts("v4")),
-    "TPU_V5_LITEPOD": TpuType("v5e", _counts("v5e")),
-    "TPU_V5P": TpuType("v5p", _counts("v5p")),
-    "TPU_V6E": TpuType("v6e", _counts("v6e")),
+    "TPU_V2": TpuType("v2", _sizes("v2", pods=False)),
+    "TPU_V3": TpuType("v3", _sizes("v3", pods=False)),
+    "TPU_V2_POD": TpuType("v2", _sizes("v2", pods=True)),
+    "TPU_V3_POD": TpuType("v3", _sizes("v3", pods=True)),
+    "TPU_V4_POD": TpuType("v4", _sizes("v4")),
+    "TPU_V4": TpuType("v4", _sizes("v4")),
+    "TPU_V5_LITEPOD": TpuType("v5e", _sizes("v5e")),
+    "TPU_V5P": TpuType("v5p", _sizes("v5p")),
+    "TPU_V6E": TpuType("v6e", _sizes("v6e")),
 }
 TPU_MACHINES: Final = ("cloud_tpu", "cloud-tpu")
-"""A machine type that leaves all else to acceleratorConfig: AI Platform's, and Vertex AI's for v2 and v3."""
+"""Machine types that say nothing of the TPU, so acceleratorConfig does: AI Platform's; Vertex AI's for v2 and v3."""
 TPU_DEFAULT: Final = ("TPU_V2", 8)
-"""What `cloud_tpu` without an acceleratorConfig is. Source: the service's table of legacy machine types."""
+"""Type and size of `cloud_tpu` without an acceleratorConfig. Source: the service's table of legacy machine types."""
 
 
 @dataclass(frozen=True, slots=True)
 class TpuVm:
-    """A machine type whose VMs have TPU chips: those of Compute Engine, GKE and Vertex AI."""
+    """A machine type of Compute Engine, GKE and Vertex AI whose VMs have TPU chips."""
 
     generation: str
     chips: int
+    """Chips per VM."""
 
     @property
-    def table(self) -> Generation:
+    def generation_table(self) -> Generation:
         return GENERATIONS[self.generation]
 
-    def makes(self, number: int) -> bool:
-        """Whether slices of this size consist of such VMs."""
-        chips = self.table.chips(number)
-        return chips == self.chips if chips in self.table.whole_hosts else self.chips == CHIPS_PER_HOST
+    def is_host_of(self, size: int) -> bool:
+        """Return True if slices of this size consist of such VMs."""
+        chips = self.generation_table.chips(size)
+        return chips == self.chips if chips in self.generation_table.whole_hosts else self.chips == CHIPS_PER_HOST
 
 
 TPU_VMS: Final = {
@@ -189,7 +190,7 @@ TPU_VMS: Final = {
 
 
 def zones_of(tpu_type: str) -> tuple[str, ...]:
-    """Where Cloud TPU offers slices of this type (`v5litepod-16`)."""
-    prefix, _, number = tpu_type.rpartition("-")
+    """Return the zones in which Cloud TPU offers slices of this type (`v5litepod-16`)."""
+    prefix, _, size = tpu_type.rpartition("-")
     table = next(table for table in GENERATIONS.values() if table.prefix == prefix)
-    return table.pod_zones or table.zones if table.hosts(int(number)) > 1 else table.zones
+    return table.pod_zones or table.zones if table.hosts(int(size)) > 1 else table.zones

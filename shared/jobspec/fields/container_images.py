@@ -1,7 +1,8 @@
-"""Container images by their names: whether one is a name at all, and which of Google's own stand for a runtime.
+"""Container images by their names: their form, and which of Google's prebuilt images select a runtime.
 
-The services shipped prebuilt images for a Python package to run in. AI Platform's are gone, and Vertex AI's last ones
-are past their end of availability (July 2026): a job that names one gets today's runtime of that framework.
+The services offered prebuilt images in which a Python package runs. Those of AI Platform are deleted, and the last ones
+of Vertex AI are past their end of availability (July 2026): a job that names one gets the current runtime of the same
+framework.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shared.core.model.job import Substitution
+from shared.core.model.plan import Substitution
 from shared.jobspec.catalog.runtimes import RUNTIME_OF_FRAMEWORK
-from shared.jobspec.reading.problems import Findings, Loc, given
+from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
 IMAGE_CHARS_MAX: Final = 500
 _IMAGE: Final = re.compile(
@@ -27,18 +28,19 @@ _PREBUILT: Final = re.compile(
 )
 
 
-def check_image(image: str, at: Loc, found: Findings) -> None:
+def check_image(image: str, path: FieldPath, problems: Problems) -> None:
     if len(image) > IMAGE_CHARS_MAX or not _IMAGE.fullmatch(image):
         rule = "must be the name of a container image (registry/repository:tag)"
-        found.add(at, f"{rule}, not {given(image)}", "us-docker.pkg.dev/my-project/training/trainer:1")
+        problems.add(path, f"{rule}, not {quoted(image)}", "us-docker.pkg.dev/my-project/training/trainer:1")
 
 
-def prebuilt_version(image: str) -> str | None:
-    """Today's runtime version for one of Google's prebuilt training images; None for any other image."""
+def prebuilt_image_version(image: str) -> str | None:
+    """Return the current runtime version that replaces a prebuilt training image; None for any other image."""
     match = _PREBUILT.fullmatch(image)
     return RUNTIME_OF_FRAMEWORK.get(match["framework"]) if match else None
 
 
-def instead_of(image: str, now: str, at: Loc, found: Findings) -> Substitution:
-    why = "Google's prebuilt training images have ended; the package runs in today's runtime of their framework."
-    return Substitution(found.path(at), image, now, why)
+def prebuilt_image_substitution(image: str, runtime: str, path: FieldPath, problems: Problems) -> Substitution:
+    """Return the note that a prebuilt image is replaced by a runtime."""
+    reason = "Google's prebuilt training images have ended; the package runs in the current runtime of their framework."
+    return Substitution(problems.spelled_path(path), image, runtime, reason)

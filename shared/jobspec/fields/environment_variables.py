@@ -1,7 +1,7 @@
-"""The job's own part of its program's environment: `trainmaster.env`, `trainmaster.secrets`, Vertex AI's `env`.
+"""Environment variables that a job sets: `trainmaster.env`, `trainmaster.secrets`, and `env` of Vertex AI.
 
-A secret is named here and read on the VM: `projects/P/secrets/S/versions/V`, or in short `S` (its latest version, in
-the VM's project) or `S/versions/V`; the text is kept as it is written.
+A secret is named here and read on the VM. Its name is `projects/P/secrets/S/versions/V`, or in short `S/versions/V` (in
+the VM's project) or `S` (its latest version). It is stored as written.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from shared.core.model.job import Variable
+from shared.core.model.plan import Variable
 from shared.jobspec.formats.extension import Extension
 from shared.jobspec.formats.vertex import EnvVar
-from shared.jobspec.reading.document_kinds import EXTENSION, example_of
-from shared.jobspec.reading.problems import Findings, Loc, given
+from shared.jobspec.reading.document_kinds import EXTENSION, example_at
+from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
 VARIABLES_MAX: Final = 100
 """Source: Vertex AI's schema, `env`."""
-OWN_VARIABLES: Final = (
+RESERVED_VARIABLES: Final = (
     *("TF_CONFIG", "CLUSTER_SPEC", "TPU_CONFIG", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
     *("CLOUD_ML_*", "AIP_*", "TRAINMASTER_*", "TPU_WORKER_*"),
 )
-"""What the platform sets, or may."""
+"""Names, as glob patterns, that Trainmaster sets or may set."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _SECRET: Final = re.compile(
@@ -31,55 +31,57 @@ _SECRET: Final = re.compile(
 )
 
 
-def common_variables(extension: Extension, found: Findings) -> tuple[Variable, ...]:
-    """What every replica gets: `env`, then `secrets`."""
-    env, secrets = extension.env or {}, extension.secrets or {}
-    env_at, secrets_at = (EXTENSION, "env"), (EXTENSION, "secrets")
+def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[Variable, ...]:
+    """Return the variables of every replica: `env`, then `secrets`."""
+    env, secrets = extension.env, extension.secrets
+    env_path, secrets_path = (EXTENSION, "env"), (EXTENSION, "secrets")
     for name in env:
-        _check_name(name, (*env_at, name), found)
+        _check_name(name, (*env_path, name), problems)
     for name, secret in secrets.items():
-        at = (*secrets_at, name)
-        _check_name(name, at, found)
+        path = (*secrets_path, name)
+        _check_name(name, path, problems)
         if name in env:
-            found.add_text(at, f"is in {found.path(env_at)} as well: one of them would be lost", "leave one out")
+            problems.add_text(path, f"is also in {problems.spelled_path(env_path)}", "leave one of them out")
         elif not _SECRET.fullmatch(secret):
-            # Not quoted: it may be the secret itself.
+            # The value is not quoted: it may be the secret itself.
             rule = "must name a version of a secret (projects/P/secrets/S/versions/V, S/versions/V or S)"
-            found.add(at, rule, example_of(at))
+            problems.add(path, rule, example_at(path))
     variables = (
         *(Variable(name, value) for name, value in env.items()),
         *(Variable(name, secret=secret) for name, secret in secrets.items()),
     )
-    _check_number(variables, env_at if env else secrets_at, found)
+    _check_number(variables, env_path if env else secrets_path, problems)
     return variables
 
 
-def pool_variables(
-    listed: Sequence[EnvVar], common: tuple[Variable, ...], at: Loc, found: Findings
+def resolve_pool_variables(
+    listed: Sequence[EnvVar], common: tuple[Variable, ...], path: FieldPath, problems: Problems
 ) -> tuple[Variable, ...]:
-    """A worker pool's own ones after the common ones, which they override."""
+    """Return the common variables, then those of a worker pool, which override common ones of the same name."""
     own: dict[str, Variable] = {}
-    for index, each in enumerate(listed):
-        name_at = (*at, index, "name")
-        if each.name is None:
-            found.add(name_at, "is required", example_of(name_at))
+    for index, variable in enumerate(listed):
+        name_path = (*path, index, "name")
+        if variable.name is None:
+            problems.add(name_path, "is required", example_at(name_path))
             continue
-        _check_name(each.name, name_at, found)
-        if each.name in own:
-            found.add(name_at, f"is given twice: {given(each.name)}", f"{each.name}_2")
-        own[each.name] = Variable(each.name, each.value or "")
+        _check_name(variable.name, name_path, problems)
+        if variable.name in own:
+            problems.add(name_path, f"is given twice: {quoted(variable.name)}", f"{variable.name}_2")
+        own[variable.name] = Variable(variable.name, variable.value or "")
     variables = (*(variable for variable in common if variable.name not in own), *own.values())
-    _check_number(variables, at, found)
+    _check_number(variables, path, problems)
     return variables
 
 
-def _check_name(name: str, at: Loc, found: Findings) -> None:
+def _check_name(name: str, path: FieldPath, problems: Problems) -> None:
     if not _NAME.fullmatch(name):
-        found.add_text(at, f"must be a name of letters, digits and _, no digit first, not {given(name)}", "LEVEL")
-    elif any(fnmatchcase(name, own) for own in OWN_VARIABLES):
-        found.add_text(at, f"is set by the platform itself: {name}", f"MY_{name}")
+        rule = "must have letters, digits and _ only, not a digit first"
+        problems.add_text(path, f"{rule}, not {quoted(name)}", "LEVEL")
+    elif any(fnmatchcase(name, reserved) for reserved in RESERVED_VARIABLES):
+        problems.add_text(path, f"is reserved: Trainmaster sets {name} itself", f"MY_{name}")
 
 
-def _check_number(variables: Sequence[Variable], at: Loc, found: Findings) -> None:
+def _check_number(variables: Sequence[Variable], path: FieldPath, problems: Problems) -> None:
     if len(variables) > VARIABLES_MAX:
-        found.add_text(at, f"makes {len(variables)} variables, more than {VARIABLES_MAX}", "a file in gs:// holds more")
+        problem = f"results in {len(variables)} environment variables, more than {VARIABLES_MAX}"
+        problems.add_text(path, problem, "put the values into a file in gs://")

@@ -1,4 +1,4 @@
-"""What `trainmaster:` adds to a job, checked: machines, environment, signals, exit rules."""
+"""Check and resolve what `trainmaster:` adds to a job: environment, Spot VMs, boot image, reservation, exit policy."""
 
 from __future__ import annotations
 
@@ -7,83 +7,66 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.core.model.exit_policy import ExitPolicy
-from shared.core.model.job import Variable
-from shared.core.model.replica_id import TaskType
-from shared.jobspec.fields.environment_variables import common_variables
+from shared.core.model.plan import Variable
+from shared.jobspec.fields.environment_variables import resolve_common_variables
 from shared.jobspec.fields.exit_policy import resolve_exit_policy
-from shared.jobspec.formats.extension import CHECKPOINT_SIGNALS, Extension
-from shared.jobspec.reading.document_kinds import EXTENSION, example_of
-from shared.jobspec.reading.problems import Findings, Loc, given
+from shared.jobspec.fields.google_resources import PROJECT
+from shared.jobspec.formats.extension import CheckpointSignal, Extension, SpotSpec, SpotUse
+from shared.jobspec.reading.document_kinds import EXTENSION, example_at
+from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
-_PROJECT: Final = r"projects/[a-z0-9][a-z0-9:.-]{0,62}"
-_IMAGE: Final = re.compile(rf"{_PROJECT}/global/images/(family/)?{_NAME}")
+_IMAGE: Final = re.compile(rf"{PROJECT}/global/images/(family/)?{_NAME}")
 _TPU_SOFTWARE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
-_RESERVATION: Final = re.compile(rf"({_PROJECT}/reservations/)?{_NAME}")
+_RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
-    """`spot`: which roles run on Spot VMs, None where the job does not say; `image`: see `check_image_of`."""
-
+class ResolvedExtension:
     variables: tuple[Variable, ...]
-    spot: str | None
+    """Environment variables of every replica."""
+    spot: SpotUse | None
+    """Which roles run on Spot VMs; None: the job does not say."""
     on_demand_after: int | None
     image: str | None
+    """Boot image or TPU software version; see `check_boot_image`."""
     reservation: str | None
-    checkpoint_signal: str
+    checkpoint_signal: CheckpointSignal
     exit_policy: ExitPolicy
 
 
-def resolve_extras(extension: Extension, found: Findings) -> Extras:
-    spot = extension.spot
-    return Extras(
-        variables=common_variables(extension, found),
-        spot=spot.use if spot else None,
-        on_demand_after=_on_demand_after(extension, found),
+def resolve_extension(extension: Extension, problems: Problems) -> ResolvedExtension:
+    _check_on_demand_after(extension.spot, problems)
+    _check_reservation(extension.reservation, problems)
+    return ResolvedExtension(
+        variables=resolve_common_variables(extension, problems),
+        spot=extension.spot.use,
+        on_demand_after=extension.spot.on_demand_after,
         image=extension.image,
-        reservation=_reservation(extension.reservation, found),
-        checkpoint_signal=extension.checkpoint_signal or CHECKPOINT_SIGNALS[0],
-        exit_policy=resolve_exit_policy(extension.exit_policy, found),
+        reservation=extension.reservation,
+        checkpoint_signal=extension.checkpoint_signal or CheckpointSignal.SIGTERM,
+        exit_policy=resolve_exit_policy(extension.exit_policy, problems),
     )
 
 
-def is_spot(use: str | None, task_type: TaskType) -> bool:
-    return use == "ALL" or (use == "WORKERS" and task_type is TaskType.WORKER)
-
-
-def check_image_of(image: str, found: Findings, *, has_tpu: bool) -> None:
-    """The VMs' boot image; on TPU VMs, which have none to choose, Cloud TPU's software version."""
-    at: Loc = (EXTENSION, "image")
+def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
+    """Check the boot image of VMs. TPU VMs have no choice of one: for them it is Cloud TPU's software version."""
+    path: FieldPath = (EXTENSION, "image")
     if has_tpu and not _TPU_SOFTWARE.fullmatch(image):
-        found.add(at, f"must be a TPU software version on a TPU VM, not {given(image)}", "v2-alpha-tpuv6e")
+        rule = "must be a TPU software version for a job with TPU VMs"
+        problems.add(path, f"{rule}, not {quoted(image)}", "v2-alpha-tpuv6e")
     elif not has_tpu and not _IMAGE.fullmatch(image):
-        rule = "must be a boot image, projects/P/global/images/NAME or …/images/family/NAME"
-        found.add(at, f"{rule}, not {given(image)}", example_of(at))
+        rule = "must be a boot image, projects/P/global/images/NAME or projects/P/global/images/family/NAME"
+        problems.add(path, f"{rule}, not {quoted(image)}", example_at(path))
 
 
-def region_of(region: str | None, at: Loc, extension: Extension, found: Findings) -> str | None:
-    """The job's region: its own field's, where there is one, or `trainmaster.region`."""
-    ours = extension.region
-    if region is not None and ours is not None and region != ours:
-        found.add((EXTENSION, "region"), f"contradicts {found.path(at)}, which is {region}", region)
-    return region or ours
+def _check_on_demand_after(spot: SpotSpec, problems: Problems) -> None:
+    if spot.on_demand_after is not None and spot.use in (None, SpotUse.NONE):
+        path = (EXTENSION, "spot", "onDemandAfter")
+        problems.add_text(path, "is only for jobs on Spot VMs, and this job uses none", "use: workers")
 
 
-def _on_demand_after(extension: Extension, found: Findings) -> int | None:
-    spot = extension.spot
-    if spot is None or spot.on_demand_after is None:
-        return None
-    at: Loc = (EXTENSION, "spot", "onDemandAfter")
-    if spot.on_demand_after < 1:
-        found.add(at, f"must be at least 1 lost VM, not {spot.on_demand_after}", 3)
-    elif spot.use in (None, "NONE"):
-        found.add_text(at, "is for Spot VMs, and none are asked for", "use: workers")
-    return spot.on_demand_after
-
-
-def _reservation(name: str | None, found: Findings) -> str | None:
-    at: Loc = (EXTENSION, "reservation")
+def _check_reservation(name: str | None, problems: Problems) -> None:
+    path: FieldPath = (EXTENSION, "reservation")
     if name is not None and not _RESERVATION.fullmatch(name):
-        found.add(at, f"must be the name of a reservation, not {given(name)}", example_of(at))
-    return name
+        problems.add(path, f"must be the name of a reservation, not {quoted(name)}", example_at(path))

@@ -1,4 +1,4 @@
-"""What may be tried of each parameter, in neither API's words: the rules that both have in common."""
+"""The rules for tuned parameters that both APIs have in common."""
 
 from __future__ import annotations
 
@@ -7,148 +7,151 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from shared.core.model.tuning import TRIALS_MAX, Parameter, ParameterKind, Scale, shown
-from shared.jobspec.reading.problems import Findings, Loc, given
+from shared.core.model.tuning import Parameter, ParameterKind, Scale, format_number
+from shared.jobspec.formats.ai_platform import ScaleType
+from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
-BYTES_MAX: Final = 400_000
-"""Of all trials, as they are stored: with as many of an earlier study they fit one Firestore document of 1 MiB."""
+TRIALS_BYTES_MAX: Final = 400_000
+"""Size of all stored trials. With as many trials of an earlier study they fit one Firestore document of 1 MiB."""
 TRIAL_BYTES: Final = 200
-"""Of one, without its values: what its fields are called takes most of it."""
+"""Size of one stored trial without its values; mostly the names of its fields."""
 NUMBER_BYTES: Final = 25
 VALUES_MAX: Final = 1000
 """Source: the API's schema, `discreteValues`."""
 INTEGER_MAX: Final = 2**53
-"""Beyond that, a double (the API's type for the limits) skips integers."""
+"""Beyond this, a double (the API's type for the limits) cannot represent every integer."""
 DOUBLE_MAX: Final = 1e300
-"""Room is left for the sum of two, and for how far they are apart."""
+"""Low enough that the sum and the difference of two limits are finite."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
-_SCALES: Final = {"UNIT_LOG_SCALE": Scale.LOG, "UNIT_REVERSE_LOG_SCALE": Scale.REVERSE_LOG}
+_SCALES: Final = {ScaleType.UNIT_LOG_SCALE: Scale.LOG, ScaleType.UNIT_REVERSE_LOG_SCALE: Scale.REVERSE_LOG}
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where in the document a parameter's values stand, or would."""
+class ParameterPaths:
+    """Paths of the fields of a parameter, whether given or not."""
 
-    name: Loc
-    low: Loc
-    high: Loc
-    values: Loc
-    scale: Loc
+    name: FieldPath
+    low: FieldPath
+    high: FieldPath
+    values: FieldPath
+    scale: FieldPath
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """`kind` in the words of ParameterKind; None: it is unknown, and has been complained of."""
+class ParameterRequest:
+    """A parameter as the document describes it, independent of the API."""
 
     name: str | None
     kind: ParameterKind | None
-    at: Places
+    """None: unknown, which is already reported as a problem."""
+    paths: ParameterPaths
     low: float | None = None
     high: float | None = None
     categories: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
-    scale: str | None = None
+    scale: ScaleType | None = None
 
     @property
     def is_log(self) -> bool:
         return self.scale in _SCALES
 
 
-def parameters_of(asked: Sequence[Asked], found: Findings) -> tuple[Parameter, ...]:
-    """Right where nothing was found, and stand-ins otherwise."""
-    first: dict[str, int] = {}
-    for index, each in enumerate(asked):
-        _check_name(each, first, index, found)
-        match each.kind:
+def resolve_parameters(requests: Sequence[ParameterRequest], problems: Problems) -> tuple[Parameter, ...]:
+    """Return the parameters; those with a problem are incomplete."""
+    first_with_name: dict[str, int] = {}
+    for index, request in enumerate(requests):
+        _check_name(request, first_with_name, index, problems)
+        match request.kind:
             case ParameterKind.CATEGORICAL:
-                _check_categories(each, found)
+                _check_categories(request, problems)
             case ParameterKind.DISCRETE:
-                _check_discrete(each, found)
+                _check_discrete(request, problems)
             case ParameterKind.DOUBLE | ParameterKind.INTEGER:
-                _check_range(each, found)
-    return tuple(_parameter(each, each.kind) for each in asked if each.kind is not None)
+                _check_range(request, problems)
+    return tuple(_parameter(request, request.kind) for request in requests if request.kind is not None)
 
 
-def check_count(count: int | None, at: Loc, found: Findings) -> int:
-    if count is not None and not 0 <= count <= TRIALS_MAX:
-        found.add(at, f"must be from 1 to {TRIALS_MAX}, not {count}", 10)
-    return count or 0
-
-
-def check_size(parameters: Sequence[Parameter], trials: int, at: Loc, found: Findings) -> None:
-    """What is stored of a tuning job is one document."""
-    longest = [max((len(text.encode()) for text in each.choices), default=NUMBER_BYTES) for each in parameters]
-    most = BYTES_MAX // (TRIAL_BYTES + sum(longest))
+def check_size(parameters: Sequence[Parameter], trials: int, path: FieldPath, problems: Problems) -> None:
+    """Check that all trials fit the document in which they are stored. `path`: the field with their number."""
+    value_bytes = [
+        max((len(text.encode()) for text in parameter.choices), default=NUMBER_BYTES) for parameter in parameters
+    ]
+    most = TRIALS_BYTES_MAX // (TRIAL_BYTES + sum(value_bytes))
     if trials > most:
-        problem = f"is more than {most}, which is all that can be stored of trials with so many and so long values"
-        found.add(at, problem, most)
+        problem = f"must be at most {most}, not {trials}: more trials with values of this size cannot be stored"
+        problems.add(path, problem, most)
 
 
-def _check_name(asked: Asked, first: dict[str, int], index: int, found: Findings) -> None:
-    name, at = asked.name, asked.at.name
+def _check_name(request: ParameterRequest, first_with_name: dict[str, int], index: int, problems: Problems) -> None:
+    name, path = request.name, request.paths.name
     if name is None:
-        found.add(at, "is required", "learning-rate")
+        problems.add(path, "is required", "learning-rate")
     elif not _NAME.fullmatch(name):
-        rule = "becomes the flag --NAME: letters, digits, _, - and ., a letter or _ first, at most 128"
-        found.add(at, f"{rule}, unlike {given(name)}", re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:128] or "x")
-    elif name in first:
-        found.add(at, f"is that of {at[-3]}[{first[name]}], too", f"{name}_2")
-    first.setdefault(name or "", index)
+        rule = (
+            "must have letters, digits, _, - and . only, a letter or _ first, at most 128: it becomes the flag --NAME"
+        )
+        example = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:128] or "x"
+        problems.add(path, f"{rule}; this is {quoted(name)}", example)
+    elif name in first_with_name:
+        problems.add(path, f"is already the name of {path[-3]}[{first_with_name[name]}]", f"{name}_2")
+    first_with_name.setdefault(name or "", index)
 
 
-def _check_categories(asked: Asked, found: Findings) -> None:
-    values, at = asked.categories, asked.at.values
-    if not values and not found.doubtful(at):
-        found.add(at, "is required", ["adam", "sgd"])
+def _check_categories(request: ParameterRequest, problems: Problems) -> None:
+    values, path = request.categories, request.paths.values
+    if not values and not problems.affect(path):
+        problems.add(path, "is required", ["adam", "sgd"])
     elif len(values) > VALUES_MAX:
-        found.add_text(at, f"has {len(values)} values, more than {VALUES_MAX}", "fewer of them")
+        problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
     for index, value in enumerate(values):
         if value in values[:index]:
-            found.add_text((*at, index), f"names {given(value)} again", "each value once")
+            problems.add_text((*path, index), f"repeats {quoted(value)}", "each value once")
 
 
-def _check_discrete(asked: Asked, found: Findings) -> None:
-    values, at = asked.numbers, asked.at.values
+def _check_discrete(request: ParameterRequest, problems: Problems) -> None:
+    values, path = request.numbers, request.paths.values
     if not values:
-        if not found.doubtful(at):
-            found.add(at, "is required", [16, 32, 64])
+        if not problems.affect(path):
+            problems.add(path, "is required", [16, 32, 64])
     elif len(values) > VALUES_MAX:
-        found.add_text(at, f"has {len(values)} values, more than {VALUES_MAX}", "fewer of them")
+        problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
     elif list(values) != sorted(set(values)):
-        found.add(at, "must be strictly increasing", [_as_written(value) for value in sorted(set(values))][:20])
-    elif asked.is_log and values[0] <= 0:
-        found.add(asked.at.scale, "takes values above 0, and the first is not", "UNIT_LINEAR_SCALE")
+        problems.add(path, "must be strictly increasing", [_shortest(value) for value in sorted(set(values))][:20])
+    elif request.is_log and values[0] <= 0:
+        problem = f"requires values above 0, and the first value is {format_number(values[0])}"
+        problems.add(request.paths.scale, problem, "UNIT_LINEAR_SCALE")
 
 
-def _check_range(asked: Asked, found: Findings) -> None:
-    low, high, at = asked.low, asked.high, asked.at
-    for place, value, example in ((at.low, low, 1), (at.high, high, 100)):
+def _check_range(request: ParameterRequest, problems: Problems) -> None:
+    low, high, paths = request.low, request.high, request.paths
+    for path, value, example in ((paths.low, low, 1), (paths.high, high, 100)):
         if value is None:
-            found.add(place, f"is required for {asked.kind}", example)
-        elif asked.kind is ParameterKind.INTEGER and (value != int(value) or abs(value) > INTEGER_MAX):
-            found.add(place, f"must be a whole number for INTEGER, not {given(value)}", round(value))
+            problems.add(path, f"is required for {request.kind}", example)
+        elif request.kind is ParameterKind.INTEGER and (value != int(value) or abs(value) > INTEGER_MAX):
+            problems.add(path, f"must be a whole number for INTEGER, not {quoted(value)}", round(value))
         elif abs(value) > DOUBLE_MAX:
-            found.add(place, f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {given(value)}", example)
-    if low is None or high is None or found.doubtful(at.low, at.high):
+            problems.add(path, f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {quoted(value)}", example)
+    if low is None or high is None or problems.affect(paths.low, paths.high):
         return
     if low > high:
-        found.add(at.high, f"is below minValue, which is {shown(low)}", _as_written(low))
-    elif asked.is_log and low <= 0:
-        found.add(at.scale, f"takes values above 0, and minValue is {shown(low)}", "UNIT_LINEAR_SCALE")
+        problems.add(paths.high, f"must be at least minValue, which is {format_number(low)}", _shortest(low))
+    elif request.is_log and low <= 0:
+        problem = f"requires values above 0, and minValue is {format_number(low)}"
+        problems.add(paths.scale, problem, "UNIT_LINEAR_SCALE")
 
 
-def _as_written(value: float) -> float:
-    """As a person would write it."""
+def _shortest(value: float) -> float:
+    """Return a whole number as an int, so that it is format_number without a decimal point."""
     return int(value) if value == int(value) else value
 
 
-def _parameter(asked: Asked, kind: ParameterKind) -> Parameter:
+def _parameter(request: ParameterRequest, kind: ParameterKind) -> Parameter:
     return Parameter(
-        name=asked.name or "",
+        name=request.name or "",
         kind=kind,
-        low=asked.low or 0.0,
-        high=asked.high or 0.0,
-        choices=asked.categories or tuple(shown(value) for value in asked.numbers),
-        scale=_SCALES.get(asked.scale or "", Scale.LINEAR),
+        low=request.low or 0.0,
+        high=request.high or 0.0,
+        choices=request.categories or tuple(format_number(value) for value in request.numbers),
+        scale=Scale.LINEAR if request.scale is None else _SCALES.get(request.scale, Scale.LINEAR),
     )

@@ -1,6 +1,7 @@
-"""What a job may say in the services' languages and Trainmaster does not do. Deleting a row serves the feature.
+"""Features of the services that Trainmaster does not have. A job that requests one is refused, with the field's name.
 
-Checked on the typed job, so that what is absent in the services' sense (an unspecified enum, a zero) is no request.
+The check works on the typed job, so that an absent value as the services define it (an unspecified enum, a zero) does
+not count as a request. To support a feature, delete its row.
 """
 
 from __future__ import annotations
@@ -10,77 +11,93 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from shared.jobspec.formats.base_model import Wire
-from shared.jobspec.reading.problems import Findings, Loc
+from shared.jobspec.formats.base_model import WireModel
+from shared.jobspec.reading.problems import FieldPath, Problems
 
 
 @dataclass(frozen=True, slots=True)
-class NotYet:
-    """`place` is a glob over canonical paths; `asks` whether a value there asks for the feature."""
-
-    place: str
-    what: str
+class UnsupportedFeature:
+    path: str
+    """Glob pattern over canonical paths."""
+    feature: str
     instead: str
+    """What to do instead."""
     example: str
-    asks: Callable[[object], bool] = bool
+    is_requested: Callable[[object], bool] = bool
+    """Whether a value of the field requests the feature."""
 
 
 _LEAVE_OUT: Final = "leave it out"
 _POOL: Final = "jobSpec.workerPoolSpecs.*"
+_PARAMETERS: Final = "studySpec.parameters.*"
 _AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity.reservationAffinityType"
 
-NOT_YET: Final = (
-    NotYet("studySpec.parameters.*.conditionalParameterSpecs", "conditional parameters", "list them all", _LEAVE_OUT),
-    NotYet("studySpec.metrics.*.safetyConfig", "a safety metric", "trials are compared by one metric", _LEAVE_OUT),
-    NotYet("studySpec.studyStoppingConfig", "a study that stops itself", "set maxTrialCount", _LEAVE_OUT),
-    NotYet("*.enableWebAccess", "an interactive shell", "use gcloud compute ssh", "enableWebAccess: false"),
-    NotYet("*.enableDashboardAccess", "a dashboard", "use gcloud compute ssh with a port", _LEAVE_OUT),
-    NotYet("jobSpec.persistentResourceId", "a persistent resource", "every job has its own VMs", _LEAVE_OUT),
-    NotYet("jobSpec.reservedIpRanges", "reserved IP ranges", "VMs have addresses of their network", _LEAVE_OUT),
-    NotYet("jobSpec.pscInterfaceConfig", "a Private Service Connect interface", "name the network", _LEAVE_OUT),
-    NotYet(
+UNSUPPORTED_FEATURES: Final = (
+    UnsupportedFeature(
+        f"{_PARAMETERS}.conditionalParameterSpecs", "conditional parameters", "list all parameters", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "studySpec.metrics.*.safetyConfig", "a safety metric", "trials are compared by one metric", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "studySpec.studyStoppingConfig", "automatic stopping of the study", "set maxTrialCount", _LEAVE_OUT
+    ),
+    UnsupportedFeature("*.enableWebAccess", "an interactive shell", "use gcloud compute ssh", "enableWebAccess: false"),
+    UnsupportedFeature(
+        "*.enableDashboardAccess", "a dashboard", "use gcloud compute ssh with a forwarded port", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "jobSpec.persistentResourceId", "a persistent resource", "every job gets its own VMs", _LEAVE_OUT
+    ),
+    UnsupportedFeature("jobSpec.reservedIpRanges", "reserved IP ranges", "VMs use those of the network", _LEAVE_OUT),
+    UnsupportedFeature("jobSpec.pscInterfaceConfig", "a Private Service Connect interface", "set network", _LEAVE_OUT),
+    UnsupportedFeature(
         "jobSpec.tensorboard",
         "a managed TensorBoard",
-        "point TensorBoard at the logs in Cloud Storage",
+        "start TensorBoard on the logs in Cloud Storage",
         'baseOutputDirectory: {outputUriPrefix: "gs://my-bucket/digits"}',
     ),
-    NotYet("jobSpec.experiment*", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
-    NotYet("jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT),
-    NotYet("jobSpec.protectedArtifactLocationId", "protected artifacts", _LEAVE_OUT, _LEAVE_OUT),
-    NotYet(f"{_POOL}.nfsMounts", "an NFS mount", "read from Cloud Storage", _LEAVE_OUT),
-    NotYet(f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT),
-    NotYet(f"{_POOL}.machineSpec.gpuPartitionSize", "a part of a GPU", "ask for a smaller GPU", _LEAVE_OUT),
-    NotYet(
+    UnsupportedFeature("jobSpec.experiment*", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
+    UnsupportedFeature("jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT),
+    UnsupportedFeature(
+        "jobSpec.protectedArtifactLocationId", "protected artifacts", "write to Cloud Storage", _LEAVE_OUT
+    ),
+    UnsupportedFeature(f"{_POOL}.nfsMounts", "an NFS mount", "read from Cloud Storage", _LEAVE_OUT),
+    UnsupportedFeature(f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT),
+    UnsupportedFeature(f"{_POOL}.machineSpec.gpuPartitionSize", "a part of a GPU", "request a smaller GPU", _LEAVE_OUT),
+    UnsupportedFeature(
         _AFFINITY,
-        "a reservation of this pool's own",
-        "name the job's",
+        "a reservation for one pool",
+        "set one for the whole job",
         'trainmaster: {reservation: "my-reservation"}',
         lambda value: value not in (None, "ANY_RESERVATION"),
     ),
 )
 
-NOT_YET_DOCUMENTS: Final = {
+UNSUPPORTED_DOCUMENTS: Final = {
     "predictionInput": ("batch prediction", 'trainingInput: {region: "us-central1"}'),
     "trainingTaskDefinition": ("a Vertex AI TrainingPipeline", "its inputs as jobSpec"),
 }
-"""Documents of another kind, by the top-level name that gives them away."""
+"""Top-level name that identifies another kind of document → (its feature, example)."""
 
 
-def check_supported(job: Wire, found: Findings) -> None:
+def check_supported(job: WireModel, problems: Problems) -> None:
     dumped = job.model_dump(by_alias=True, exclude_none=True)
-    for loc, value in _places(dumped, ()):
-        path = ".".join(map(str, loc))
-        for row in NOT_YET:
-            if fnmatchcase(path, row.place) and row.asks(value):
-                found.add_text(loc, f"asks for {row.what}, which is not supported: {row.instead}", row.example)
+    for path, value in _walk(dumped, ()):
+        dotted = ".".join(map(str, path))
+        for row in UNSUPPORTED_FEATURES:
+            if fnmatchcase(dotted, row.path) and row.is_requested(value):
+                problem = f"requests {row.feature}, which is not supported: {row.instead}"
+                problems.add_text(path, problem, row.example)
 
 
-def _places(value: Mapping[str, object], loc: Loc) -> Iterator[tuple[Loc, object]]:
+def _walk(value: Mapping[str, object], path: FieldPath) -> Iterator[tuple[FieldPath, object]]:
+    """Yield every field of a dumped model with its canonical path."""
     for name, item in value.items():
-        yield (*loc, name), item
+        yield (*path, name), item
         if isinstance(item, Mapping):
-            yield from _places(item, (*loc, name))
+            yield from _walk(item, (*path, name))
         elif isinstance(item, tuple):
-            for index, each in enumerate(item):
-                if isinstance(each, Mapping):
-                    yield from _places(each, (*loc, name, index))
+            for index, entry in enumerate(item):
+                if isinstance(entry, Mapping):
+                    yield from _walk(entry, (*path, name, index))

@@ -1,6 +1,6 @@
-"""The job as it travels: Job, TrainingInput and what they hold, field for field as the service's API had them.
+"""The job document of AI Platform Training, field for field as in the service's API.
 
-    Job
+    AiPlatformJob
     ├── jobId, labels
     ├── trainingInput            TrainingInput
     │   ├── scaleTier, masterType, workerType …, workerCount …
@@ -8,143 +8,210 @@
     │   ├── packageUris, pythonModule, args, jobDir, runtimeVersion, pythonVersion, region
     │   ├── hyperparameters      HyperparameterSpec ── params: ParameterSpec
     │   └── scheduling           Scheduling
-    └── trainmaster              Extension, in `extension_model`: what the service did not have
+    └── trainmaster              Extension (`formats.extension`)
 
-Types only; what may be combined with what is in `rules` and `roles`. Sources: the discovery document of `ml` v1
-(revision 20251213) for names and types; each field's example is what `Problem.example` shows.
+Types and limits of single fields only; `resolve` checks which fields may be combined. Source of names and types: the
+discovery document of `ml` v1 (revision 20251213).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from enum import StrEnum
+from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field, WithJsonSchema
 
+from shared.core.model.tuning import TRIALS_MAX, Algorithm, Goal, ParameterKind
 from shared.jobspec.catalog.machine_types import ACCELERATOR_TYPES
-from shared.jobspec.formats.base_model import Wire
+from shared.jobspec.formats.base_model import WireModel, wire_field
 from shared.jobspec.formats.extension import Extension
-from shared.jobspec.formats.scalars import Count, Duration, Figure, Flag, Item, Number, Text, word
+from shared.jobspec.formats.scalars import (
+    WHOLE_NUMBER,
+    Boolean,
+    Double,
+    OptionalDouble,
+    OptionalInt,
+    OptionalString,
+    RunningTime,
+    String,
+    duration,
+    one_name_of,
+    one_of,
+)
 
-SCALE_TIERS: Final = ("BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM")
-
-GOALS: Final = ("MAXIMIZE", "MINIMIZE")
-ALGORITHMS: Final = ("GRID_SEARCH", "RANDOM_SEARCH")
-PARAMETER_TYPES: Final = ("DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE")
-SCALE_TYPES: Final = ("NONE", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
-
-GoalType = Annotated[str | None, BeforeValidator(lambda value: word(value, GOALS))]
-AlgorithmType = Annotated[str | None, BeforeValidator(lambda value: word(value, ALGORITHMS))]
-ParameterType = Annotated[str | None, BeforeValidator(lambda value: word(value, PARAMETER_TYPES))]
-ScaleType = Annotated[str | None, BeforeValidator(lambda value: word(value, SCALE_TYPES))]
-ScaleTier = Annotated[str | None, BeforeValidator(lambda value: word(value, SCALE_TIERS))]
-AcceleratorType = Annotated[str | None, BeforeValidator(lambda value: word(value, ACCELERATOR_TYPES))]
-
-
-class AcceleratorConfig(Wire):
-    type: AcceleratorType = Field(None, examples=["NVIDIA_TESLA_T4"])
-    count: Count = Field(None, examples=[1])
-
-
-class DiskConfig(Wire):
-    boot_disk_size_gb: Count = Field(None, examples=[100])
-    boot_disk_type: Text = Field(None, examples=["pd-ssd"])
-
-
-class ReplicaConfig(Wire):
-    image_uri: Text = Field(None, examples=["us-docker.pkg.dev/my-project/training/trainer:1"])
-    accelerator_config: AcceleratorConfig | None = Field(None, examples=[{"type": "NVIDIA_TESLA_T4", "count": 1}])
-    disk_config: DiskConfig | None = Field(None, examples=[{"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}])
-    container_command: tuple[Item, ...] | None = Field(None, examples=[["python", "-m", "trainer.task"]])
-    container_args: tuple[Item, ...] | None = Field(None, examples=[["--epochs", "5"]])
-    tpu_tf_version: Text = Field(None, examples=["2.11"])
+PACKAGES_MAX: Final = 100
+"""Source: both APIs' schemas, `packageUris`."""
+DISK_GIB_MIN: Final = 10
+DISK_GIB_MAX: Final = 65_536
+"""Source: Compute Engine, size limits of persistent disks."""
+PRIORITY_MAX: Final = 1_000
+"""Source: the API's schema, `scheduling.priority`."""
+MAX_WAIT_S_MIN: Final = 1_800
+"""Source: the API's schema, `scheduling.maxWaitTime`."""
+REPLICAS_MAX: Final = 1_000
+"""VMs that one bulk insert can create. Source: Compute Engine, `count` of instances.bulkInsert."""
 
 
-class Scheduling(Wire):
-    max_running_time: Duration = Field(None, examples=["7200s"])
-    max_wait_time: Duration = Field(None, examples=["3600s"])
-    priority: Count = Field(None, examples=[0])
+class ScaleTier(StrEnum):
+    """A predefined cluster (`catalog.scale_tiers`), or CUSTOM."""
+
+    BASIC = "BASIC"
+    STANDARD_1 = "STANDARD_1"
+    PREMIUM_1 = "PREMIUM_1"
+    BASIC_GPU = "BASIC_GPU"
+    BASIC_TPU = "BASIC_TPU"
+    CUSTOM = "CUSTOM"
 
 
-class EncryptionConfig(Wire):
-    kms_key_name: Text = Field(
-        None, examples=["projects/my-project/locations/us-central1/keyRings/my-ring/cryptoKeys/my-key"]
+class ScaleType(StrEnum):
+    """How the values of a tuned parameter are spread over its range."""
+
+    NONE = "NONE"
+    UNIT_LINEAR_SCALE = "UNIT_LINEAR_SCALE"
+    UNIT_LOG_SCALE = "UNIT_LOG_SCALE"
+    UNIT_REVERSE_LOG_SCALE = "UNIT_REVERSE_LOG_SCALE"
+
+
+OptionalGoal = Annotated[Goal | None, one_of(Goal)]
+OptionalAlgorithm = Annotated[
+    Literal[Algorithm.GRID_SEARCH, Algorithm.RANDOM_SEARCH] | None,
+    one_of((Algorithm.GRID_SEARCH, Algorithm.RANDOM_SEARCH)),
+]
+AcceleratorType = Annotated[
+    str | None, one_name_of(ACCELERATOR_TYPES), WithJsonSchema({"enum": list(ACCELERATOR_TYPES)})
+]
+ReplicaCount = Annotated[Annotated[int, Field(ge=0, le=REPLICAS_MAX)] | None, WHOLE_NUMBER]
+TrialCount = Annotated[Annotated[int, Field(ge=1, le=TRIALS_MAX)] | None, WHOLE_NUMBER]
+DiskGib = Annotated[Annotated[int, Field(ge=DISK_GIB_MIN, le=DISK_GIB_MAX)] | None, WHOLE_NUMBER]
+Priority = Annotated[Annotated[int, Field(ge=0, le=PRIORITY_MAX)] | None, WHOLE_NUMBER]
+PackageUris = Annotated[tuple[String, ...], Field(max_length=PACKAGES_MAX)]
+
+_PACKAGE: Final = "gs://my-bucket/packages/trainer-0.1.tar.gz"
+_KMS_KEY: Final = "projects/my-project/locations/us-central1/keyRings/my-ring/cryptoKeys/my-key"
+_GPU: Final = {"type": "NVIDIA_TESLA_T4", "count": 1}
+_PARAMETER: Final = {"parameterName": "learning-rate", "type": "DOUBLE", "minValue": 0.0001, "maxValue": 0.1}
+
+
+class AcceleratorConfig(WireModel):
+    type: AcceleratorType = wire_field("NVIDIA_TESLA_T4", "GPU or TPU type.")
+    count: OptionalInt = wire_field(1, "GPUs per VM; for a TPU the number in Cloud TPU's type name.")
+
+
+class DiskConfig(WireModel):
+    boot_disk_size_gb: DiskGib = wire_field(100, "Size of the boot disk in GB.")
+    boot_disk_type: OptionalString = wire_field("pd-ssd", "Compute Engine disk type of the boot disk.")
+
+
+class ReplicaConfig(WireModel):
+    image_uri: OptionalString = wire_field(
+        "us-docker.pkg.dev/my-project/training/trainer:1", "Container image; default: that of masterConfig."
+    )
+    accelerator_config: AcceleratorConfig = wire_field(_GPU, "GPUs of each VM, or the TPU.", factory=AcceleratorConfig)
+    disk_config: DiskConfig | None = wire_field({"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}, "Boot disk.")
+    container_command: tuple[String, ...] = wire_field(
+        ["python", "-m", "trainer.task"], "Replaces the image's ENTRYPOINT.", default=()
+    )
+    container_args: tuple[String, ...] = wire_field(
+        ["--epochs", "5"], "Arguments of the command or of the image's ENTRYPOINT.", default=()
+    )
+    tpu_tf_version: OptionalString = wire_field("2.11", "Read for compatibility; has no effect.")
+
+
+class Scheduling(WireModel):
+    max_running_time: RunningTime = wire_field("7200s", "Time limit from RUNNING on; default: seven days.")
+    max_wait_time: Annotated[int | None, duration(MAX_WAIT_S_MIN, example_s=MAX_WAIT_S_MIN)] = wire_field(
+        "3600s", "Time limit until RUNNING; default: none."
+    )
+    priority: Priority = wire_field(0, "Position in the admission queue: larger numbers first.")
+
+
+class EncryptionConfig(WireModel):
+    kms_key_name: OptionalString = wire_field(_KMS_KEY, "Cloud KMS key that encrypts the boot disks.")
+
+
+class ParameterSpec(WireModel):
+    parameter_name: OptionalString = wire_field("learning-rate", "Name of the parameter: the program gets --NAME.")
+    type: Annotated[ParameterKind | None, one_of(ParameterKind)] = wire_field("DOUBLE", "Kind of values.")
+    min_value: OptionalDouble = wire_field(0.0001, "Smallest value of DOUBLE and INTEGER.")
+    max_value: OptionalDouble = wire_field(0.1, "Largest value of DOUBLE and INTEGER.")
+    categorical_values: tuple[String, ...] = wire_field(["adam", "sgd"], "Values of CATEGORICAL.", default=())
+    discrete_values: tuple[Double, ...] = wire_field([16, 32, 64], "Values of DISCRETE, increasing.", default=())
+    scale_type: Annotated[ScaleType | None, one_of(ScaleType)] = wire_field(
+        "UNIT_LOG_SCALE", "How values are spread over the range."
     )
 
 
-class ParameterSpec(Wire):
-    parameter_name: Text = Field(None, examples=["learning-rate"])
-    type: ParameterType = Field(None, examples=["DOUBLE"])
-    min_value: Number = Field(None, examples=[0.0001])
-    max_value: Number = Field(None, examples=[0.1])
-    categorical_values: tuple[Item, ...] | None = Field(None, examples=[["adam", "sgd"]])
-    discrete_values: tuple[Figure, ...] | None = Field(None, examples=[[16, 32, 64]])
-    scale_type: ScaleType = Field(None, examples=["UNIT_LOG_SCALE"])
+class HyperparameterSpec(WireModel):
+    goal: OptionalGoal = wire_field("MAXIMIZE", "Whether larger or smaller metrics are better; default: MAXIMIZE.")
+    params: tuple[ParameterSpec, ...] = wire_field([_PARAMETER], "The parameters to tune.", default=())
+    max_trials: TrialCount = wire_field(10, "Number of trials; default: 1.")
+    max_parallel_trials: TrialCount = wire_field(2, "Trials that run at the same time; default: 1.")
+    max_failed_trials: TrialCount = wire_field(3, "Failed trials after which the job fails.")
+    hyperparameter_metric_tag: OptionalString = wire_field("accuracy", "Name of the metric that trials report.")
+    algorithm: OptionalAlgorithm = wire_field("RANDOM_SEARCH", "Search algorithm; default: Bayesian optimization.")
+    enable_trial_early_stopping: Boolean = wire_field(False, "Accepted without effect.", default=False)
+    resume_previous_job_id: OptionalString = wire_field(
+        "digits_tuning_1", "Id of an earlier tuning job whose results are used."
+    )
 
 
-class HyperparameterSpec(Wire):
-    goal: GoalType = Field(None, examples=["MAXIMIZE"])
-    params: tuple[ParameterSpec, ...] | None = Field(
-        None,
-        examples=[[{"parameterName": "learning-rate", "type": "DOUBLE", "minValue": 0.0001, "maxValue": 0.1}]],
+class TrainingInput(WireModel):
+    scale_tier: Annotated[ScaleTier | None, one_of(ScaleTier)] = wire_field(
+        "CUSTOM", "Predefined cluster, or CUSTOM; default: BASIC."
     )
-    max_trials: Count = Field(None, examples=[10])
-    max_parallel_trials: Count = Field(None, examples=[2])
-    max_failed_trials: Count = Field(None, examples=[3])
-    hyperparameter_metric_tag: Text = Field(None, examples=["accuracy"])
-    algorithm: AlgorithmType = Field(None, examples=["RANDOM_SEARCH"])
-    enable_trial_early_stopping: Flag = Field(default=False, examples=[False])
-    resume_previous_job_id: Text = Field(None, examples=["digits_tuning_1"])
+    master_type: OptionalString = wire_field("n1-standard-4", "Machine type of the master.")
+    worker_type: OptionalString = wire_field("n1-standard-4", "Machine type of the workers.")
+    parameter_server_type: OptionalString = wire_field("n1-highmem-8", "Machine type of the parameter servers.")
+    evaluator_type: OptionalString = wire_field("n1-standard-4", "Machine type of the evaluators.")
+    worker_count: ReplicaCount = wire_field(2, "Number of workers.")
+    parameter_server_count: ReplicaCount = wire_field(1, "Number of parameter servers.")
+    evaluator_count: ReplicaCount = wire_field(1, "Number of evaluators.")
+    master_config: ReplicaConfig = wire_field(
+        {"acceleratorConfig": _GPU}, "Image, accelerators and disk of the master.", factory=ReplicaConfig
+    )
+    worker_config: ReplicaConfig = wire_field(
+        {"acceleratorConfig": _GPU}, "Image, accelerators and disk of the workers.", factory=ReplicaConfig
+    )
+    parameter_server_config: ReplicaConfig = wire_field(
+        {"diskConfig": {"bootDiskSizeGb": 200}}, "Image and disk of the parameter servers.", factory=ReplicaConfig
+    )
+    evaluator_config: ReplicaConfig = wire_field(
+        {"diskConfig": {"bootDiskSizeGb": 200}},
+        "Image and disk of the evaluators.",
+        factory=ReplicaConfig,
+    )
+    package_uris: PackageUris = wire_field([_PACKAGE], "Python packages, installed in this order.", default=())
+    python_module: OptionalString = wire_field("trainer.task", "Module to run with python -m.")
+    args: tuple[String, ...] = wire_field(["--epochs", "5"], "Arguments of the program.", default=())
+    hyperparameters: HyperparameterSpec | None = wire_field(
+        {"goal": "MAXIMIZE", "maxTrials": 10, "params": [{"parameterName": "learning-rate"}]},
+        "Makes the job a tuning job.",
+    )
+    region: OptionalString = wire_field("us-central1", "Compute Engine region. Required.")
+    job_dir: OptionalString = wire_field("gs://my-bucket/digits", "Directory that the program gets as --job-dir.")
+    runtime_version: OptionalString = wire_field("2.21", "Runtime in which Python packages run.")
+    python_version: OptionalString = wire_field("3.12", "Python version of the runtime.")
+    encryption_config: EncryptionConfig = wire_field(
+        {"kmsKeyName": _KMS_KEY}, "Encryption of the boot disks.", factory=EncryptionConfig
+    )
+    scheduling: Scheduling = wire_field({"maxRunningTime": "7200s"}, "Time limits and priority.", factory=Scheduling)
+    network: OptionalString = wire_field("projects/123456789012/global/networks/default", "VPC network of the VMs.")
+    service_account: OptionalString = wire_field(
+        "trainer@my-project.iam.gserviceaccount.com", "Service account of the VMs."
+    )
+    use_chief_in_tf_config: Boolean = wire_field(
+        True, "For containers: name the primary chief, not master.", default=False
+    )
+    enable_web_access: Boolean = wire_field(False, "Not supported.", default=False)
 
 
-class TrainingInput(Wire):
-    scale_tier: ScaleTier = Field(None, examples=["CUSTOM"])
-    master_type: Text = Field(None, examples=["n1-standard-4"])
-    worker_type: Text = Field(None, examples=["n1-standard-4"])
-    parameter_server_type: Text = Field(None, examples=["n1-highmem-8"])
-    evaluator_type: Text = Field(None, examples=["n1-standard-4"])
-    worker_count: Count = Field(None, examples=[2])
-    parameter_server_count: Count = Field(None, examples=[1])
-    evaluator_count: Count = Field(None, examples=[1])
-    master_config: ReplicaConfig | None = Field(
-        None, examples=[{"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}}]
+class AiPlatformJob(WireModel):
+    job_id: OptionalString = wire_field("digits_20261121", "Id of the job: letters, digits and underscores.")
+    labels: Mapping[str, String] = wire_field({"team": "vision"}, "Labels of the job and its VMs.", factory=dict)
+    training_input: TrainingInput | None = wire_field(
+        {"region": "us-central1", "packageUris": [_PACKAGE], "pythonModule": "trainer.task"}, "What to run, and where."
     )
-    worker_config: ReplicaConfig | None = Field(
-        None, examples=[{"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}}]
+    trainmaster: Extension = wire_field(
+        {"zones": ["us-central1-a", "us-central1-f"]}, "What the service had no field for.", factory=Extension
     )
-    parameter_server_config: ReplicaConfig | None = Field(None, examples=[{"diskConfig": {"bootDiskSizeGb": 200}}])
-    evaluator_config: ReplicaConfig | None = Field(None, examples=[{"diskConfig": {"bootDiskSizeGb": 200}}])
-    package_uris: tuple[Item, ...] | None = Field(None, examples=[["gs://my-bucket/packages/trainer-0.1.tar.gz"]])
-    python_module: Text = Field(None, examples=["trainer.task"])
-    args: tuple[Item, ...] | None = Field(None, examples=[["--epochs", "5"]])
-    hyperparameters: HyperparameterSpec | None = Field(
-        None, examples=[{"goal": "MAXIMIZE", "maxTrials": 10, "params": [{"parameterName": "learning-rate"}]}]
-    )
-    region: Text = Field(None, examples=["us-central1"])
-    job_dir: Text = Field(None, examples=["gs://my-bucket/digits"])
-    runtime_version: Text = Field(None, examples=["2.21"])
-    python_version: Text = Field(None, examples=["3.12"])
-    encryption_config: EncryptionConfig | None = Field(
-        None, examples=[{"kmsKeyName": "projects/my-project/locations/us-central1/keyRings/my-ring/cryptoKeys/my-key"}]
-    )
-    scheduling: Scheduling | None = Field(None, examples=[{"maxRunningTime": "7200s"}])
-    network: Text = Field(None, examples=["projects/123456789012/global/networks/default"])
-    service_account: Text = Field(None, examples=["trainer@my-project.iam.gserviceaccount.com"])
-    use_chief_in_tf_config: Flag = Field(default=False, examples=[True])
-    enable_web_access: Flag = Field(default=False, examples=[False])
-
-
-class Job(Wire):
-    job_id: Text = Field(None, examples=["digits_20261121"])
-    labels: Mapping[str, Item] | None = Field(None, examples=[{"team": "vision"}])
-    training_input: TrainingInput | None = Field(
-        None,
-        examples=[
-            {
-                "region": "us-central1",
-                "packageUris": ["gs://my-bucket/packages/trainer-0.1.tar.gz"],
-                "pythonModule": "trainer.task",
-            }
-        ],
-    )
-    trainmaster: Extension | None = Field(None, examples=[{"zones": ["us-central1-a", "us-central1-f"]}])

@@ -1,53 +1,61 @@
-"""How the wire models are written, and what can be asked of them: their names, and what stands behind each."""
+"""The base class of the document models, and lookups in a model: accepted names, nested models, examples."""
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from shared.jobspec.reading.problems import snake_case
 
 
-class Wire(BaseModel):
-    """Every name is optional on the wire; canonical names are camelCase.
+class WireModel(BaseModel):
+    """A JSON object in a submitted document. Every field is optional; canonical names are camelCase."""
 
-    `shorthand`: the field that a single value in place of the mapping stands for. `renamed`: further spellings → the
-    canonical name.
-    """
-
-    # Built when first read: a job is written in one of two dialects.
+    # defer_build: a document is in one of two formats, so half of the models are never built.
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True)
+
     shorthand: ClassVar[str | None] = None
-    renamed: ClassVar[Mapping[str, str]] = {}
+    """Canonical name of the field that a plain value in place of the object sets: `spot: workers` sets `use`."""
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """Further accepted names → the canonical name."""
+
+
+def wire_field(
+    example: object, description: str, *, default: object = None, factory: Callable[[], object] | None = None
+) -> Any:
+    """Declare a field. Error messages show the example; the JSON Schema has both example and description."""
+    if factory is not None:
+        return Field(default_factory=factory, examples=[example], description=description)
+    return Field(default, examples=[example], description=description)
 
 
 @cache
-def fields_of(model: type[Wire]) -> dict[str, type[Wire] | None]:
-    """Canonical name → the model behind it or behind each of its items; None where it is a leaf."""
-    return {str(info.alias): _model_in(info.annotation) for info in model.model_fields.values()}
+def nested_models(model: type[WireModel]) -> dict[str, type[WireModel] | None]:
+    """Map each canonical name to the model of its value or of its list items; None for a field without a model."""
+    return {str(info.alias): _find_model(info.annotation) for info in model.model_fields.values()}
 
 
 @cache
-def spellings_of(model: type[Wire]) -> dict[str, str]:
-    """Every accepted spelling → the canonical name."""
-    return {**{spelled: name for name in fields_of(model) for spelled in (name, snake_case(name))}, **model.renamed}
+def accepted_names(model: type[WireModel]) -> dict[str, str]:
+    """Map every accepted spelling (camelCase, snake_case, other names) to the canonical name."""
+    spellings = {spelling: name for name in nested_models(model) for spelling in (name, snake_case(name))}
+    return {**spellings, **model.other_names}
 
 
-def example_in(model: type[Wire], name: str) -> object:
-    """The example of one field."""
+def field_example(model: type[WireModel], name: str) -> object:
     info = next(info for info in model.model_fields.values() if info.alias == name)
     return (info.examples or [None])[0]
 
 
-def _model_in(annotation: object) -> type[Wire] | None:
-    """The model itself, or that of `X | None`, `tuple[X, ...]` and both."""
-    if isinstance(annotation, type) and issubclass(annotation, Wire):
+def _find_model(annotation: object) -> type[WireModel] | None:
+    """Return the model in `X`, `X | None`, `tuple[X, ...]` or `tuple[X, ...] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, WireModel):
         return annotation
     if typing.get_origin(annotation) is None:
         return None
-    return next((model for inner in typing.get_args(annotation) if (model := _model_in(inner))), None)
+    return next((model for inner in typing.get_args(annotation) if (model := _find_model(inner))), None)

@@ -1,58 +1,95 @@
-"""`trainmaster:` as it travels: what a job can ask for that the services had no word for."""
+"""`trainmaster:` in a job document: what a job can request and neither service had a field for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final
+from enum import StrEnum
+from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from shared.core.model.exit_policy import Preset
-from shared.jobspec.formats.base_model import Wire
-from shared.jobspec.formats.scalars import Count, Flag, Item, Text, word
-
-EXIT_PRESETS: Final = tuple(preset.name for preset in Preset)
-SPOT_USES: Final = ("NONE", "ALL", "WORKERS")
-QUEUES: Final = ("NONE", "STANDARD", "FLEX_START")
-CHECKPOINT_SIGNALS: Final = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
-
-ExitPreset = Annotated[str | None, BeforeValidator(lambda value: word(value, EXIT_PRESETS))]
-SpotUse = Annotated[str | None, BeforeValidator(lambda value: word(value, SPOT_USES))]
-Queue = Annotated[str | None, BeforeValidator(lambda value: word(value, QUEUES))]
-CheckpointSignal = Annotated[str | None, BeforeValidator(lambda value: word(value, CHECKPOINT_SIGNALS))]
+from shared.jobspec.formats.base_model import WireModel, wire_field
+from shared.jobspec.formats.scalars import WHOLE_NUMBER, Boolean, OptionalString, String, one_of
 
 
-class ExitPolicySpec(Wire):
+class SpotUse(StrEnum):
+    """Which replicas run on Spot VMs."""
+
+    NONE = "none"
+    ALL = "all"
+    WORKERS = "workers"
+
+
+class QueueMode(StrEnum):
+    """Whether a TPU slice is requested as a queued resource of Cloud TPU, and of which kind."""
+
+    NONE = "none"
+    STANDARD = "standard"
+    FLEX_START = "flex_start"
+
+
+class CheckpointSignal(StrEnum):
+    """The signal that asks a program to save a checkpoint before its VM is deleted."""
+
+    SIGTERM = "SIGTERM"
+    SIGUSR1 = "SIGUSR1"
+    SIGUSR2 = "SIGUSR2"
+    SIGINT = "SIGINT"
+
+
+LostVms = Annotated[Annotated[int, Field(ge=1)] | None, WHOLE_NUMBER]
+
+
+class ExitPolicySpec(WireModel):
     """Exit codes as text: `3`, `64-80`, `worker:137`."""
 
-    preset: ExitPreset = Field(None, examples=["restart"])
-    fail: tuple[Item, ...] | None = Field(None, examples=[["3", "64-80"]])
-    rerun: tuple[Item, ...] | None = Field(None, examples=[["75"]])
-    restart: tuple[Item, ...] | None = Field(None, examples=[["ps:2"]])
+    preset: Annotated[Preset | None, one_of(Preset)] = wire_field("restart", "The rules for all other exit codes.")
+    fail: tuple[String, ...] = wire_field(["3", "64-80"], "Exit codes that end the job as FAILED.", default=())
+    rerun: tuple[String, ...] = wire_field(["75"], "Exit codes that rerun the whole job.", default=())
+    restart: tuple[String, ...] = wire_field(["ps:2"], "Exit codes that restart the replica.", default=())
 
 
-class SpotSpec(Wire):
-    """`spot: workers` is `spot: {use: workers}`."""
+class SpotSpec(WireModel):
+    """`spot: workers` means `spot: {use: workers}`."""
 
     shorthand: ClassVar[str | None] = "use"
 
-    use: SpotUse = Field(None, examples=["workers"])
-    on_demand_after: Count = Field(None, examples=[3])
+    use: Annotated[SpotUse | None, one_of(SpotUse)] = wire_field("workers", "Which replicas run on Spot VMs.")
+    on_demand_after: LostVms = wire_field(3, "A replica that has lost this many Spot VMs gets one on demand.")
 
 
-class Extension(Wire):
-    region: Text = Field(None, examples=["us-central1"])
-    zones: tuple[Item, ...] | None = Field(None, examples=[["us-central1-a", "us-central1-f"]])
-    env: Mapping[str, Item] | None = Field(None, examples=[{"LEVEL": "debug"}])
-    secrets: Mapping[str, Item] | None = Field(
-        None, examples=[{"API_KEY": "projects/my-project/secrets/api-key/versions/latest"}]
+class Extension(WireModel):
+    region: OptionalString = wire_field("us-central1", "Region of a CustomJob; a TrainingInput has its own field.")
+    zones: tuple[String, ...] = wire_field(
+        ["us-central1-a", "us-central1-f"], "Zones of the region, tried in this order.", default=()
     )
-    image: Text = Field(None, examples=["projects/my-project/global/images/family/trainer"])
-    spot: SpotSpec | None = Field(None, examples=["workers"])
-    queue: Queue = Field(None, examples=["standard"])
-    reservation: Text = Field(None, examples=["my-reservation"])
-    checkpoint_signal: CheckpointSignal = Field(None, examples=["SIGUSR1"])
-    restart_job_on_worker_restart: Flag = Field(default=False, examples=[True])
-    disable_retries: Flag = Field(default=False, examples=[True])
-    independent_replicas: Flag = Field(default=False, examples=[True])
-    exit_policy: ExitPolicySpec | None = Field(None, examples=[{"preset": "restart", "fail": ["3", "64-80"]}])
+    env: Mapping[str, String] = wire_field(
+        {"LEVEL": "debug"}, "Environment variables of every replica's program.", factory=dict
+    )
+    secrets: Mapping[str, String] = wire_field(
+        {"API_KEY": "projects/my-project/secrets/api-key/versions/latest"},
+        "Environment variable → secret version in Secret Manager, which the VM reads.",
+        factory=dict,
+    )
+    image: OptionalString = wire_field(
+        "projects/my-project/global/images/family/trainer", "Boot image of the VMs, or software version of TPU VMs."
+    )
+    spot: SpotSpec = wire_field("workers", "Use of Spot VMs.", factory=SpotSpec)
+    queue: Annotated[QueueMode | None, one_of(QueueMode)] = wire_field(
+        "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
+    )
+    reservation: OptionalString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
+    checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(
+        "SIGUSR1", "Signal that asks the program to save before its VM is deleted."
+    )
+    restart_job_on_worker_restart: Boolean = wire_field(
+        True, "Rerun the whole job whenever one replica restarts.", default=False
+    )
+    disable_retries: Boolean = wire_field(True, "End the job at its first failure.", default=False)
+    independent_replicas: Boolean = wire_field(
+        True, "Replicas do not wait for each other: none is reactivated, no exit counts as collateral.", default=False
+    )
+    exit_policy: ExitPolicySpec = wire_field(
+        {"preset": "restart", "fail": ["3", "64-80"]}, "What the program's exit codes lead to.", factory=ExitPolicySpec
+    )

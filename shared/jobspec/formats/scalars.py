@@ -1,72 +1,112 @@
-"""The scalars of the wire format, as lenient as the service's proto3 JSON was and no more.
+"""The scalar types of job documents, as lenient as the services' proto3 JSON and no more.
 
-Absent, null, "" and the proto default (0, …_UNSPECIFIED) are one and the same: None. Source: bodies of real clients
-that worked (tensorflow_cloud, TFX, gcloud).
+Absent, null, "" and the proto default (0, …_UNSPECIFIED) mean the same: None. Source: bodies of real clients that the
+service accepted (tensorflow_cloud, TFX, gcloud).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated, Final, Never
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from shared.jobspec.reading.problems import given
+from shared.jobspec.reading.problems import quoted
+
+TIME_S_MAX: Final = 100 * 86_400
+"""Longest running or waiting time. Compute Engine deletes a VM after 120 days at the latest (`maxRunDuration`); the
+other 20 days are for provisioning and waiting."""
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.0+)?")
-_DURATION: Final = re.compile(r"(?P<whole>[0-9]{1,12})(\.(?P<fraction>[0-9]{1,9}))?s")
+_DURATION: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
 _UNSPECIFIED: Final = "_UNSPECIFIED"
 
 
-def refuse(problem: str, example: object = None) -> Never:
-    """Ends a validator. `example` is a right value made from the wrong one; None: the field's own example."""
+def reject(problem: str, example: object = None) -> Never:
+    """End a validator with a problem. `example`: a correct value made from the wrong one; None: the field's own."""
     raise PydanticCustomError("job", "{problem}", {"problem": problem, "example": example})
 
 
-def seconds(value: str) -> int:
-    """Whole seconds of a checked Duration, rounded up: `1.5s` → 2."""
-    match = _DURATION.fullmatch(value)
-    if match is None:
-        raise ValueError(f"not a duration: {value!r}")
-    return int(match["whole"]) + (1 if int(match["fraction"] or 0) else 0)
+def duration(least_s: int, example_s: int) -> BeforeValidator:
+    """Return a validator of durations from `least_s` to TIME_S_MAX. It turns `1.5s` into whole seconds, rounded up."""
+
+    def parse(value: object) -> int | None:
+        duration_s = _parse_duration(value)
+        if duration_s is not None and not least_s <= duration_s <= TIME_S_MAX:
+            reject(f"must be from {least_s}s to {TIME_S_MAX}s, not {value}", f"{example_s}s")
+        return duration_s
+
+    return BeforeValidator(parse, json_schema_input_type=Annotated[str, Field(pattern=f"^{_DURATION.pattern}$")])
 
 
-def _item(value: object) -> object:
+def one_of(choices: Iterable[StrEnum]) -> BeforeValidator:
+    """Return a validator that finds the member by its name, in any case, with - or _.
+
+    Source: tensorflow_cloud sends `"scaleTier": "custom"`.
+    """
+    members = {choice.name: choice for choice in choices}
+
+    def parse(value: object) -> StrEnum | None:
+        name = _match_name(value, members)
+        return None if name is None else members[name]
+
+    return BeforeValidator(parse)
+
+
+def one_name_of(names: Iterable[str]) -> BeforeValidator:
+    """As `one_of`, for names that are the keys of a table."""
+    known = dict.fromkeys(names)
+    return BeforeValidator(lambda value: _match_name(value, known))
+
+
+def _match_name(value: object, known: Iterable[str]) -> str | None:
+    if value is None or value == "":
+        return None
+    name = value.upper().replace("-", "_") if isinstance(value, str) else ""
+    if name in known:
+        return name
+    if name.endswith(_UNSPECIFIED):
+        return None
+    return reject(f"must be one of {', '.join(known)}, not {quoted(value)}")
+
+
+def _parse_string(value: object) -> object:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         text = "true" if value else "false"
-        refuse(f"must be a string, and {text} without quotes is a boolean", text)
+        reject(f"must be a string; {text} without quotes is a boolean", text)
     if isinstance(value, int):
-        refuse(f"must be a string, and {value} without quotes is a number", str(value))
+        reject(f"must be a string; {value} without quotes is a number", str(value))
     if isinstance(value, float):
-        # Shortest text that reads back the same, never in exponent form: what the sender most likely typed.
+        # The shortest text that reads back as the same number, without an exponent: most likely what was typed.
         text = format(Decimal(repr(value)), "f")
-        refuse(f"must be a string, and {text} without quotes is a number (which drops trailing zeros)", text)
-    return refuse(f"must be a string, not {_kind(value)}")
+        reject(f"must be a string; {text} without quotes is a number, which loses trailing zeros", text)
+    return reject(f"must be a string, not {_describe_type(value)}")
 
 
-def _text(value: object) -> object:
-    return None if value is None or value == "" else _item(value)
+def _parse_optional_string(value: object) -> object:
+    return None if value is None or value == "" else _parse_string(value)
 
 
-def _count(value: object) -> object:
-    """int64 travels as a string or as a number. Source: gcloud and tensorflow_cloud send "2", YAML configs 2."""
+def _parse_whole_number(value: object) -> object:
+    """Parse an int64, which is a string or a number. Source: gcloud and tensorflow_cloud send "2", YAML files 2."""
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return refuse(f"must be a whole number, not {_kind(value)}")
+        return reject(f"must be a whole number, not {_describe_type(value)}")
     if not _INTEGER.fullmatch(str(value)):
-        return refuse(f"must be a whole number, not {given(value)}")
+        return reject(f"must be a whole number, not {quoted(value)}")
     return int(str(value).partition(".")[0]) or None
 
 
-def _figure(value: object) -> object:
-    """A double travels as a number or as a string, too. Source: proto3 JSON."""
+def _parse_double(value: object) -> object:
+    """Parse a double, which may also be a string. Source: proto3 JSON."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, str):
@@ -76,16 +116,16 @@ def _figure(value: object) -> object:
             number = math.nan
         if math.isfinite(number):
             return number
-    return refuse(f"must be a number, not {given(value)}")
+    return reject(f"must be a number, not {quoted(value)}")
 
 
-def _number(value: object) -> object:
-    """0 is said here, unlike in counts: a range may well begin with it."""
-    return None if value is None or value == "" else _figure(value)
+def _parse_optional_double(value: object) -> object:
+    """Keep 0, unlike whole numbers: a parameter's range may begin with it."""
+    return None if value is None or value == "" else _parse_double(value)
 
 
-def _flag(value: object) -> object:
-    """Source: `"useChiefInTfConfig": "True"` is seen in job bodies that worked."""
+def _parse_boolean(value: object) -> object:
+    """Source: `"useChiefInTfConfig": "True"` occurs in job bodies that the service accepted."""
     if value is None or isinstance(value, bool):
         return bool(value)
     match str(value).lower():
@@ -94,32 +134,23 @@ def _flag(value: object) -> object:
         case "false" | "":
             return False
         case _:
-            return refuse(f"must be true or false, not {given(value)}")
+            return reject(f"must be true or false, not {quoted(value)}")
 
 
-def _duration(value: object) -> object:
-    """Source: API schema: seconds with up to nine fractional digits, ended by `s`."""
+def _parse_duration(value: object) -> int | None:
+    """Source: the API's schema: seconds with up to nine decimals, followed by `s`."""
     if isinstance(value, int) and not isinstance(value, bool):
-        refuse(f"must be a duration: a string of seconds that ends in s, not {given(value)}", f"{value}s")
-    text = _text(value)
-    if isinstance(text, str) and not _DURATION.fullmatch(text):
-        refuse(f"must be a duration in seconds that ends in s, not {given(text)}")
-    return text
-
-
-def word(value: object, known: Sequence[str]) -> str | None:
-    """One of an enum's names, in any case, with - or _. Source: tensorflow_cloud sends `"scaleTier": "custom"`."""
-    if value is None or value == "":
+        reject(f"must be a duration, a string of seconds that ends in s, not {quoted(value)}", f"{value}s")
+    text = _parse_optional_string(value)
+    if text is None:
         return None
-    name = str(value).upper().replace("-", "_") if isinstance(value, str) else ""
-    if name in known:
-        return name
-    if name.endswith(_UNSPECIFIED):
-        return None
-    return refuse(f"must be one of {', '.join(known)}, not {given(value)}")
+    match = _DURATION.fullmatch(str(text))
+    if match is None:
+        return reject(f"must be a duration in seconds that ends in s, not {quoted(text)}")
+    return int(match[1]) + (1 if int(match[2] or 0) else 0)
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     match value:
         case None:
             return "null"
@@ -130,13 +161,18 @@ def _kind(value: object) -> str:
         case dict():
             return "a mapping"
         case _:
-            return given(value)
+            return quoted(value)
 
 
-Text = Annotated[str | None, BeforeValidator(_text)]
-Item = Annotated[str, BeforeValidator(_item)]
-Count = Annotated[int | None, BeforeValidator(_count)]
-Figure = Annotated[float, BeforeValidator(_figure)]
-Number = Annotated[float | None, BeforeValidator(_number)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
-Duration = Annotated[str | None, BeforeValidator(_duration)]
+WHOLE_NUMBER: Final = BeforeValidator(_parse_whole_number)
+"""For integers with limits: `Annotated[Annotated[int, Field(ge=0)] | None, WHOLE_NUMBER]`."""
+TEXT: Final = BeforeValidator(_parse_optional_string)
+"""For strings with limits: `Annotated[Annotated[str, Field(max_length=128)] | None, TEXT]`."""
+
+String = Annotated[str, BeforeValidator(_parse_string)]
+OptionalString = Annotated[str | None, TEXT]
+OptionalInt = Annotated[int | None, WHOLE_NUMBER]
+Double = Annotated[float, BeforeValidator(_parse_double)]
+OptionalDouble = Annotated[float | None, BeforeValidator(_parse_optional_double)]
+Boolean = Annotated[bool, BeforeValidator(_parse_boolean)]
+RunningTime = Annotated[int | None, duration(1, example_s=604_800)]

@@ -1,15 +1,15 @@
-"""A Vertex AI CustomJob as it travels: the second way to say the same job.
+"""The job document of Vertex AI: a CustomJob, field for field as in its API.
 
-    CustomJob
-    ├── jobId                    ours: Vertex makes a number, here a job has a name
+    VertexCustomJob
+    ├── jobId                    Trainmaster's: a Vertex AI job has a number, a job here has a name
     ├── displayName, labels, encryptionSpec
     ├── jobSpec                  CustomJobSpec; may stand by itself, as in `gcloud ai custom-jobs create --config`
-    │   ├── workerPoolSpecs      [primary, workers, parameter servers, evaluators], `{}` for none
+    │   ├── workerPoolSpecs      [primary, workers, parameter servers, evaluators]; `{}` skips one
     │   │   ├── machineSpec, replicaCount, diskSpec
     │   │   └── containerSpec or pythonPackageSpec
     │   ├── scheduling, baseOutputDirectory, serviceAccount, network
-    │   └── …                    what is modelled only to be refused by name: `unsupported`
-    └── trainmaster              Extension
+    │   └── …                    fields that are only modelled to be refused by name (`fields.unsupported`)
+    └── trainmaster              Extension (`formats.extension`)
 
 Source: the discovery document of `aiplatform` v1 (revision 20261106).
 """
@@ -17,112 +17,171 @@ Source: the discovery document of `aiplatform` v1 (revision 20261106).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from shared.jobspec.formats.ai_platform import AcceleratorType, DiskConfig, EncryptionConfig
-from shared.jobspec.formats.base_model import Wire
+from shared.jobspec.formats.ai_platform import AcceleratorType, DiskConfig, EncryptionConfig, PackageUris, ReplicaCount
+from shared.jobspec.formats.base_model import WireModel, wire_field
 from shared.jobspec.formats.extension import Extension
-from shared.jobspec.formats.scalars import Count, Duration, Flag, Item, Text, word
+from shared.jobspec.formats.scalars import (
+    TEXT,
+    Boolean,
+    OptionalInt,
+    OptionalString,
+    RunningTime,
+    String,
+    duration,
+    one_of,
+)
 
-STRATEGIES: Final = ("STANDARD", "SPOT", "FLEX_START", "ON_DEMAND", "LOW_COST")
-"""The last two are the deprecated names of the first two."""
-RESERVATION_AFFINITIES: Final = ("ANY_RESERVATION", "NO_RESERVATION", "SPECIFIC_RESERVATION")
+DISPLAY_NAME_CHARS_MAX: Final = 128
 
-Strategy = Annotated[str | None, BeforeValidator(lambda value: word(value, STRATEGIES))]
-AffinityType = Annotated[str | None, BeforeValidator(lambda value: word(value, RESERVATION_AFFINITIES))]
+
+class Strategy(StrEnum):
+    """How VMs are bought. ON_DEMAND and LOW_COST are deprecated names of STANDARD and SPOT."""
+
+    STANDARD = "STANDARD"
+    SPOT = "SPOT"
+    FLEX_START = "FLEX_START"
+    ON_DEMAND = "ON_DEMAND"
+    LOW_COST = "LOW_COST"
+
+
+class ReservationAffinityType(StrEnum):
+    ANY_RESERVATION = "ANY_RESERVATION"
+    NO_RESERVATION = "NO_RESERVATION"
+    SPECIFIC_RESERVATION = "SPECIFIC_RESERVATION"
+
+
+DisplayName = Annotated[Annotated[str, Field(max_length=DISPLAY_NAME_CHARS_MAX)] | None, TEXT]
 
 _IMAGE: Final = "us-docker.pkg.dev/my-project/training/trainer:1"
 _PACKAGES: Final = ["gs://my-bucket/packages/trainer-0.1.tar.gz"]
 _CONTAINER: Final = {"imageUri": _IMAGE}
 _POOL: Final = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": _CONTAINER}
 _KEY: Final = "projects/my-project/locations/us-central1/keyRings/my-ring/cryptoKeys/my-key"
+_UNSUPPORTED: Final = "Not supported."
 
 
-class EnvVar(Wire):
-    name: Text = Field(None, examples=["LEVEL"])
-    value: Text = Field(None, examples=["debug"])
+class EnvVar(WireModel):
+    name: OptionalString = wire_field("LEVEL", "Name of the environment variable.")
+    value: OptionalString = wire_field("debug", "Its value.")
 
 
-class ContainerSpec(Wire):
-    image_uri: Text = Field(None, examples=[_IMAGE])
-    command: tuple[Item, ...] | None = Field(None, examples=[["python", "-m", "trainer.task"]])
-    args: tuple[Item, ...] | None = Field(None, examples=[["--epochs", "5"]])
-    env: tuple[EnvVar, ...] | None = Field(None, examples=[[{"name": "LEVEL", "value": "debug"}]])
+class ContainerSpec(WireModel):
+    image_uri: OptionalString = wire_field(_IMAGE, "Container image.")
+    command: tuple[String, ...] = wire_field(
+        ["python", "-m", "trainer.task"], "Replaces the image's ENTRYPOINT.", default=()
+    )
+    args: tuple[String, ...] = wire_field(["--epochs", "5"], "Arguments of the program.", default=())
+    env: tuple[EnvVar, ...] = wire_field([{"name": "LEVEL", "value": "debug"}], "Environment variables.", default=())
 
 
-class PythonPackageSpec(Wire):
-    executor_image_uri: Text = Field(None, examples=["us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest"])
-    package_uris: tuple[Item, ...] | None = Field(None, examples=[_PACKAGES])
-    python_module: Text = Field(None, examples=["trainer.task"])
-    args: tuple[Item, ...] | None = Field(None, examples=[["--epochs", "5"]])
-    env: tuple[EnvVar, ...] | None = Field(None, examples=[[{"name": "LEVEL", "value": "debug"}]])
+class PythonPackageSpec(WireModel):
+    executor_image_uri: OptionalString = wire_field(
+        "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest",
+        "One of Google's prebuilt training images; it selects the runtime.",
+    )
+    package_uris: PackageUris = wire_field(_PACKAGES, "Python packages, installed in this order.", default=())
+    python_module: OptionalString = wire_field("trainer.task", "Module to run with python -m.")
+    args: tuple[String, ...] = wire_field(["--epochs", "5"], "Arguments of the program.", default=())
+    env: tuple[EnvVar, ...] = wire_field([{"name": "LEVEL", "value": "debug"}], "Environment variables.", default=())
 
 
-class ReservationAffinity(Wire):
-    reservation_affinity_type: AffinityType = Field(None, examples=["ANY_RESERVATION"])
-    key: Text = Field(None, examples=["compute.googleapis.com/reservation-name"])
-    values: tuple[Item, ...] | None = Field(None, examples=[["my-reservation"]])
+class ReservationAffinity(WireModel):
+    reservation_affinity_type: Annotated[ReservationAffinityType | None, one_of(ReservationAffinityType)] = wire_field(
+        "ANY_RESERVATION", "Which reservations may be used: ANY_RESERVATION only."
+    )
+    key: OptionalString = wire_field("compute.googleapis.com/reservation-name", _UNSUPPORTED)
+    values: tuple[String, ...] = wire_field(["my-reservation"], _UNSUPPORTED, default=())
 
 
-class MachineSpec(Wire):
-    machine_type: Text = Field(None, examples=["n1-standard-4"])
-    accelerator_type: AcceleratorType = Field(None, examples=["NVIDIA_TESLA_T4"])
-    accelerator_count: Count = Field(None, examples=[1])
-    tpu_topology: Text = Field(None, examples=["2x4"])
-    gpu_partition_size: Text = Field(None, examples=["1g.10gb"])
-    reservation_affinity: ReservationAffinity | None = Field(
-        None, examples=[{"reservationAffinityType": "ANY_RESERVATION"}]
+class MachineSpec(WireModel):
+    machine_type: OptionalString = wire_field("n1-standard-4", "Machine type of each replica. Required.")
+    accelerator_type: AcceleratorType = wire_field("NVIDIA_TESLA_T4", "GPU or TPU type.")
+    accelerator_count: OptionalInt = wire_field(1, "GPUs per VM.")
+    tpu_topology: OptionalString = wire_field("2x4", "Shape of the TPU slice.")
+    gpu_partition_size: OptionalString = wire_field("1g.10gb", _UNSUPPORTED)
+    reservation_affinity: ReservationAffinity | None = wire_field(
+        {"reservationAffinityType": "ANY_RESERVATION"}, "Use of reservations; see trainmaster.reservation."
     )
 
 
-class WorkerPoolSpec(Wire):
-    machine_spec: MachineSpec | None = Field(None, examples=[{"machineType": "n1-standard-4"}])
-    replica_count: Count = Field(None, examples=[1])
-    disk_spec: DiskConfig | None = Field(None, examples=[{"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}])
-    container_spec: ContainerSpec | None = Field(None, examples=[_CONTAINER])
-    python_package_spec: PythonPackageSpec | None = Field(
-        None, examples=[{"packageUris": _PACKAGES, "pythonModule": "trainer.task"}]
+class WorkerPoolSpec(WireModel):
+    machine_spec: MachineSpec | None = wire_field({"machineType": "n1-standard-4"}, "The machine of each replica.")
+    replica_count: ReplicaCount = wire_field(1, "Number of replicas.")
+    disk_spec: DiskConfig | None = wire_field({"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}, "Boot disk.")
+    container_spec: ContainerSpec | None = wire_field(_CONTAINER, "The container to run.")
+    python_package_spec: PythonPackageSpec | None = wire_field(
+        {"packageUris": _PACKAGES, "pythonModule": "trainer.task"}, "The Python package to run."
     )
-    nfs_mounts: tuple[Mapping[str, object], ...] | None = Field(None, examples=[[]])
-    lustre_mounts: tuple[Mapping[str, object], ...] | None = Field(None, examples=[[]])
+    nfs_mounts: tuple[Mapping[str, object], ...] = wire_field([], _UNSUPPORTED, default=())
+    lustre_mounts: tuple[Mapping[str, object], ...] = wire_field([], _UNSUPPORTED, default=())
 
 
-class CustomJobScheduling(Wire):
-    timeout: Duration = Field(None, examples=["7200s"])
-    restart_job_on_worker_restart: Flag = Field(default=False, examples=[True])
-    disable_retries: Flag = Field(default=False, examples=[True])
-    strategy: Strategy = Field(None, examples=["SPOT"])
-    max_wait_duration: Duration = Field(None, examples=["3600s"])
+class CustomJobScheduling(WireModel):
+    timeout: RunningTime = wire_field("7200s", "Time limit from RUNNING on; default: seven days.")
+    restart_job_on_worker_restart: Boolean = wire_field(
+        True, "Rerun the whole job whenever one replica restarts.", default=False
+    )
+    disable_retries: Boolean = wire_field(True, "End the job at its first failure.", default=False)
+    strategy: Annotated[Strategy | None, one_of(Strategy)] = wire_field("SPOT", "On-demand, Spot or flex-start VMs.")
+    max_wait_duration: Annotated[int | None, duration(0, example_s=1_800)] = wire_field(
+        "3600s", "Time limit until RUNNING; 0s and default: none."
+    )
 
 
-class GcsDestination(Wire):
-    output_uri_prefix: Text = Field(None, examples=["gs://my-bucket/digits"])
+class GcsDestination(WireModel):
+    output_uri_prefix: OptionalString = wire_field("gs://my-bucket/digits", "Directory in Cloud Storage.")
 
 
-class CustomJobSpec(Wire):
-    worker_pool_specs: tuple[WorkerPoolSpec, ...] | None = Field(None, examples=[[_POOL]])
-    scheduling: CustomJobScheduling | None = Field(None, examples=[{"timeout": "7200s"}])
-    base_output_directory: GcsDestination | None = Field(None, examples=[{"outputUriPrefix": "gs://my-bucket/digits"}])
-    service_account: Text = Field(None, examples=["trainer@my-project.iam.gserviceaccount.com"])
-    network: Text = Field(None, examples=["projects/123456789012/global/networks/default"])
-    enable_web_access: Flag = Field(default=False, examples=[False])
-    enable_dashboard_access: Flag = Field(default=False, examples=[False])
-    persistent_resource_id: Text = Field(None, examples=["my-resource"])
-    reserved_ip_ranges: tuple[Item, ...] | None = Field(None, examples=[["my-range"]])
-    psc_interface_config: Mapping[str, object] | None = Field(None, examples=[{}])
-    tensorboard: Text = Field(None, examples=["projects/1/locations/us-central1/tensorboards/2"])
-    experiment: Text = Field(None, examples=["projects/1/locations/us-central1/metadataStores/default/contexts/e"])
-    experiment_run: Text = Field(None, examples=["projects/1/locations/us-central1/metadataStores/default/contexts/r"])
-    models: tuple[Item, ...] | None = Field(None, examples=[["projects/1/locations/us-central1/models/2"]])
-    protected_artifact_location_id: Text = Field(None, examples=["us-central1"])
+class CustomJobSpec(WireModel):
+    worker_pool_specs: tuple[WorkerPoolSpec, ...] = wire_field(
+        [_POOL], "At most four pools: primary, workers, parameter servers, evaluators.", default=()
+    )
+    scheduling: CustomJobScheduling = wire_field(
+        {"timeout": "7200s"}, "Time limits and how VMs are bought.", factory=CustomJobScheduling
+    )
+    base_output_directory: GcsDestination = wire_field(
+        {"outputUriPrefix": "gs://my-bucket/digits"},
+        "Base of AIP_MODEL_DIR, AIP_CHECKPOINT_DIR and AIP_TENSORBOARD_LOG_DIR.",
+        factory=GcsDestination,
+    )
+    service_account: OptionalString = wire_field(
+        "trainer@my-project.iam.gserviceaccount.com", "Service account of the VMs."
+    )
+    network: OptionalString = wire_field("projects/123456789012/global/networks/default", "VPC network of the VMs.")
+    enable_web_access: Boolean = wire_field(False, _UNSUPPORTED, default=False)
+    enable_dashboard_access: Boolean = wire_field(False, _UNSUPPORTED, default=False)
+    persistent_resource_id: OptionalString = wire_field("my-resource", _UNSUPPORTED)
+    reserved_ip_ranges: tuple[String, ...] = wire_field(["my-range"], _UNSUPPORTED, default=())
+    psc_interface_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
+    tensorboard: OptionalString = wire_field("projects/1/locations/us-central1/tensorboards/2", _UNSUPPORTED)
+    experiment: OptionalString = wire_field(
+        "projects/1/locations/us-central1/metadataStores/default/contexts/e", _UNSUPPORTED
+    )
+    experiment_run: OptionalString = wire_field(
+        "projects/1/locations/us-central1/metadataStores/default/contexts/r", _UNSUPPORTED
+    )
+    models: tuple[String, ...] = wire_field(["projects/1/locations/us-central1/models/2"], _UNSUPPORTED, default=())
+    protected_artifact_location_id: OptionalString = wire_field("us-central1", _UNSUPPORTED)
 
 
-class CustomJob(Wire):
-    job_id: Text = Field(None, examples=["digits_20261121"])
-    display_name: Text = Field(None, examples=["digits"])
-    labels: Mapping[str, Item] | None = Field(None, examples=[{"team": "vision"}])
-    job_spec: CustomJobSpec | None = Field(None, examples=[{"workerPoolSpecs": [_POOL]}])
-    encryption_spec: EncryptionConfig | None = Field(None, examples=[{"kmsKeyName": _KEY}])
-    trainmaster: Extension | None = Field(None, examples=[{"region": "us-central1"}])
+class VertexJob(WireModel):
+    """The fields around a specification, whichever way that is given."""
+
+    job_id: OptionalString = wire_field("digits_20261121", "Id of the job: letters, digits and underscores.")
+    display_name: DisplayName = wire_field("digits", "Name of the job for people.")
+    labels: Mapping[str, String] = wire_field({"team": "vision"}, "Labels of the job and its VMs.", factory=dict)
+    encryption_spec: EncryptionConfig = wire_field(
+        {"kmsKeyName": _KEY}, "Encryption of the boot disks.", factory=EncryptionConfig
+    )
+    trainmaster: Extension = wire_field(
+        {"region": "us-central1"}, "Region, and what the service had no field for.", factory=Extension
+    )
+
+
+class VertexCustomJob(VertexJob):
+    job_spec: CustomJobSpec = wire_field({"workerPoolSpecs": [_POOL]}, "What to run.", factory=CustomJobSpec)

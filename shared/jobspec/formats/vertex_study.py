@@ -1,12 +1,12 @@
-"""A Vertex AI HyperparameterTuningJob as it travels: a CustomJob for each trial, and what is tried.
+"""The tuning job document of Vertex AI: a HyperparameterTuningJob, field for field as in its API.
 
-    HyperparameterTuningJob
+    VertexTuningJob
     ├── studySpec
-    │   ├── metrics              [{metricId, goal}]: one
+    │   ├── metrics              [{metricId, goal}]: exactly one
     │   ├── parameters           [{parameterId, one of four …ValueSpec, scaleType}]
     │   └── algorithm, …
     ├── maxTrialCount, parallelTrialCount, maxFailedTrialCount
-    └── trialJobSpec             CustomJobSpec: what stands under `jobSpec` in a CustomJob
+    └── trialJobSpec             CustomJobSpec of each trial: what is `jobSpec` in a CustomJob
 
 Source: the discovery document of `aiplatform` v1 (revision 20261106).
 """
@@ -14,83 +14,96 @@ Source: the discovery document of `aiplatform` v1 (revision 20261106).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from shared.jobspec.formats.ai_platform import OptionalAlgorithm, OptionalGoal, ScaleType, TrialCount
+from shared.jobspec.formats.base_model import WireModel, wire_field
+from shared.jobspec.formats.scalars import Double, OptionalDouble, OptionalString, String, one_of
+from shared.jobspec.formats.vertex import VertexCustomJob
 
-from shared.jobspec.formats.ai_platform import AlgorithmType, GoalType
-from shared.jobspec.formats.base_model import Wire
-from shared.jobspec.formats.scalars import Count, Figure, Item, Number, Text, word
-from shared.jobspec.formats.vertex import CustomJob
 
-SELECTIONS: Final = ("LAST_MEASUREMENT", "BEST_MEASUREMENT")
-NOISES: Final = ("LOW", "HIGH")
-STUDY_SCALES: Final = ("UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
+class MeasurementSelection(StrEnum):
+    LAST_MEASUREMENT = "LAST_MEASUREMENT"
+    BEST_MEASUREMENT = "BEST_MEASUREMENT"
 
-Selection = Annotated[str | None, BeforeValidator(lambda value: word(value, SELECTIONS))]
-Noise = Annotated[str | None, BeforeValidator(lambda value: word(value, NOISES))]
-StudyScale = Annotated[str | None, BeforeValidator(lambda value: word(value, STUDY_SCALES))]
+
+class ObservationNoise(StrEnum):
+    LOW = "LOW"
+    HIGH = "HIGH"
+
+
+OptionalScale = Annotated[
+    Literal[ScaleType.UNIT_LINEAR_SCALE, ScaleType.UNIT_LOG_SCALE, ScaleType.UNIT_REVERSE_LOG_SCALE] | None,
+    one_of(tuple(ScaleType)[1:]),
+]
 
 _RATE: Final = {"parameterId": "learning-rate", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 0.1}}
 _METRIC: Final = {"metricId": "accuracy", "goal": "MAXIMIZE"}
+_WITHOUT_EFFECT: Final = "Accepted without effect."
+_UNSUPPORTED: Final = "Not supported."
 
 
-class DoubleValueSpec(Wire):
-    min_value: Number = Field(None, examples=[0.0001])
-    max_value: Number = Field(None, examples=[0.1])
-    default_value: Number = Field(None, examples=[0.01])
+class DoubleValueSpec(WireModel):
+    min_value: OptionalDouble = wire_field(0.0001, "Smallest value.")
+    max_value: OptionalDouble = wire_field(0.1, "Largest value.")
+    default_value: OptionalDouble = wire_field(0.01, _WITHOUT_EFFECT)
 
 
-class IntegerValueSpec(Wire):
-    min_value: Number = Field(None, examples=[1])
-    max_value: Number = Field(None, examples=[8])
-    default_value: Number = Field(None, examples=[4])
+class IntegerValueSpec(WireModel):
+    min_value: OptionalDouble = wire_field(1, "Smallest value.")
+    max_value: OptionalDouble = wire_field(8, "Largest value.")
+    default_value: OptionalDouble = wire_field(4, _WITHOUT_EFFECT)
 
 
-class CategoricalValueSpec(Wire):
-    values: tuple[Item, ...] | None = Field(None, examples=[["adam", "sgd"]])
-    default_value: Text = Field(None, examples=["adam"])
+class CategoricalValueSpec(WireModel):
+    values: tuple[String, ...] = wire_field(["adam", "sgd"], "The values to try.", default=())
+    default_value: OptionalString = wire_field("adam", _WITHOUT_EFFECT)
 
 
-class DiscreteValueSpec(Wire):
-    values: tuple[Figure, ...] | None = Field(None, examples=[[16, 32, 64]])
-    default_value: Number = Field(None, examples=[32])
+class DiscreteValueSpec(WireModel):
+    values: tuple[Double, ...] = wire_field([16, 32, 64], "The values to try, increasing.", default=())
+    default_value: OptionalDouble = wire_field(32, _WITHOUT_EFFECT)
 
 
-class StudyParameter(Wire):
-    parameter_id: Text = Field(None, examples=["learning-rate"])
-    double_value_spec: DoubleValueSpec | None = Field(None, examples=[{"minValue": 0.0001, "maxValue": 0.1}])
-    integer_value_spec: IntegerValueSpec | None = Field(None, examples=[{"minValue": 1, "maxValue": 8}])
-    categorical_value_spec: CategoricalValueSpec | None = Field(None, examples=[{"values": ["adam", "sgd"]}])
-    discrete_value_spec: DiscreteValueSpec | None = Field(None, examples=[{"values": [16, 32, 64]}])
-    scale_type: StudyScale = Field(None, examples=["UNIT_LOG_SCALE"])
-    conditional_parameter_specs: tuple[Mapping[str, object], ...] | None = Field(None, examples=[[]])
+class StudyParameter(WireModel):
+    parameter_id: OptionalString = wire_field("learning-rate", "Name of the parameter: the program gets --NAME.")
+    double_value_spec: DoubleValueSpec | None = wire_field({"minValue": 0.0001, "maxValue": 0.1}, "A real number.")
+    integer_value_spec: IntegerValueSpec | None = wire_field({"minValue": 1, "maxValue": 8}, "A whole number.")
+    categorical_value_spec: CategoricalValueSpec | None = wire_field({"values": ["adam", "sgd"]}, "One of some words.")
+    discrete_value_spec: DiscreteValueSpec | None = wire_field({"values": [16, 32, 64]}, "One of some numbers.")
+    scale_type: OptionalScale = wire_field("UNIT_LOG_SCALE", "How values are spread over the range.")
+    conditional_parameter_specs: tuple[Mapping[str, object], ...] = wire_field([], _UNSUPPORTED, default=())
 
 
-class StudyMetric(Wire):
-    metric_id: Text = Field(None, examples=["accuracy"])
-    goal: GoalType = Field(None, examples=["MAXIMIZE"])
-    safety_config: Mapping[str, object] | None = Field(None, examples=[{}])
+class StudyMetric(WireModel):
+    metric_id: OptionalString = wire_field("accuracy", "Name of the metric that trials report.")
+    goal: OptionalGoal = wire_field("MAXIMIZE", "Whether larger or smaller metrics are better; default: MAXIMIZE.")
+    safety_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
 
 
-class StudySpec(Wire):
-    metrics: tuple[StudyMetric, ...] | None = Field(None, examples=[[_METRIC]])
-    parameters: tuple[StudyParameter, ...] | None = Field(None, examples=[[_RATE]])
-    algorithm: AlgorithmType = Field(None, examples=["RANDOM_SEARCH"])
-    measurement_selection_type: Selection = Field(None, examples=["LAST_MEASUREMENT"])
-    observation_noise: Noise = Field(None, examples=["LOW"])
-    decay_curve_stopping_spec: Mapping[str, object] | None = Field(None, examples=[{}])
-    median_automated_stopping_spec: Mapping[str, object] | None = Field(None, examples=[{}])
-    convex_automated_stopping_spec: Mapping[str, object] | None = Field(None, examples=[{}])
-    study_stopping_config: Mapping[str, object] | None = Field(None, examples=[{}])
+class StudySpec(WireModel):
+    metrics: tuple[StudyMetric, ...] = wire_field([_METRIC], "The metric to optimize: exactly one.", default=())
+    parameters: tuple[StudyParameter, ...] = wire_field([_RATE], "The parameters to tune.", default=())
+    algorithm: OptionalAlgorithm = wire_field("RANDOM_SEARCH", "Search algorithm; default: Bayesian optimization.")
+    measurement_selection_type: Annotated[MeasurementSelection | None, one_of(MeasurementSelection)] = wire_field(
+        "LAST_MEASUREMENT", "The last measurement counts, whatever is given."
+    )
+    observation_noise: Annotated[ObservationNoise | None, one_of(ObservationNoise)] = wire_field("LOW", _WITHOUT_EFFECT)
+    decay_curve_stopping_spec: Mapping[str, object] | None = wire_field({}, _WITHOUT_EFFECT)
+    median_automated_stopping_spec: Mapping[str, object] | None = wire_field({}, _WITHOUT_EFFECT)
+    convex_automated_stopping_spec: Mapping[str, object] | None = wire_field({}, _WITHOUT_EFFECT)
+    study_stopping_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
 
 
-class TuningJob(CustomJob):
-    """A CustomJob whose specification has another name, and what is tried with it."""
+class VertexTuningJob(VertexCustomJob):
+    """A CustomJob whose specification is that of each trial, and the study."""
 
-    renamed: ClassVar[Mapping[str, str]] = {"trialJobSpec": "jobSpec", "trial_job_spec": "jobSpec"}
+    other_names: ClassVar[Mapping[str, str]] = {"trialJobSpec": "jobSpec", "trial_job_spec": "jobSpec"}
 
-    study_spec: StudySpec | None = Field(None, examples=[{"metrics": [_METRIC], "parameters": [_RATE]}])
-    max_trial_count: Count = Field(None, examples=[10])
-    parallel_trial_count: Count = Field(None, examples=[2])
-    max_failed_trial_count: Count = Field(None, examples=[3])
+    study_spec: StudySpec = wire_field(
+        {"metrics": [_METRIC], "parameters": [_RATE]}, "What to tune, and by which metric.", factory=StudySpec
+    )
+    max_trial_count: TrialCount = wire_field(10, "Number of trials. Required.")
+    parallel_trial_count: TrialCount = wire_field(2, "Trials that run at the same time. Required.")
+    max_failed_trial_count: TrialCount = wire_field(3, "Failed trials after which the job fails.")

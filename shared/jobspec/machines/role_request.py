@@ -1,4 +1,4 @@
-"""What a job asks for each of its roles, in neither API's words: what `equipment` and `slices` work on."""
+"""What a job requests for each of its roles, independent of the API: the input of the other modules here."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from shared.core.model.replica_id import TaskType
 from shared.jobspec.catalog.scale_tiers import TierRole
 from shared.jobspec.catalog.tpu_types import TPU_MACHINES, TPU_VMS
 from shared.jobspec.formats.ai_platform import DiskConfig
-from shared.jobspec.reading.problems import Loc
+from shared.jobspec.reading.problems import FieldPath
 
 
 @dataclass(frozen=True, slots=True)
-class Chips:
+class AcceleratorRequest:
     """GPUs or a TPU, as far as the job names them."""
 
     type: str | None
@@ -20,31 +20,35 @@ class Chips:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where in the document a role's values stand, or would. `chips` is what holds type and count, or their head."""
+class RolePaths:
+    """Paths of the fields of a role, whether given or not."""
 
-    machine: Loc
-    count: Loc
-    chips: Loc
-    chips_type: Loc
-    chips_count: Loc
-    disk: Loc
-    topology: Loc | None = None
+    machine: FieldPath
+    count: FieldPath
+    accelerator: FieldPath
+    """The object with type and count, or the first of the two fields."""
+    accelerator_type: FieldPath
+    accelerator_count: FieldPath
+    disk: FieldPath
+    topology: FieldPath | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
-    """`name`: the service's own (`master`, `workerPoolSpecs[1]`). `chips` is None where it says "no accelerator"."""
-
+class RoleRequest:
     name: str
+    """The service's name of the role: `master`, `workerPoolSpecs[1]`."""
     task_type: TaskType
     count: int
+    """Number of replicas."""
     machine: str | None
-    at: Places
-    chips: Chips | None = None
+    """Machine type as the job writes it."""
+    paths: RolePaths
+    accelerator: AcceleratorRequest | None = None
+    """None: no accelerator."""
     topology: str | None = None
     disk: DiskConfig | None = None
     tier: TierRole | None = None
+    """The role's machine in the scale tier, which then counts instead of `machine`."""
 
     @property
     def is_tpu(self) -> bool:
@@ -52,6 +56,8 @@ class Role:
         return machine in TPU_MACHINES or machine in TPU_VMS
 
 
-def chips_of(kind: str | None, count: int | None) -> Chips | None:
-    """None where both are absent or zero, as tensorflow_cloud sends "no accelerator"."""
-    return Chips(kind, count) if kind is not None or count is not None else None
+def request_accelerator(accelerator_type: str | None, count: int | None) -> AcceleratorRequest | None:
+    """Return None if both are absent or zero: so tensorflow_cloud requests no accelerator."""
+    if accelerator_type is None and count is None:
+        return None
+    return AcceleratorRequest(accelerator_type, count)

@@ -1,49 +1,47 @@
-"""The task groups of a job: each role's equipment, and what the roles may be together."""
+"""Resolve the task groups of a job: the hardware of each role, and which roles may be combined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from shared.core.model.job import Substitution, TaskGroup
-from shared.jobspec.machines.role_request import Role
-from shared.jobspec.machines.vm_hardware import Equipment
-from shared.jobspec.reading.problems import Findings
-
-REPLICAS_MAX: Final = 1_000
-"""What one bulk insert can create. Source: Compute Engine, `count` of instances.bulkInsert."""
+from shared.core.model.plan import Substitution, TaskGroup
+from shared.jobspec.formats.ai_platform import REPLICAS_MAX
+from shared.jobspec.machines.role_request import RoleRequest
+from shared.jobspec.machines.vm_hardware import HardwareResolver
+from shared.jobspec.reading.problems import Problems
 
 
-def crew_of(
-    roles: Sequence[Role], found: Findings, substitutions: list[Substitution], *, has_containers: bool
+def resolve_task_groups(
+    roles: Sequence[RoleRequest], problems: Problems, substitutions: list[Substitution], *, has_containers: bool
 ) -> tuple[TaskGroup, ...]:
+    """Return a group for each role without problems."""
     if not roles:
         return ()
-    _check_size(roles, found)
+    _check_replicas(roles, problems)
     if not has_containers:
-        _check_one_kind(roles, found)
-    groups = (Equipment(role, found, substitutions).group() for role in roles)
+        _check_one_platform(roles, problems)
+    groups = (HardwareResolver(role, problems, substitutions).resolve() for role in roles)
     return tuple(group for group in groups if group is not None)
 
 
-def _check_size(roles: Sequence[Role], found: Findings) -> None:
-    for role in roles:
-        if role.count > REPLICAS_MAX:
-            found.add(role.at.count, f"must be at most {REPLICAS_MAX}, not {role.count}", REPLICAS_MAX - 1)
+def _check_replicas(roles: Sequence[RoleRequest], problems: Problems) -> None:
     total = sum(role.count for role in roles)
     largest = max(roles, key=lambda role: role.count)
-    if total > REPLICAS_MAX and not found.doubtful(largest.at.count):
-        rest = max(total - largest.count, 0)
-        problem = f"makes {total} replicas in all, and a job has at most {REPLICAS_MAX}"
-        found.add(largest.at.count, problem, max(REPLICAS_MAX - rest, 1))
+    if total > REPLICAS_MAX:
+        others = total - largest.count
+        problem = f"results in {total} replicas in all; a job has at most {REPLICAS_MAX}"
+        problems.add(largest.paths.count, problem, max(REPLICAS_MAX - others, 1))
 
 
-def _check_one_kind(roles: Sequence[Role], found: Findings) -> None:
-    """One set of packages is installed everywhere, and a TPU needs others than a GPU."""
+def _check_one_platform(roles: Sequence[RoleRequest], problems: Problems) -> None:
+    """Python packages are installed in one runtime, and that of a TPU differs from that of a VM."""
     first = roles[0]
     for role in roles:
         if role.is_tpu is not first.is_tpu and role.machine is not None:
-            problem = f"cannot be {role.machine} beside {first.machine}: Python packages run on TPUs or beside none"
-            found.add_text(
-                role.at.machine, f"{problem}; containers may", f"{found.name(role.at.machine)}: {first.machine}"
+            tpu, other = (role, first) if role.is_tpu else (first, role)
+            problem = (
+                f"cannot combine TPU {tpu.machine} with {other.machine} when the job uses Python packages; "
+                "use containers, or the same kind of machine for all roles"
             )
+            example = f"{problems.spelled_name(role.paths.machine)}: {first.machine}"
+            problems.add_text(role.paths.machine, problem, example)

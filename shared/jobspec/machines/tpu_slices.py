@@ -1,8 +1,10 @@
-"""A role's words for a Cloud TPU → the slice it gets, or what is wrong with them."""
+"""Resolve a role's request for a Cloud TPU to a slice."""
 
 from __future__ import annotations
 
-from shared.core.model.job import Tpu
+from collections.abc import Iterable
+
+from shared.core.model.plan import Tpu
 from shared.jobspec.catalog.tpu_types import (
     GENERATIONS,
     TPU_DEFAULT,
@@ -12,91 +14,107 @@ from shared.jobspec.catalog.tpu_types import (
     Generation,
     TpuVm,
 )
-from shared.jobspec.machines.role_request import Chips, Role
-from shared.jobspec.reading.problems import Findings, given
+from shared.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
+from shared.jobspec.reading.problems import Problems, quoted
 
 
-def slice_of(role: Role, found: Findings) -> Tpu | None:
-    """The slice of a role whose machine is a TPU; None where that cannot be said."""
-    if found.doubtful(role.at.chips, role.at.chips_type, role.at.chips_count):
+def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
+    """Return the slice of a role whose machine is a TPU; None if the request has a problem."""
+    paths = role.paths
+    if problems.affect(paths.accelerator, paths.accelerator_type, paths.accelerator_count):
         return None
-    number = None
-    if role.chips is not None:
-        number = _counted(role.chips, role, found)
-        if number is None:
+    size = None
+    if role.accelerator is not None:
+        size = _requested_size(role.accelerator, role, problems)
+        if size is None:
             return None
     machine = role.tier.machine_type if role.tier else role.machine or ""
     if machine in TPU_MACHINES:
-        kind = role.chips.type if role.chips and role.chips.type else TPU_DEFAULT[0]
-        return _by_type(GENERATIONS[TPU_TYPES[kind].generation], number or TPU_DEFAULT[1], role, found)
-    return _by_machine(machine, TPU_VMS[machine], number, role, found)
+        tpu_type = role.accelerator.type if role.accelerator and role.accelerator.type else TPU_DEFAULT[0]
+        return _slice_of_type(GENERATIONS[TPU_TYPES[tpu_type].generation], size or TPU_DEFAULT[1], role, problems)
+    return _slice_of_machine(machine, TPU_VMS[machine], size, role, problems)
 
 
-def _counted(chips: Chips, role: Role, found: Findings) -> int | None:
-    """The number in Cloud TPU's name."""
-    if chips.type is None:
-        found.add(role.at.chips_type, "is required", _types_of(role.machine or "")[0])
+def _requested_size(accelerator: AcceleratorRequest, role: RoleRequest, problems: Problems) -> int | None:
+    """Return the size as in Cloud TPU's type name: 8 for `v3-8`."""
+    machine, type_path = role.machine or "", role.paths.accelerator_type
+    if accelerator.type is None:
+        problems.add(type_path, "is required", _types_of_machine(machine)[0])
         return None
-    if chips.type not in TPU_TYPES:
-        problem = f"must be a TPU on {role.machine}, not {given(chips.type)}"
-        found.add(role.at.chips_type, problem, _types_of(role.machine or "")[0])
+    if accelerator.type not in TPU_TYPES:
+        problem = f"must be a TPU type on {role.machine}, not {quoted(accelerator.type)}"
+        problems.add(type_path, problem, _types_of_machine(machine)[0])
         return None
-    counts = TPU_TYPES[chips.type].counts
-    if chips.count is None:
-        found.add(role.at.chips_count, "is required", counts[0])
-    elif chips.count not in counts:
-        problem = f"must be {_either(counts)} for {chips.type}, not {chips.count}"
-        found.add(role.at.chips_count, problem, next((it for it in counts if it >= chips.count), counts[-1]))
+    sizes = TPU_TYPES[accelerator.type].sizes
+    if accelerator.count in sizes:
+        return accelerator.count
+    if accelerator.count is None:
+        problems.add(role.paths.accelerator_count, "is required", sizes[0])
     else:
-        return chips.count
+        problem = f"must be {_join_or(sizes)} for {accelerator.type}, not {accelerator.count}"
+        larger = (size for size in sizes if size >= (accelerator.count or 0))
+        problems.add(role.paths.accelerator_count, problem, next(larger, sizes[-1]))
     return None
 
 
-def _by_type(table: Generation, number: int, role: Role, found: Findings) -> Tpu | None:
-    if role.topology is not None and role.topology != table.topologies[number] and role.at.topology:
-        problem = f"must be {table.topologies[number]} for {table.name(number)}, not {given(role.topology)}"
-        found.add(role.at.topology, problem, table.topologies[number])
+def _slice_of_type(generation: Generation, size: int, role: RoleRequest, problems: Problems) -> Tpu | None:
+    topology = generation.topologies[size]
+    if role.topology is not None and role.topology != topology and role.paths.topology:
+        problem = f"must be {topology} for {generation.type_name(size)}, not {quoted(role.topology)}"
+        problems.add(role.paths.topology, problem, topology)
         return None
-    return Tpu(table.name(number), table.runtime, table.hosts(number))
+    return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size))
 
 
-def _by_machine(machine: str, vm: TpuVm, number: int | None, role: Role, found: Findings) -> Tpu | None:
-    table = vm.table
-    if role.chips is not None and role.chips.type not in _types_of(machine):
-        problem = f"does not go with {machine}, whose chips are {' or '.join(_types_of(machine))}"
-        found.add(role.at.chips_type, problem, _types_of(machine)[-1])
+def _slice_of_machine(
+    machine: str, vm: TpuVm, requested_size: int | None, role: RoleRequest, problems: Problems
+) -> Tpu | None:
+    generation, types = vm.generation_table, _types_of_machine(machine)
+    if role.accelerator is not None and role.accelerator.type not in types:
+        problem = f"must be {_join_or(types)} on {machine}, not {quoted(role.accelerator.type)}"
+        problems.add(role.paths.accelerator_type, problem, types[-1])
         return None
-    if role.topology is None:
-        size = number or vm.chips * table.cores_per_chip
-        if vm.makes(size):
-            return Tpu(table.name(size), table.runtime, table.hosts(size))
-        found.add(role.at.machine, f"does not make a {table.name(size)}", _machine_for(vm.generation, size))
+    if role.topology is not None:
+        return _slice_of_topology(machine, vm, role.topology, requested_size, role, problems)
+    size = requested_size or vm.chips * generation.cores_per_chip
+    if vm.is_host_of(size):
+        return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size))
+    problem = f"cannot be {machine} for a {generation.type_name(size)}"
+    problems.add(role.paths.machine, problem, _machine_for(vm.generation, size))
+    return None
+
+
+def _slice_of_topology(
+    machine: str, vm: TpuVm, topology: str, requested_size: int | None, role: RoleRequest, problems: Problems
+) -> Tpu | None:
+    generation = vm.generation_table
+    size = generation.size_of(topology)
+    path = role.paths.topology or role.paths.machine
+    if size is None or not vm.is_host_of(size):
+        fitting = [shape for known, shape in generation.topologies.items() if vm.is_host_of(known)]
+        hint = f" (which is one of {_machine_for(vm.generation, size)})" if size else ""
+        problems.add(path, f"must be {_join_or(fitting)} on {machine}, not {quoted(topology)}{hint}", fitting[0])
         return None
-    size_of_shape = table.number_of(role.topology)
-    at = role.at.topology or role.at.machine
-    if size_of_shape is None or not vm.makes(size_of_shape):
-        fitting = [shape for known, shape in table.topologies.items() if vm.makes(known)]
-        hint = f" (which goes with {_machine_for(vm.generation, size_of_shape)})" if size_of_shape else ""
-        found.add(at, f"must be {_either(fitting)} on {machine}, not {given(role.topology)}{hint}", fitting[0])
-    elif number is not None and number != size_of_shape:
-        problem = f"is a {table.name(size_of_shape)}, but {found.path(role.at.chips_count)} is {number}"
-        found.add(at, problem, table.topologies[number])
-    else:
-        is_usual = table.topologies.get(size_of_shape) == role.topology
-        return Tpu(
-            table.name(size_of_shape), table.runtime, table.hosts(size_of_shape), None if is_usual else role.topology
+    name = generation.type_name(size)
+    if requested_size is not None and requested_size != size:
+        count_path = problems.spelled_path(role.paths.accelerator_count)
+        problems.add(
+            path, f"is that of a {name}, but {count_path} is {requested_size}", generation.topologies[requested_size]
         )
-    return None
+        return None
+    is_default = generation.topologies.get(size) == topology
+    return Tpu(name, generation.runtime, generation.hosts(size), None if is_default else topology)
 
 
-def _types_of(machine: str) -> tuple[str, ...]:
+def _types_of_machine(machine: str) -> tuple[str, ...]:
     generation = TPU_VMS[machine].generation if machine in TPU_VMS else None
-    return tuple(name for name, kind in TPU_TYPES.items() if generation in (None, kind.generation))
+    return tuple(name for name, tpu_type in TPU_TYPES.items() if generation in (None, tpu_type.generation))
 
 
-def _machine_for(generation: str, number: int) -> str:
-    return next(name for name, vm in TPU_VMS.items() if vm.generation == generation and vm.makes(number))
+def _machine_for(generation: str, size: int) -> str:
+    return next(name for name, vm in TPU_VMS.items() if vm.generation == generation and vm.is_host_of(size))
 
 
-def _either(choices: tuple[int, ...] | list[str]) -> str:
+def _join_or(choices: Iterable[object]) -> str:
+    """`1, 4 or 8`."""
     return " or ".join(", ".join(map(str, choices)).rsplit(", ", 1))

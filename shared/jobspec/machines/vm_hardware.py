@@ -1,7 +1,7 @@
-"""What one role's VMs consist of: machine type, GPUs, boot disk; and what no longer exists replaced, with a note.
+"""Resolve the hardware of one role: machine type, GPUs and boot disk. What no longer exists is replaced, with a note.
 
-The rules (source: the API's schema and the service's "Using GPUs"): GPUs are attached to Compute Engine's machine
-names only, in the counts of the table; machine types with GPUs of their own need none and take no other.
+The rules: GPUs can only be attached to Compute Engine's machine types, in the numbers of the table; machine types with
+built-in GPUs need no `acceleratorConfig` and accept no other. Source: the API's schema and the service's "Using GPUs".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-from shared.core.model.job import Accelerator, Substitution, TaskGroup
+from shared.core.model.plan import Accelerator, Substitution, TaskGroup
 from shared.core.reconcile.machine_families import (
     HYPERDISK_BALANCED,
     PD_BALANCED,
@@ -31,153 +31,154 @@ from shared.jobspec.catalog.machine_types import (
     valid_gpu_counts,
 )
 from shared.jobspec.formats.ai_platform import DiskConfig
-from shared.jobspec.machines.role_request import Chips, Role
-from shared.jobspec.machines.tpu_slices import slice_of
-from shared.jobspec.reading.document_kinds import TRAINING_INPUT, example_of
-from shared.jobspec.reading.problems import Findings, Loc, given
+from shared.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
+from shared.jobspec.machines.tpu_slices import resolve_slice
+from shared.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
 DISK_TYPES: Final = (PD_SSD, PD_STANDARD, PD_BALANCED, HYPERDISK_BALANCED)
-"""The service had the first two. Newer machine families need the others."""
+"""The service had the first two; newer machine families need the others."""
 DISK_TYPE_DEFAULT: Final = PD_SSD
-"""The service's, with 100 GB."""
 DISK_GIB_DEFAULT: Final = 100
-DISK_GIB_MIN: Final = 10
-DISK_GIB_MAX: Final = 65_536
-"""Source: Compute Engine, size limits of persistent disks."""
+"""Source: the API's schema, DiskConfig."""
 
 
-class Equipment:
-    """One role's machine, GPUs and disk. Substitutions are noted where the job (or its tier) named what is gone."""
+class HardwareResolver:
+    """Resolves one role. Adds a substitution where the job or its scale tier names something that no longer exists."""
 
-    def __init__(self, role: Role, found: Findings, substitutions: list[Substitution]) -> None:
+    def __init__(self, role: RoleRequest, problems: Problems, substitutions: list[Substitution]) -> None:
         self._role = role
-        self._found = found
+        self._paths = role.paths
+        self._problems = problems
         self._substitutions = substitutions
 
-    def group(self) -> TaskGroup | None:
-        if self._role.is_tpu:
-            return self._slice()
-        if self._role.tier is not None:
-            machine, gpu = self._role.tier.machine_type, self._role.tier.gpu
-            accelerator = self._today(gpu, (TRAINING_INPUT, "scaleTier"), f"{gpu}") if gpu else None
-        elif self._role.machine is None:
+    def resolve(self) -> TaskGroup | None:
+        """Return the role's task group; None if its machine cannot be determined."""
+        role = self._role
+        if role.is_tpu:
+            return self._tpu_group()
+        if role.tier is not None:
+            machine, gpu = role.tier.machine_type, role.tier.gpu
+            accelerator = self._replace_retired(gpu, (TRAINING_INPUT, "scaleTier")) if gpu else None
+        elif role.machine is None:
             return None
-        elif self._role.machine in LEGACY_MACHINES:
-            machine, accelerator = self._legacy(self._role.machine)
-        elif is_compute_machine(self._role.machine):
-            machine, accelerator = self._role.machine, self._attached(self._role.machine)
+        elif role.machine in LEGACY_MACHINES:
+            machine, accelerator = self._replace_legacy(role.machine)
+        elif is_compute_machine(role.machine):
+            machine, accelerator = role.machine, self._gpus_of(role.machine)
         else:
-            self._unknown_machine(self._role.machine)
+            self._refuse_machine(role.machine)
             return None
-        disk_gib, disk_type = self._disk(machine)
-        return TaskGroup(self._role.task_type, self._role.count, machine, accelerator, disk_gib, disk_type)
+        disk_gib, disk_type = self._boot_disk(machine)
+        return TaskGroup(role.task_type, role.count, machine, accelerator, disk_gib, disk_type)
 
-    def _slice(self) -> TaskGroup | None:
-        tpu = slice_of(self._role, self._found)
+    def _tpu_group(self) -> TaskGroup | None:
+        tpu = resolve_slice(self._role, self._problems)
         if self._role.disk is not None:
-            path, asked = self._found.path(self._role.at.disk), self._role.disk.boot_disk_size_gb
-            why = "The boot disk of a TPU VM comes with it, in one size."
-            self._substitutions.append(Substitution(path, f"{asked or DISK_GIB_DEFAULT} GB", "a TPU VM's own", why))
+            requested = f"{self._role.disk.boot_disk_size_gb or DISK_GIB_DEFAULT} GB"
+            self._substitute(self._paths.disk, requested, "a TPU VM's own", "TPU VMs have a boot disk of fixed size.")
         return TaskGroup(self._role.task_type, self._role.count, "", tpu=tpu) if tpu else None
 
-    def _unknown_machine(self, name: str) -> None:
+    def _refuse_machine(self, name: str) -> None:
         if is_arm_machine(name):
-            problem = f"has Arm processors, and the images are for x86: {given(name)}"
-            self._found.add(self._role.at.machine, problem, "a3-highgpu-8g")
+            problem = f"must be an x86 machine type, because the images are for x86; {quoted(name)} has Arm processors"
+            self._problems.add(self._paths.machine, problem, "a3-highgpu-8g")
             return
-        near = difflib.get_close_matches(name.lower(), known_machine_names(), n=3) or ["n1-standard-4"]
-        problem = f"is not a known machine type: {given(name)}; did you mean {' or '.join(near)}?"
-        self._found.add(self._role.at.machine, problem, near[0])
+        nearest = difflib.get_close_matches(name.lower(), known_machine_names(), n=3) or ["n1-standard-4"]
+        problem = f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
+        self._problems.add(self._paths.machine, problem, nearest[0])
 
-    def _legacy(self, name: str) -> tuple[str, Accelerator | None]:
-        stood_for = LEGACY_MACHINES[name]
-        if self._role.chips is not None:
-            problem = f"goes with Compute Engine machine types only, not with {name}"
-            self._found.add_text(self._role.at.chips, problem, self._machine_example(stood_for.machine_type))
-        gpu = stood_for.gpu
+    def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:
+        legacy = LEGACY_MACHINES[name]
+        machine, gpu = legacy.machine_type, legacy.gpu
+        if self._role.accelerator is not None:
+            problem = f"can only be set for Compute Engine machine types, not for {name}"
+            self._problems.add_text(self._paths.accelerator, problem, self._machine_example(machine))
         accelerator = _accelerator(_replacement(gpu)) if gpu else None
-        machine = stood_for.machine_type
-        given_now = f"{machine} + {accelerator.count} x {accelerator.type}" if accelerator else machine
-        why = f"{name} was AI Platform's own name for {stood_for} and means nothing to Compute Engine."
+        replacement = f"{machine} + {accelerator.count} x {accelerator.type}" if accelerator else machine
+        reason = f"{name} is AI Platform's own name for {legacy}; Compute Engine does not know it."
         if gpu is not None and gpu.type in RETIRED_GPUS:
-            why = f"{name} stood for {stood_for}; {RETIRED_GPUS[gpu.type].why}"
-        self._substitutions.append(Substitution(self._found.path(self._role.at.machine), name, given_now, why))
+            reason = f"{name} means {legacy}; {RETIRED_GPUS[gpu.type].reason}"
+        self._substitute(self._paths.machine, name, replacement, reason)
         return machine, accelerator
 
-    def _attached(self, machine: str) -> Accelerator | None:
-        """The GPUs of a Compute Engine type: its own, or those the job attaches."""
-        built_in, at = BUILT_IN_GPUS.get(machine), self._role.at
-        if self._role.chips is None or self._found.doubtful(at.chips, at.chips_type, at.chips_count):
+    def _gpus_of(self, machine: str) -> Accelerator | None:
+        """Return the GPUs of a Compute Engine machine type: the built-in ones, or those that the job attaches."""
+        built_in, paths = BUILT_IN_GPUS.get(machine), self._paths
+        is_unknown = self._problems.affect(paths.accelerator, paths.accelerator_type, paths.accelerator_count)
+        if self._role.accelerator is None or is_unknown:
             return _accelerator(built_in) if built_in else None
-        gpu = self._complete(self._role.chips, machine)
+        gpu = self._requested_gpu(self._role.accelerator, machine)
         if gpu is None:
             return None
         if built_in is not None:
             self._check_built_in(gpu, built_in, machine)
             return _accelerator(built_in)
-        return self._today(gpu, self._role.at.chips, str(gpu)) if self._check_count(gpu, machine) else None
+        return self._replace_retired(gpu, paths.accelerator) if self._check_count(gpu, machine) else None
 
-    def _complete(self, asked: Chips, machine: str) -> Gpu | None:
-        at = self._role.at
-        if asked.type is not None and asked.type not in GPU_NAMES:
-            problem = f"is a Cloud TPU, which goes with cloud_tpu or a TPU machine type, not with {machine}"
-            self._found.add_text(at.chips_type, problem, self._machine_example("cloud_tpu"))
-        elif asked.type is not None and asked.count is not None:
-            return Gpu(asked.type, asked.count)
+    def _requested_gpu(self, request: AcceleratorRequest, machine: str) -> Gpu | None:
+        paths = self._paths
+        if request.type is not None and request.type not in GPU_NAMES:
+            problem = f"is a Cloud TPU, which needs cloud_tpu or a TPU machine type, not {machine}"
+            self._problems.add_text(paths.accelerator_type, problem, self._machine_example("cloud_tpu"))
+        elif request.type is not None and request.count is not None:
+            return Gpu(request.type, request.count)
         else:
-            missing = at.chips_type if asked.type is None else at.chips_count
-            self._found.add(missing, "is required", example_of(missing))
+            missing = paths.accelerator_type if request.type is None else paths.accelerator_count
+            self._problems.add(missing, "is required", example_at(missing))
         return None
-
-    def _machine_example(self, machine: str) -> str:
-        return f'{self._found.name(self._role.at.machine)}: "{machine}"'
 
     def _check_built_in(self, gpu: Gpu, built_in: Gpu, machine: str) -> None:
         if gpu != built_in:
-            names = (self._found.name(loc) for loc in (self._role.at.chips_type, self._role.at.chips_count))
-            values = (f'"{built_in.type}"', str(built_in.count))
-            problem = f"does not go with {machine}, which comes with {built_in}, not with {gpu}"
-            example = ", ".join(f"{name}: {value}" for name, value in zip(names, values, strict=True))
-            self._found.add_text(self._role.at.chips, problem, example)
+            type_name = self._problems.spelled_name(self._paths.accelerator_type)
+            count_name = self._problems.spelled_name(self._paths.accelerator_count)
+            problem = f"must be {built_in} on {machine}, or be left out, not {gpu}"
+            example = f'{type_name}: "{built_in.type}", {count_name}: {built_in.count}'
+            self._problems.add_text(self._paths.accelerator, problem, example)
 
     def _check_count(self, gpu: Gpu, machine: str) -> bool:
+        """Return whether the machine can have so many GPUs; add a problem if not."""
         counts = valid_gpu_counts(gpu.type, machine)
         if gpu.count in counts:
             return True
         if counts:
             problem = f"must be {' or '.join(map(str, counts))} for {gpu.type} on {machine}, not {gpu.count}"
             larger = (count for count in counts if count >= gpu.count)
-            self._found.add(self._role.at.chips_count, problem, next(larger, counts[-1]))
+            self._problems.add(self._paths.accelerator_count, problem, next(larger, counts[-1]))
         elif gpu.type in GPU_COUNTS:
-            problem = f"{gpu.type} cannot be attached to {machine}: GPUs go with n1 machine types of a fitting size"
-            self._found.add_text(self._role.at.chips, problem, self._machine_example("n1-standard-8"))
+            problem = f"cannot be {gpu.type} on {machine}: GPUs need an n1 machine type of sufficient size"
+            self._problems.add_text(self._paths.accelerator, problem, self._machine_example("n1-standard-8"))
         else:
-            homes = [name for name, built_in in BUILT_IN_GPUS.items() if built_in.type == gpu.type]
-            problem = f"{gpu.type} cannot be attached to {machine}: it comes with {', '.join(homes)}"
-            self._found.add_text(self._role.at.chips, problem, self._machine_example(homes[0]))
+            machines = [name for name, built_in in BUILT_IN_GPUS.items() if built_in.type == gpu.type]
+            problem = f"cannot be {gpu.type} on {machine}: it is built into {', '.join(machines)}"
+            self._problems.add_text(self._paths.accelerator, problem, self._machine_example(machines[0]))
         return False
 
-    def _today(self, gpu: Gpu, at: Loc, asked: str) -> Accelerator:
+    def _replace_retired(self, gpu: Gpu, path: FieldPath) -> Accelerator:
         accelerator = _accelerator(_replacement(gpu))
         if gpu.type in RETIRED_GPUS:
-            now = f"{accelerator.count} x {accelerator.type}"
-            self._substitutions.append(Substitution(self._found.path(at), asked, now, RETIRED_GPUS[gpu.type].why))
+            replacement = f"{accelerator.count} x {accelerator.type}"
+            self._substitute(path, str(gpu), replacement, RETIRED_GPUS[gpu.type].reason)
         return accelerator
 
-    def _disk(self, machine: str) -> tuple[int, str]:
-        disk = self._role.disk or DiskConfig.model_validate({})
-        gib = disk.boot_disk_size_gb or DISK_GIB_DEFAULT
-        if not DISK_GIB_MIN <= gib <= DISK_GIB_MAX:
-            problem = f"must be between {DISK_GIB_MIN} and {DISK_GIB_MAX}, not {gib}"
-            self._found.add((*self._role.at.disk, "bootDiskSizeGb"), problem, DISK_GIB_DEFAULT)
-        known, at = boot_disk_types(machine), (*self._role.at.disk, "bootDiskType")
-        kind = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
-        if kind not in known and kind in DISK_TYPES:
-            self._found.add(at, f"must be {' or '.join(known)} on {machine}, not {kind}", known[0])
-        elif kind not in known:
-            near = difflib.get_close_matches(kind.lower(), known, n=1) or list(known)
-            self._found.add(at, f"must be one of {', '.join(known)}, not {given(kind)}", near[0])
-        return gib, kind
+    def _boot_disk(self, machine: str) -> tuple[int, str]:
+        """Return size and type of the boot disk."""
+        disk = self._role.disk or DiskConfig()
+        types, path = boot_disk_types(machine), (*self._paths.disk, "bootDiskType")
+        disk_type = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
+        if disk_type not in types and disk_type in DISK_TYPES:
+            self._problems.add(path, f"must be {' or '.join(types)} on {machine}, not {disk_type}", types[0])
+        elif disk_type not in types:
+            nearest = difflib.get_close_matches(disk_type.lower(), types, n=1) or list(types)
+            self._problems.add(path, f"must be one of {', '.join(types)}, not {quoted(disk_type)}", nearest[0])
+        return disk.boot_disk_size_gb or DISK_GIB_DEFAULT, disk_type
+
+    def _machine_example(self, machine: str) -> str:
+        return f'{self._problems.spelled_name(self._paths.machine)}: "{machine}"'
+
+    def _substitute(self, path: FieldPath, requested: str, replacement: str, reason: str) -> None:
+        field = self._problems.spelled_path(path)
+        self._substitutions.append(Substitution(field, requested, replacement, reason))
 
 
 def _replacement(gpu: Gpu) -> Gpu:

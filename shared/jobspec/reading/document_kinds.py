@@ -1,8 +1,8 @@
-"""The kinds of document there are, and which of them one is.
+"""The kinds of job document, and which of them a document is.
 
-Job          a TrainingInput under `trainingInput`          AI Platform's
-CustomJob    worker pools under `jobSpec`, or by themselves  Vertex AI's
-TuningJob    those of each trial under `trialJobSpec`        Vertex AI's
+AI_PLATFORM     a TrainingInput under `trainingInput`
+VERTEX          worker pools under `jobSpec`, or at the top level
+VERTEX_TUNING   a study, and the worker pools of each trial under `trialJobSpec`
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from shared.jobspec.formats.ai_platform import Job, TrainingInput
-from shared.jobspec.formats.base_model import Wire, example_in, fields_of, spellings_of
-from shared.jobspec.formats.vertex import CustomJob, CustomJobSpec
-from shared.jobspec.formats.vertex_study import TuningJob
-from shared.jobspec.reading.problems import Loc, snake_case
+from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
+from shared.jobspec.formats.base_model import WireModel, accepted_names, field_example, nested_models
+from shared.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob
+from shared.jobspec.formats.vertex_study import VertexTuningJob
+from shared.jobspec.reading.problems import FieldPath, snake_case
 
 TRAINING_INPUT: Final = "trainingInput"
 JOB_SPEC: Final = "jobSpec"
@@ -23,22 +23,20 @@ EXTENSION: Final = "trainmaster"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """`body`: the field that holds what is run. `answers`: names that only the service's replies have.
-
-    `may_be_bare`: the body's fields may stand in the document itself, with nothing around them.
-    """
-
-    root: type[Wire]
+class DocumentKind:
+    model: type[WireModel]
+    """Model of the whole document."""
     body: str
-    body_model: type[Wire]
-    answers: tuple[str, ...]
-    may_be_bare: bool = False
+    """Canonical name of the field that holds what to run."""
+    body_model: type[WireModel]
+    output_only: tuple[str, ...]
+    """Fields that only the service's answers have. Source: both APIs' schemas mark them as output only."""
+    allows_bare_body: bool = False
+    """The fields of the body may stand at the top level of the document."""
 
 
-# Source of the names: both APIs' schemas mark them as output only.
-AI_PLATFORM: Final = Kind(
-    Job,
+AI_PLATFORM: Final = DocumentKind(
+    AiPlatformJob,
     TRAINING_INPUT,
     TrainingInput,
     (
@@ -53,43 +51,45 @@ AI_PLATFORM: Final = Kind(
         "predictionOutput",
     ),
 )
-VERTEX: Final = Kind(
-    CustomJob,
+VERTEX: Final = DocumentKind(
+    VertexCustomJob,
     JOB_SPEC,
     CustomJobSpec,
     ("name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "webAccessUris"),
-    may_be_bare=True,
+    allows_bare_body=True,
 )
+VERTEX_TUNING: Final = DocumentKind(VertexTuningJob, JOB_SPEC, CustomJobSpec, (*VERTEX.output_only, "trials"))
 
-TUNING: Final = Kind(TuningJob, JOB_SPEC, CustomJobSpec, (*VERTEX.answers, "trials"))
-
-_TUNING_SIGNS: Final = ("studySpec", "study_spec", *TuningJob.renamed)
-_VERTEX_SIGNS: Final = (JOB_SPEC, "workerPoolSpecs")
-BODIES: Final = frozenset(spelled for name in (TRAINING_INPUT, *_VERTEX_SIGNS) for spelled in (name, snake_case(name)))
-"""Names that hold what is run, of either kind."""
-
-
-def kind_of(document: Mapping[str, object]) -> Kind:
-    if any(name in _TUNING_SIGNS for name in document):
-        return TUNING
-    known = spellings_of(CustomJob) | spellings_of(CustomJobSpec)
-    is_vertex = any(known.get(name) in _VERTEX_SIGNS for name in document)
-    is_training = any(spellings_of(Job).get(name) == TRAINING_INPUT for name in document)
-    return VERTEX if is_vertex and not is_training else AI_PLATFORM
+_TUNING_FIELDS: Final = ("studySpec", "study_spec", *VertexTuningJob.other_names)
+_VERTEX_FIELDS: Final = (JOB_SPEC, "workerPoolSpecs")
+BODY_NAMES: Final = frozenset(
+    spelling for name in (TRAINING_INPUT, *_VERTEX_FIELDS) for spelling in (name, snake_case(name))
+)
+"""Names of fields that hold what to run, in a document of any kind."""
 
 
-def example_of(loc: Loc) -> object:
-    """A right value for a known place; for a list's item, its first; for a label, its value."""
-    model: type[Wire] | None = Job if loc[0] in fields_of(Job) else TuningJob
+def detect_kind(document: Mapping[str, object]) -> DocumentKind:
+    """Return the kind by the names at the top level; AI_PLATFORM if they do not tell."""
+    if any(name in _TUNING_FIELDS for name in document):
+        return VERTEX_TUNING
+    vertex_names = accepted_names(VertexCustomJob) | accepted_names(CustomJobSpec)
+    is_vertex = any(vertex_names.get(name) in _VERTEX_FIELDS for name in document)
+    is_ai_platform = any(accepted_names(AiPlatformJob).get(name) == TRAINING_INPUT for name in document)
+    return VERTEX if is_vertex and not is_ai_platform else AI_PLATFORM
+
+
+def example_at(path: FieldPath) -> object:
+    """Return a correct value for a known path; for a list item its first, for a label its value."""
+    model: type[WireModel] | None = AiPlatformJob if path[0] in nested_models(AiPlatformJob) else VertexTuningJob
     value: object = None
-    for step in loc:
+    for step in path:
         if isinstance(step, int) and model is not None:
             value = _first(value)
         elif model is None:
             return _first(value)
         else:
-            value = example_in(model, str(step))
-            model = fields_of(model)[str(step)]
+            value = field_example(model, str(step))
+            model = nested_models(model)[str(step)]
     return value
 
 

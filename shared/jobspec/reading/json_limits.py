@@ -1,7 +1,7 @@
-"""Nothing but JSON: what a document may consist of before anyone looks at what it says.
+"""Limits on what a document may consist of, whatever it means: plain JSON of bounded depth, size, numbers and text.
 
-Bounds what the rest has to cope with (depth, size, numbers, characters), so that no document, however made, can end in
-anything but a plan or a list of problems.
+All later steps rely on these limits, so that any document leads to a plan or to a list of problems, never to another
+error.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shared.jobspec.reading.problems import ROOT, InvalidJob, Problem, given
+from shared.jobspec.reading.problems import ROOT, InvalidJob, Problem, quoted
 
 DEPTH_MAX: Final = 32
 NODES_MAX: Final = 50_000
 _INT64: Final = range(-(2**63), 2**63)
 
 
-def plain(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Problem, ...]]:
-    """A deep copy that is plain JSON, null where it could not be, and why. InvalidJob: there was no end to it."""
+def copy_as_json(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Problem, ...]]:
+    """Return a deep copy that is plain JSON, and its problems. A value with a problem is null in the copy.
+
+    Raises InvalidJob for a document that is too large or too deep to be copied.
+    """
     copier = _Copier()
-    copy = copier.mapping(document, "", depth=1)
+    copy = copier.copy_mapping(document, "", depth=1)
     return copy, tuple(copier.problems)
 
 
@@ -29,58 +32,59 @@ class _Copier:
         self.problems: list[Problem] = []
         self._nodes = 0
 
-    def mapping(self, value: Mapping[Any, object], path: str, depth: int) -> dict[str, object]:
-        self._descend(path, depth)
+    def copy_mapping(self, value: Mapping[Any, object], path: str, depth: int) -> dict[str, object]:
+        self._check_depth(path, depth)
         copy: dict[str, object] = {}
         for name, item in value.items():
             if not isinstance(name, str):
-                self._drop(path, f"has the name {given(name)}, and names are strings: put it in quotes", f'"{name}": …')
+                self._drop(
+                    path, f"has the name {quoted(name)}; names must be strings: put it in quotes", f'"{name}": …'
+                )
                 continue
-            if wrong := _unprintable(name):
-                self._drop(path, f"has a name with {wrong}", "letters, digits and _")
+            if unprintable := _find_unprintable(name):
+                self._drop(path, f"has a name with {unprintable}", "letters, digits and _")
                 continue
-            copy[name] = self._value(item, f"{path}.{name}" if path else name, depth)
+            copy[name] = self._copy_value(item, f"{path}.{name}" if path else name, depth)
         return copy
 
-    def _value(self, value: object, path: str, depth: int) -> object:
+    def _copy_value(self, value: object, path: str, depth: int) -> object:
         self._nodes += 1
         if self._nodes > NODES_MAX:
-            raise InvalidJob([Problem(ROOT, f"has more than {NODES_MAX} values", "a job has a few dozen")])
+            raise InvalidJob([Problem(ROOT, f"has more than {NODES_MAX} values", "a job has a few dozen values")])
         match value:
             case dict():
-                return self.mapping(value, path, depth + 1)
+                return self.copy_mapping(value, path, depth + 1)
             case list() | tuple():
-                self._descend(path, depth + 1)
-                return [self._value(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+                self._check_depth(path, depth + 1)
+                return [self._copy_value(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
             case None | bool():
                 return value
             case int() | float():
-                return self._number(value, path)
+                return self._copy_number(value, path)
             case str():
-                wrong = _unprintable(value)
-                return self._drop(path, f"contains {wrong}", "plain text") if wrong else value
+                unprintable = _find_unprintable(value)
+                return self._drop(path, f"contains {unprintable}", "plain text") if unprintable else value
             case _:
-                return self._drop(path, f"is a {type(value).__name__}, which no job field can be", '"text in quotes"')
+                return self._drop(path, f"is a {type(value).__name__}, which is not a JSON type", '"text in quotes"')
 
-    def _number(self, value: float, path: str) -> object:
+    def _copy_number(self, value: float, path: str) -> object:
         if isinstance(value, int):
             return value if value in _INT64 else self._drop(path, "is a number of more than 64 bits", "1000000")
         return value if math.isfinite(value) else self._drop(path, "is not a finite number", "0.5")
 
-    def _descend(self, path: str, depth: int) -> None:
+    def _check_depth(self, path: str, depth: int) -> None:
         if depth > DEPTH_MAX:
-            raise InvalidJob(
-                [Problem(ROOT, f"is nested more than {DEPTH_MAX} deep, in {path[:200]}", "trainingInput: {args: []}")]
-            )
+            problem = f"is nested more than {DEPTH_MAX} levels deep, in {path[:200]}"
+            raise InvalidJob([Problem(ROOT, problem, "trainingInput: {args: []}")])
 
     def _drop(self, path: str, problem: str, example: str) -> object:
-        """Notes the problem; what stands in is null, so that list items keep their index and names stay given."""
+        """Add the problem and return null as the value, so that list items keep their index and names stay given."""
         self.problems.append(Problem(path or ROOT, problem, example))
         return None
 
 
-def _unprintable(text: str) -> str | None:
-    """What neither an argument list nor Firestore can hold."""
+def _find_unprintable(text: str) -> str | None:
+    """Name what neither an argument list nor Firestore can store; None if there is nothing."""
     if "\0" in text:
         return "a NUL character"
     return None if text.isascii() or all(not "\ud800" <= char <= "\udfff" for char in text) else "half a surrogate pair"

@@ -1,6 +1,6 @@
-"""Bytes from a stranger to a mapping: YAML or JSON, no aliases, no tags, no duplicate names, bounded in size and depth.
+"""Parse untrusted bytes into a mapping: YAML or JSON of bounded size and depth, without aliases, tags, duplicate names.
 
-YAML is read as the service's own client read it (1.1: `yes` is true) except for what JSON has no type for: dates and
+YAML is read as the service's own client read it (1.1: `yes` is true), except for types that JSON lacks: dates and
 base-60 numbers stay strings, and a number with a leading zero is not octal.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from shared.jobspec.reading.json_limits import DEPTH_MAX, NODES_MAX, plain
+from shared.jobspec.reading.json_limits import DEPTH_MAX, NODES_MAX, copy_as_json
 from shared.jobspec.reading.problems import ROOT, InvalidJob, Problem
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
@@ -22,7 +22,10 @@ _JOB_EXAMPLE: Final = "jobId: digits_1, trainingInput: {region: us-central1, …
 
 
 def parse_document(data: bytes, name: str) -> Mapping[str, object]:
-    """The document as written. JSON if `name` says so or the content is; YAML otherwise. Raises InvalidJob."""
+    """Return the document as written. It is JSON if `name` ends so or the content parses so, else YAML.
+
+    Raises InvalidJob. `name` is that of the file or message, for the problem's text.
+    """
     if len(data) > DOCUMENT_BYTES_MAX:
         raise _invalid(f"{name} has {len(data)} bytes, more than {DOCUMENT_BYTES_MAX}", "a job file of a few kilobytes")
     try:
@@ -36,21 +39,23 @@ def parse_document(data: bytes, name: str) -> Mapping[str, object]:
         try:
             document = _from_json(text, name)
         except InvalidJob:
-            document = _from_yaml(text, name)  # a YAML mapping may start like this, too
+            document = _from_yaml(text, name)  # a YAML mapping may also begin with a brace
     else:
         document = _from_yaml(text, name)
     if document is None:
         raise _invalid(f"{name} is empty", _JOB_EXAMPLE)
     if not isinstance(document, dict):
-        raise _invalid(f"{name} must hold a mapping with a trainingInput, not a {_kind(document)}", _JOB_EXAMPLE)
-    copy, problems = plain(document)
+        raise _invalid(
+            f"{name} must hold a mapping with a trainingInput, not a {_describe_type(document)}", _JOB_EXAMPLE
+        )
+    copy, problems = copy_as_json(document)
     if problems:
         raise InvalidJob(problems)
     return copy
 
 
 def _from_json(text: str, name: str) -> object:
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    def reject_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
         mapping: dict[str, object] = {}
         for key, value in pairs:
             if key in mapping:
@@ -58,24 +63,24 @@ def _from_json(text: str, name: str) -> object:
             mapping[key] = value
         return mapping
 
-    def constant(word: str) -> object:
+    def reject_constant(word: str) -> object:
         raise _invalid(f"{name}: {word} is not a JSON number", "0.5")
 
     try:
-        parsed: object = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
+        parsed: object = json.loads(text, object_pairs_hook=reject_duplicates, parse_constant=reject_constant)
     except json.JSONDecodeError as error:
         where = f"{name}, line {error.lineno}, column {error.colno}"
         raise _invalid(f"{where}: is not JSON: {error.msg}", '{"trainingInput": {"region": "us-central1"}}') from None
     except RecursionError:
         raise _too_deep(name) from None
-    except ValueError as error:  # an integer of thousands of digits
+    except ValueError as error:  # Python refuses integers of thousands of digits
         raise _invalid(f"{name}: {error}", "1000000") from None
     return parsed
 
 
 def _from_yaml(text: str, name: str) -> object:
     try:
-        _survey(text, name)
+        _check_events(text, name)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader with fewer types
     except yaml.MarkedYAMLError as error:
         where = _where(name, error.problem_mark or error.context_mark)
@@ -85,12 +90,12 @@ def _from_yaml(text: str, name: str) -> object:
         raise _invalid(
             f"{name}, line {line}, column {column}: has a control character ({error.reason})", "plain text"
         ) from None
-    except ValueError as error:  # an integer of thousands of digits
+    except ValueError as error:  # Python refuses integers of thousands of digits
         raise _invalid(f"{name}: {error}", _JOB_EXAMPLE) from None
 
 
-def _survey(text: str, name: str) -> None:
-    """Refuses what is dangerous to build before anything is built: the composer recurses, and aliases multiply."""
+def _check_events(text: str, name: str) -> None:
+    """Check depth, size, aliases and tags before anything is built: the composer recurses, and aliases multiply."""
     depth = nodes = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.NodeEvent):
@@ -103,7 +108,7 @@ def _survey(text: str, name: str) -> None:
         if depth > DEPTH_MAX:
             raise _too_deep(_where(name, event.start_mark))
         if nodes > NODES_MAX:
-            raise _invalid(f"{name}: more than {NODES_MAX} values", "a job has a few dozen")
+            raise _invalid(f"{name}: more than {NODES_MAX} values", "a job has a few dozen values")
 
 
 def _check_node(event: yaml.NodeEvent, where: str) -> None:
@@ -112,7 +117,9 @@ def _check_node(event: yaml.NodeEvent, where: str) -> None:
     if event.anchor is not None:
         raise _invalid(f"{where}: anchors (&{event.anchor}) are not allowed", "write the value out")
     if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag not in _TAGS:
-        raise _invalid(f"{where}: the tag {event.tag} is not allowed", "a plain value; quotes make it a string")
+        raise _invalid(
+            f"{where}: the tag {event.tag} is not allowed", "the value without a tag; quotes make it a string"
+        )
 
 
 def _where(name: str, mark: Any) -> str:
@@ -120,11 +127,11 @@ def _where(name: str, mark: Any) -> str:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Strings, numbers, booleans, null, lists and mappings with distinct names."""
+    """Builds strings, numbers, booleans, null, lists and mappings with distinct names, and nothing else."""
 
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - yaml's own way
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as PyYAML declares it
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - yaml's signature
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -150,12 +157,12 @@ def _invalid(problem: str, example: str) -> InvalidJob:
 
 
 def _too_deep(where: str) -> InvalidJob:
-    return _invalid(f"{where}: nested more than {DEPTH_MAX} deep", "trainingInput: {args: []}")
+    return _invalid(f"{where}: nested more than {DEPTH_MAX} levels deep", "trainingInput: {args: []}")
 
 
 def _line_and_column(before: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     return {list: "list", str: "string", bool: "boolean"}.get(type(value), "number")

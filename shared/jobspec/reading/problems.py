@@ -1,40 +1,41 @@
-"""What is wrong with a job, told to its sender: every problem at once, each with its field and an example of right.
+"""The problems of a job document: all of them at once, each with its field and an example of a correct value.
 
-`Findings` collects problems while a job is read. Fields are addressed by their canonical place (`Loc`: the service's
-own camelCase names) and reported as the sender spelled them, which `Spelling` remembers.
+`Problems` collects them while a document is read. Code addresses a field by its canonical path (`FieldPath`, the
+service's own camelCase names); messages show the names as the sender spelled them, which `Spelling` records.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-Loc = tuple[str | int, ...]
-"""A place in the document in canonical names: ("trainingInput", "args", 1)."""
+FieldPath = tuple[str | int, ...]
+"""A place in the document, in canonical names: ("trainingInput", "args", 1)."""
 
 ROOT: Final = "job"
-"""The field of a problem that concerns the document as a whole."""
-_GIVEN_CHARS_MAX: Final = 60
+"""The field of a problem that concerns the whole document."""
+_QUOTED_CHARS_MAX: Final = 60
 
 
 @dataclass(frozen=True)
 class Problem:
-    """`field`: the path as the sender wrote it; `problem`: a predicate of it; `example`: something right instead."""
-
     field: str
+    """Path of the field as the sender wrote it."""
     problem: str
+    """What is wrong, as the predicate of a sentence whose subject is the field."""
     example: str
+    """A correct value, or what to do instead."""
 
     def __str__(self) -> str:
-        """Source: the style of all of the service's validation errors, `Field: <snake_case path> Error: <text>`."""
+        """Source: all validation errors of the service read `Field: <snake_case path> Error: <text>`."""
         return " ".join(f"Field: {service_path(self.field)} Error: {self.problem}".splitlines())
 
 
-class InvalidJob(Exception):  # noqa: N818 - the name of what the sender gets, not of a fault in here
-    """The job cannot be accepted. `problems` is never empty; the text is the service's, one line per problem."""
+class InvalidJob(Exception):  # noqa: N818 - names the outcome that the sender sees, not a fault of this program
+    """The job cannot be accepted. `problems` is never empty; the text has one line per problem in the service's form."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
@@ -44,7 +45,7 @@ class InvalidJob(Exception):  # noqa: N818 - the name of what the sender gets, n
 def service_path(path: str) -> str:
     """`jobId` → `job.job_id`, `trainingInput.workerType` → `training_input.worker_type`.
 
-    Source: real answers name fields of the Job itself `job.job_id`, fields below it without that prefix.
+    Source: real answers name fields of the job itself `job.job_id`, and fields below it without that prefix.
     """
     head, *rest = path.split(".")
     if head == "labels":
@@ -55,89 +56,98 @@ def service_path(path: str) -> str:
 
 
 def snake_case(name: str) -> str:
-    """As in the service's proto: `workerType` → `worker_type`."""
+    """Convert a name to that of the service's proto: `workerType` → `worker_type`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
-def given(value: object) -> str:
-    """A value as it may be quoted in a sentence: JSON, shortened."""
+def quoted(value: object) -> str:
+    """Return a value as JSON, shortened, to be quoted in a message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _GIVEN_CHARS_MAX else f"{text[:_GIVEN_CHARS_MAX]}…"
+    return text if len(text) <= _QUOTED_CHARS_MAX else f"{text[:_QUOTED_CHARS_MAX]}…"
+
+
+def yaml_line(example: Mapping[str, object]) -> str:
+    """Return a mapping as one line of YAML, for examples of more than one field."""
+    return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in example.items())
 
 
 @dataclass
 class Spelling:
-    """How the sender spelled the names of known fields. An empty spelling is a level the sender left out."""
+    """How the sender spelled the names of known fields. An empty spelling is a level that the sender left out."""
 
-    names: dict[Loc, str] = field(default_factory=dict)
+    names: dict[FieldPath, str] = field(default_factory=dict)
 
-    def path(self, loc: Loc) -> str:
-        path = ""
-        for depth, step in enumerate(loc, start=1):
+    def spelled_path(self, path: FieldPath) -> str:
+        text = ""
+        for depth, step in enumerate(path, start=1):
             if isinstance(step, int):
-                path += f"[{step}]"
-            elif name := self.name(loc[:depth]):
-                path += f".{name}" if path else name
-        return path or ROOT
+                text += f"[{step}]"
+            elif name := self.spelled_name(path[:depth]):
+                text += f".{name}" if text else name
+        return text or ROOT
 
-    def name(self, loc: Loc) -> str:
-        """The last name of a place: as written, or, if it is absent, in the style of its written neighbours."""
-        written = self.names.get(loc)
+    def spelled_name(self, path: FieldPath) -> str:
+        """Return the last name of a path as written or, for an absent field, in the style of the names beside it."""
+        written = self.names.get(path)
         if written is not None:
             return written
-        leaf = str(loc[-1])
-        siblings = (name for at, name in self.names.items() if at[:-1] == loc[:-1])
-        return snake_case(leaf) if loc[:-1] and any("_" in name for name in siblings) else leaf
+        leaf = str(path[-1])
+        siblings = (name for other, name in self.names.items() if other[:-1] == path[:-1])
+        return snake_case(leaf) if path[:-1] and any("_" in name for name in siblings) else leaf
 
 
-class Findings:
-    """The problems found so far. A field has one problem, the first: what follows from it is not reported as well."""
+class Problems:
+    """The problems so far. Each field has at most one, the first: its consequences are not reported as well."""
 
-    def __init__(self, spelling: Spelling, problems: Iterable[Problem] = ()) -> None:
-        self._spelling = spelling
-        self._problems = {problem.field: problem for problem in problems}
-        self._suspects: set[str] = set()
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        self.spelling: Final = Spelling()
+        self._by_field = {problem.field: problem for problem in problems}
+        self._of_document: list[Problem] = []
+        self._misspelled: set[str] = set()
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        return tuple(self._problems.values())
+    def __iter__(self) -> Iterator[Problem]:
+        return iter((*self._of_document, *self._by_field.values()))
 
-    def path(self, loc: Loc) -> str:
-        return self._spelling.path(loc)
+    def raise_if_any(self) -> None:
+        """Raise InvalidJob with every problem, if there is one."""
+        if problems := tuple(self):
+            raise InvalidJob(problems)
 
-    def name(self, loc: Loc) -> str:
-        return self._spelling.name(loc)
+    def spelled_path(self, path: FieldPath) -> str:
+        return self.spelling.spelled_path(path)
 
-    def add(self, loc: Loc, problem: str, example: object) -> None:
-        """`example` is a right value; it is shown as a line of the job file, or bare for an item of a list."""
+    def spelled_name(self, path: FieldPath) -> str:
+        return self.spelling.spelled_name(path)
+
+    def add(self, path: FieldPath, problem: str, example: object) -> None:
+        """Add a problem. `example` is a correct value, shown as `name: value`, or bare for a list item."""
         shown = json.dumps(example, ensure_ascii=False)
-        named = loc if self.name(loc) else loc[:-1]
-        self.add_text(loc, problem, shown if isinstance(loc[-1], int) else f"{self.name(named)}: {shown}")
+        named = path if self.spelled_name(path) else path[:-1]
+        self.add_text(path, problem, shown if isinstance(path[-1], int) else f"{self.spelled_name(named)}: {shown}")
 
-    def add_text(self, loc: Loc, problem: str, example: str) -> None:
-        """As `add`, with an example that is no value of the field itself."""
-        path = self.path(loc)
-        if not self._covered(loc):
-            self._problems[path] = Problem(path, problem, example)
+    def add_text(self, path: FieldPath, problem: str, example: str) -> None:
+        """Add a problem with advice that is not a value of the field itself."""
+        if not self._is_covered(path):
+            spelled = self.spelled_path(path)
+            self._by_field[spelled] = Problem(spelled, problem, example)
 
-    def suspect(self, loc: Loc) -> None:
-        """The sender probably meant this field and misspelled it: that it is absent is no second problem."""
-        self._suspects.add(self.path(loc))
+    def add_of_document(self, problem: Problem) -> None:
+        """Add a problem of the document's structure, which does not hide the problems of its fields."""
+        self._of_document.append(problem)
 
-    def doubtful(self, *locs: Loc) -> bool:
-        """Whether the value of any of these is unknown, because it, something around it or in it has a problem."""
-        for loc in locs:
-            path = self.path(loc)
-            below = any(name.startswith((f"{path}.", f"{path}[")) for name in self._problems)
-            if below or self._covered(loc):
+    def mark_misspelled(self, path: FieldPath) -> None:
+        """Record that the sender probably meant this field: its absence is then not a second problem."""
+        self._misspelled.add(self.spelled_path(path))
+
+    def affect(self, *paths: FieldPath) -> bool:
+        """Return True if the value at any path is unknown: it, something around it or in it has a problem."""
+        for path in paths:
+            spelled = self.spelled_path(path)
+            is_inside_affected = any(name.startswith((f"{spelled}.", f"{spelled}[")) for name in self._by_field)
+            if is_inside_affected or self._is_covered(path):
                 return True
         return False
 
-    def _covered(self, loc: Loc) -> bool:
-        paths = {self.path(loc[:depth]) for depth in range(1, len(loc) + 1)}
-        return not paths.isdisjoint(self._problems) or not paths.isdisjoint(self._suspects)
-
-
-def lines(example: Mapping[str, object]) -> str:
-    """A mapping as one line of YAML (which JSON is): for examples of more than one field."""
-    return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in example.items())
+    def _is_covered(self, path: FieldPath) -> bool:
+        around = {self.spelled_path(path[:depth]) for depth in range(1, len(path) + 1)}
+        return not around.isdisjoint(self._by_field) or not around.isdisjoint(self._misspelled)

@@ -1,7 +1,7 @@
-"""From a plain document to the typed job: names first, then types. What is wrong is noted and left out.
+"""Read a plain document into its model: first the names, then the types. What has a problem is left out.
 
-Names are the services' in camelCase or snake_case (proto3 JSON reads both; TFX and tensorflow_cloud send the latter).
-Unknown names are refused: a typo in an optional field must not cost a night of training with the default.
+Names may be in camelCase or snake_case: proto3 JSON reads both; TFX and tensorflow_cloud send the latter. Unknown names
+are refused: a typo in an optional field must not cost a night of training with the default.
 """
 
 from __future__ import annotations
@@ -9,49 +9,50 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from shared.jobspec.fields.unsupported import NOT_YET_DOCUMENTS
-from shared.jobspec.formats.ai_platform import Job
-from shared.jobspec.formats.base_model import Wire, fields_of, spellings_of
-from shared.jobspec.formats.vertex import CustomJob
-from shared.jobspec.reading.document_kinds import BODIES, TRAINING_INPUT, Kind, example_of, kind_of
-from shared.jobspec.reading.problems import Findings, Loc, Problem, Spelling, given, lines, snake_case
+from shared.jobspec.fields.unsupported import UNSUPPORTED_DOCUMENTS
+from shared.jobspec.formats.ai_platform import AiPlatformJob
+from shared.jobspec.formats.base_model import WireModel, accepted_names, nested_models
+from shared.jobspec.formats.vertex import VertexCustomJob
+from shared.jobspec.reading.document_kinds import BODY_NAMES, TRAINING_INPUT, DocumentKind, detect_kind, example_at
+from shared.jobspec.reading.problems import FieldPath, Problem, Problems, quoted, snake_case, yaml_line
 
-TRAINING_INPUT_EXAMPLE: Final = f"{TRAINING_INPUT}: {json.dumps(example_of((TRAINING_INPUT,)))}"
+TRAINING_INPUT_EXAMPLE: Final = f"{TRAINING_INPUT}: {json.dumps(example_at((TRAINING_INPUT,)))}"
 
 _TYPE_NAMES: Final = {"tuple_type": "a list", "model_type": "a mapping", "mapping_type": "a mapping"}
 
 
-def read(
-    document: Mapping[str, object], spelling: Spelling, found: Findings
-) -> tuple[Job | CustomJob, tuple[Problem, ...]]:
-    """The job as far as it can be read, and a problem of the whole that must not hide those of its parts."""
-    kind = kind_of(document)
-    names = _Names(kind, spelling, found)
-    bare = _bare_names(document, kind)
+def read_model(document: Mapping[str, object], problems: Problems) -> AiPlatformJob | VertexCustomJob:
+    """Return the job as far as it can be read, and add what is wrong to `problems`."""
+    kind = detect_kind(document)
+    names = _NameReader(kind, problems)
+    bare = _bare_body(document, kind)
     rest = {name: value for name, value in document.items() if name not in bare}
     if bare:
-        spelling.names[(kind.body,)] = ""
-    for spelled in list(kind.root.renamed)[:1]:
-        spelling.names[(kind.root.renamed[spelled],)] = spelled  # also where it is missing
-    canonical = names.canonical(rest, kind.root, ())
+        problems.spelling.names[(kind.body,)] = ""
+        if not kind.allows_bare_body:
+            problems.add_of_document(_misplaced(bare))
+    for spelling, name in list(kind.model.other_names.items())[:1]:
+        problems.spelling.names[(name,)] = spelling  # how to show it where it is missing
+    canonical = names.canonicalize(rest, kind.model, ())
     if bare:
-        canonical[kind.body] = names.canonical(bare, kind.body_model, (kind.body,))
-    typed = _typed(canonical, kind.root, found)
-    if not isinstance(typed, Job | CustomJob):
-        raise TypeError(f"{kind.root} is no document")
-    return typed, () if kind.may_be_bare or not bare else (_misplaced(bare),)
+        canonical[kind.body] = names.canonicalize(bare, kind.body_model, (kind.body,))
+    job = _validate(canonical, kind.model, problems)
+    if not isinstance(job, AiPlatformJob | VertexCustomJob):
+        raise TypeError(f"{kind.model} is not the model of a document")
+    return job
 
 
-def _bare_names(document: Mapping[str, object], kind: Kind) -> dict[str, object]:
-    """The fields of a body that stands where the whole should."""
+def _bare_body(document: Mapping[str, object], kind: DocumentKind) -> dict[str, object]:
+    """Return the fields of a body that stand at the top level, in a document without the body's own field."""
     if kind.body in document or snake_case(kind.body) in document:
         return {}
-    known = spellings_of(kind.body_model).keys() - spellings_of(kind.root).keys()
-    return {name: value for name, value in document.items() if name in known}
+    body_names = accepted_names(kind.body_model).keys() - accepted_names(kind.model).keys()
+    return {name: value for name, value in document.items() if name in body_names}
 
 
 def _misplaced(bare: Mapping[str, object]) -> Problem:
@@ -59,114 +60,125 @@ def _misplaced(bare: Mapping[str, object]) -> Problem:
     return Problem(TRAINING_INPUT, problem, TRAINING_INPUT_EXAMPLE)
 
 
-class _Names:
-    def __init__(self, kind: Kind, spelling: Spelling, found: Findings) -> None:
-        self._kind = kind
-        self._spelling = spelling
-        self._found = found
+class _NameReader:
+    """Replaces the sender's names by canonical ones, records the spelling, and refuses unknown names."""
 
-    def canonical(self, written: Mapping[str, object], model: type[Wire], loc: Loc) -> dict[str, object]:
-        """The same mapping under canonical names, its models' mappings too."""
-        fields, known = fields_of(model), spellings_of(model)
+    def __init__(self, kind: DocumentKind, problems: Problems) -> None:
+        self._kind = kind
+        self._problems = problems
+        self._spelling = problems.spelling
+
+    def canonicalize(self, written: Mapping[str, object], model: type[WireModel], path: FieldPath) -> dict[str, object]:
+        """Return the mapping with canonical names, in nested models too, without fields that are null."""
+        models, names = nested_models(model), accepted_names(model)
         result: dict[str, object] = {}
+        spellings: dict[str, str] = {}
         unknown: list[str] = []
         for name, value in written.items():
-            if name not in known:
+            canonical = names.get(name)
+            if canonical is None:
                 unknown.append(name)
-                continue
-            at = (*loc, known[name])
-            if known[name] in result:
-                self._twice(at, name)
-                continue
-            self._spelling.names[at] = name
-            result[known[name]] = self._value(value, fields[known[name]], at)
-        of_another_kind = [name for name in unknown if not loc and name in NOT_YET_DOCUMENTS]
+            elif canonical in spellings:
+                problem = f"is given twice, as {spellings[canonical]} and as {name}"
+                self._problems.add_text((*path, canonical), problem, f"only {spellings[canonical]}")
+            else:
+                spellings[canonical] = self._spelling.names[(*path, canonical)] = name
+                if value is not None:
+                    result[canonical] = self._canonical_value(value, models[canonical], (*path, canonical))
+        of_another_kind = [name for name in unknown if not path and name in UNSUPPORTED_DOCUMENTS]
         for name in of_another_kind or unknown:
-            self._unknown(name, model, loc)
+            self._refuse_unknown(name, model, path)
         return result
 
-    def _value(self, value: object, model: type[Wire] | None, at: Loc) -> object:
+    def _canonical_value(self, value: object, model: type[WireModel] | None, path: FieldPath) -> object:
         match value:
             case _ if model is None or value is None:
                 return value
             case dict():
-                return self.canonical(value, model, at)
+                return self.canonicalize(value, model, path)
             case list() if model.shorthand is None:
-                return [self._value(item, model, (*at, index)) for index, item in enumerate(value)]
+                return [self._canonical_value(item, model, (*path, index)) for index, item in enumerate(value)]
             case _ if model.shorthand is not None:
-                self._spelling.names[(*at, model.shorthand)] = ""
+                self._spelling.names[(*path, model.shorthand)] = ""
                 return {model.shorthand: value}
             case _:
                 return value
 
-    def _twice(self, at: Loc, name: str) -> None:
-        first = self._spelling.name(at)
-        self._found.add_text(at, f"is given twice, as {first} and as {name}", f"only {first}")
-
-    def _unknown(self, name: str, model: type[Wire], loc: Loc) -> None:
-        at = (*loc, name)
-        self._spelling.names[at] = name
-        known = fields_of(model)
-        is_root, body = model is self._kind.root, self._kind.body
-        elsewhere = spellings_of(self._kind.body_model).get(name) if is_root else None
-        if is_root and name in NOT_YET_DOCUMENTS:
-            what, example = NOT_YET_DOCUMENTS[name]
-            self._found.add_text(at, f"asks for {what}, which is not supported: submit a training job", example)
-            self._found.suspect((body,))
-        elif is_root and name in BODIES:
-            problem = f"does not go with {self._spelling.path((body,))}: a document has one of them"
-            self._found.add_text(at, problem, "leave one of them out")
-        elif is_root and name in self._kind.answers:
-            self._found.add_text(at, "is set by the service and cannot be submitted", "leave it out")
-        elif elsewhere is not None:
-            self._found.suspect((body, elsewhere))
-            example = f"{body}: {{{lines({name: example_of((body, elsewhere))})}}}"
-            self._found.add_text(at, f"is not known here: it belongs under {body}", example)
-        elif near := _nearest(name, known):
-            self._found.suspect((*loc, near))
-            meant = self._found.name((*loc, near))
-            example = lines({meant: example_of((*loc, near))})
-            self._found.add_text(at, f"is not a known name; did you mean {meant}?", example)
+    def _refuse_unknown(self, name: str, model: type[WireModel], path: FieldPath) -> None:
+        problems, body = self._problems, self._kind.body
+        name_path = (*path, name)
+        self._spelling.names[name_path] = name
+        known = nested_models(model)
+        is_root = model is self._kind.model
+        in_body = accepted_names(self._kind.body_model).get(name) if is_root else None
+        if is_root and name in UNSUPPORTED_DOCUMENTS:
+            feature, example = UNSUPPORTED_DOCUMENTS[name]
+            problems.add_text(name_path, f"requests {feature}, which is not supported: submit a training job", example)
+            problems.mark_misspelled((body,))
+        elif is_root and name in BODY_NAMES:
+            problem = f"cannot be combined with {problems.spelled_path((body,))}: a document has one of them"
+            problems.add_text(name_path, problem, "leave one of them out")
+        elif is_root and name in self._kind.output_only:
+            problems.add_text(name_path, "is set by the service and cannot be submitted", "leave it out")
+        elif in_body is not None:
+            problems.mark_misspelled((body, in_body))
+            example = f"{body}: {{{yaml_line({name: example_at((body, in_body))})}}}"
+            problems.add_text(name_path, f"is not known here: it belongs under {body}", example)
+        elif nearest := _nearest_name(name, known):
+            problems.mark_misspelled((*path, nearest))
+            suggestion = problems.spelled_name((*path, nearest))
+            example = yaml_line({suggestion: example_at((*path, nearest))})
+            problems.add_text(name_path, f"is not a known name; did you mean {suggestion}?", example)
         else:
-            self._found.add_text(at, "is not a known name", f"one of {', '.join(known)}")
+            problems.add_text(name_path, "is not a known name", f"one of {', '.join(known)}")
 
 
-def _nearest(name: str, known: Mapping[str, object]) -> str | None:
-    plain = {known_name.lower(): known_name for known_name in known}
-    near = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=0.7)
-    return plain[near[0]] if near else None
+def _nearest_name(name: str, known: Mapping[str, object]) -> str | None:
+    by_lower_case = {known_name.lower(): known_name for known_name in known}
+    nearest = difflib.get_close_matches(name.replace("_", "").lower(), by_lower_case, n=1, cutoff=0.7)
+    return by_lower_case[nearest[0]] if nearest else None
 
 
-def _typed(canonical: dict[str, object], root: type[Wire], found: Findings) -> Wire:
-    """Validates, notes what is wrong and leaves it out until the rest is right; each round removes something."""
-    while True:
-        try:
-            return root.model_validate(canonical)
-        except ValidationError as error:
-            # Bad items of a list first, so that the list itself is still there to be pointed into.
-            for detail in error.errors(include_url=False, include_input=True):
-                _note(detail["loc"], detail, found)
-            for detail in error.errors(include_url=False, include_input=False):
-                _leave_out(canonical, detail["loc"])
+def _validate(canonical: dict[str, object], model: type[WireModel], problems: Problems) -> WireModel:
+    """Validate; on errors report all of them, leave the fields out and validate the rest, which is then correct."""
+    try:
+        return model.model_validate(canonical)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    for detail in details:
+        problem, example = _describe(detail)
+        problems.add(detail["loc"], problem, example)
+    for detail in details:
+        _leave_out(canonical, detail["loc"])
+    return model.model_validate(canonical)
 
 
-def _note(loc: Loc, detail: Any, found: Findings) -> None:
-    context = detail.get("ctx", {})
-    example = context.get("example")
+def _describe(detail: ErrorDetails) -> tuple[str, object]:
+    """Return the problem of a pydantic error, and an example of a correct value."""
+    value, limits = detail["input"], detail.get("ctx", {})
+    example = limits.get("example")
     if example is None:
-        example = example_of(loc)
-    if detail["type"] in _TYPE_NAMES:
-        desired = _TYPE_NAMES[detail["type"]]
-        found.add(loc, f"must be {desired}, not {given(detail['input'])}", example)
-    else:
-        found.add(loc, detail["msg"], example)
+        example = example_at(detail["loc"])
+    match detail["type"]:
+        case kind if kind in _TYPE_NAMES:
+            return f"must be {_TYPE_NAMES[kind]}, not {quoted(value)}", example
+        case "greater_than_equal":
+            return f"must be at least {limits['ge']}, not {value}", limits["ge"]
+        case "less_than_equal":
+            return f"must be at most {limits['le']}, not {value}", limits["le"]
+        case "too_long":
+            return f"has more than {limits['max_length']} items", example
+        case "string_too_long":
+            return f"has more than {limits['max_length']} characters", example
+        case _:
+            return detail["msg"], example
 
 
-def _leave_out(canonical: dict[str, object], loc: Loc) -> None:
-    """Removes the innermost named field that holds the place; a list with a bad item goes as a whole."""
+def _leave_out(canonical: dict[str, object], path: FieldPath) -> None:
+    """Remove the innermost named field on the path; a list with a wrong item is removed as a whole."""
     holder: object = canonical
     field: tuple[dict[str, object], str] | None = None
-    for step in loc:
+    for step in path:
         if isinstance(holder, dict):
             field = (holder, str(step))
             holder = holder.get(str(step))

@@ -1,6 +1,6 @@
-"""A Vertex AI CustomJob → what it means, in parts.
+"""Resolve the document of a Vertex AI CustomJob.
 
-Worker pools are roles by their position: primary (chief), workers, parameter servers, evaluators; `{}` is none.
+Worker pools are roles by their position: primary (chief), workers, parameter servers, evaluators; `{}` skips one.
 Source: the API's schema, CustomJobSpec.workerPoolSpecs.
 """
 
@@ -9,115 +9,115 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from shared.core.model.job import Dialect, Substitution
+from shared.core.model.plan import Dialect, Substitution
 from shared.core.model.replica_id import TaskType
-from shared.jobspec.fields.common import check_account, check_key, check_network, check_running_time, check_waiting_time
-from shared.jobspec.fields.extension_fields import Extras
+from shared.jobspec.fields.extension_fields import ResolvedExtension
+from shared.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
 from shared.jobspec.fields.programs import check_directory, require
-from shared.jobspec.formats.ai_platform import EncryptionConfig
-from shared.jobspec.formats.extension import Extension
-from shared.jobspec.formats.vertex import CustomJob, CustomJobScheduling, CustomJobSpec, MachineSpec, WorkerPoolSpec
-from shared.jobspec.machines.role_request import Places, Role, chips_of
-from shared.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_of
-from shared.jobspec.reading.problems import Findings, Loc
-from shared.jobspec.resolve.resolved_spec import Meaning
+from shared.jobspec.formats.extension import Extension, SpotUse
+from shared.jobspec.formats.vertex import MachineSpec, Strategy, VertexCustomJob, WorkerPoolSpec
+from shared.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
+from shared.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_at
+from shared.jobspec.reading.problems import FieldPath, Problems
+from shared.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
 from shared.jobspec.resolve.worker_pool_programs import PoolPrograms
 
-DISPLAY_NAME_CHARS_MAX: Final = 128
-POOLS_AT: Final[Loc] = (JOB_SPEC, "workerPoolSpecs")
+POOLS_PATH: Final[FieldPath] = (JOB_SPEC, "workerPoolSpecs")
 _POOL_TYPES: Final = (TaskType.CHIEF, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
-_SPOT_STRATEGIES: Final = ("SPOT", "LOW_COST")
+_SPOT_STRATEGIES: Final = (Strategy.SPOT, Strategy.LOW_COST)
 
 
-def meaning_of(job: CustomJob, extension: Extension, extras: Extras, found: Findings) -> Meaning:
+def resolve_custom_job(
+    job: VertexCustomJob, extension: Extension, resolved: ResolvedExtension, problems: Problems
+) -> ResolvedSpec:
     substitutions: list[Substitution] = []
-    spec = job.job_spec or CustomJobSpec.model_validate({})
-    scheduling = spec.scheduling or CustomJobScheduling.model_validate({})
-    at: Loc = (JOB_SPEC, "scheduling")
-    directory = spec.base_output_directory.output_uri_prefix if spec.base_output_directory else None
-    key = (job.encryption_spec or EncryptionConfig.model_validate({})).kms_key_name
-    if len(job.display_name or "") > DISPLAY_NAME_CHARS_MAX:
-        found.add(("displayName",), f"has more than {DISPLAY_NAME_CHARS_MAX} characters", "digits")
+    spec, scheduling = job.job_spec, job.job_spec.scheduling
+    directory, key = spec.base_output_directory.output_uri_prefix, job.encryption_spec.kms_key_name
     if directory is not None:
-        check_directory(directory, (JOB_SPEC, "baseOutputDirectory", "outputUriPrefix"), found)
-    check_account(spec.service_account, (JOB_SPEC, "serviceAccount"), found)
-    check_network(spec.network, (JOB_SPEC, "network"), found)
-    check_key(key, extension.region, ("encryptionSpec", "kmsKeyName"), found)
-    roles = _roles(spec.worker_pool_specs or (), found)
+        check_directory(directory, (JOB_SPEC, "baseOutputDirectory", "outputUriPrefix"), problems)
+    check_service_account(spec.service_account, (JOB_SPEC, "serviceAccount"), problems)
+    check_network(spec.network, (JOB_SPEC, "network"), problems)
+    check_kms_key(key, extension.region, ("encryptionSpec", "kmsKeyName"), problems)
+    roles = _request_roles(spec.worker_pool_specs, problems)
     on_tpu = any(role.is_tpu for role in roles)
-    programs = PoolPrograms(extras.variables, found, substitutions, on_tpu=on_tpu)
-    for index, pool in enumerate((spec.worker_pool_specs or ())[: len(_POOL_TYPES)]):
-        if _is_there(pool):
-            programs.add(pool, _POOL_TYPES[index], (*POOLS_AT, index))
-    return Meaning(
+    programs = PoolPrograms(resolved.variables, problems, substitutions, on_tpu=on_tpu)
+    for index, pool in enumerate(spec.worker_pool_specs[: len(_POOL_TYPES)]):
+        if not _is_empty(pool):
+            programs.add(pool, _POOL_TYPES[index], (*POOLS_PATH, index))
+    flex_start_path: FieldPath = (JOB_SPEC, "scheduling", "strategy")
+    return ResolvedSpec(
         dialect=Dialect.VERTEX,
         roles=roles,
         programs=programs.by_type,
         runtime=programs.runtime,
-        is_runtime_named=True,
+        is_runtime_requested=True,
         region=extension.region,
-        region_at=(EXTENSION, "region"),
-        max_running_s=check_running_time(scheduling.timeout, (*at, "timeout"), found),
-        max_wait_s=check_waiting_time(scheduling.max_wait_duration, (*at, "maxWaitDuration"), found, least_s=0),
+        region_path=(EXTENSION, "region"),
+        max_running_s=scheduling.timeout or MAX_RUNNING_S_DEFAULT,
+        max_wait_s=scheduling.max_wait_duration or None,
         service_account=spec.service_account,
         network=spec.network,
         kms_key=key,
         substitutions=substitutions,
-        spot="ALL" if scheduling.strategy in _SPOT_STRATEGIES else None,
-        flex_start_at=(*at, "strategy") if scheduling.strategy == "FLEX_START" else None,
+        spot=SpotUse.ALL if scheduling.strategy in _SPOT_STRATEGIES else None,
+        flex_start_path=flex_start_path if scheduling.strategy is Strategy.FLEX_START else None,
         restart_job_on_worker_restart=scheduling.restart_job_on_worker_restart,
         disable_retries=scheduling.disable_retries,
         output_directory=directory,
     )
 
 
-def _is_there(pool: WorkerPoolSpec) -> bool:
-    return pool != WorkerPoolSpec.model_validate({})
+def _is_empty(pool: WorkerPoolSpec) -> bool:
+    return pool == WorkerPoolSpec()
 
 
-def _roles(pools: Sequence[WorkerPoolSpec], found: Findings) -> tuple[Role, ...]:
-    if found.doubtful(POOLS_AT) and not pools:
+def _request_roles(pools: Sequence[WorkerPoolSpec], problems: Problems) -> tuple[RoleRequest, ...]:
+    if problems.affect(POOLS_PATH) and not pools:
         return ()
     if len(pools) > len(_POOL_TYPES):
-        problem = f"has {len(pools)} pools: there are four, for the primary, workers, parameter servers and evaluators"
-        found.add_text(POOLS_AT, problem, "at most four pools")
-    if not pools or not _is_there(pools[0]):
-        at: Loc = (*POOLS_AT, 0) if pools else POOLS_AT
-        found.add(at, "is required: the first pool is the primary replica", example_of(at))
-    present = zip(range(len(_POOL_TYPES)), pools, _POOL_TYPES, strict=False)
-    return tuple(_role(index, pool, kind, found) for index, pool, kind in present if _is_there(pool))
-
-
-def _role(index: int, pool: WorkerPoolSpec, task_type: TaskType, found: Findings) -> Role:
-    at = _places(index)
-    machine = pool.machine_spec or MachineSpec.model_validate({})
-    require(machine.machine_type, at.machine, found)
-    count = pool.replica_count or 0
-    if index == 0 and count != 1:
-        found.add(at.count, f"must be 1 in the first pool, the primary replica, not {count}", 1)
-    elif count < 1:
-        found.add(at.count, f"must be at least 1, not {count}; for no replicas leave the pool empty", 1)
-    return Role(
-        f"workerPoolSpecs[{index}]",
-        task_type,
-        max(count, 1),
-        machine.machine_type,
-        at,
-        chips_of(machine.accelerator_type, machine.accelerator_count),
-        machine.tpu_topology,
-        pool.disk_spec,
+        roles = "primary, workers, parameter servers and evaluators"
+        problem = f"has {len(pools)} pools; a job has at most four: {roles}"
+        problems.add_text(POOLS_PATH, problem, "at most four pools")
+    if not pools or _is_empty(pools[0]):
+        path: FieldPath = (*POOLS_PATH, 0) if pools else POOLS_PATH
+        problems.add(path, "is required: the first pool is the primary replica", example_at(path))
+    return tuple(
+        _request_role(index, pool, task_type, problems)
+        for index, (pool, task_type) in enumerate(zip(pools, _POOL_TYPES, strict=False))
+        if not _is_empty(pool)
     )
 
 
-def _places(index: int) -> Places:
-    pool: Loc = (*POOLS_AT, index)
-    machine: Loc = (*pool, "machineSpec")
-    return Places(
+def _request_role(index: int, pool: WorkerPoolSpec, task_type: TaskType, problems: Problems) -> RoleRequest:
+    paths = _role_paths(index)
+    machine = pool.machine_spec or MachineSpec()
+    require(machine.machine_type, paths.machine, problems)
+    count = pool.replica_count or 0
+    if index == 0 and count != 1:
+        problems.add(paths.count, f"must be 1 in the first pool, which is the primary replica, not {count}", 1)
+    elif count < 1:
+        problems.add(paths.count, f"must be at least 1, not {count}; to have no replicas, write {{}} for the pool", 1)
+    return RoleRequest(
+        name=f"workerPoolSpecs[{index}]",
+        task_type=task_type,
+        count=max(count, 1),
+        machine=machine.machine_type,
+        paths=paths,
+        accelerator=request_accelerator(machine.accelerator_type, machine.accelerator_count),
+        topology=machine.tpu_topology,
+        disk=pool.disk_spec,
+    )
+
+
+def _role_paths(index: int) -> RolePaths:
+    pool: FieldPath = (*POOLS_PATH, index)
+    machine: FieldPath = (*pool, "machineSpec")
+    return RolePaths(
         machine=(*machine, "machineType"),
         count=(*pool, "replicaCount"),
-        chips=(*machine, "acceleratorType"),
-        chips_type=(*machine, "acceleratorType"),
-        chips_count=(*machine, "acceleratorCount"),
+        accelerator=(*machine, "acceleratorType"),
+        accelerator_type=(*machine, "acceleratorType"),
+        accelerator_count=(*machine, "acceleratorCount"),
         disk=(*pool, "diskSpec"),
         topology=(*machine, "tpuTopology"),
     )

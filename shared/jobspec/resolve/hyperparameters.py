@@ -1,4 +1,4 @@
-"""`trainingInput.hyperparameters` → what may be tried, or what is wrong with it.
+"""Resolve `trainingInput.hyperparameters` to a tuning.
 
 Source of names, defaults and rules: the discovery document of `ml` v1, HyperparameterSpec and ParameterSpec.
 """
@@ -7,86 +7,97 @@ from __future__ import annotations
 
 from typing import Final
 
-from shared.core.model.job import Substitution
+from shared.core.model.plan import Substitution
 from shared.core.model.tuning import Algorithm, Goal, ParameterKind, Tuning
 from shared.jobspec.fields.job_id import JOB_ID
-from shared.jobspec.fields.tuning_parameters import Asked, Places, check_count, check_size, parameters_of
-from shared.jobspec.formats.ai_platform import HyperparameterSpec, ParameterSpec, TrainingInput
+from shared.jobspec.fields.tuning_parameters import ParameterPaths, ParameterRequest, check_size, resolve_parameters
+from shared.jobspec.formats.ai_platform import HyperparameterSpec, ParameterSpec, ScaleType, TrainingInput
 from shared.jobspec.reading.document_kinds import TRAINING_INPUT
-from shared.jobspec.reading.problems import Findings, Loc, given
+from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
 METRIC_TAG_DEFAULT: Final = "training/hptuning/metric"
 NOT_STOPPED: Final = "trials are not stopped early: each runs to its end"
 
-_AT: Final[Loc] = (TRAINING_INPUT, "hyperparameters")
-_RANGES: Final = ("DOUBLE", "INTEGER")
-_FIELDS: Final = {
+_PATH: Final[FieldPath] = (TRAINING_INPUT, "hyperparameters")
+_RANGES: Final = (ParameterKind.DOUBLE, ParameterKind.INTEGER)
+_KINDS_OF_FIELD: Final = {
     "minValue": _RANGES,
     "maxValue": _RANGES,
-    "categoricalValues": ("CATEGORICAL",),
-    "discreteValues": ("DISCRETE",),
-    "scaleType": (*_RANGES, "DISCRETE"),
+    "categoricalValues": (ParameterKind.CATEGORICAL,),
+    "discreteValues": (ParameterKind.DISCRETE,),
+    "scaleType": (*_RANGES, ParameterKind.DISCRETE),
 }
-"""Field → the types of parameters that it is for."""
+"""Field → the kinds of parameters that may have it."""
 
 
-def tuning_of(training: TrainingInput, found: Findings, substitutions: list[Substitution]) -> Tuning | None:
+def resolve_hyperparameters(
+    training: TrainingInput, problems: Problems, substitutions: list[Substitution]
+) -> Tuning | None:
+    """Return the tuning of a tuning job; None for any other job."""
     spec = training.hyperparameters
     if spec is None:
         return None
-    if not spec.params and not found.doubtful((*_AT, "params")):
-        found.add((*_AT, "params"), "is required", [{"parameterName": "learning-rate", "type": "DOUBLE"}])
+    if not spec.params and not problems.affect((*_PATH, "params")):
+        problems.add((*_PATH, "params"), "is required", [{"parameterName": "learning-rate", "type": "DOUBLE"}])
     if spec.enable_trial_early_stopping:
-        field = found.path((*_AT, "enableTrialEarlyStopping"))
+        field = problems.spelled_path((*_PATH, "enableTrialEarlyStopping"))
         substitutions.append(Substitution(field, "true", "false", NOT_STOPPED))
-    if spec.resume_previous_job_id is not None and not JOB_ID.fullmatch(spec.resume_previous_job_id):
-        at = (*_AT, "resumePreviousJobId")
-        found.add(at, f"must be the id of a tuning job, not {given(spec.resume_previous_job_id)}", "digits_tuning_1")
-    parameters = parameters_of([_asked(each, index, found) for index, each in enumerate(spec.params or ())], found)
-    _check_grid(spec, found)
-    check_size(parameters, spec.max_trials or 1, (*_AT, "maxTrials"), found)
+    previous = spec.resume_previous_job_id
+    if previous is not None and not JOB_ID.fullmatch(previous):
+        path = (*_PATH, "resumePreviousJobId")
+        problems.add(path, f"must be the id of a tuning job, not {quoted(previous)}", "digits_tuning_1")
+    requests = [_request_parameter(param, index, problems) for index, param in enumerate(spec.params)]
+    parameters = resolve_parameters(requests, problems)
+    _check_grid(spec, problems)
+    check_size(parameters, spec.max_trials or 1, (*_PATH, "maxTrials"), problems)
     return Tuning(
         parameters=parameters,
-        goal=Goal(spec.goal or Goal.MAXIMIZE),
-        algorithm=Algorithm(spec.algorithm or Algorithm.BAYESIAN),
+        goal=spec.goal or Goal.MAXIMIZE,
+        algorithm=spec.algorithm or Algorithm.BAYESIAN,
         metric_tag=spec.hyperparameter_metric_tag or METRIC_TAG_DEFAULT,
-        max_trials=check_count(spec.max_trials, (*_AT, "maxTrials"), found) or 1,
-        max_parallel=check_count(spec.max_parallel_trials, (*_AT, "maxParallelTrials"), found) or 1,
-        max_failed=check_count(spec.max_failed_trials, (*_AT, "maxFailedTrials"), found),
-        resumes=spec.resume_previous_job_id,
+        max_trials=spec.max_trials or 1,
+        max_parallel=spec.max_parallel_trials or 1,
+        max_failed=spec.max_failed_trials or 0,
+        resumes=previous,
     )
 
 
-def _check_grid(spec: HyperparameterSpec, found: Findings) -> None:
-    for index, each in enumerate(spec.params or ()):
-        if each.type == "DOUBLE" and spec.algorithm == "GRID_SEARCH":
-            problem = "of DOUBLE has values without end, which GRID_SEARCH cannot try all of"
-            found.add((*_AT, "params", index, "type"), problem, "DISCRETE")
+def _check_grid(spec: HyperparameterSpec, problems: Problems) -> None:
+    for index, param in enumerate(spec.params):
+        if param.type is ParameterKind.DOUBLE and spec.algorithm is Algorithm.GRID_SEARCH:
+            problem = "cannot be DOUBLE for GRID_SEARCH, which tries every value: a range of real numbers has no end"
+            problems.add((*_PATH, "params", index, "type"), problem, "DISCRETE")
 
 
-def _asked(spec: ParameterSpec, index: int, found: Findings) -> Asked:
-    at: Loc = (*_AT, "params", index)
-    scale = None if spec.scale_type == "NONE" else spec.scale_type
+def _request_parameter(spec: ParameterSpec, index: int, problems: Problems) -> ParameterRequest:
+    path: FieldPath = (*_PATH, "params", index)
+    scale = None if spec.scale_type is ScaleType.NONE else spec.scale_type
     if spec.type is None:
-        found.add((*at, "type"), "is required", "DOUBLE")
-    said = {
+        problems.add((*path, "type"), "is required", "DOUBLE")
+    values = {
         "minValue": spec.min_value,
         "maxValue": spec.max_value,
         "categoricalValues": spec.categorical_values,
         "discreteValues": spec.discrete_values,
         "scaleType": scale,
     }
-    for name, types in _FIELDS.items():
-        if spec.type is not None and spec.type not in types and said[name]:
-            found.add_text((*at, name), f"is not for parameters of type {spec.type}", "leave it out")
-    values = "categoricalValues" if spec.type == "CATEGORICAL" else "discreteValues"
-    return Asked(
+    for name, kinds in _KINDS_OF_FIELD.items():
+        if spec.type is not None and spec.type not in kinds and values[name]:
+            problems.add_text((*path, name), f"cannot be set for a parameter of type {spec.type}", "leave it out")
+    is_categorical = spec.type is ParameterKind.CATEGORICAL
+    return ParameterRequest(
         name=spec.parameter_name,
-        kind=None if spec.type is None else ParameterKind(spec.type),
-        at=Places((*at, "parameterName"), (*at, "minValue"), (*at, "maxValue"), (*at, values), (*at, "scaleType")),
+        kind=spec.type,
+        paths=ParameterPaths(
+            name=(*path, "parameterName"),
+            low=(*path, "minValue"),
+            high=(*path, "maxValue"),
+            values=(*path, "categoricalValues" if is_categorical else "discreteValues"),
+            scale=(*path, "scaleType"),
+        ),
         low=spec.min_value,
         high=spec.max_value,
-        categories=(spec.categorical_values or ()) if spec.type == "CATEGORICAL" else (),
-        numbers=(spec.discrete_values or ()) if spec.type == "DISCRETE" else (),
+        categories=spec.categorical_values if is_categorical else (),
+        numbers=spec.discrete_values if spec.type is ParameterKind.DISCRETE else (),
         scale=scale,
     )

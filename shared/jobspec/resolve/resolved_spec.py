@@ -1,39 +1,48 @@
-"""What a document of either kind means, before it is one plan."""
+"""What a document of either format means, before its parts become one plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from shared.core.model.job import Dialect, Program, Substitution
+from shared.core.model.plan import Dialect, Program, Substitution
 from shared.core.model.replica_id import TaskType
 from shared.core.model.tuning import Tuning
 from shared.jobspec.catalog.runtimes import Runtime
-from shared.jobspec.machines.role_request import Role
-from shared.jobspec.reading.problems import Loc
+from shared.jobspec.formats.extension import SpotUse
+from shared.jobspec.machines.role_request import RoleRequest
+from shared.jobspec.reading.problems import FieldPath
+
+MAX_RUNNING_S_DEFAULT: Final = 604_800
+"""Seven days. Source: both APIs' schemas, `scheduling.maxRunningTime` and `scheduling.timeout`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """`is_runtime_named`: the job says which runtime it wants. `spot`, `flex_start_at` (where that is said): the APIs
-    own ways to ask."""
-
+class ResolvedSpec:
     dialect: Dialect
-    roles: tuple[Role, ...]
+    roles: tuple[RoleRequest, ...]
     programs: dict[TaskType, Program]
+    """The program of each role."""
     runtime: Runtime
-    is_runtime_named: bool
+    is_runtime_requested: bool
+    """Whether the document names a runtime, by a version or an image."""
     region: str | None
-    region_at: Loc
+    region_path: FieldPath
+    """Path of the field that names the region."""
     max_running_s: int
     max_wait_s: int | None
+    """None: no limit."""
     service_account: str | None
     network: str | None
     kms_key: str | None
     substitutions: list[Substitution]
     priority: int = 0
-    spot: str | None = None
-    flex_start_at: Loc | None = None
+    spot: SpotUse | None = None
+    """Use of Spot VMs by the format's own field; `trainmaster.spot` overrides it."""
+    flex_start_path: FieldPath | None = None
+    """Path of the format's own field that requests flex-start; None: it does not."""
     restart_job_on_worker_restart: bool = False
     disable_retries: bool = False
     output_directory: str | None = None
     tuning: Tuning | None = None
+    """The tuning of a tuning job; the rest of the spec is then that of each trial."""

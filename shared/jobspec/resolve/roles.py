@@ -1,8 +1,8 @@
-"""A TrainingInput's scale tier, types, counts and configs → what each role asks for.
+"""Resolve a TrainingInput's scale tier, machine types, counts and configs to what each role requests.
 
-The rules (source: the API's schema and the service's pages on scale tiers, GPUs and TPUs): types, counts and
-accelerators are for CUSTOM only; CUSTOM needs masterType; a type is given if and only if its count is more than zero;
-all types are of one category (Compute Engine's names or the service's own).
+The rules: types, counts and accelerators may be set for CUSTOM only; CUSTOM needs masterType; any other type is given
+exactly if its count is more than zero; all types are of one category, Compute Engine's names or the service's own.
+Source: the API's schema and the service's pages on scale tiers, GPUs and TPUs.
 """
 
 from __future__ import annotations
@@ -10,149 +10,161 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from shared.core.model.job import Substitution
+from shared.core.model.plan import Substitution
 from shared.core.model.replica_id import TaskType
 from shared.jobspec.catalog.machine_types import LEGACY_MACHINES, is_compute_machine
-from shared.jobspec.catalog.scale_tiers import TIERS, TierRole
+from shared.jobspec.catalog.scale_tiers import TIERS
 from shared.jobspec.catalog.tpu_types import TPU_DEFAULT, TPU_MACHINES
-from shared.jobspec.formats.ai_platform import ReplicaConfig, TrainingInput
-from shared.jobspec.machines.role_request import Chips, Places, Role, chips_of
-from shared.jobspec.reading.document_kinds import TRAINING_INPUT, example_of
-from shared.jobspec.reading.problems import Findings, Loc
+from shared.jobspec.formats.ai_platform import ReplicaConfig, ScaleTier, TrainingInput
+from shared.jobspec.machines.role_request import AcceleratorRequest, RolePaths, RoleRequest, request_accelerator
+from shared.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from shared.jobspec.reading.problems import FieldPath, Problems
 
-CUSTOM: Final = "CUSTOM"
 ROLE_NAMES: Final = ("master", "worker", "parameterServer", "evaluator")
-_TIER_AT: Final[Loc] = (TRAINING_INPUT, "scaleTier")
-_NODE_IS_GONE: Final = (
-    "A Cloud TPU no longer stands beside a VM that drives it: the program runs on the TPU's own host (a TPU VM)."
-)
+_TIER_PATH: Final[FieldPath] = (TRAINING_INPUT, "scaleTier")
 _TPU_HOST: Final = "one replica on the TPU's own host"
+_TPU_HOST_REASON: Final = (
+    "A Cloud TPU is no longer driven by a separate VM: the program runs on the TPU's host (a TPU VM)."
+)
 
 
-def config_of(training: TrainingInput, name: str) -> ReplicaConfig:
-    configs = (
-        training.master_config,
-        training.worker_config,
-        training.parameter_server_config,
-        training.evaluator_config,
-    )
-    return dict(zip(ROLE_NAMES, configs, strict=True))[name] or ReplicaConfig.model_validate({})
+def role_configs(training: TrainingInput) -> dict[str, ReplicaConfig]:
+    """Return the config of each role, by the role's name."""
+    return {
+        "master": training.master_config,
+        "worker": training.worker_config,
+        "parameterServer": training.parameter_server_config,
+        "evaluator": training.evaluator_config,
+    }
 
 
-def roles_of(
-    training: TrainingInput, primary: TaskType, found: Findings, substitutions: list[Substitution]
-) -> tuple[Role, ...]:
-    """Those with a count of more than zero."""
-    if found.doubtful(_TIER_AT):
+def request_roles(
+    training: TrainingInput, primary: TaskType, problems: Problems, substitutions: list[Substitution]
+) -> tuple[RoleRequest, ...]:
+    """Return the roles that have replicas. `primary`: the task type of the master."""
+    if problems.affect(_TIER_PATH):
         return ()
-    roles = _roles(training, primary)
-    if (training.scale_tier or "BASIC") != CUSTOM:
-        _refuse_custom_fields(roles, found)
+    roles = _all_roles(training, primary)
+    if training.scale_tier is ScaleTier.CUSTOM:
+        _check_custom(roles, problems)
     else:
-        _check_custom(roles, found)
-    return tuple(role for role in _on_tpu_hosts(roles, found, substitutions) if role.count > 0)
+        _refuse_custom_fields(roles, problems)
+    return tuple(role for role in _move_to_tpu_host(roles, problems, substitutions) if role.count > 0)
 
 
-def _roles(training: TrainingInput, primary: TaskType) -> tuple[Role, ...]:
-    it = training
-    tier = TIERS.get(it.scale_tier or "BASIC")
-    counts: tuple[int, ...] = (1, it.worker_count or 0, it.parameter_server_count or 0, it.evaluator_count or 0)
-    by_tier: tuple[TierRole | None, ...] = (None,) * len(counts)
-    if tier is not None:
-        by_tier = (tier.master, tier.worker, tier.parameter_server, None)
-        counts = tuple(role.count if role else count for role, count in zip(by_tier, counts, strict=True))
+def _all_roles(training: TrainingInput, primary: TaskType) -> tuple[RoleRequest, ...]:
+    tier = TIERS.get(training.scale_tier or ScaleTier.BASIC)
+    tier_roles = (tier.master, tier.worker, tier.parameter_server, None) if tier else (None,) * len(ROLE_NAMES)
+    counts = (1, training.worker_count, training.parameter_server_count, training.evaluator_count)
     types = (primary, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
-    machines = (it.master_type, it.worker_type, it.parameter_server_type, it.evaluator_type)
+    machines = (
+        training.master_type,
+        training.worker_type,
+        training.parameter_server_type,
+        training.evaluator_type,
+    )
     roles = []
-    for name, task_type, count, machine, of_tier in zip(ROLE_NAMES, types, counts, machines, by_tier, strict=True):
-        config = config_of(training, name)
-        asked = config.accelerator_config
-        chips = chips_of(asked.type, asked.count) if asked else None
-        role = Role(name, task_type, count, machine, places_of(name), chips, disk=config.disk_config, tier=of_tier)
+    for (name, config), task_type, count, machine, tier_role in zip(
+        role_configs(training).items(), types, counts, machines, tier_roles, strict=True
+    ):
+        accelerator = config.accelerator_config
+        role = RoleRequest(
+            name=name,
+            task_type=task_type,
+            count=tier_role.count if tier_role else count or 0,
+            machine=machine,
+            paths=_role_paths(name),
+            accelerator=request_accelerator(accelerator.type, accelerator.count),
+            disk=config.disk_config,
+            tier=tier_role,
+        )
         roles.append(role)
     return tuple(roles)
 
 
-def places_of(name: str) -> Places:
-    chips: Loc = (TRAINING_INPUT, f"{name}Config", "acceleratorConfig")
-    return Places(
+def _role_paths(name: str) -> RolePaths:
+    accelerator: FieldPath = (TRAINING_INPUT, f"{name}Config", "acceleratorConfig")
+    return RolePaths(
         machine=(TRAINING_INPUT, f"{name}Type"),
         count=(TRAINING_INPUT, f"{name}Count"),
-        chips=chips,
-        chips_type=(*chips, "type"),
-        chips_count=(*chips, "count"),
+        accelerator=accelerator,
+        accelerator_type=(*accelerator, "type"),
+        accelerator_count=(*accelerator, "count"),
         disk=(TRAINING_INPUT, f"{name}Config", "diskConfig"),
     )
 
 
-def _refuse_custom_fields(roles: tuple[Role, ...], found: Findings) -> None:
-    example = f'{found.name(_TIER_AT)}: "{CUSTOM}"'
+def _refuse_custom_fields(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
+    problem = "can only be set for scaleTier CUSTOM"
+    example = f'{problems.spelled_name(_TIER_PATH)}: "CUSTOM"'
     for role in roles:
-        problem = "is for scaleTier CUSTOM only"
         if role.machine is not None:
-            found.add_text(role.at.machine, problem, example)
+            problems.add_text(role.paths.machine, problem, example)
         if role.tier is None and role.count > 0:
-            found.add_text(role.at.count, problem, example)
-        if role.chips is not None:
-            found.add_text(role.at.chips, problem, example)
+            problems.add_text(role.paths.count, problem, example)
+        if role.accelerator is not None:
+            problems.add_text(role.paths.accelerator, problem, example)
 
 
-def _check_custom(roles: tuple[Role, ...], found: Findings) -> None:
+def _check_custom(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
     for role in roles:
-        type_at, count_at = role.at.machine, role.at.count
-        if role.count < 0:
-            found.add(count_at, f"must not be negative: {role.count}", example_of(count_at))
-        elif found.doubtful(type_at) or (role.name != "master" and found.doubtful(count_at)):
+        type_path, count_path, is_master = role.paths.machine, role.paths.count, role.name == "master"
+        if problems.affect(type_path) or (not is_master and problems.affect(count_path)):
             continue
-        elif role.machine is None and role.count > 0:
-            what = (
-                "for scaleTier CUSTOM" if role.name == "master" else f"because {found.path(count_at)} is {role.count}"
-            )
-            found.add(type_at, f"is required {what}", example_of(type_at))
+        if role.machine is None and role.count > 0:
+            count_name = problems.spelled_path(count_path)
+            reason = "for scaleTier CUSTOM" if is_master else f"because {count_name} is {role.count}"
+            problems.add(type_path, f"is required {reason}", example_at(type_path))
         elif role.machine is not None and role.count == 0:
-            problem = f"is given, but {found.path(count_at)} is not: how many?"
-            found.add_text(type_at, problem, f"{found.name(count_at)}: {example_of(count_at)}")
-    _check_categories(roles, found)
+            problem = f"needs {problems.spelled_path(count_path)} as well: the number of replicas"
+            problems.add_text(type_path, problem, f"{problems.spelled_name(count_path)}: {example_at(count_path)}")
+    _check_categories(roles, problems)
 
 
-def _check_categories(roles: tuple[Role, ...], found: Findings) -> None:
-    """A Cloud TPU goes with either category."""
-    named = [role for role in roles if role.machine is not None]
-    legacy = [role for role in named if role.machine in LEGACY_MACHINES]
-    compute = [role for role in named if is_compute_machine(role.machine or "")]
+def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
+    """Check that all machine types are of one category. Cloud TPUs may be combined with either."""
+    with_machine = [role for role in roles if role.machine is not None]
+    legacy = [role for role in with_machine if role.machine in LEGACY_MACHINES]
+    compute = [role for role in with_machine if is_compute_machine(role.machine or "")]
     if not legacy or not compute:
         return
-    is_legacy_first = named.index(legacy[0]) < named.index(compute[0])
-    base, strangers = (legacy[0], compute) if is_legacy_first else (compute[0], legacy)
-    for role in strangers:
+    is_legacy_first = with_machine.index(legacy[0]) < with_machine.index(compute[0])
+    first, others = (legacy[0], compute) if is_legacy_first else (compute[0], legacy)
+    for role in others:
         machine = role.machine or ""
-        want = LEGACY_MACHINES[machine].machine_type if machine in LEGACY_MACHINES else "large_model"
+        example = LEGACY_MACHINES[machine].machine_type if machine in LEGACY_MACHINES else "large_model"
         problem = (
-            f"must be of the same category as {found.path(base.at.machine)} ({base.machine}): "
-            f"either all types are Compute Engine's or all are the service's own, and this is {machine}"
+            f"must be of the same category as {problems.spelled_path(first.paths.machine)} ({first.machine}), not "
+            f"{machine}: use either Compute Engine's machine types or the service's own for all roles"
         )
-        found.add(role.at.machine, problem, want)
+        problems.add(role.paths.machine, problem, example)
 
 
-def _on_tpu_hosts(roles: tuple[Role, ...], found: Findings, substitutions: list[Substitution]) -> tuple[Role, ...]:
-    """A master that drives a Cloud TPU beside it (workerType cloud_tpu) becomes one primary replica on that TPU."""
+def _move_to_tpu_host(
+    roles: tuple[RoleRequest, ...], problems: Problems, substitutions: list[Substitution]
+) -> tuple[RoleRequest, ...]:
+    """Replace a master that drives a Cloud TPU (workerType cloud_tpu) by one primary replica on the TPU's host."""
     master, worker, *others = roles
     if master.tier is not None and master.is_tpu:
-        asked = f"BASIC_TPU ({_named(None)}, driven by n1-standard-4)"
-        substitutions.append(Substitution(found.path(_TIER_AT), asked, _TPU_HOST, _NODE_IS_GONE))
-    is_driven = worker.machine in TPU_MACHINES and worker.count != 0 and not master.is_tpu
-    if not is_driven or found.doubtful(worker.at.count):
+        requested = f"BASIC_TPU ({_tpu_name(None)}, driven by n1-standard-4)"
+        field = problems.spelled_path(_TIER_PATH)
+        substitutions.append(Substitution(field, requested, _TPU_HOST, _TPU_HOST_REASON))
+    drives_tpu = worker.machine in TPU_MACHINES and worker.count != 0 and not master.is_tpu
+    if not drives_tpu or problems.affect(worker.paths.count):
         return roles
     if worker.count != 1:
-        found.add(worker.at.count, f"must be 1 with {worker.machine}, not {worker.count}: a job has one Cloud TPU", 1)
+        problem = f"must be 1 for {worker.machine}, not {worker.count}: a job can have one Cloud TPU of this kind"
+        problems.add(worker.paths.count, problem, 1)
     for role in others:
         if role.count > 0:
-            found.add(role.at.count, f"must be 0 with {worker.machine}: the TPU's host runs the whole program", 0)
-    asked = f"{worker.machine} ({_named(worker.chips)}), driven by {master.machine}"
-    substitutions.append(Substitution(found.path(worker.at.machine), asked, _TPU_HOST, _NODE_IS_GONE))
+            problem = f"must be 0 for a job with {worker.machine}: the TPU's host runs the whole program"
+            problems.add(role.paths.count, problem, 0)
+    requested = f"{worker.machine} ({_tpu_name(worker.accelerator)}), driven by {master.machine}"
+    field = problems.spelled_path(worker.paths.machine)
+    substitutions.append(Substitution(field, requested, _TPU_HOST, _TPU_HOST_REASON))
     return (replace(worker, task_type=master.task_type, count=1, disk=None),)
 
 
-def _named(chips: Chips | None) -> str:
-    kind, count = (chips.type, chips.count) if chips else TPU_DEFAULT
-    return f"{count} x {kind}"
+def _tpu_name(accelerator: AcceleratorRequest | None) -> str:
+    tpu_type, count = (accelerator.type, accelerator.count) if accelerator else TPU_DEFAULT
+    return f"{count} x {tpu_type}"

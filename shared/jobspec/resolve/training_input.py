@@ -1,183 +1,194 @@
-"""A TrainingInput → what it means, in parts."""
+"""Resolve the TrainingInput of an AI Platform job."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from shared.core.model.job import Container, Dialect, Program, Substitution
+from shared.core.model.plan import Container, Dialect, Program, Substitution
 from shared.core.model.replica_id import TaskType
 from shared.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
-from shared.jobspec.fields.common import (
-    MAX_WAIT_S_MIN,
-    check_account,
-    check_key,
-    check_network,
-    check_priority,
-    check_running_time,
-    check_waiting_time,
-)
-from shared.jobspec.fields.container_images import check_image, instead_of, prebuilt_version
-from shared.jobspec.fields.extension_fields import Extras, region_of
+from shared.jobspec.fields.container_images import check_image, prebuilt_image_substitution, prebuilt_image_version
+from shared.jobspec.fields.extension_fields import ResolvedExtension
+from shared.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
+from shared.jobspec.fields.placement import resolve_region
 from shared.jobspec.fields.programs import check_directory, check_module, check_packages, require
-from shared.jobspec.fields.runtime_version import PYTHON_AT, RUNTIME_AT, name_of, resolve_runtime, runtime_of
-from shared.jobspec.formats.ai_platform import EncryptionConfig, ReplicaConfig, Scheduling, TrainingInput
+from shared.jobspec.fields.runtime_version import (
+    PYTHON_PATH,
+    RUNTIME_PATH,
+    resolve_runtime,
+    runtime_for,
+    runtime_label,
+)
+from shared.jobspec.formats.ai_platform import ReplicaConfig, TrainingInput
 from shared.jobspec.formats.extension import Extension
-from shared.jobspec.machines.role_request import Role
+from shared.jobspec.machines.role_request import RoleRequest
 from shared.jobspec.reading.document_kinds import TRAINING_INPUT
-from shared.jobspec.reading.problems import Findings, Loc, given
-from shared.jobspec.resolve.hyperparameters import tuning_of
-from shared.jobspec.resolve.resolved_spec import Meaning
-from shared.jobspec.resolve.roles import ROLE_NAMES, config_of, roles_of
+from shared.jobspec.reading.problems import FieldPath, Problems, quoted
+from shared.jobspec.resolve.hyperparameters import resolve_hyperparameters
+from shared.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
+from shared.jobspec.resolve.roles import request_roles, role_configs
 
-_IMAGE_AT: Final[Loc] = (TRAINING_INPUT, "masterConfig", "imageUri")
+_IMAGE_PATH: Final[FieldPath] = (TRAINING_INPUT, "masterConfig", "imageUri")
 
 
-def meaning_of(training: TrainingInput, extension: Extension, extras: Extras, found: Findings) -> Meaning:
+def resolve_training_input(
+    training: TrainingInput, extension: Extension, resolved: ResolvedExtension, problems: Problems
+) -> ResolvedSpec:
     substitutions: list[Substitution] = []
-    has_container = _has_container(training, found)
-    roles = roles_of(training, primary_type(training, has_image=_image(training) is not None), found, substitutions)
+    image, scheduling = training.master_config.image_uri, training.scheduling
+    has_container = _uses_container(training, problems)
+    roles = request_roles(training, _primary_type(training), problems, substitutions)
     on_tpu = any(role.is_tpu for role in roles)
-    _check_configs(training, roles, found, has_container=has_container)
-    scheduling = training.scheduling or Scheduling.model_validate({})
-    at: Loc = (TRAINING_INPUT, "scheduling")
-    region_at: Loc = (TRAINING_INPUT, "region")
-    region = region_of(training.region, region_at, extension, found)
-    key = (training.encryption_config or EncryptionConfig.model_validate({})).kms_key_name
-    check_account(training.service_account, (TRAINING_INPUT, "serviceAccount"), found)
-    check_network(training.network, (TRAINING_INPUT, "network"), found)
-    check_key(key, region, (TRAINING_INPUT, "encryptionConfig", "kmsKeyName"), found)
-    return Meaning(
+    _check_configs(training, roles, problems, has_container=has_container)
+    region_path: FieldPath = (TRAINING_INPUT, "region")
+    region = resolve_region(training.region, region_path, extension, problems)
+    key = training.encryption_config.kms_key_name
+    check_service_account(training.service_account, (TRAINING_INPUT, "serviceAccount"), problems)
+    check_network(training.network, (TRAINING_INPUT, "network"), problems)
+    check_kms_key(key, region, (TRAINING_INPUT, "encryptionConfig", "kmsKeyName"), problems)
+    return ResolvedSpec(
         dialect=Dialect.AI_PLATFORM,
         roles=roles,
-        programs=_programs(training, roles, extras, found, has_container=has_container),
-        runtime=_runtime(training, found, substitutions, has_container=has_container, on_tpu=on_tpu),
-        is_runtime_named=training.runtime_version is not None or _image(training) is not None,
+        programs=_resolve_programs(training, roles, resolved, problems, has_container=has_container),
+        runtime=_resolve_runtime(training, problems, substitutions, has_container=has_container, on_tpu=on_tpu),
+        is_runtime_requested=training.runtime_version is not None or image is not None,
         region=region,
-        region_at=region_at,
-        max_running_s=check_running_time(scheduling.max_running_time, (*at, "maxRunningTime"), found),
-        max_wait_s=check_waiting_time(scheduling.max_wait_time, (*at, "maxWaitTime"), found, least_s=MAX_WAIT_S_MIN),
-        priority=check_priority(scheduling.priority, (*at, "priority"), found),
+        region_path=region_path,
+        max_running_s=scheduling.max_running_time or MAX_RUNNING_S_DEFAULT,
+        max_wait_s=scheduling.max_wait_time,
+        priority=scheduling.priority or 0,
         service_account=training.service_account,
         network=training.network,
         kms_key=key,
         substitutions=substitutions,
-        tuning=tuning_of(training, found, substitutions),
+        tuning=resolve_hyperparameters(training, problems, substitutions),
     )
 
 
-def primary_type(training: TrainingInput, *, has_image: bool) -> TaskType:
-    """Source: release notes of March 2020: runtime 2.1 and newer say `chief` in TF_CONFIG, 1.15 and older `master`, and
-    so do containers unless useChiefInTfConfig is set; that field means nothing without a container."""
-    if has_image:
+def _primary_type(training: TrainingInput) -> TaskType:
+    """Return `chief` or `master`, the primary's name in TF_CONFIG.
+
+    It is `chief` for runtime 2.1 and newer, `master` for 1.15 and older, and for containers `master` unless
+    useChiefInTfConfig is set, which has no effect without a container. Source: release notes of March 2020.
+    """
+    if training.master_config.image_uri is not None:
         return TaskType.CHIEF if training.use_chief_in_tf_config else TaskType.MASTER
     past = PAST_RUNTIMES.get(training.runtime_version or "")
     return TaskType.MASTER if past is not None and not past.has_chief else TaskType.CHIEF
 
 
-def _image(training: TrainingInput) -> str | None:
-    return config_of(training, "master").image_uri
-
-
-def _has_container(training: TrainingInput, found: Findings) -> bool:
-    """Whether an image of its own is what the job runs: not where it is one of Google's for a package to run in."""
-    image = _image(training)
+def _uses_container(training: TrainingInput, problems: Problems) -> bool:
+    """Return True if the job runs a container image, except one of Google's prebuilt images that runs a package."""
+    image = training.master_config.image_uri
     if image is None:
-        return found.doubtful(_IMAGE_AT)
-    is_for_packages = prebuilt_version(image) is not None and training.package_uris and training.python_module
-    return not is_for_packages
+        return problems.affect(_IMAGE_PATH)
+    has_package = bool(training.package_uris and training.python_module)
+    return not (prebuilt_image_version(image) is not None and has_package)
 
 
-def _runtime(
+def _resolve_runtime(
     training: TrainingInput,
-    found: Findings,
+    problems: Problems,
     substitutions: list[Substitution],
     *,
     has_container: bool,
     on_tpu: bool,
 ) -> Runtime:
-    image = _image(training)
+    image = training.master_config.image_uri
     if image is None:
-        return resolve_runtime(training, found, substitutions, on_tpu=on_tpu)
-    check_image(image, _IMAGE_AT, found)
-    for at, value in ((RUNTIME_AT, training.runtime_version), (PYTHON_AT, training.python_version)):
+        return resolve_runtime(training, problems, substitutions, on_tpu=on_tpu)
+    check_image(image, _IMAGE_PATH, problems)
+    for path, value in ((RUNTIME_PATH, training.runtime_version), (PYTHON_PATH, training.python_version)):
         if value is not None:
-            problem = f"does not go with {found.path(_IMAGE_AT)}, which brings its own"
-            found.add_text(at, problem, f"leave out {found.name(at)} or {found.name(_IMAGE_AT)}")
-    version = None if has_container else prebuilt_version(image)
+            problem = f"cannot be combined with {problems.spelled_path(_IMAGE_PATH)}: the image determines it"
+            example = f"leave out {problems.spelled_name(path)} or {problems.spelled_name(_IMAGE_PATH)}"
+            problems.add_text(path, problem, example)
+    version = None if has_container else prebuilt_image_version(image)
     if version is None:
         return CONTAINER_HOST
-    runtime = runtime_of(version, _IMAGE_AT, found, on_tpu=on_tpu)
-    substitutions.append(instead_of(image, name_of(version, runtime), _IMAGE_AT, found))
+    runtime = runtime_for(version, _IMAGE_PATH, problems, on_tpu=on_tpu)
+    label = runtime_label(version, runtime)
+    substitutions.append(prebuilt_image_substitution(image, label, _IMAGE_PATH, problems))
     return runtime
 
 
-def _programs(
-    training: TrainingInput, roles: tuple[Role, ...], extras: Extras, found: Findings, *, has_container: bool
+def _resolve_programs(
+    training: TrainingInput,
+    roles: tuple[RoleRequest, ...],
+    resolved: ResolvedExtension,
+    problems: Problems,
+    *,
+    has_container: bool,
 ) -> dict[TaskType, Program]:
-    packages, module = training.package_uris or (), training.python_module
-    at: dict[str, Loc] = {name: (TRAINING_INPUT, name) for name in ("packageUris", "pythonModule", "jobDir")}
+    packages, module = training.package_uris, training.python_module
+    packages_path, module_path = (TRAINING_INPUT, "packageUris"), (TRAINING_INPUT, "pythonModule")
     if training.job_dir is not None:
-        check_directory(training.job_dir, at["jobDir"], found)
+        check_directory(training.job_dir, (TRAINING_INPUT, "jobDir"), problems)
     if has_container:
-        for name, value in (("packageUris", packages), ("pythonModule", module)):
+        for path, value in ((packages_path, packages), (module_path, module)):
             if value:
-                problem = f"does not go with {found.path(_IMAGE_AT)}: a container runs what is in it"
-                found.add_text(at[name], problem, "leave it out")
-        return {role.task_type: _container_program(training, role, extras) for role in roles}
-    require(packages, at["packageUris"], found)
-    check_packages(packages, at["packageUris"], found)
-    require(module, at["pythonModule"], found)
+                problem = f"cannot be combined with {problems.spelled_path(_IMAGE_PATH)}: a container has its program"
+                problems.add_text(path, problem, "leave it out")
+        return {role.task_type: _container_program(training, role, resolved) for role in roles}
+    require(packages, packages_path, problems)
+    check_packages(packages, packages_path, problems)
+    require(module, module_path, problems)
     if module is not None:
-        check_module(module, at["pythonModule"], found)
-    program = Program(packages, module or "", training.args or (), training.job_dir, environment=extras.variables)
+        check_module(module, module_path, problems)
+    program = Program(packages, module or "", training.args, training.job_dir, environment=resolved.variables)
     return {role.task_type: program for role in roles}
 
 
-def _container_program(training: TrainingInput, role: Role, extras: Extras) -> Program:
-    """A role without an image of its own runs the master's. So does the one on a TPU, in the master's place.
+def _container_program(training: TrainingInput, role: RoleRequest, resolved: ResolvedExtension) -> Program:
+    """Return the program of a role. A role without an image runs the master's, and so does the primary on a TPU.
 
-    Neither command nor arguments: the image's own. A command alone: only it. Arguments alone: the image's ENTRYPOINT
-    with these. Source: the API's schema, ReplicaConfig.
+    Without command and arguments the image's own run. A command runs without the image's arguments; arguments go to the
+    image's ENTRYPOINT. Source: the API's schema, ReplicaConfig.
     """
     is_primary = role.task_type in (TaskType.CHIEF, TaskType.MASTER)
-    config = config_of(training, "master" if is_primary else role.name)
-    container = Container(config.image_uri or _image(training) or "", config.container_command or ())
-    args = training.args or config.container_args or ()
-    return Program((), "", args, training.job_dir, container, extras.variables)
+    config = role_configs(training)["master" if is_primary else role.name]
+    container = Container(config.image_uri or training.master_config.image_uri or "", config.container_command)
+    args = training.args or config.container_args
+    return Program((), "", args, training.job_dir, container, resolved.variables)
 
 
-def _check_configs(training: TrainingInput, roles: tuple[Role, ...], found: Findings, *, has_container: bool) -> None:
-    for name in ROLE_NAMES:
-        config, at = config_of(training, name), (TRAINING_INPUT, f"{name}Config")
+def _check_configs(
+    training: TrainingInput, roles: tuple[RoleRequest, ...], problems: Problems, *, has_container: bool
+) -> None:
+    for name, config in role_configs(training).items():
+        path = (TRAINING_INPUT, f"{name}Config")
         is_tpu = any(role.name == name and role.is_tpu for role in roles)
-        _check_container_fields(config, at, training, found, has_container=has_container)
-        _check_tpu_version(config, at, found, is_tpu=is_tpu and has_container)
+        _check_container_fields(config, path, training, problems, has_container=has_container)
+        _check_tpu_version(config, path, problems, is_tpu=is_tpu and has_container)
 
 
 def _check_container_fields(
-    config: ReplicaConfig, at: Loc, training: TrainingInput, found: Findings, *, has_container: bool
+    config: ReplicaConfig, path: FieldPath, training: TrainingInput, problems: Problems, *, has_container: bool
 ) -> None:
-    if config.image_uri is not None and at[-1] != "masterConfig":
-        check_image(config.image_uri, (*at, "imageUri"), found)
+    if config.image_uri is not None and path[-1] != "masterConfig":
+        check_image(config.image_uri, (*path, "imageUri"), problems)
         if not has_container:
-            found.add_text((*at, "imageUri"), f"needs {found.path(_IMAGE_AT)} as well", "imageUri in masterConfig")
+            problem = f"needs {problems.spelled_path(_IMAGE_PATH)} as well"
+            problems.add_text((*path, "imageUri"), problem, "set imageUri in masterConfig")
     for field, value in (("containerCommand", config.container_command), ("containerArgs", config.container_args)):
         if not value:
             continue
         if training.args:
-            problem = f"does not go with {found.path((TRAINING_INPUT, 'args'))}: only one of them can be set"
-            found.add_text((*at, field), problem, "containerArgs in each role's config, and no args")
+            problem = f"cannot be combined with {problems.spelled_path((TRAINING_INPUT, 'args'))}"
+            problems.add_text((*path, field), problem, "set containerArgs in each role's config, and leave out args")
         elif not has_container:
-            found.add_text((*at, field), f"is for a container: {found.path(_IMAGE_AT)} is not given", "use args")
+            problem = f"can only be set for a container, and {problems.spelled_path(_IMAGE_PATH)} is not given"
+            problems.add_text((*path, field), problem, "use args")
 
 
-def _check_tpu_version(config: ReplicaConfig, at: Loc, found: Findings, *, is_tpu: bool) -> None:
-    """It told the service which TensorFlow the TPU must speak to; today the container on the TPU's host has it."""
+def _check_tpu_version(config: ReplicaConfig, path: FieldPath, problems: Problems, *, is_tpu: bool) -> None:
+    """Check `tpuTfVersion`. It named the TensorFlow version of the TPU; today the container has its own."""
     version = config.tpu_tf_version
     if version is None:
         return
     if not is_tpu:
-        found.add_text((*at, "tpuTfVersion"), "is for a TPU worker that runs a container", "leave it out")
+        problem = "can only be set for a TPU worker that runs a container"
+        problems.add_text((*path, "tpuTfVersion"), problem, "leave it out")
     elif version not in PAST_RUNTIMES:
-        problem = f"must be one of {', '.join(PAST_RUNTIMES)}, not {given(version)}"
-        found.add((*at, "tpuTfVersion"), problem, list(PAST_RUNTIMES)[-1])
+        problem = f"must be one of {', '.join(PAST_RUNTIMES)}, not {quoted(version)}"
+        problems.add((*path, "tpuTfVersion"), problem, list(PAST_RUNTIMES)[-1])

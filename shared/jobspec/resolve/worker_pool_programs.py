@@ -1,85 +1,89 @@
-"""What each of a CustomJob's worker pools runs. All run containers, or all run Python packages in one runtime."""
+"""Resolve the programs of a CustomJob's worker pools: all containers, or all Python packages in one runtime."""
 
 from __future__ import annotations
 
-from shared.core.model.job import Container, Program, Substitution, Variable
+from shared.core.model.plan import Container, Program, Substitution, Variable
 from shared.core.model.replica_id import TaskType
 from shared.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
-from shared.jobspec.fields.container_images import check_image, instead_of, prebuilt_version
-from shared.jobspec.fields.environment_variables import pool_variables
+from shared.jobspec.fields.container_images import check_image, prebuilt_image_substitution, prebuilt_image_version
+from shared.jobspec.fields.environment_variables import resolve_pool_variables
 from shared.jobspec.fields.programs import check_module, check_packages, require
-from shared.jobspec.fields.runtime_version import name_of, runtime_of
+from shared.jobspec.fields.runtime_version import runtime_for, runtime_label
 from shared.jobspec.formats.vertex import ContainerSpec, PythonPackageSpec, WorkerPoolSpec
 from shared.jobspec.reading.document_kinds import JOB_SPEC
-from shared.jobspec.reading.problems import Findings, Loc, given
+from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
 
 class PoolPrograms:
+    """Collects the program of each pool; the first pool decides the runtime of the job."""
+
     def __init__(
-        self, common: tuple[Variable, ...], found: Findings, substitutions: list[Substitution], *, on_tpu: bool
+        self, common: tuple[Variable, ...], problems: Problems, substitutions: list[Substitution], *, on_tpu: bool
     ) -> None:
         self.by_type: dict[TaskType, Program] = {}
         self.runtime: Runtime = CONTAINER_HOST
-        self._runtime_at: Loc = (JOB_SPEC, "workerPoolSpecs")
+        self._runtime_path: FieldPath = (JOB_SPEC, "workerPoolSpecs")
         self._on_tpu = on_tpu
         self._common = common
-        self._found = found
+        self._problems = problems
         self._substitutions = substitutions
 
-    def add(self, pool: WorkerPoolSpec, task_type: TaskType, at: Loc) -> None:
-        container_at, package_at = (*at, "containerSpec"), (*at, "pythonPackageSpec")
+    def add(self, pool: WorkerPoolSpec, task_type: TaskType, path: FieldPath) -> None:
+        container_path, package_path = (*path, "containerSpec"), (*path, "pythonPackageSpec")
         container, package = pool.container_spec, pool.python_package_spec
         if container is not None and package is not None:
-            problem = f"does not go with {self._found.path(container_at)}: a pool runs one of them"
-            self._found.add_text(package_at, problem, "leave one of them out")
+            problem = f"cannot be combined with {self._problems.spelled_path(container_path)}: a pool runs one of them"
+            self._problems.add_text(package_path, problem, "leave one of them out")
         elif container is not None:
-            self._use(CONTAINER_HOST, container_at)
-            self.by_type[task_type] = self._container(container, container_at)
+            self._set_runtime(CONTAINER_HOST, container_path)
+            self.by_type[task_type] = self._container_program(container, container_path)
         elif package is not None:
-            self.by_type[task_type] = self._package(package, package_at)
-        elif not self._found.doubtful(container_at, package_at):
-            require(None, container_at, self._found)
+            self.by_type[task_type] = self._package_program(package, package_path)
+        elif not self._problems.affect(container_path, package_path):
+            require(None, container_path, self._problems)
 
-    def _container(self, spec: ContainerSpec, at: Loc) -> Program:
-        require(spec.image_uri, (*at, "imageUri"), self._found)
+    def _container_program(self, spec: ContainerSpec, path: FieldPath) -> Program:
+        require(spec.image_uri, (*path, "imageUri"), self._problems)
         if spec.image_uri is not None:
-            check_image(spec.image_uri, (*at, "imageUri"), self._found)
-        variables = pool_variables(spec.env or (), self._common, (*at, "env"), self._found)
-        container = Container(spec.image_uri or "", spec.command or ())
-        return Program((), "", spec.args or (), None, container, variables)
+            check_image(spec.image_uri, (*path, "imageUri"), self._problems)
+        variables = resolve_pool_variables(spec.env, self._common, (*path, "env"), self._problems)
+        container = Container(spec.image_uri or "", spec.command)
+        return Program((), "", spec.args, None, container, variables)
 
-    def _package(self, spec: PythonPackageSpec, at: Loc) -> Program:
-        packages, module = spec.package_uris or (), spec.python_module
-        require(packages, (*at, "packageUris"), self._found)
-        check_packages(packages, (*at, "packageUris"), self._found)
-        require(module, (*at, "pythonModule"), self._found)
+    def _package_program(self, spec: PythonPackageSpec, path: FieldPath) -> Program:
+        packages, module = spec.package_uris, spec.python_module
+        require(packages, (*path, "packageUris"), self._problems)
+        check_packages(packages, (*path, "packageUris"), self._problems)
+        require(module, (*path, "pythonModule"), self._problems)
         if module is not None:
-            check_module(module, (*at, "pythonModule"), self._found)
-        self._execute_in(spec.executor_image_uri, (*at, "executorImageUri"))
-        variables = pool_variables(spec.env or (), self._common, (*at, "env"), self._found)
-        return Program(packages, module or "", spec.args or (), None, environment=variables)
+            check_module(module, (*path, "pythonModule"), self._problems)
+        self._use_executor_image(spec.executor_image_uri, (*path, "executorImageUri"))
+        variables = resolve_pool_variables(spec.env, self._common, (*path, "env"), self._problems)
+        return Program(packages, module or "", spec.args, None, environment=variables)
 
-    def _execute_in(self, image: str | None, at: Loc) -> None:
-        require(image, at, self._found)
+    def _use_executor_image(self, image: str | None, path: FieldPath) -> None:
+        require(image, path, self._problems)
         if image is None:
             return
-        version = prebuilt_version(image)
+        version = prebuilt_image_version(image)
         if version is None:
             problem = (
-                f"is not one of Google's prebuilt images, and packages run in no other: {given(image)}; "
-                "put the package into the image and use containerSpec"
+                f"must be one of Google's prebuilt training images, not {quoted(image)}; to use another image, put the "
+                "package into it and use containerSpec"
             )
-            self._found.add(at, problem, "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest")
+            self._problems.add(path, problem, "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest")
             return
-        runtime = runtime_of(version, at, self._found, on_tpu=self._on_tpu)
-        if self._use(runtime, at):
-            self._substitutions.append(instead_of(image, name_of(version, runtime), at, self._found))
+        runtime = runtime_for(version, path, self._problems, on_tpu=self._on_tpu)
+        self._set_runtime(runtime, path)
+        if runtime == self.runtime:
+            label = runtime_label(version, runtime)
+            self._substitutions.append(prebuilt_image_substitution(image, label, path, self._problems))
 
-    def _use(self, runtime: Runtime, at: Loc) -> bool:
-        """Whether it is the job's runtime, which the first pool decides."""
+    def _set_runtime(self, runtime: Runtime, path: FieldPath) -> None:
+        """Set the job's runtime at the first pool; add a problem if another pool has a different one."""
         if not self.by_type:
-            self.runtime, self._runtime_at = runtime, at
+            self.runtime, self._runtime_path = runtime, path
         elif runtime != self.runtime:
-            problem = f"makes the runtime {runtime.name}, but {self._found.path(self._runtime_at)} {self.runtime.name}"
-            self._found.add_text(at, f"{problem}: all pools have the same", "the same kind of spec in all pools")
-        return runtime == self.runtime
+            first = self._problems.spelled_path(self._runtime_path)
+            problem = f"selects the runtime {runtime.name}, but {first} selects {self.runtime.name}"
+            self._problems.add_text(path, problem, "the same kind of spec in all pools")

@@ -12,13 +12,13 @@ from google.cloud import compute_v1
 from emulators.compute.catalog import Catalog, Links
 from emulators.compute.operations import OperationStore
 from emulators.compute.properties import Properties, parse_properties
-from emulators.compute.resource_policies import PolicyBook
+from emulators.compute.resource_policies import PolicyStore
 from shared.core.model.job import Label
-from shared.gcp.marks import LABELS_MAX
+from shared.gcp.vm_labels import LABELS_MAX
 from shared.jobspec import InvalidJob
 from shared.jobspec.catalog.regions import REGION_ZONES
 from tests.integration.compute.request_cases import GOLDEN, PLAINEST, THEMES, Case, differences, plainest
-from tests.unit.jobspec.machine_asks import asks
+from tests.unit.jobspec.machine_requests import machine_requests
 
 ZONE = "us-central1-a"
 CASES = [(theme, name) for theme, cases in THEMES.items() for name in cases]
@@ -32,7 +32,7 @@ def is_of_vms(document: Mapping[str, object]) -> bool:
         return False
 
 
-MACHINES = {name: document for name, document in asks().items() if is_of_vms(document)}
+MACHINES = {name: document for name, document in machine_requests().items() if is_of_vms(document)}
 
 
 def golden(name: str) -> dict[str, object]:
@@ -45,7 +45,7 @@ def checked(request: compute_v1.BulkInsertInstanceResource, zone: str = ZONE) ->
     sent = compute_v1.BulkInsertInstanceResource.to_json(request, always_print_fields_with_no_presence=False)
     body = json.loads(sent)["instanceProperties"]
     catalog = Catalog(Links("http://localhost/compute/v1", "p"))
-    policies = PolicyBook(catalog, OperationStore(catalog.links), list)
+    policies = PolicyStore(catalog, OperationStore(catalog.links), list)
     for policy in body.get("resourcePolicies", ()):
         policies.insert("us-central1", {"name": policy, "groupPlacementPolicy": {"collocation": "COLLOCATED"}}, None)
     properties = parse_properties(body, zone, catalog, "default@p", 30)
@@ -63,7 +63,7 @@ def test_a_job_asks_for_exactly_this_and_compute_takes_it(theme: str, name: str)
     assert differences(case) == golden(theme)[name]
     assert [checked(request).scheduling.termination_action for request in case.requests()] == ["DELETE"] * len(
         case.requests()
-    ), "every VM has its fuse"
+    ), "every VM has its run_limit_timer"
 
 
 def test_no_golden_request_is_nobodys() -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from shared.core.model.job import Plan, TaskGroup
+from shared.core.model.plan import Plan, TaskGroup
 from shared.jobspec import InvalidJob, accept, job_id_from, parse_document
-from tests.unit.jobspec.machine_asks import asks
+from tests.unit.jobspec.machine_requests import machine_requests
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 MACHINES: Final = GOLDEN / "machines.txt"
@@ -41,7 +41,7 @@ def group_text(group: TaskGroup) -> str:
 
 
 def crew_text(plan: Plan) -> str:
-    notes = "".join(f" [{it.asked} -> {it.given}]" for it in plan.substitutions)
+    notes = "".join(f" [{it.requested} -> {it.replacement}]" for it in plan.substitutions)
     return ", ".join(map(group_text, plan.groups)) + notes
 
 
@@ -80,5 +80,5 @@ def _entry(name: str, item: object, indent: str) -> Iterator[str]:
 if __name__ == "__main__":
     for job_file in JOB_FILES:
         (GOLDEN / f"{job_file}.plan").write_text(plan_text(job_file), encoding="utf-8")
-    lines = (f"{ask} = {machine_line(document)}\n" for ask, document in asks().items())
+    lines = (f"{ask} = {machine_line(document)}\n" for ask, document in machine_requests().items())
     MACHINES.write_text("".join(lines), encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from shared.core.model.job import Accelerator, Plan, Program, TaskGroup
+from shared.core.model.plan import Accelerator, Plan, Program, TaskGroup
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.jobspec import accept, parse_document
 from shared.jobspec.catalog.regions import REGION_ZONES
@@ -47,7 +47,7 @@ def groups_of(document: dict[str, object]) -> dict[str, tuple[int, str]]:
 
 
 def substitutions_of(document: dict[str, object]) -> dict[str, tuple[str, str]]:
-    return {it.field: (it.asked, it.given) for it in plan_of(document).substitutions}
+    return {it.field: (it.requested, it.replacement) for it in plan_of(document).substitutions}
 
 
 def test_a_job_file_from_the_old_days_becomes_a_plan_of_today() -> None:
@@ -70,7 +70,7 @@ def test_a_job_file_from_the_old_days_becomes_a_plan_of_today() -> None:
     assert plan.zones == ("europe-west1-b", "europe-west1-c", "europe-west1-d")
     assert (plan.max_running_s, plan.max_wait_s) == (7200, 3601)
     assert plan.runtime == "tensorflow"
-    assert {it.field: (it.asked, it.given) for it in plan.substitutions} == {
+    assert {it.field: (it.requested, it.replacement) for it in plan.substitutions} == {
         "trainingInput.runtimeVersion": ("2.11", "2.21"),
         "trainingInput.pythonVersion": ("3.7", "3.12"),
         "trainingInput.masterType": ("standard", "n1-standard-4"),
@@ -78,8 +78,8 @@ def test_a_job_file_from_the_old_days_becomes_a_plan_of_today() -> None:
         "trainingInput.parameterServerType": ("large_model", "n1-highmem-8"),
     }
     for substitution in plan.substitutions:
-        assert substitution.why.endswith(".")
-        assert ". " not in substitution.why, "one sentence"
+        assert substitution.reason.endswith(".")
+        assert ". " not in substitution.reason, "one sentence"
 
 
 def test_the_smallest_job_is_one_chief_on_the_basic_tier_with_the_documented_defaults() -> None:
@@ -111,7 +111,7 @@ def test_basic_gpu_gets_a_t4_for_its_k80_and_says_so() -> None:
     plan = plan_of(job(scaleTier="BASIC_GPU"))
 
     assert plan.groups[0].accelerator == Accelerator("nvidia-tesla-t4", 1)
-    assert [(it.field, it.asked, it.given) for it in plan.substitutions] == [
+    assert [(it.field, it.requested, it.replacement) for it in plan.substitutions] == [
         ("trainingInput.scaleTier", "1 x NVIDIA_TESLA_K80", "1 x nvidia-tesla-t4")
     ]
 

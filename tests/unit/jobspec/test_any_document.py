@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.job import Program
+from shared.core.model.plan import Program
 from shared.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
 from shared.jobspec.catalog.machine_types import ACCELERATOR_TYPES, BUILT_IN_GPUS, LEGACY_MACHINES, N1_MACHINES
 from shared.jobspec.catalog.tpu_types import TPU_VMS
-from shared.jobspec.formats.ai_platform import SCALE_TIERS, Job, ReplicaConfig, Scheduling, TrainingInput
-from shared.jobspec.formats.base_model import fields_of
+from shared.jobspec.formats.ai_platform import AiPlatformJob, ReplicaConfig, ScaleTier, Scheduling, TrainingInput
+from shared.jobspec.formats.base_model import nested_models
 from shared.jobspec.formats.extension import Extension, SpotSpec
 from shared.jobspec.formats.vertex import (
-    STRATEGIES,
     ContainerSpec,
-    CustomJob,
     CustomJobSpec,
     EnvVar,
     MachineSpec,
     PythonPackageSpec,
+    Strategy,
+    VertexCustomJob,
     WorkerPoolSpec,
 )
 from shared.jobspec.reading.problems import snake_case
@@ -35,13 +35,13 @@ SCALARS = (
     | st.floats()
     | st.text(st.characters(), max_size=20)
     | st.sampled_from(("", "0", "1", "-1", "3600s", "a.b", "gs://bkt/a.whl", "us-central1", "2.11", "3.7", "cloud_tpu"))
-    | st.sampled_from((*SCALE_TIERS, *ACCELERATOR_TYPES, *LEGACY_MACHINES, *N1_MACHINES, *BUILT_IN_GPUS))
+    | st.sampled_from((*ScaleTier, *ACCELERATOR_TYPES, *LEGACY_MACHINES, *N1_MACHINES, *BUILT_IN_GPUS))
 )
 MODELS = (
-    *(Job, TrainingInput, ReplicaConfig, Scheduling, Extension, SpotSpec),
-    *(CustomJob, CustomJobSpec, WorkerPoolSpec, MachineSpec, ContainerSpec, PythonPackageSpec, EnvVar),
+    *(AiPlatformJob, TrainingInput, ReplicaConfig, Scheduling, Extension, SpotSpec),
+    *(VertexCustomJob, CustomJobSpec, WorkerPoolSpec, MachineSpec, ContainerSpec, PythonPackageSpec, EnvVar),
 )
-NAMES = st.sampled_from([name for model in MODELS for name in fields_of(model)]).flatmap(
+NAMES = st.sampled_from([name for model in MODELS for name in nested_models(model)]).flatmap(
     lambda name: st.sampled_from((name, snake_case(name)))
 ) | st.text(max_size=10)
 IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"
@@ -83,7 +83,7 @@ EXTENSIONS = st.fixed_dictionaries(
 TRAINING = st.fixed_dictionaries(
     {},
     optional={
-        "scaleTier": st.sampled_from((*SCALE_TIERS, "custom", "SCALE_TIER_UNSPECIFIED")),
+        "scaleTier": st.sampled_from((*ScaleTier, "custom", "SCALE_TIER_UNSPECIFIED")),
         **{f"{role}Type": MACHINES for role in ("master", "worker", "parameterServer", "evaluator")},
         **{f"{role}Count": st.integers(-1, 1200).map(str) for role in ("worker", "parameterServer", "evaluator")},
         **{f"{role}Config": CONFIGS for role in ("master", "worker", "parameterServer", "evaluator")},
@@ -118,8 +118,8 @@ PROGRAM = st.fixed_dictionaries(
         "env": ENV,
     },
 )
-CONTAINERS = PROGRAM.map(lambda it: {name: it[name] for name in it if name in fields_of(ContainerSpec)})
-PACKAGES = PROGRAM.map(lambda it: {name: it[name] for name in it if name in fields_of(PythonPackageSpec)})
+CONTAINERS = PROGRAM.map(lambda it: {name: it[name] for name in it if name in nested_models(ContainerSpec)})
+PACKAGES = PROGRAM.map(lambda it: {name: it[name] for name in it if name in nested_models(PythonPackageSpec)})
 POOLS = st.fixed_dictionaries(
     {},
     optional={
@@ -144,7 +144,7 @@ CUSTOM_JOBS = st.builds(
     },
     st.lists(POOLS, max_size=4) | SCALARS,
     st.fixed_dictionaries(
-        {}, optional={"strategy": st.sampled_from((*STRATEGIES, "x")), "timeout": SCALARS, "maxWaitDuration": SCALARS}
+        {}, optional={"strategy": st.sampled_from((*Strategy, "x")), "timeout": SCALARS, "maxWaitDuration": SCALARS}
     ),
     EXTENSIONS,
 )

@@ -8,13 +8,14 @@ from typing import Any, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.tuning import Measurement, Parameter, ParameterKind, Trial, TrialState
+from shared.core.model.tuning import Goal, Measurement, Parameter, ParameterKind, Trial, TrialState
 from shared.jobspec import InvalidJob, accept
-from shared.jobspec.formats.ai_platform import ALGORITHMS, GOALS, PARAMETER_TYPES, SCALE_TYPES
+from shared.jobspec.formats.ai_platform import ScaleType
 from shared.suggesters.optuna_suggester import OptunaSuggester
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.test_any_document import ANYTHING, SCALARS
 
+ALGORITHMS = ("GRID_SEARCH", "RANDOM_SEARCH")
 NUMBERS = st.sampled_from((0, 1, 2, -1, 0.5, 1e-5, 1e300, "3", "0.25", 2**60)) | st.floats(-1e6, 1e6) | SCALARS
 NAMES = st.sampled_from(("a", "b", "learning-rate", "--x", "")) | st.text(max_size=5)
 LISTS = st.lists(st.sampled_from(("adam", "sgd", "", "1")) | SCALARS, max_size=4)
@@ -22,13 +23,13 @@ FIGURES = st.lists(st.integers(1, 9), max_size=4, unique=True).map(sorted) | st.
 COUNTS = st.integers(-1, 1100) | st.sampled_from(("4", None, 0))
 PARAMS = st.lists(
     st.fixed_dictionaries(
-        {"parameterName": NAMES, "type": st.sampled_from((*PARAMETER_TYPES, "discrete", None))},
+        {"parameterName": NAMES, "type": st.sampled_from((*ParameterKind, "discrete", None))},
         optional={
             "minValue": NUMBERS,
             "maxValue": NUMBERS,
             "categoricalValues": LISTS,
             "discreteValues": FIGURES,
-            "scaleType": st.sampled_from((*SCALE_TYPES, None)),
+            "scaleType": st.sampled_from((*ScaleType, None)),
         },
     ),
     max_size=3,
@@ -36,7 +37,7 @@ PARAMS = st.lists(
 HYPERPARAMETERS = st.fixed_dictionaries(
     {"params": PARAMS},
     optional={
-        "goal": st.sampled_from((*GOALS, "goal_type_unspecified")),
+        "goal": st.sampled_from((*Goal, "goal_type_unspecified")),
         "algorithm": st.sampled_from((*ALGORITHMS, "grid_search", None)),
         "maxTrials": COUNTS,
         "maxParallelTrials": COUNTS,
@@ -57,7 +58,7 @@ STUDIES = st.fixed_dictionaries(
                     "integerValueSpec": RANGE,
                     "categoricalValueSpec": st.fixed_dictionaries({"values": LISTS}),
                     "discreteValueSpec": st.fixed_dictionaries({"values": FIGURES}),
-                    "scaleType": st.sampled_from((*SCALE_TYPES[1:], None)),
+                    "scaleType": st.sampled_from((*tuple(ScaleType)[1:], None)),
                 },
             ),
             max_size=3,
@@ -76,7 +77,7 @@ POSITIVE = st.floats(1e-6, 1e9, allow_nan=False)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)
 TWO: Final[dict[str, Any]] = {"min_size": 2, "max_size": 2}
 MANY: Final[dict[str, Any]] = {"min_size": 1, "max_size": 4}
-SCALED = st.sampled_from(SCALE_TYPES)
+SCALED = st.sampled_from(ScaleType)
 SPACES = (
     st.tuples(st.just("DOUBLE"), st.lists(FINITE, **TWO).map(sorted), st.sampled_from((None, "NONE")))
     | st.tuples(st.just("DOUBLE"), st.lists(st.floats(-1e300, 1e300), **TWO).map(sorted), st.none())

@@ -9,9 +9,9 @@ import pytest
 
 from shared.jobspec import accept, parse_document
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES, MACHINES, machine_line, plan_text
-from tests.unit.jobspec.machine_asks import asks
+from tests.unit.jobspec.machine_requests import machine_requests
 
-ASKS: Final = asks()
+ASKS: Final = machine_requests()
 LINES: Final = dict(line.split(" = ", 1) for line in MACHINES.read_text(encoding="utf-8").splitlines())
 
 

@@ -12,11 +12,11 @@ from shared.jobspec import accept, parse_document
 from shared.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
 from shared.jobspec.catalog.runtimes import RUNTIMES
 from shared.jobspec.catalog.tpu_types import TPU_TYPES, TPU_VMS
-from shared.jobspec.fields.environment_variables import OWN_VARIABLES
-from shared.jobspec.formats.ai_platform import SCALE_TIERS, Job
-from shared.jobspec.formats.base_model import Wire, fields_of
-from shared.jobspec.formats.extension import CHECKPOINT_SIGNALS, Extension, SpotSpec
-from shared.jobspec.reading.document_kinds import TUNING, VERTEX
+from shared.jobspec.fields.environment_variables import RESERVED_VARIABLES
+from shared.jobspec.formats.ai_platform import AiPlatformJob, ScaleTier
+from shared.jobspec.formats.base_model import WireModel, nested_models
+from shared.jobspec.formats.extension import CheckpointSignal, Extension, SpotSpec
+from shared.jobspec.reading.document_kinds import VERTEX, VERTEX_TUNING
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "job-format.md").read_text(encoding="utf-8")
 EXAMPLES: Final = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -24,8 +24,8 @@ UNSAID: Final = {"reservationAffinityType", "key", "values"}
 """Below what is refused as a whole."""
 
 
-def names_of(model: type[Wire]) -> set[str]:
-    fields = fields_of(model)
+def names_of(model: type[WireModel]) -> set[str]:
+    fields = nested_models(model)
     return set(fields).union(*(names_of(inner) for inner in fields.values() if inner))
 
 
@@ -43,15 +43,15 @@ def test_its_examples_are_accepted(example: str) -> None:
     accept(parse_document(example.encode(), "job.yaml"), default_job_id=None)
 
 
-@pytest.mark.parametrize("model", [Job, VERTEX.root, TUNING.root, Extension, SpotSpec])
-def test_it_names_every_field(model: type[Wire]) -> None:
+@pytest.mark.parametrize("model", [AiPlatformJob, VERTEX.model, VERTEX_TUNING.model, Extension, SpotSpec])
+def test_it_names_every_field(model: type[WireModel]) -> None:
     missing = {name for name in names_of(model) - UNSAID if not re.search(rf"\b{name}\b", PAGE)}
     assert not missing
 
 
 @pytest.mark.parametrize(
     "names",
-    [SCALE_TIERS, LEGACY_MACHINES, BUILT_IN_GPUS, GPU_COUNTS, TPU_TYPES, TPU_VMS, RUNTIMES, CHECKPOINT_SIGNALS],
+    [ScaleTier, LEGACY_MACHINES, BUILT_IN_GPUS, GPU_COUNTS, TPU_TYPES, TPU_VMS, RUNTIMES, CheckpointSignal],
     ids=["tiers", "legacy machines", "machines with GPUs", "GPUs", "TPU types", "TPU machines", "runtimes", "signals"],
 )
 def test_it_has_every_name_of_the_tables(names: tuple[str, ...]) -> None:
@@ -60,4 +60,4 @@ def test_it_has_every_name_of_the_tables(names: tuple[str, ...]) -> None:
 
 
 def test_it_names_the_variables_that_a_job_cannot_set() -> None:
-    assert all(f"`{name}`" in PAGE for name in OWN_VARIABLES)
+    assert all(f"`{name}`" in PAGE for name in RESERVED_VARIABLES)

@@ -21,10 +21,10 @@ from shared.jobspec.catalog.regions import REGION_ZONES
 from shared.jobspec.catalog.runtimes import PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES
 from shared.jobspec.catalog.scale_tiers import TIERS
 from shared.jobspec.catalog.tpu_types import TPU_MACHINES
-from shared.jobspec.formats.ai_platform import Job, TrainingInput
-from shared.jobspec.formats.base_model import Wire, fields_of
-from shared.jobspec.reading.document_kinds import TRAINING_INPUT, example_of
-from shared.jobspec.reading.problems import Loc
+from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
+from shared.jobspec.formats.base_model import WireModel, nested_models
+from shared.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from shared.jobspec.reading.problems import FieldPath
 
 
 @pytest.mark.parametrize("gpu", RETIRED_GPUS)
@@ -94,13 +94,13 @@ def test_the_regions_of_the_old_service_are_all_there() -> None:
 
 
 def test_every_field_has_an_example_of_right() -> None:
-    def check(model: type[Wire], loc: Loc) -> None:
-        for name, child in fields_of(model).items():
-            assert example_of((*loc, name)) is not None, (*loc, name)
+    def check(model: type[WireModel], loc: FieldPath) -> None:
+        for name, child in nested_models(model).items():
+            assert example_at((*loc, name)) is not None, (*loc, name)
             if child is not None:
                 check(child, (*loc, name))
 
-    check(Job, ())
+    check(AiPlatformJob, ())
 
 
 def test_the_whole_training_input_of_the_api_is_modelled() -> None:
@@ -110,5 +110,5 @@ def test_the_whole_training_input_of_the_api_is_modelled() -> None:
     names += " args hyperparameters region jobDir runtimeVersion pythonVersion encryptionConfig scheduling network"
     names += " serviceAccount useChiefInTfConfig enableWebAccess"
 
-    assert set(fields_of(TrainingInput)) == set(names.split())
-    assert fields_of(Job)[TRAINING_INPUT] is TrainingInput
+    assert set(nested_models(TrainingInput)) == set(names.split())
+    assert nested_models(AiPlatformJob)[TRAINING_INPUT] is TrainingInput

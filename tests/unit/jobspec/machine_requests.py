@@ -20,7 +20,7 @@ NEWEST = ("c4-standard-8", "c4d-highcpu-16", "n4-standard-4", "t2d-standard-8", 
 ELSEWHERE = {"v4": "us-central2", "v5e": "us-west4", "v5p": "us-east5", "v6e": "us-east5"}
 
 
-def asks() -> dict[str, dict[str, object]]:
+def machine_requests() -> dict[str, dict[str, object]]:
     return dict([*_tiers(), *_names(), *_gpus(), *_old_tpus(), *_slices()])
 
 
@@ -55,7 +55,7 @@ def _old_tpus() -> Iterator[Ask]:
     yield "cloud_tpu in every role", gang
     for kind, tpu in TPU_TYPES.items():
         region = ELSEWHERE.get(tpu.generation, "europe-west4")
-        for count in tpu.counts:
+        for count in tpu.sizes:
             asked = custom(workerType="cloud_tpu", workerCount=1, workerConfig=gpus(kind, count), region=region)
             yield f"cloud_tpu as {kind} with {count}", asked
 

@@ -34,7 +34,7 @@ POOL: Final = {
     "containerSpec": {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"},
 }
 
-CORPUS: Final = Path(__file__).parent / "wrong"
+CORPUS: Final = Path(__file__).parent / "rejected"
 """Wrong job files. A comment per field that must be refused, and nothing else may be; where the format has no comments
 (JSON), the file NAME.fields says it."""
 FILES: Final = sorted(path.name for path in CORPUS.iterdir() if path.suffix != ".fields")

@@ -69,7 +69,7 @@ def test_scalars_are_read_as_the_services_client_read_them() -> None:
         (b"a: 1\nb: \x07\n", "control character"),
         (b"a: " + b"9" * 5000, "digits"),
         (b"a: 99999999999999999999\n", "64 bits"),
-        (b"1: a\n", "names are strings"),
+        (b"1: a\n", "names must be strings"),
         (b"a: " + b"[" * 60 + b"]" * 60, "nested more than"),
         (b"[" * 200_000, "nested more than"),
         (b"a: [" + b"1," * 200_000 + b"]", "more than 50000 values"),

@@ -31,9 +31,9 @@ def test_codes_and_ranges_go_to_their_rows_perhaps_for_one_task_type() -> None:
         ExitRule(90, 90, ExitAction.RERUN),
         ExitRule(2, 2, ExitAction.RESTART, (TaskType.PS,)),
     )
-    assert policy.chosen(70, TaskType.WORKER) is ExitAction.FAIL
-    assert policy.chosen(2, TaskType.WORKER) is None
-    assert policy.chosen(2, TaskType.PS) is ExitAction.RESTART
+    assert policy.user_action(70, TaskType.WORKER) is ExitAction.FAIL
+    assert policy.user_action(2, TaskType.WORKER) is None
+    assert policy.user_action(2, TaskType.PS) is ExitAction.RESTART
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_a_wrong_policy_names_the_field(spec: object, field: str) -> None:
 
 def test_the_same_code_for_two_task_types_may_go_two_ways() -> None:
     policy = policy_of({"fail": ["worker:3"], "rerun": ["ps:3"]})
-    assert policy.chosen(3, TaskType.WORKER) is ExitAction.FAIL
-    assert policy.chosen(3, TaskType.PS) is ExitAction.RERUN
+    assert policy.user_action(3, TaskType.WORKER) is ExitAction.FAIL
+    assert policy.user_action(3, TaskType.PS) is ExitAction.RERUN
