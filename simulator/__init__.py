@@ -1,10 +1,10 @@
-"""The whole system in virtual time, one seed per history: the real flows, against everything that can go wrong.
+"""Simulation of the whole system in virtual time, with faults.
 
     history ──► scheduler (virtual time)
-       │  ├──► agents, training, machines (Compute Engine), bus (Pub/Sub): models, each breaking as its profile says
-       │  └──► functions: the real shared.flows over shared.memory; every port call may crash, fail, or let others run
-       └─────► watch: the invariants, after every step
+       │  ├──► world: models of agents, programs, VMs (Compute Engine) and Pub/Sub, with faults as the profile says
+       │  └──► functions: the real shared.flows over shared.memory; every port call may crash, fail or be suspended
+       └─────► invariants, checked after every action
 
-Single-threaded, no wall clock, all randomness from one generator: the same seed is the same history, always.
-`python -m simulator --seed N` replays one, `python -m simulator.soak` runs many.
+It is single-threaded, uses no wall clock, and draws all randomness from one generator: the same seed always gives the
+same history. `python -m simulator --seed N` replays one history; `python -m simulator.soak` runs many.
 """

@@ -1,32 +1,31 @@
-"""`python -m simulator --seed N [--profile NAME]`: one history, told line by line; the same every time."""
+"""Run one history and print its trace: `python -m simulator --seed N [--profile NAME]`."""
 
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 
 from simulator.history import History
-from simulator.invariants.job_invariants import ViolationError
+from simulator.invariants.violation import ViolationError
 from simulator.scenarios.fault_profiles import EVERYTHING, PROFILES
-from simulator.scenarios.generator import scenario
+from simulator.scenarios.generator import draw_scenario, rng_of
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulator", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--profile", choices=sorted(PROFILES), default=EVERYTHING.name)
-    asked = parser.parse_args()
-    profile = PROFILES[asked.profile]
-    rng = random.Random(f"{profile.name}/{asked.seed}")  # noqa: S311 - chance that repeats is the point
-    history = History(scenario(rng, profile), rng)
+    options = parser.parse_args()
+    profile = PROFILES[options.profile]
+    rng = rng_of(options.seed, profile)
+    history = History(draw_scenario(rng, profile), rng)
     failure: ViolationError | None = None
     try:
         history.run()
     except ViolationError as violation:
         failure = violation
     finally:
-        sys.stdout.write(history.context.trace() + "\n")
+        sys.stdout.write(history.context.format_trace() + "\n")
     sys.stdout.write(f"{failure or history.outcome(digest=True)}\n")
     return 1 if failure else 0
 

@@ -1,4 +1,4 @@
-"""A user's own job under a preemption rate: how it ends, how long it takes, what it costs in VM-hours and lost work."""
+"""Forecast of a user's job under a preemption rate: final state, duration, VM-hours and lost work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from shared.jobspec import AcceptedSpec
 from simulator.history import run
-from simulator.scenarios.fault_profiles import preempted
+from simulator.scenarios.fault_profiles import preemptions
 from simulator.scenarios.scenario import Outcome, Scenario, SimJob
 
 HOUR_S: Final = 3600.0
@@ -19,69 +19,78 @@ DAY_S: Final = 24 * HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """`duration_s`: how long the training takes undisturbed. `preemptions_per_hour` are of each VM."""
+class Assumptions:
+    """What the user assumes about the job and the preemptions."""
 
     preemptions_per_hour: float
+    """Of each VM."""
     duration_s: float
+    """How long the training takes without interruption."""
     checkpoint_s: float
+    """Interval between checkpoints; 0 means that no work is ever lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """The middle and the tenth-worst of what was seen."""
+class Percentiles:
+    """Median and 90th percentile over all histories."""
 
     p50: float
     p90: float
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Times in hours. `lost_h` is training that was done and thrown away, once for the whole gang."""
+class Forecast:
+    """The results of all histories. Times are hours."""
 
     histories: int
-    ends: dict[str, int]
-    wall_h: Spread
-    vm_h: Spread
-    lost_h: Spread
-    restarts: Spread
-    replacements: Spread
-    reruns: Spread
+    states: dict[str, int]
+    """Number of histories, by the job's final state."""
+    wall_h: Percentiles
+    vm_h: Percentiles
+    lost_h: Percentiles
+    """Training that was done and lost, counted once for the whole gang."""
+    restarts: Percentiles
+    replacements: Percentiles
+    reruns: Percentiles
     messages: dict[str, int]
+    """The three most frequent error messages, with the number of their histories."""
 
 
-def scenario(spec: AcceptedSpec, document: bytes, question: Question) -> Scenario:
-    """Faults go on for as long as the job does; it has the time that its own deadline gives it, and a day."""
+def forecast_scenario(spec: AcceptedSpec, document: bytes, assumptions: Assumptions) -> Scenario:
+    """Return a scenario in which VMs are preempted until the job ends, at the latest one day after its deadlines."""
     limit_s = spec.plan.max_running_s + (spec.plan.max_wait_s or 0) + DAY_S
-    job = SimJob(spec.job_id or "job", document, spec.plan, question.duration_s, question.checkpoint_s)
-    profile = preempted(question.preemptions_per_hour)
+    job = SimJob(spec.job_id or "job", document, spec.plan, assumptions.duration_s, assumptions.checkpoint_s)
+    profile = preemptions(assumptions.preemptions_per_hour)
     return Scenario((job,), profile, faults_s=limit_s, horizon_s=limit_s)
 
 
-def simulate(this: Scenario, seeds: int, progress: Callable[[int], None] = lambda _: None) -> list[Outcome]:
+def run_histories(scenario: Scenario, count: int, on_progress: Callable[[int], None] = lambda _: None) -> list[Outcome]:
+    """Run the scenario with the seeds 0 to `count` - 1. `on_progress` gets the number of histories done so far."""
     outcomes = []
-    for seed in range(seeds):
-        outcomes.append(run(seed, this, random.Random(seed)))  # noqa: S311 - chance that repeats is the point
-        progress(seed + 1)
+    for seed in range(count):
+        outcomes.append(run(seed, scenario, random.Random(seed)))  # noqa: S311 - reproducible randomness is the purpose
+        on_progress(seed + 1)
     return outcomes
 
 
-def report(outcomes: Sequence[Outcome]) -> Report:
-    return Report(
+def summarize(outcomes: Sequence[Outcome]) -> Forecast:
+    """Summarize the outcomes of at least one history."""
+    restarts = [outcome.decisions["restart_replica"] + outcome.decisions["hold_replica"] for outcome in outcomes]
+    return Forecast(
         histories=len(outcomes),
-        ends=dict(Counter(each.state.value for each in outcomes).most_common()),
-        wall_h=_spread([each.wall_s / HOUR_S for each in outcomes]),
-        vm_h=_spread([each.vm_s / HOUR_S for each in outcomes]),
-        lost_h=_spread([each.lost_s / HOUR_S for each in outcomes]),
-        restarts=_spread([each.decisions["restart_replica"] + each.decisions["hold_replica"] for each in outcomes]),
-        replacements=_spread([each.decisions["replace_vm"] for each in outcomes]),
-        reruns=_spread([each.attempts - 1 for each in outcomes]),
-        messages=dict(Counter(each.message for each in outcomes if each.message).most_common(3)),
+        states=dict(Counter(outcome.state.value for outcome in outcomes).most_common()),
+        wall_h=_percentiles([outcome.wall_s / HOUR_S for outcome in outcomes]),
+        vm_h=_percentiles([outcome.vm_s / HOUR_S for outcome in outcomes]),
+        lost_h=_percentiles([outcome.lost_s / HOUR_S for outcome in outcomes]),
+        restarts=_percentiles(restarts),
+        replacements=_percentiles([outcome.decisions["replace_vm"] for outcome in outcomes]),
+        reruns=_percentiles([outcome.attempts - 1 for outcome in outcomes]),
+        messages=dict(Counter(outcome.message for outcome in outcomes if outcome.message).most_common(3)),
     )
 
 
-def _spread(values: Sequence[float]) -> Spread:
+def _percentiles(values: Sequence[float]) -> Percentiles:
     if len(values) == 1:
-        return Spread(values[0], values[0])
-    tenths = statistics.quantiles(values, n=10, method="inclusive")
-    return Spread(round(tenths[4], 3), round(tenths[8], 3))
+        return Percentiles(values[0], values[0])
+    deciles = statistics.quantiles(values, n=10, method="inclusive")
+    return Percentiles(round(deciles[4], 3), round(deciles[8], 3))

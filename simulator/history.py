@@ -1,6 +1,6 @@
-"""One history: jobs from their submission to their end, and until nothing of them is left.
+"""One history: from the submission of its jobs until they have ended and all VMs are gone.
 
-0 ─── submitted ─── faults ─── faults_s ─── none any more ─── ended, and every VM gone ─── or, at horizon_s: stuck
+0 ─── jobs submitted ─── faults ─── faults_s ─── no faults ─── all ended, all VMs gone ─── or horizon_s: a violation
 """
 
 from __future__ import annotations
@@ -12,24 +12,29 @@ from typing import Final
 from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
 from shared.messaging import topics
-from simulator.invariants.global_invariants import Overseer
-from simulator.invariants.job_invariants import ViolationError, Watch
+from simulator.invariants.global_invariants import GlobalInvariants
+from simulator.invariants.job_invariants import JobInvariants
+from simulator.invariants.submission_invariants import check_submissions
+from simulator.invariants.violation import ViolationError
+from simulator.scenarios.fault_profiles import Profile
+from simulator.scenarios.generator import draw_scenario, rng_of
 from simulator.scenarios.scenario import HistoryError, Outcome, Scenario
 from simulator.world.agent import SimAgent
 from simulator.world.bus import SimBus
 from simulator.world.context import Context
-from simulator.world.fleet import SimFleet, SimVm
+from simulator.world.fleet import SimFleet
 from simulator.world.functions import Functions
 from simulator.world.programs import Training
-from simulator.world.user_actions import Hands
-from simulator.world.vm_faults import Misfortunes
+from simulator.world.user_actions import UserActions
+from simulator.world.vm import SimVm, VmPool
+from simulator.world.vm_faults import VmFaults
 
 SWEEP_S: Final = 60.0
-TRACE_LINES: Final = 120
+TRACE_LINES_SHOWN: Final = 120
 
 
 class History:
-    """The parts of one history, wired together. `rng` has drawn the scenario and goes on from there."""
+    """The parts of one history, wired together. `rng` is the generator that drew the scenario."""
 
     def __init__(self, scenario: Scenario, rng: random.Random) -> None:
         self.scenario = scenario
@@ -40,54 +45,55 @@ class History:
             job.job_id: Training(context, job.plan, job.duration_s, job.checkpoint_s, job.is_synchronous)
             for job in scenario.jobs
         }
-        self.fleet = SimFleet(context, self._boot, self._sleep, replays_requests=scenario.profile.replays_requests)
-        self.watches = {job.job_id: Watch(context, self.store, self.fleet, job.job_id) for job in scenario.jobs}
-        self.fleet.deleted = lambda vm: self.watches[vm.job_id].deleted(vm)
-        self.overseer = Overseer(context, self.fleet, self.watches, scenario.limits)
-        objects = MemoryObjects()
-        self.hands = Hands(context, self.bus, objects)
+        self.pool = VmPool(context, self._make_agents)
+        self.fleet = SimFleet(context, self.pool, self._sleep, replays_requests=scenario.profile.replays_requests)
+        self.jobs = {job.job_id: JobInvariants(context, self.store, self.pool, job.job_id) for job in scenario.jobs}
+        self.fleet.on_delete = lambda vm: self.jobs[vm.job_id].check_deletion(vm)
+        self.invariants = GlobalInvariants(context, self.pool, self.jobs, scenario.limits)
+        self.objects = MemoryObjects()
+        self.users = UserActions(context, self.bus, self.objects)
         self.functions = Functions(
-            context, self.store, self.bus, self.fleet, objects, self.overseer.changed, scenario.limits
+            context, self.store, self.bus, self.fleet, self.objects, self.invariants.check_commit, scenario.limits
         )
         self.bus.deliver = self.functions.deliver
-        self.misfortunes = Misfortunes(context, self.fleet, self.bus)
-        context.scheduler.happened = self._happened
+        self.vm_faults = VmFaults(context, self.pool, self.bus)
+        context.scheduler.after_each = self._check_action
 
     def run(self) -> None:
-        """Raises ViolationError, or whatever a flow should not have raised."""
+        """Run until everything has ended. Raises ViolationError, or the unexpected exception of a flow."""
         scenario, scheduler = self.scenario, self.context.scheduler
         for job in scenario.jobs:
-            self.hands.submit(job)
+            self.users.plan(job)
         scheduler.after(self.context.between(0, SWEEP_S), self._sweep)
-        scheduler.after(scenario.faults_s, self._calm_down)
-        scheduler.run_until(scenario.horizon_s, over=self._is_over)
-        self.overseer.finish()
-        self.hands.check(self.store)
+        scheduler.after(scenario.faults_s, self._end_faults)
+        scheduler.run_until(scenario.horizon_s, stop_when=self._is_over)
+        self.invariants.check_end()
+        check_submissions(self.users.submissions, self.store, self.objects)
 
     def outcome(self, *, digest: bool = False) -> Outcome:
-        first = self.scenario.jobs[0].job_id
-        watch = self.watches[first]
-        if watch.job is None:
+        """Return the result of the history, with a hash of its trace if `digest`."""
+        job_id = self.scenario.jobs[0].job_id
+        invariants = self.jobs[job_id]
+        if invariants.job is None:
             raise ViolationError("no job was ever stored")
-        ledger = self.store.ledger(first)
         return Outcome(
-            state=watch.job.state,
-            message=watch.job.error_message,
-            wall_s=watch.ended_s or self.context.now,
-            vm_s=sum((vm.gone_s or self.context.now) - vm.created_s for vm in self.fleet.past),
-            lost_s=self.trainings[first].lost_s,
-            attempts=watch.job.attempt,
-            decisions=Counter(entry.decision.kind for entry in ledger),
-            steps=len(self.context.lines),
+            state=invariants.job.state,
+            message=invariants.job.error_message,
+            wall_s=invariants.ended_s or self.context.now,
+            vm_s=sum((vm.gone_s or self.context.now) - vm.created_s for vm in self.pool.past),
+            lost_s=self.trainings[job_id].lost_s,
+            attempts=invariants.job.attempt,
+            decisions=Counter(entry.decision.action.kind for entry in self.store.ledger(job_id)),
+            steps=len(self.context.trace_lines),
             digest=self.context.digest() if digest else "",
-            states=Counter(each.job.state.value for each in self.watches.values() if each.job),
+            states=Counter(entry.job.state.value for entry in self.jobs.values() if entry.job),
         )
 
-    def _boot(self, vm: SimVm) -> tuple[SimAgent, ...]:
+    def _make_agents(self, vm: SimVm) -> tuple[SimAgent, ...]:
         training = self.trainings[vm.job_id]
         hosts = range(vm.hosts) if vm.hosts > 1 else (None,)
         agents = tuple(SimAgent(vm, host, training, self.bus, self.context) for host in hosts)
-        self.misfortunes.await_vm(vm)
+        self.vm_faults.plan(vm)
         return agents
 
     def _sleep(self, seconds: float) -> None:
@@ -97,31 +103,39 @@ class History:
         self.bus.publish(topics.SWEEP, b"{}", {})
         self.context.scheduler.after(SWEEP_S, self._sweep)
 
-    def _happened(self) -> None:
-        overseer, now, quiet_s = self.overseer, self.context.now, self.scenario.quiet_s
-        overseer.machines()
-        if now > self.scenario.faults_s + quiet_s and now > overseer.changed_s + quiet_s and not overseer.has_ended:
-            overseer.finish()
+    def _check_action(self) -> None:
+        """Check the invariants; fail early if the history is stuck."""
+        invariants, now, quiet_s = self.invariants, self.context.now, self.scenario.quiet_s
+        invariants.check_action()
+        is_quiet = now > self.scenario.faults_s + quiet_s and now > invariants.last_commit_s + quiet_s
+        if is_quiet and not invariants.has_ended:
+            invariants.check_end()
 
-    def _calm_down(self) -> None:
-        self.context.say("calm")
+    def _end_faults(self) -> None:
+        self.context.log("faults end")
         self.context.faults = self.context.faults.without_faults()
 
     def _is_over(self) -> bool:
         return (
-            not self.fleet.there
+            not self.pool.present
             and not self.bus.in_flight
             and not self.functions.running
-            and self.overseer.has_ended
+            and self.invariants.has_ended
             and not self.store.jobs_with_pending()
         )
 
 
 def run(seed: int, scenario: Scenario, rng: random.Random, *, digest: bool = False) -> Outcome:
-    """Raises HistoryError."""
+    """Run one history. Raises HistoryError, which names the seed, whatever goes wrong."""
     history = History(scenario, rng)
     try:
         history.run()
         return history.outcome(digest=digest)
     except Exception as error:
-        raise HistoryError(seed, scenario, error, history.context.trace(TRACE_LINES)) from error
+        raise HistoryError(seed, scenario, error, history.context.format_trace(TRACE_LINES_SHOWN)) from error
+
+
+def run_seed(seed: int, profile: Profile, *, digest: bool = False) -> Outcome:
+    """Run the history of this seed under this profile. Raises HistoryError."""
+    rng = rng_of(seed, profile)
+    return run(seed, draw_scenario(rng, profile), rng, digest=digest)

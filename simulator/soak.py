@@ -1,6 +1,6 @@
-"""`python -m simulator.soak --seeds N --jobs J`: many histories, every profile in turn, and the seeds that failed.
+"""Run many histories under all fault profiles: `python -m simulator.soak --seeds N --jobs J`.
 
-Each worker takes the next seeds when it is done with its own: one slow history holds up nothing.
+Prints the seeds that failed. Worker processes take small batches, so that one slow history delays only its batch.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
+from simulator.history import run_seed
 from simulator.scenarios.fault_profiles import PROFILES
-from simulator.scenarios.generator import case
 from simulator.scenarios.scenario import HistoryError
 
-BATCH: Final = 50
-SHOWN_MAX: Final = 20
-PROGRESS_S: Final = 5.0
+BATCH_SIZE: Final = 50
+FAILURES_SHOWN_MAX: Final = 20
+PROGRESS_INTERVAL_S: Final = 5.0
 
 
 @dataclass(slots=True)
 class Tally:
-    """`states`: how the jobs ended. `failures`: profile, seed and the first line of what was wrong."""
+    """Totals of many histories."""
 
     histories: int = 0
     steps: int = 0
     states: Counter[str] = field(default_factory=Counter)
+    """Number of jobs, by their final state."""
     failures: list[tuple[str, int, str]] = field(default_factory=list)
+    """Profile, seed and error of each history that failed."""
 
     def add(self, other: Tally) -> None:
         self.histories += other.histories
@@ -40,15 +42,15 @@ class Tally:
         self.failures.extend(other.failures)
 
 
-def batch(seeds: Sequence[int], names: Sequence[str]) -> Tally:
-    """Each seed under one of the profiles, by turns."""
+def run_batch(seeds: Sequence[int], names: Sequence[str]) -> Tally:
+    """Run one history for each seed. The profiles take turns: seed N uses profile N modulo their number."""
     logging.disable()
     tally = Tally()
     for seed in seeds:
         profile = PROFILES[names[seed % len(names)]]
         tally.histories += 1
         try:
-            outcome = case(seed, profile)
+            outcome = run_seed(seed, profile)
         except HistoryError as error:
             tally.failures.append((profile.name, seed, f"{type(error.cause).__name__}: {error.cause}"[:300]))
         else:
@@ -58,12 +60,12 @@ def batch(seeds: Sequence[int], names: Sequence[str]) -> Tally:
 
 
 def soak(first: int, seeds: int, jobs: int, names: Sequence[str]) -> Iterator[Tally]:
-    """The tally so far, after every batch."""
+    """Run `seeds` histories, starting at seed `first`, in `jobs` processes. Yield the totals after every batch."""
     total = Tally()
-    starts = range(first, first + seeds, BATCH)
-    batches = [range(start, min(start + BATCH, first + seeds)) for start in starts]
+    starts = range(first, first + seeds, BATCH_SIZE)
+    batches = [range(start, min(start + BATCH_SIZE, first + seeds)) for start in starts]
     with ProcessPoolExecutor(max_workers=jobs) as pool:
-        for tally in pool.map(batch, batches, [names] * len(batches)):
+        for tally in pool.map(run_batch, batches, [names] * len(batches)):
             total.add(tally)
             yield total
 
@@ -73,23 +75,23 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--profile", action="append", choices=sorted(PROFILES), help="all of them without this")
-    asked = parser.parse_args()
-    began = time.monotonic()
-    shown = began
+    parser.add_argument("--profile", action="append", choices=sorted(PROFILES), help="repeatable; default: all")
+    options = parser.parse_args()
+    started = time.monotonic()
+    reported = started
     total = Tally()
-    for total in soak(asked.first, asked.seeds, asked.jobs, asked.profile or list(PROFILES)):
-        if time.monotonic() - shown >= PROGRESS_S:
-            shown = time.monotonic()
-            rate = total.histories / (shown - began)
-            sys.stderr.write(f"{total.histories} of {asked.seeds}, {rate:.0f}/s, {len(total.failures)} failed\n")
-    took_s = time.monotonic() - began
-    for name, seed, what in total.failures[:SHOWN_MAX]:
-        sys.stdout.write(f"python -m simulator --profile {name} --seed {seed}   # {what}\n")
-    ends = ", ".join(f"{count} {state}" for state, count in total.states.most_common())
+    for total in soak(options.first, options.seeds, options.jobs, options.profile or list(PROFILES)):
+        if time.monotonic() - reported >= PROGRESS_INTERVAL_S:
+            reported = time.monotonic()
+            rate = total.histories / (reported - started)
+            sys.stderr.write(f"{total.histories} of {options.seeds}, {rate:.0f}/s, {len(total.failures)} failed\n")
+    elapsed_s = time.monotonic() - started
+    for name, seed, error in total.failures[:FAILURES_SHOWN_MAX]:
+        sys.stdout.write(f"python -m simulator --profile {name} --seed {seed}   # {error}\n")
+    states = ", ".join(f"{count} {state}" for state, count in total.states.most_common())
     sys.stdout.write(
-        f"{total.histories} histories, {total.steps} steps in {took_s:.0f} s ({total.histories / took_s:.0f}/s): "
-        f"{ends}; {len(total.failures)} failed\n"
+        f"{total.histories} histories, {total.steps} steps in {elapsed_s:.0f} s ({total.histories / elapsed_s:.0f}/s): "
+        f"{states}; {len(total.failures)} failed\n"
     )
     return 1 if total.failures else 0
 

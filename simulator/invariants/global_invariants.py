@@ -1,8 +1,8 @@
-"""What holds of all jobs together, beside what `simulator.invariants.job_invariants` asks of each.
+"""Invariants across all jobs, in addition to those of each job.
 
-twins     of two VMs of one name, in two zones, one is gone soon
-limits    what all admitted jobs need is never more than there is
-line      nobody is admitted who would take what was promised to somebody before it in line
+I5        two VMs of one name, in two zones, exist only for a short time
+limits    what all admitted jobs need together never exceeds the limits
+queue     no job is admitted that takes capacity from a job before it in the admission queue
 """
 
 from __future__ import annotations
@@ -13,80 +13,89 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shared.core.model.job import Job, JobState
-from shared.core.rules.admission_queue import needs
-from simulator.invariants.job_invariants import ViolationError, Watch
+from shared.core.rules.admission_queue import resource_needs
+from simulator.invariants.job_invariants import JobInvariants
+from simulator.invariants.violation import ViolationError
 from simulator.world.context import Context
-from simulator.world.fleet import SimFleet
+from simulator.world.vm import VmPool
 
-TWINS_S: Final = 400.0
-"""How long two VMs of one name may live in two zones: an insert that came late in a zone that was given up is found by
-the next sweep, and a shutdown takes its time."""
-KNOWN_S: Final = 30.0
-"""Who was stored so long ago was seen by every turn that is taken, however long its function was suspended."""
+DUPLICATE_NAME_MAX_S: Final = 400.0
+"""How long two VMs may have one name. A late insert in a zone that was given up creates a second VM, which the next
+sweep finds; its shutdown takes some time."""
+KNOWN_TO_ALL_S: Final = 30.0
+"""Jobs stored at least this long ago are visible to every admission decision, even one made by a suspended function."""
 
 
 @dataclass(slots=True)
-class Overseer:
+class GlobalInvariants:
+    """The invariants of one history."""
+
     context: Context
-    fleet: SimFleet
-    watches: dict[str, Watch]
+    pool: VmPool
+    jobs: dict[str, JobInvariants]
     limits: Mapping[str, int]
-    changed_s: float = 0.0
-    _waiting_since: dict[str, float] = field(default_factory=dict)
-    _twins_since: float | None = None
+    last_commit_s: float = 0.0
+    _queued_since: dict[str, float] = field(default_factory=dict)
+    _duplicate_name_since: float | None = None
 
     @property
     def has_ended(self) -> bool:
-        return all(watch.has_ended for watch in self.watches.values())
+        return all(job.has_ended for job in self.jobs.values())
 
-    def changed(self, job_id: str) -> None:
-        """After every write."""
-        watch = self.watches[job_id]
-        watch.changed()
-        self.changed_s = self.context.now
-        if self.limits and watch.job is not None:
-            self._look_at_line(watch.job)
+    def check_commit(self, job_id: str) -> None:
+        """To be called after every commit of this job."""
+        invariants = self.jobs[job_id]
+        invariants.check_commit()
+        self.last_commit_s = self.context.now
+        if self.limits and invariants.job is not None:
+            self._check_admission(invariants.job)
 
-    def machines(self) -> None:
-        """After everything that happens (I5). Within a zone Compute itself gives a name once."""
-        now, there = self.context.now, self.fleet.there
-        if len(there) > 1 and len({name for name, _ in there}) < len(there):
-            self._twins_since = now if self._twins_since is None else self._twins_since
-            if now - self._twins_since > TWINS_S:
-                raise ViolationError(f"I5: two VMs of one name for {TWINS_S:.0f} s: {list(there)}")
-        elif self._twins_since is not None:
-            self._twins_since = None
-        for watch in self.watches.values():
-            watch.is_prompt()
+    def check_action(self) -> None:
+        """To be called after every action. Within a zone, Compute Engine itself keeps names unique."""
+        now, present = self.context.now, self.pool.present
+        if len(present) > 1 and len({name for name, _ in present}) < len(present):
+            since = now if self._duplicate_name_since is None else self._duplicate_name_since
+            self._duplicate_name_since = since
+            if now - since > DUPLICATE_NAME_MAX_S:
+                raise ViolationError(f"I5: two VMs of one name for {DUPLICATE_NAME_MAX_S:.0f} s: {list(present)}")
+        else:
+            self._duplicate_name_since = None
+        for invariants in self.jobs.values():
+            invariants.check_time_limits()
 
-    def finish(self) -> None:
-        for watch in self.watches.values():
-            watch.finish()
+    def check_end(self) -> None:
+        """To be called when the faults are over and nothing happens any more."""
+        for invariants in self.jobs.values():
+            invariants.check_end()
 
-    def _look_at_line(self, job: Job) -> None:
+    def _check_admission(self, job: Job) -> None:
         if job.state is JobState.QUEUED:
-            self._waiting_since.setdefault(job.job_id, self.context.now)
+            self._queued_since.setdefault(job.job_id, self.context.now)
             return
-        if self._waiting_since.pop(job.job_id, None) is None or job.state.is_terminal:
+        was_queued = self._queued_since.pop(job.job_id, None) is not None
+        if not was_queued or job.state.is_terminal:
             return
-        live = [watch.job for watch in self.watches.values() if watch.job and not watch.job.state.is_terminal]
-        admitted = [each for each in live if each.state is not JobState.QUEUED]
-        self._must_fit(admitted, "limits: more than there is for all")
-        known = [each for each in live if self._waiting_since.get(each.job_id, self.context.now) < self._known_before]
-        before = [each for each in known if _place(each) < _place(job)]
-        self._must_fit([*admitted, *before], f"line: {job.job_id} took what was promised to others")
+        live = [entry.job for entry in self.jobs.values() if entry.job and not entry.job.state.is_terminal]
+        admitted = [other for other in live if other.state is not JobState.QUEUED]
+        self._check_limits(admitted, "limits: the admitted jobs need more than the limits allow")
+        known_before = self.context.now - KNOWN_TO_ALL_S
+        ahead = [
+            other
+            for other in live
+            if self._queued_since.get(other.job_id, self.context.now) < known_before
+            and _queue_position(other) < _queue_position(job)
+        ]
+        self._check_limits([*admitted, *ahead], f"queue: {job.job_id} was admitted before jobs ahead of it")
 
-    @property
-    def _known_before(self) -> float:
-        return self.context.now - KNOWN_S
-
-    def _must_fit(self, jobs: list[Job], what: str) -> None:
+    def _check_limits(self, jobs: list[Job], violation: str) -> None:
         total: Counter[str] = Counter()
         for job in jobs:
-            total.update(needs(job.plan))
+            total.update(resource_needs(job.plan))
         if any(total[name] > limit for name, limit in self.limits.items()):
-            raise ViolationError(f"{what}: {[(each.job_id, each.state.value) for each in jobs]} need {dict(total)}")
+            states = [(job.job_id, job.state.value) for job in jobs]
+            raise ViolationError(f"{violation}: {states} need {dict(total)} of {dict(self.limits)}")
 
 
-def _place(job: Job) -> tuple[object, ...]:
+def _queue_position(job: Job) -> tuple[object, ...]:
+    """Sort key of the admission queue."""
     return (-job.plan.priority, job.created_at, job.job_id)

@@ -1,87 +1,57 @@
-"""The invariants of the design (I1-I6, I9), asked after every step; I7, I8 and I10 are what histories are made of.
+"""Invariants of one job, checked after every commit.
 
-Everything is counted anew from the ledger's decisions, beside the code that keeps the books.
+    I1    a job ends, and does not change after its end, except for its labels and its deletion
+    I2    an incarnation ends once
+    I3    budgets equal what was charged and refunded (`simulator.invariants.budget_invariants`)
+    I4    only events of the present incarnation change anything
+    I5    a VM that the stored state desires is not deleted
+    I6    no VM is left after the end
+    I9    the ledger, folded, is the stored state
+
+I7, I8 and I10 (any order of messages, functions that crash, capacity errors) are the faults of the histories.
+The state is derived from the decisions in the ledger, independently of the code that stores it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
 
-from shared.core.decisions import (
-    AcceptJob,
-    Budget,
-    DeleteJob,
-    HoldReplica,
-    Ignore,
-    MarkReady,
-    ReactivateReplica,
-    RecordCompletion,
-    RecordHostDone,
-    ReplaceVm,
-    RerunJob,
-    RestartReplica,
-    SetLabels,
-    SucceedJob,
-)
-from shared.core.events import IncarnationRef, ReplicaEvent, ReplicaExited, VmLost, VmReady
+from shared.core.actions import AcceptJob, DeleteJob, Ignore, RecordHostDone, SetLabels
+from shared.core.events import IncarnationRef, ReplicaEvent, ReplicaExited, VmLost
 from shared.core.evolve import apply, evolve
 from shared.core.ledger import LedgerEntry, fold
-from shared.core.model.job import INTERNAL_RETRIES_MAX as INTERNAL_MAX
-from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, ReplicaState, State
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import VmStatus, vm_name
+from shared.core.model.job import Job, State
+from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.vm import VmStatus
+from shared.core.model.vm_names import vm_name
 from shared.memory.store import MemoryStore
+from simulator.invariants.budget_invariants import BudgetCount
+from simulator.invariants.cluster_invariants import ClusterInvariants
+from simulator.invariants.violation import ViolationError
 from simulator.world.context import Context
-from simulator.world.fleet import SimFleet, SimVm
-
-NEEDED_S: Final = 400.0
-"""How long a member of the cluster may be done while the primary incarnations on in a later incarnation: some sweeps."""
-STUCK_S: Final = 10.0
-"""How long a job may be PREPARING after its last replica has spoken, where messages and functions work."""
-
-
-class ViolationError(AssertionError):
-    """An invariant does not hold."""
+from simulator.world.vm import SimVm, VmPool
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a replica's budgets must say."""
+class JobInvariants:
+    """The invariants of one job."""
 
-    restarts_used: int = 0
-    replaced: int = 0
-    collateral: int = 0
-    incarnations: int = 1
-
-
-@dataclass(slots=True)
-class Watch:
     context: Context
     store: MemoryStore
-    fleet: SimFleet
+    pool: VmPool
     job_id: str
     state: State | None = None
+    """The fold of the ledger so far; None before the job was accepted."""
     ended_s: float | None = None
-    _folded: int = 0
-    _tallies: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
-    _reruns: int = 0
-    _internal: int = 0
-    _moved: int = 0
-    _ended_lives: set[tuple[str, int]] = field(default_factory=set)
-    _ready_since: float | None = None
-    _has_no_delays: bool = field(init=False)
-    _labelled: int = 0
-    _zones: dict[ReplicaId, str] = field(default_factory=dict)
-    _alone_since: float | None = None
-    _split_since: float | None = None
-    _began: dict[ReplicaId, float] = field(default_factory=dict)
-    _done: dict[ReplicaId, float] = field(default_factory=dict)
-    _said: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Virtual time of the job's end."""
+    _entries_read: int = 0
+    _budgets: BudgetCount = field(default_factory=BudgetCount)
+    _cluster: ClusterInvariants = field(init=False)
+    _ended_incarnations: set[tuple[str, int]] = field(default_factory=set)
+    _label_changes: int = 0
 
     def __post_init__(self) -> None:
-        self._has_no_delays = not self.context.faults.delay
+        self._cluster = ClusterInvariants(self.context)
 
     @property
     def job(self) -> Job | None:
@@ -91,207 +61,116 @@ class Watch:
     def has_ended(self) -> bool:
         return self.ended_s is not None
 
-    def changed(self) -> None:
-        """After every write: the new entries, one by one, then what is stored against what they add up to (I9)."""
+    def check_commit(self) -> None:
+        """Check the new entries of the ledger one by one, and compare their fold with the stored state (I9)."""
         ledger = self.store.ledger(self.job_id)
-        if len(ledger) == self._folded:
+        if len(ledger) == self._entries_read:
             return
-        for entry in ledger[self._folded :]:
-            self._judge(entry)
-        self._folded = len(ledger)
+        for entry in ledger[self._entries_read :]:
+            self._check_entry(entry)
+        self._entries_read = len(ledger)
         loaded = self.store.load_attempt(self.job_id)
         if loaded is None or loaded.state != self.state:
-            raise ViolationError(f"I9: stored {loaded and loaded.state}\nbut the ledger says {self.state}")
+            raise ViolationError(f"I9: stored {loaded and loaded.state}\nbut the ledger leads to {self.state}")
 
-    def is_prompt(self) -> None:
-        """After everything that happens: who is complete runs."""
-        if self._ready_since is not None and self._has_no_delays and self.context.now - self._ready_since > STUCK_S:
-            raise ViolationError("every replica has spoken, and the job is still PREPARING")
-        if self._split_since is not None and self.context.now - self._split_since > NEEDED_S:
-            raise ViolationError(f"zones: the gang is split: {self._zones}")
-        if self._alone_since is not None and self.context.now - self._alone_since > NEEDED_S:
-            raise ViolationError(
-                "the primary incarnations a further incarnation, and a peer that was done before is not called back"
-            )
+    def check_time_limits(self) -> None:
+        """To be called after every action."""
+        self._cluster.check_time_limits()
 
-    def deleted(self, vm: SimVm) -> None:
-        """A VM that the stored state wants is never deleted: not by who knows less, not instead of an older one."""
+    def check_deletion(self, vm: SimVm) -> None:
+        """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""
         job = self.job
         if self.state is None or job is None or job.state.is_terminal or job.placement.round:
             return
+        observed = vm.observed
         for replica in self.state.replicas:
-            is_its = (
-                vm.seen.name == vm_name(job.job_id, replica.replica_id)
-                and vm.seen.vm_generation == replica.vm_generation
-            )
-            if is_its and replica.state is not ReplicaState.COMPLETED and vm.seen.status is VmStatus.RUNNING:
-                raise ViolationError(f"I5: deleted {vm.seen.name}, machine {replica.vm_generation} of {replica.key}")
+            name = vm_name(job.job_id, replica.replica_id)
+            is_its_vm = (observed.name, observed.vm_generation) == (name, replica.vm_generation)
+            if is_its_vm and replica.state is not ReplicaState.COMPLETED and observed.status is VmStatus.RUNNING:
+                raise ViolationError(f"I5: deleted {name}, VM generation {replica.vm_generation} of {replica.key}")
 
-    def finish(self) -> None:
-        """Once the faults are over and everything is quiet (I1, I6, I8)."""
+    def check_end(self) -> None:
+        """To be called when the faults are over and nothing happens any more (I1, I6, I9)."""
         if self.state is None or not self.has_ended:
-            raise ViolationError(f"I1: the job has not ended{self._why()}: {self.state}")
-        if left := [vm.seen for vm in self.fleet.there.values() if vm.job_id == self.job_id]:
+            raise ViolationError(f"I1: the job has not ended{self._suspected_cause()}: {self.state}")
+        if left := [vm.observed for vm in self.pool.present.values() if vm.job_id == self.job_id]:
             raise ViolationError(f"I6: VMs are left: {left}")
         if fold(self.store.ledger(self.job_id)) != self.state:
-            raise ViolationError("I9: the whole ledger's fold is not what is stored")
+            raise ViolationError("I9: the fold of the whole ledger is not the stored state")
 
-    def _why(self) -> str:
-        """What keeps it, as far as that can be seen from here."""
+    def _suspected_cause(self) -> str:
+        """Describe what keeps the job from ending, as far as the simulator can see it."""
         replicas = self.state.replicas if self.state else ()
         for replica in replicas:
             entry = self.store.entry(self.job_id, f"{replica.replica_id}-vm-{replica.vm_generation}-lost")
-            if entry and isinstance(entry.decision, Ignore):
-                return f": the loss of {replica.replica_id}'s machine {replica.vm_generation} was ignored ({entry.decision.reason})"
-        there = {vm.seen.name for vm in self.fleet.there.values()}
+            if entry and isinstance(entry.decision.action, Ignore):
+                vm = f"{replica.replica_id}, VM generation {replica.vm_generation}"
+                return f": the loss of {vm} was ignored ({entry.decision.reason})"
+        names = {vm.observed.name for vm in self.pool.present.values()}
         for replica in replicas:
-            if replica.state is not ReplicaState.COMPLETED and vm_name(self.job_id, replica.replica_id) not in there:
-                return f": machine {replica.vm_generation} of {replica.replica_id} is missing and is not made"
+            if replica.state is not ReplicaState.COMPLETED and vm_name(self.job_id, replica.replica_id) not in names:
+                return f": VM generation {replica.vm_generation} of {replica.replica_id} is missing and is not created"
         return ""
 
-    def _judge(self, entry: LedgerEntry) -> None:
+    def _check_entry(self, entry: LedgerEntry) -> None:
         before = self.state
-        self.context.say("judged", entry.key, entry.decision.kind, entry.decision.reason)
+        self.context.log("decided", entry.key, entry.decision.action.kind, entry.decision.reason)
         if before is not None:
-            self._check_stale(before, entry)
+            self._check_subject(before, entry)
         change = evolve(before, entry.decision, entry.at)
-        if isinstance(entry.decision, AcceptJob):
-            self.state = State(entry.decision.job, change.replicas, whole=True)
+        if isinstance(entry.decision.action, AcceptJob):
+            self.state = State(entry.decision.action.job, change.replicas, whole=True)
         elif before is not None:
             self.state = apply(before, change)
         if self.state is None:
-            raise ViolationError(f"{entry.key} was judged without a job")
+            raise ViolationError(f"{entry.key} was decided without a job")
         if before is not None and before.job.state.is_terminal and not _is_same_end(before.job, self.state.job):
             raise ViolationError(f"I1: {entry.key} changed a job that had ended")
-        self._count(entry)
-        self._check_budgets(self.state)
-        self._check_hands(before, entry, self.state.job)
-        self._check_hosts(entry, self.state.job)
-        self._check_zones(entry, self.state)
+        self._budgets.add(entry.decision.action)
+        self._budgets.check(self.state)
+        self._check_user_action(before, entry, self.state.job)
+        self._cluster.apply(before, entry, self.state)
         if self.state.job.state.is_terminal and self.ended_s is None:
             self.ended_s = self.context.now
-        self._look_at_done(before, self.state)
-        is_waiting = self.state.job.state is JobState.PREPARING and all(map(_has_spoken, self.state.replicas))
-        self._ready_since = (self._ready_since or self.context.now) if is_waiting else None
 
-    def _look_at_done(self, before: State | None, state: State) -> None:
-        """Since when the primary incarnations a incarnation that began after a peer, which it may wait for, was done."""
-        plan, now = state.job.plan, self.context.now
-        for replica in state.replicas:
-            was = before.find(replica.attempt, replica.replica_id) if before else None
-            if was is None or was.incarnation != replica.incarnation:
-                self._began[replica.replica_id] = now
-                self._done.pop(replica.replica_id, None)
-            if replica.state is ReplicaState.COMPLETED:
-                self._done.setdefault(replica.replica_id, now)
-        is_over = plan.independent or state.job.state.is_terminal
-        done = [at for replica_id, at in self._done.items() if replica_id.task_type is not TaskType.EVALUATOR]
-        is_alone = not is_over and any(at < self._began[plan.primary] for at in done)
-        self._alone_since = (self._alone_since or now) if is_alone else None
-
-    def _check_stale(self, before: State, entry: LedgerEntry) -> None:
-        """I4, I2: who is not the present incarnation changes nothing, and a incarnation ends once."""
+    def _check_subject(self, before: State, entry: LedgerEntry) -> None:
+        """Check that an event about another incarnation than the present one changes nothing (I4), and I2."""
         event, decision = entry.event, entry.decision
-        if not isinstance(event, ReplicaEvent) or isinstance(decision, Ignore):
+        if not isinstance(event, ReplicaEvent) or isinstance(decision.action, Ignore):
             return
         subject = event.subject
         if before.job.state.is_terminal:
-            return  # judged before the end was written; a replica of a job that wants nothing any more may still move
-        replica = next((each for each in before.replicas if each.replica_id == subject.replica_id), None)
+            return  # decided before the end was stored; the replicas of an ended job may still change
+        replica = next((member for member in before.replicas if member.replica_id == subject.replica_id), None)
         if replica is None or (subject.attempt != replica.attempt and not isinstance(event, VmLost)):
-            raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {decision.kind}")
+            raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {decision.action.kind}")
         if not _is_present(subject, replica, is_loss=isinstance(event, VmLost)):
             raise ViolationError(
-                f"I4: {entry.key} is not of the present incarnation {replica}, and led to {decision.kind}"
+                f"I4: {entry.key} is not of the present incarnation of {replica}: {decision.action.kind}"
             )
-        if isinstance(event, ReplicaExited | VmLost) and not isinstance(decision, RecordHostDone):
-            end = (replica.key, replica.incarnation)
-            if end in self._ended_lives:
-                raise ViolationError(f"I2: incarnation {end} ended twice")
-            self._ended_lives.add(end)
+        if isinstance(event, ReplicaExited | VmLost) and not isinstance(decision.action, RecordHostDone):
+            incarnation = (replica.key, replica.incarnation)
+            if incarnation in self._ended_incarnations:
+                raise ViolationError(f"I2: incarnation {incarnation} ended twice")
+            self._ended_incarnations.add(incarnation)
 
-    def _count(self, entry: LedgerEntry) -> None:
-        decision = entry.decision
-        if isinstance(decision, RestartReplica | HoldReplica | ReplaceVm | ReactivateReplica):
-            tally = self._tallies[decision.replica]
-            tally.incarnations += 1
-            tally.restarts_used += isinstance(decision, RestartReplica) and decision.charge is Budget.RESTARTS
-            tally.collateral += isinstance(decision, HoldReplica)
-            tally.replaced += isinstance(decision, ReplaceVm)
-        if isinstance(decision, RestartReplica | ReplaceVm):
-            for key in decision.refunded:
-                self._tallies[key].restarts_used -= 1
-                self._tallies[key].collateral += 1
-        if isinstance(decision, ReplaceVm) and decision.refunds_rerun:
-            self._reruns -= 1
-            self._moved += 1
-        if isinstance(decision, RerunJob):
-            self._reruns += decision.charge is Budget.RERUNS
-            self._internal += decision.charge is Budget.INTERNAL
-            self._moved += decision.charge is Budget.FREE
-
-    def _check_hands(self, before: State | None, entry: LedgerEntry, job: Job) -> None:
-        """What its user does to a job beside its course."""
-        self._labelled += isinstance(entry.decision, SetLabels)
-        if job.labels_version != 1 + self._labelled:
-            raise ViolationError(f"labels: version {job.labels_version} after {self._labelled} changes")
-        was_there = before is not None and before.job.deleted_at is None
-        if isinstance(entry.decision, DeleteJob) and not (was_there and job.state.is_terminal):
-            raise ViolationError(f"a job was deleted twice, or alive: {job.state}, {job.deleted_at}")
-
-    def _check_zones(self, entry: LedgerEntry, state: State) -> None:
-        """Who is up is in one zone: a member's address holds its zone, and was told to all."""
-        if isinstance(entry.event, VmReady) and isinstance(entry.decision, MarkReady):
-            self._zones[entry.event.subject.replica_id] = entry.event.subject.vm.zone
-        up = [each.replica_id for each in state.replicas if each.state is ReplicaState.RUNNING]
-        is_split = len({self._zones[replica_id] for replica_id in up}) > 1 and not state.job.state.is_terminal
-        self._split_since = (self._split_since or self.context.now) if is_split else None
-
-    def _check_hosts(self, entry: LedgerEntry, job: Job) -> None:
-        """A slice is up, and done, when each of its hosts has said so in this incarnation."""
-        event, decision = entry.event, entry.decision
-        if not isinstance(event, VmReady | ReplicaExited) or event.subject.host is None or isinstance(decision, Ignore):
-            return
-        said = self._said[type(event).__name__, event.subject.key]
-        said.add(event.subject.host)
-        is_whole = isinstance(decision, MarkReady | RecordCompletion | SucceedJob)
-        hosts = job.plan.group(event.subject.replica_id.task_type).hosts
-        if is_whole and len(said) < hosts:
-            raise ViolationError(f"slices: {decision.kind} after {len(said)} of {hosts} hosts: {entry.key}")
-
-    def _check_budgets(self, state: State) -> None:
-        """I3."""
-        job = state.job
-        used = (job.budgets.reruns_used, job.budgets.internal_used, job.attempt)
-        if used != (self._reruns, self._internal, 1 + self._reruns + self._internal + self._moved):
-            raise ViolationError(f"I3: {used} is not what was judged: {self._reruns} reruns, {self._internal} internal")
-        if self._reruns > RERUNS_MAX or self._internal > INTERNAL_MAX:
-            raise ViolationError(f"I3: over the limit: {job.budgets}")
-        for replica in state.replicas:
-            tally = self._tallies[replica.key]
-            if not 0 <= replica.restarts_used <= RESTARTS_MAX:
-                raise ViolationError(f"I3: over the limit: {replica}")
-            if _tally_of(replica) != tally:
-                raise ViolationError(f"I3: {replica} is not what was judged: {tally}")
+    def _check_user_action(self, before: State | None, entry: LedgerEntry, job: Job) -> None:
+        self._label_changes += isinstance(entry.decision.action, SetLabels)
+        if job.labels_version != 1 + self._label_changes:
+            raise ViolationError(f"labels: version {job.labels_version} after {self._label_changes} changes")
+        existed = before is not None and before.job.deleted_at is None
+        if isinstance(entry.decision.action, DeleteJob) and not (existed and job.state.is_terminal):
+            raise ViolationError(f"deletion: of a live or deleted job: {job.state}, deleted at {job.deleted_at}")
 
 
 def _is_present(subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
-    """A loss is of a machine, whatever incarnation is on it; a word is of a incarnation."""
+    """Whether an event is about the replica's present VM and, unless it is the VM's loss, its present incarnation."""
     if subject.vm_generation != replica.vm_generation:
         return False
     return is_loss or subject.incarnation == replica.incarnation
 
 
 def _is_same_end(before: Job, after: Job) -> bool:
-    """Labels and deletion are all that changes after it."""
+    """Whether nothing but labels and deletion has changed."""
     labels = replace(after, labels=before.labels, labels_version=before.labels_version)
     return replace(labels, deleted_at=before.deleted_at, version=before.version) == before
-
-
-def _has_spoken(replica: Replica) -> bool:
-    return replica.ever_ready or replica.state is ReplicaState.COMPLETED
-
-
-def _tally_of(replica: Replica) -> Tally:
-    named = {each.name: getattr(replica, each.name) for each in fields(Tally) if each.name != "incarnations"}
-    return Tally(**named, incarnations=replica.incarnation)

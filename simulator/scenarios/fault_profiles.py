@@ -1,4 +1,4 @@
-"""What may go wrong, and how often."""
+"""Fault profiles: which faults may happen in a history, and how often."""
 
 from __future__ import annotations
 
@@ -8,57 +8,71 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Probabilities, unless a unit says otherwise. All zero: nothing ever goes wrong.
-
-    Per message: `duplicate`, `late` (minutes instead of moments), `lost` (provision and sweep only: of those nobody
-    but the next sweep would know). Per port call of a function: `crash` (the instance dies before or after the call),
-    `trouble` (TemporaryError, the call applied or not), `suspend` (others run in the middle of it).
-    Per insert: `stockout` at the call, `stockout_late` in the operation, `slow_create`; `quota`, `internal`, `denied`.
-    Per VM: `mute` (gone before its agent speaks), `loss_per_hour`; of the losses `notice` are announced, and `reboot`
-    of the others leave the VM there. Per incarnation of a program: `fail`. Per VM: `setup_fail`, `agent_crash_per_hour`.
-    Per publish of an agent: `unreachable`. Per job: `cancel`; `meddling`: its user submits again, labels and deletes.
-    `replays_requests`: see `simulator.world.fleet.SimFleet`.
-    """
+    """Rates of faults. Fields without a unit in their name are probabilities; 0 means that the fault never happens."""
 
     name: str
     duplicate: float = 0.0
+    """Per message: delivered twice."""
     late: float = 0.0
+    """Per message: delivered after minutes instead of fractions of a second."""
     lost: float = 0.0
+    """Per message of `provision` and `sweep`: never delivered. Only these are repaired by the next sweep."""
     crash: float = 0.0
-    trouble: float = 0.0
+    """Per port call of a function: the instance ends, half of the times before the call, otherwise after it."""
+    temporary_error: float = 0.0
+    """Per port call of a function: it raises TemporaryError, half of the times after it was applied."""
     suspend: float = 0.0
+    """Per port call of a function: other actions run before or after the call."""
     skew_s: float = 0.0
+    """Largest error of a function instance's clock, in seconds."""
     stockout: float = 0.0
+    """Per insert: the zone has no capacity, and the call says so at once."""
     stockout_late: float = 0.0
+    """Per insert: the operation fails with a stockout after the call was accepted."""
     slow_create: float = 0.0
+    """Per insert: the operation takes minutes."""
     quota: float = 0.0
+    """Per insert: the quota is used up."""
     internal: float = 0.0
+    """Per insert: an internal error of Compute Engine."""
     denied: float = 0.0
-    mute: float = 0.0
+    """Per insert: the service account lacks a permission."""
+    lost_at_boot: float = 0.0
+    """Per VM: it is lost before its agent reports anything."""
     loss_per_hour: float = 0.0
+    """Losses of a running VM, per hour."""
     notice: float = 0.5
+    """Per loss: it is announced."""
     reboot: float = 0.3
+    """Per loss without notice: the VM reboots instead of ending."""
     fail: float = 0.0
+    """Per incarnation of a program: it fails."""
     setup_fail: float = 0.0
+    """Per set-up of a VM: it fails."""
     agent_crash_per_hour: float = 0.0
+    """Crashes of a VM's agent, per hour."""
     unreachable: float = 0.0
+    """Per publish call of an agent: it fails."""
     cancel: float = 0.0
+    """Per job: its user cancels it."""
     meddling: float = 0.0
+    """Per job: its user submits its id again, labels it, and deletes it."""
     replays_requests: bool = False
+    """See `simulator.world.fleet.SimFleet`."""
 
     @property
-    def delay(self) -> bool:
-        """Whether a message may take longer than a moment to be handled."""
-        return any((self.late, self.crash, self.trouble, self.suspend, self.unreachable))
+    def delays_messages(self) -> bool:
+        """Whether it may take minutes until a message is handled."""
+        return any((self.late, self.crash, self.temporary_error, self.suspend, self.unreachable))
 
     def without_faults(self) -> Profile:
-        """The clocks stay as wrong as they are."""
+        """Return a profile without faults. Clock skew and the fleet's memory of requests stay as they are."""
         return Profile(self.name, skew_s=self.skew_s, replays_requests=self.replays_requests)
 
 
 CALM: Final = Profile("calm")
 MESSAGES: Final = Profile("messages", duplicate=0.2, late=0.15, lost=0.2, unreachable=0.2, fail=0.3)
-FUNCTIONS: Final = Profile("functions", crash=0.06, trouble=0.06, fail=0.3, loss_per_hour=6)
+FUNCTIONS: Final = Profile("functions", crash=0.06, temporary_error=0.06, fail=0.3, loss_per_hour=6)
 RACES: Final = Profile("races", suspend=0.25, duplicate=0.3, fail=0.3, loss_per_hour=15, stockout=0.1, cancel=0.1)
 CAPACITY: Final = Profile(
     "capacity",
@@ -68,31 +82,33 @@ CAPACITY: Final = Profile(
     quota=0.1,
     internal=0.03,
     denied=0.01,
-    mute=0.05,
+    lost_at_boot=0.05,
     loss_per_hour=6,
 )
-MACHINES: Final = Profile("machines", loss_per_hour=40, mute=0.1, agent_crash_per_hour=10)
+MACHINES: Final = Profile("machines", loss_per_hour=40, lost_at_boot=0.1, agent_crash_per_hour=10)
 PROGRAMS: Final = Profile("programs", fail=0.6, setup_fail=0.1)
 SKEW: Final = Profile("skew", skew_s=2.0, fail=0.4, loss_per_hour=20)
 SLICES: Final = Profile("slices", fail=0.15, loss_per_hour=20, agent_crash_per_hour=6, duplicate=0.1, suspend=0.05)
-"""Jobs on slices of several hosts."""
-LINE: Final = Profile("line", suspend=0.15, duplicate=0.1, lost=0.1, crash=0.02, fail=0.1, loss_per_hour=6, cancel=0.2)
-"""Several jobs, and not room for all."""
-HANDS: Final = Profile("hands", duplicate=0.3, late=0.1, suspend=0.15, crash=0.04, cancel=0.5, meddling=1.0)
-"""Users do everything at once, and submit files."""
+"""For jobs on TPU slices with several hosts."""
+QUEUE: Final = Profile(
+    "queue", suspend=0.15, duplicate=0.1, lost=0.1, crash=0.02, fail=0.1, loss_per_hour=6, cancel=0.2
+)
+"""For several jobs with a limit that does not fit all of them."""
+USERS: Final = Profile("users", duplicate=0.3, late=0.1, suspend=0.15, crash=0.04, cancel=0.5, meddling=1.0)
+"""Users upload job files, and submit, cancel, label and delete the same job at the same time."""
 EVERYTHING: Final = Profile(
     "everything",
     duplicate=0.1,
     late=0.05,
     lost=0.08,
     crash=0.02,
-    trouble=0.02,
+    temporary_error=0.02,
     suspend=0.1,
     skew_s=2.0,
     stockout=0.12,
     stockout_late=0.08,
     slow_create=0.1,
-    mute=0.05,
+    lost_at_boot=0.05,
     loss_per_hour=20,
     fail=0.3,
     setup_fail=0.03,
@@ -108,11 +124,11 @@ EVERYTHING: Final = Profile(
 REPLAYS: Final = replace(MACHINES, name="replays", replays_requests=True)
 
 _ALL: Final = (
-    CALM, MESSAGES, FUNCTIONS, RACES, CAPACITY, MACHINES, PROGRAMS, SKEW, SLICES, LINE, HANDS, EVERYTHING, REPLAYS,
+    CALM, MESSAGES, FUNCTIONS, RACES, CAPACITY, MACHINES, PROGRAMS, SKEW, SLICES, QUEUE, USERS, EVERYTHING, REPLAYS,
 )  # fmt: skip
 PROFILES: Final = {profile.name: profile for profile in _ALL}
 
 
-def preempted(per_hour: float) -> Profile:
-    """A user's question: nothing goes wrong but that VMs are taken away, half of them with notice."""
+def preemptions(per_hour: float) -> Profile:
+    """Return a profile whose only fault is the loss of VMs, half of the times with notice."""
     return replace(CALM, name="preemptions", loss_per_hour=per_hour, reboot=0.0)

@@ -1,4 +1,4 @@
-"""The small jobs that seeded histories are about, and how a seed becomes a history."""
+"""Draws scenarios: small jobs of every kind, under one fault profile."""
 
 from __future__ import annotations
 
@@ -7,44 +7,45 @@ import random
 from functools import cache
 from typing import Final
 
-from shared.core.model.job import Plan
+from shared.core.model.plan import Plan
 from shared.jobspec import accept, parse_document
-from simulator.history import run
-from simulator.scenarios.fault_profiles import HANDS, LINE, SLICES, Profile
-from simulator.scenarios.scenario import Outcome, Scenario, SimJob
+from simulator.scenarios.fault_profiles import QUEUE, SLICES, USERS, Profile
+from simulator.scenarios.scenario import Scenario, SimJob
 
 JOB_ID: Final = "sim_1"
 VARIANTS: Final = 7
-SYNCHRONOUS: Final = 0.75
-LINE_JOBS: Final = (2, 3, 3, 4)
-LINE_LIMITS: Final = {"vcpus": 12}
-"""Of jobs that need 4, 8 or 12: one large one, or up to three small ones."""
+SYNCHRONOUS_SHARE: Final = 0.75
+QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
+QUEUE_LIMITS: Final = {"vcpus": 12}
+"""The jobs need 4, 8 or 12: one large job fits, or up to three small ones."""
 
 
-def case(seed: int, profile: Profile, *, digest: bool = False) -> Outcome:
-    """The history of this seed under this profile. Raises `simulator.scenarios.scenario.HistoryError`."""
-    rng = random.Random(f"{profile.name}/{seed}")  # noqa: S311 - chance that repeats is the point
-    return run(seed, scenario(rng, profile), rng, digest=digest)
+def rng_of(seed: int, profile: Profile) -> random.Random:
+    """Return the random generator of the history with this seed under this profile."""
+    return random.Random(f"{profile.name}/{seed}")  # noqa: S311 - reproducible randomness is the purpose
 
 
-def scenario(rng: random.Random, profile: Profile) -> Scenario:
-    if profile.name == LINE.name:
-        jobs = tuple(_waiting_job(rng, nth + 1) for nth in range(rng.choice(LINE_JOBS)))
-        return Scenario(jobs, profile, LINE_LIMITS)
+def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
+    """Draw the jobs that suit the profile: queued jobs, jobs on TPU slices, or one job of any other kind."""
+    if profile.name == QUEUE.name:
+        jobs = tuple(_draw_queued_job(rng, number + 1) for number in range(rng.choice(QUEUE_JOB_COUNTS)))
+        return Scenario(jobs, profile, QUEUE_LIMITS)
     if profile.name == SLICES.name:
-        document, plan = slices(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
+        document, plan = slice_job(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
     else:
-        document, plan = job(rng.choice((0, 1, 1, 1, 2, 3)), rng.randrange(VARIANTS))
-    return Scenario((_sim_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == HANDS.name),), profile)
+        document, plan = training_job(rng.choice((0, 1, 1, 1, 2, 3)), rng.randrange(VARIANTS))
+    return Scenario((_draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name),), profile)
 
 
-def _waiting_job(rng: random.Random, nth: int) -> SimJob:
-    job_id = f"sim_{nth}"
-    document, plan = job(rng.choice((0, 0, 1, 2)), 0, job_id, rng.choice((0, 0, 5)))
-    return _sim_job(rng, job_id, document, plan, submitted_s=rng.choice((0.0, rng.uniform(0, 15), rng.uniform(0, 120))))
+def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
+    job_id = f"sim_{number}"
+    document, plan = training_job(rng.choice((0, 0, 1, 2)), 0, job_id, rng.choice((0, 0, 5)))
+    return _draw_job(
+        rng, job_id, document, plan, submitted_s=rng.choice((0.0, rng.uniform(0, 15), rng.uniform(0, 120)))
+    )
 
 
-def _sim_job(
+def _draw_job(
     rng: random.Random,
     job_id: str,
     document: bytes,
@@ -55,12 +56,13 @@ def _sim_job(
 ) -> SimJob:
     duration_s = rng.uniform(20, 120)
     checkpoint_s = rng.choice((0.0, 10.0, 60.0))
-    is_synchronous = rng.random() < SYNCHRONOUS
+    is_synchronous = rng.random() < SYNCHRONOUS_SHARE
     return SimJob(job_id, document, plan, duration_s, checkpoint_s, is_synchronous, submitted_s, is_uploaded)
 
 
 @cache
-def job(workers: int, variant: int, job_id: str = JOB_ID, priority: int = 0) -> tuple[bytes, Plan]:
+def training_job(workers: int, variant: int, job_id: str = JOB_ID, priority: int = 0) -> tuple[bytes, Plan]:
+    """Return job file and plan of a job on n1-standard-4. `variant` selects its zones and policies."""
     training: dict[str, object] = {
         "scaleTier": "CUSTOM",
         "masterType": "n1-standard-4",
@@ -85,19 +87,19 @@ def job(workers: int, variant: int, job_id: str = JOB_ID, priority: int = 0) -> 
             extension["disableRetries"] = True
         case 5:
             extension["restartJobOnWorkerRestart"] = True
-    return _accepted({"jobId": job_id, "trainingInput": training, "trainmaster": extension})
+    return _accept({"jobId": job_id, "trainingInput": training, "trainmaster": extension})
 
 
 @cache
-def slices(workers: int, topology: str) -> tuple[bytes, Plan]:
-    """Of one host (2x2) or four (4x4)."""
+def slice_job(workers: int, topology: str) -> tuple[bytes, Plan]:
+    """Return job file and plan of a job on TPU slices of one host (2x2) or four hosts (4x4)."""
     machine = {"machineType": "ct5lp-hightpu-4t", "tpuTopology": topology}
     pool = {"machineSpec": machine, "replicaCount": 1, "containerSpec": {"imageUri": "gcr.io/p/image"}}
     scheduling = {"timeout": "7200s", "maxWaitDuration": "3600s"}
     spec = {"workerPoolSpecs": [pool] * (1 + workers), "scheduling": scheduling}
-    return _accepted({"jobId": JOB_ID, "jobSpec": spec, "trainmaster": {"region": "us-central1"}})
+    return _accept({"jobId": JOB_ID, "jobSpec": spec, "trainmaster": {"region": "us-central1"}})
 
 
-def _accepted(document: dict[str, object]) -> tuple[bytes, Plan]:
+def _accept(document: dict[str, object]) -> tuple[bytes, Plan]:
     body = json.dumps(document).encode()
     return body, accept(parse_document(body, "message.json"), default_job_id=None).plan

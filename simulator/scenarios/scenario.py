@@ -1,4 +1,4 @@
-"""What one history is about: which jobs, under which faults, and what became of them."""
+"""The input of a history (jobs and faults) and its outcome."""
 
 from __future__ import annotations
 
@@ -6,62 +6,78 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.core.model.job import JobState, Plan
+from shared.core.model.job import JobState
+from shared.core.model.plan import Plan
 from simulator.scenarios.fault_profiles import Profile
 
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """`document` is what its user submits, `plan` what it means; submitted after `submitted_s`, by message or as a
-    file. Times in seconds of virtual time."""
+    """One job of a history. Times are seconds of virtual time."""
 
     job_id: str
     document: bytes
+    """The job file that its user submits."""
     plan: Plan
+    """The plan that results from the document."""
     duration_s: float
+    """How long its training takes without faults."""
     checkpoint_s: float
+    """Interval between its checkpoints; 0 means that no work is ever lost."""
     is_synchronous: bool = True
+    """Whether its replicas train together or independently."""
     submitted_s: float = 0.0
     is_uploaded: bool = False
+    """Submitted as a file in the bucket instead of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`limits` are those of all jobs together. `quiet_s`: once the faults are over, where nothing happens for so long,
-    something is stuck."""
+    """What one history simulates. Times are seconds of virtual time."""
 
     jobs: tuple[SimJob, ...]
     profile: Profile
     limits: Mapping[str, int] = field(default_factory=dict)
+    """Limits on what all admitted jobs use together, such as `{"vcpus": 12}`. Empty: no limits."""
     faults_s: float = 300.0
+    """When the faults stop."""
     horizon_s: float = 4000.0
+    """When everything must have ended."""
     quiet_s: float = 700.0
+    """After the faults: a history in which nothing is stored for this long, and jobs have not ended, is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the first job, and in `states` of all. `vm_s`: seconds of all VMs; `lost_s`: training done and
-    thrown away."""
+    """The result of a history. All fields but `states` are about the first job."""
 
     state: JobState
     message: str | None
+    """Its error message."""
     wall_s: float
+    """Virtual time until it ended."""
     vm_s: float
+    """Total existence of all VMs, in seconds."""
     lost_s: float
+    """Training that was done and lost, in seconds."""
     attempts: int
     decisions: Counter[str]
+    """Number of decisions in its ledger, by kind."""
     steps: int
+    """Number of trace lines."""
     digest: str
+    """Hash of the trace; empty unless requested."""
     states: Counter[str] = field(default_factory=Counter)
+    """Number of jobs, by their final state."""
 
 
 class HistoryError(AssertionError):
-    """A history that broke an invariant, or a flow that raised what it must not. Its text replays it."""
+    """A history broke an invariant, or a flow raised an unexpected exception. The text contains how to replay it."""
 
     def __init__(self, seed: int, scenario: Scenario, cause: Exception, trace: str) -> None:
         jobs = "\n".join(
-            f"{job.document.decode()}\n{job.duration_s:.0f} s of training, a checkpoint every "
-            f"{job.checkpoint_s:.0f} s, {'synchronous' if job.is_synchronous else 'each for itself'}"
+            f"{job.document.decode()}\n{job.duration_s:.0f} s of {'' if job.is_synchronous else 'a'}synchronous "
+            f"training, a checkpoint every {job.checkpoint_s:.0f} s"
             for job in scenario.jobs
         )
         super().__init__(

@@ -1,7 +1,7 @@
-"""A stored state up to the names of its moments: two that differ only in when things happened have the same future.
+"""A digest of a state that is equal for states with the same future.
 
-Only the order of moments matters to the rules (a peer lost before or after a incarnation began), so each is replaced by its
-rank among all of the state's.
+The rules compare moments (for example whether a peer was lost before or after an incarnation began), but use only
+their order. Each moment is therefore replaced by its rank among all moments of the state.
 """
 
 from __future__ import annotations
@@ -9,37 +9,40 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 
-from shared.core.decisions import Ignore
-from shared.core.model.job import Replica
+from shared.core.actions import Ignore
+from shared.core.model.replica import Replica
 from shared.core.rules.reactivation import replicas_to_reactivate
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
 
 
-def canonical(store: MemoryStore, fleet: MemoryFleet, job_id: str, rest: object) -> bytes:
-    """A digest. `rest` is whatever else makes the state, as values with a telling repr."""
+def canonical_digest(store: MemoryStore, fleet: MemoryFleet, job_id: str, other_state: object) -> bytes:
+    """Return the digest. `other_state` is the rest of the state, as values whose repr shows everything."""
     loaded = store.load_attempt(job_id)
     if loaded is None:
-        return hashlib.sha256(repr(rest).encode()).digest()
+        return hashlib.sha256(repr(other_state).encode()).digest()
     job, replicas = loaded.state.job, loaded.state.replicas
-    ranks = {at: nth for nth, at in enumerate(sorted({at for each in replicas for at in _moments(each) if at}))}
-    stored = (
+    moments = sorted({at for replica in replicas for at in _compared_moments(replica) if at})
+    ranks = {at: rank for rank, at in enumerate(moments)}
+    state = (
         (job.state, job.attempt, job.budgets, job.placement.zone_index, job.placement.round, job.started_at is None),
-        [_replica(each, ranks) for each in replicas],
-        [each.key for each in replicas_to_reactivate(loaded.state)],
-        sorted((entry.key, entry.is_pending, isinstance(entry.decision, Ignore)) for entry in store.ledger(job_id)),
+        [_canonical_replica(replica, ranks) for replica in replicas],
+        [replica.key for replica in replicas_to_reactivate(loaded.state)],
+        sorted(
+            (entry.key, entry.is_pending, isinstance(entry.decision.action, Ignore)) for entry in store.ledger(job_id)
+        ),
         sorted((vm.name, vm.vm_generation, vm.zone, vm.status, repr(vm.directive)) for vm in fleet.list_vms(job_id)),
-        rest,
+        other_state,
     )
-    return hashlib.sha256(repr(stored).encode()).digest()
+    return hashlib.sha256(repr(state).encode()).digest()
 
 
-def _moments(replica: Replica) -> tuple[datetime | None, ...]:
-    """Those the rules compare."""
+def _compared_moments(replica: Replica) -> tuple[datetime | None, ...]:
+    """Return the moments that the rules compare."""
     return (replica.ready_at, replica.lost_at, replica.forgiven_at, replica.charged_at)
 
 
-def _replica(replica: Replica, ranks: dict[datetime, int]) -> tuple[object, ...]:
+def _canonical_replica(replica: Replica, ranks: dict[datetime, int]) -> tuple[object, ...]:
     return (
         replica.key,
         replica.state,
@@ -49,5 +52,5 @@ def _replica(replica: Replica, ranks: dict[datetime, int]) -> tuple[object, ...]
         replica.collateral,
         replica.replaced,
         replica.last_exit,
-        tuple(ranks[at] if at else None for at in _moments(replica)),
+        tuple(ranks[at] if at else None for at in _compared_moments(replica)),
     )

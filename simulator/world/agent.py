@@ -1,7 +1,7 @@
-"""The agent's protocol, step by step as in `shared.agent.control.agent`: same state on disk, same lanes, same order.
+"""A model of the agent's protocol: same state on disk, same event queues, same order as `shared.agent.control.agent`.
 
-A model and not the agent itself, because that is threads, processes and HTTP; `tests/integration/agent` holds the real one to the
-same promises (docs/interfaces.md sections 2 and 3).
+The real agent consists of threads, processes and HTTP calls, which cannot run in virtual time.
+`tests/integration/agent` holds the real one to the same promises (docs/interfaces.md sections 2 and 3).
 """
 
 from __future__ import annotations
@@ -10,81 +10,85 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from shared.core.reconcile.plan import Directive, DirectiveAction
+from shared.core.model.vm import Directive, DirectiveAction
 from shared.messaging import topics
 from simulator.world.bus import SimBus
 from simulator.world.context import Context
-from simulator.world.event_sender import Event, Key, Lane
-from simulator.world.fleet import SimVm
-from simulator.world.programs import Ending, Program, Training
+from simulator.world.event_sender import Event, EventSender, Key, event_body
+from simulator.world.programs import Exit, Program, Training
+from simulator.world.vm import SimVm
 
 BOOT_S: Final = (4.0, 15.0)
 SETUP_S: Final = (1.0, 6.0)
-HEAR_S: Final = (0.02, 0.3)
-END_S: Final = (0.1, 3.0)
-PARTING_S: Final = HEAR_S[1] + END_S[1]
-"""Of a slice: until no host runs an older incarnation than the one that all of them hear of (`shared.agent.control.slice_hosts`)."""
-SAVE_S: Final = (0.5, 10.0)
-SAVES_AND_ENDS: Final = 0.5
+DIRECTIVE_S: Final = (0.02, 0.3)
+"""Delay until a new directive is read."""
+STOP_S: Final = (0.1, 3.0)
+"""How long it takes to stop a program."""
+SLICE_RESTART_DELAY_S: Final = DIRECTIVE_S[1] + STOP_S[1]
+"""When a slice restarts, how long until no host runs the previous incarnation (`shared.agent.control.slice_hosts`)."""
+CHECKPOINT_S: Final = (0.5, 10.0)
+CHECKPOINTS_ON_NOTICE: Final = 0.5
+"""Share of the programs that save a checkpoint and exit when the end of the VM is announced."""
 FIRST: Final[Key] = (1, 1)
 
 
 @dataclass(slots=True)
 class _Disk:
-    """What survives a crash of the agent and a reboot; a new VM starts with an empty one."""
+    """State that survives a crash of the agent and a reboot. A new VM starts with an empty disk."""
 
     started: Key | None = None
+    """The last incarnation that this VM started."""
     closed: bool = True
-    exit: Ending | None = None
+    """Whether the end of that incarnation was reported, or needs no report."""
+    exit: Exit | None = None
+    """How that incarnation ended, until the report was accepted."""
     desired: Directive | None = None
     setup_done: bool = False
     announced: list[str] = field(default_factory=list)
+    """Causes of VM loss that were reported."""
 
 
 class SimAgent:
-    """One VM's; or one host's of a slice, each of which has this very protocol, its number, and its own disk."""
+    """The agent of one VM, or of one host of a slice. Each host has its own agent, with its own disk."""
 
     def __init__(self, vm: SimVm, host: int | None, training: Training, bus: SimBus, context: Context) -> None:
         self._vm, self._host, self._training, self._bus, self._context = vm, host, training, bus, context
         self._disk = _Disk()
-        self._life = 0  # counts the agent's own incarnations: what an earlier one planned is void
+        self._boots = 0  # actions that were planned before the last boot are dropped
         self._is_up = False
         self._reset()
 
     def _reset(self) -> None:
         self.program: Program | None = None
         self._running: Key | None = None
-        self._unwanted = self._setting_up = self._stopping = self._past_settled = self._is_announced = False
-        self._lane, self._fault_lane = (Lane(self._bus, self._context, self._soon) for _ in range(2))
-        self._seen_faults = list(self._disk.announced)
-        self._waiting_faults: list[str] = []
-        self._is_ending = False
-        self._heard: Key = FIRST
-        self._parted_at = 0.0
+        self._unwanted = self._setting_up = self._stopping = self._past_settled = self._end_is_announced = False
+        self._events, self._fault_events = (EventSender(self._bus, self._context, self._plan_within) for _ in range(2))
+        self._known_causes = list(self._disk.announced)
+        self._unsent_causes: list[str] = []
+        self._is_stopping_program = False
+        self._last_directive: Key = FIRST
+        self._may_start_at = 0.0
 
-    @property
-    def running(self) -> Key | None:
-        return self._running if self.program and self.program.is_alive else None
+    # What happens to the VM: see `simulator.world.vm.VmAgent`.
 
     def boot(self) -> None:
-        self._life += 1
+        self._boots += 1
         self._is_up = True
         self._reset()
-        self._soon(BOOT_S, self.hear_soon)
+        self._plan_within(BOOT_S, self.wake)
 
-    def die(self) -> None:
-        """The VM stops under it."""
-        self._life += 1
+    def power_off(self) -> None:
+        self._boots += 1
         self._is_up = False
         if self.program:
             self._training.kill(self.program)
             self.program = None
 
     def crash(self) -> None:
-        """The agent alone: the next one kills what it finds running, and goes on from the disk."""
+        """The next agent process kills the program that it finds running, and continues from the disk."""
         if self._is_up:
-            self._context.say("agent crash", self._vm.seen.name)
-            self.die()
+            self._context.log("agent crash", self._vm.observed.name)
+            self.power_off()
             self.boot()
 
     def shut_down(self) -> None:
@@ -92,61 +96,63 @@ class SimAgent:
             self._stopping = True
             self._reconcile()
 
-    def hear_fault(self, cause: str) -> None:
-        self._soon((0.1, 2.0), lambda: self._on_fault(cause))
+    def receive_notice(self, cause: str) -> None:
+        self._plan_within((0.1, 2.0), lambda: self._on_fault(cause))
 
-    def hear_of_window(self, within_s: float) -> None:
-        """The end is announced: the program is asked to save. If it ends, or when a replacement must begin, it is told;
-        what it ends with from now on is not its own doing (`shared.agent.shutdown.vm_shutdown_notice`)."""
-        self._is_announced = True
-        if self.program and self._context.chance(SAVES_AND_ENDS):
+    def receive_maintenance_window(self, within_s: float) -> None:
+        """Let the program save a checkpoint. Report the fault when the program has exited, or before the window.
+
+        From now on the VM, not the program, is the cause of an exit (`shared.agent.shutdown.vm_shutdown_notice`).
+        """
+        self._end_is_announced = True
+        if self.program and self._context.chance(CHECKPOINTS_ON_NOTICE):
             program = self.program
-            self._soon(SAVE_S, lambda: self._training.save_and_end(program))
+            self._plan_within(CHECKPOINT_S, lambda: self._training.checkpoint_and_exit(program))
         else:
-            self._soon((0.0, within_s), lambda: self._on_fault("maintenance"))
+            self._plan_within((0.0, within_s), lambda: self._on_fault("maintenance"))
 
-    def hear_soon(self) -> None:
+    def wake(self) -> None:
         if self._is_up:
-            self._soon(HEAR_S, lambda: self._on_directive(self._vm.seen.directive))
+            self._plan_within(DIRECTIVE_S, lambda: self._on_directive(self._vm.observed.directive))
 
-    def _soon(self, within: tuple[float, float], action: Callable[[], None]) -> None:
-        incarnation_key = self._life
+    def _plan_within(self, span_s: tuple[float, float], action: Callable[[], None]) -> None:
+        boots = self._boots
 
-        def unless_dead() -> None:
-            if incarnation_key == self._life:
+        def run_unless_rebooted() -> None:
+            if boots == self._boots:
                 action()
 
-        self._context.scheduler.after(self._context.between(*within), unless_dead)
+        self._context.scheduler.after(self._context.between(*span_s), run_unless_rebooted)
 
-    # As in the agent: what arrives.
+    # Inputs, as in the real agent.
 
     def _on_directive(self, directive: Directive | None) -> None:
         if directive is None:
             return
-        disk, key = self._disk, (directive.attempt, directive.incarnation)
+        disk, key = self._disk, _key(directive)
         if disk.desired is not None and _key(disk.desired) > key:
             return
-        if self._host is not None and key != self._heard:
-            self._heard, self._parted_at = key, self._context.now + PARTING_S
+        if self._host is not None and key != self._last_directive:
+            self._last_directive, self._may_start_at = key, self._context.now + SLICE_RESTART_DELAY_S
         if directive != disk.desired:
             disk.desired = directive
-            self._lane.drop_before(key)
+            self._events.drop_before(key)
             is_newer = disk.started is None or key > disk.started
             if is_newer or (self.program and directive.action is not DirectiveAction.RUN):
                 disk.closed, disk.exit = True, None
         self._settle_past(directive)
-        while self._waiting_faults:
-            self._tell_fault(key, self._waiting_faults.pop(0))
+        while self._unsent_causes:
+            self._send_fault(key, self._unsent_causes.pop(0))
         self._reconcile()
 
     def _on_fault(self, cause: str) -> None:
-        if cause in self._seen_faults:
+        if cause in self._known_causes:
             return
-        self._seen_faults.append(cause)
+        self._known_causes.append(cause)
         if self._disk.desired is None:
-            self._waiting_faults.append(cause)
+            self._unsent_causes.append(cause)
         else:
-            self._tell_fault(_key(self._disk.desired), cause)
+            self._send_fault(_key(self._disk.desired), cause)
 
     def _on_setup_ended(self) -> None:
         self._setting_up = False
@@ -158,68 +164,71 @@ class SimAgent:
                 return
             error = {"type": "DownloadError", "message": "503", "frame": ""}
             disk.started, disk.closed = _key(desired), False
-            self._tell_exit(_key(desired), {"cause": "setup", "error": error, "tail": "503"})
+            self._report_exit(_key(desired), {"cause": "setup", "error": error, "tail": "503"})
         else:
             disk.setup_done = True
         self._reconcile()
 
-    def _on_program_ended(self, key: Key, how: Ending) -> None:
+    def _on_program_ended(self, key: Key, exit_: Exit) -> None:
         self.program = self._running = None
-        self._is_ending = False
+        self._is_stopping_program = False
         if not self._unwanted:
-            self._tell_exit(key, {**how, "cause": "vm_stopping"} if self._stopping or self._is_announced else how)
-        if self._is_announced:
+            is_vm_ending = self._stopping or self._end_is_announced
+            self._report_exit(key, {**exit_, "cause": "vm_stopping"} if is_vm_ending else exit_)
+        if self._end_is_announced:
             self._on_fault("maintenance")
         self._reconcile()
 
-    # As in the agent: what follows.
+    # Consequences, as in the real agent.
 
     def _reconcile(self) -> None:
         disk, desired = self._disk, self._disk.desired
-        is_run = desired is not None and desired.action is DirectiveAction.RUN
+        must_run = desired is not None and desired.action is DirectiveAction.RUN
         key = _key(desired) if desired else None
         if self.program is not None:
-            self._unwanted |= not is_run or key != self._running
-            if (self._unwanted or self._stopping) and not self._is_ending:
-                self._is_ending = True
-                self._soon(END_S, self._end_program)
-        elif self._stopping or not is_run or key is None or (disk.started is not None and key <= disk.started):
+            self._unwanted |= not must_run or key != self._running
+            if (self._unwanted or self._stopping) and not self._is_stopping_program:
+                self._is_stopping_program = True
+                self._plan_within(STOP_S, self._stop_program)
+        elif self._stopping or not must_run or key is None or (disk.started is not None and key <= disk.started):
             return
         elif disk.setup_done:
-            self._begin(key)
+            self._start_when_allowed(key)
         elif not self._setting_up:
             self._setting_up = True
-            self._soon(SETUP_S, self._on_setup_ended)
+            self._plan_within(SETUP_S, self._on_setup_ended)
 
-    def _begin(self, key: Key) -> None:
-        left_s = self._parted_at - self._context.now
-        if left_s > 0:
-            self._soon((left_s, left_s), self._reconcile)
+    def _start_when_allowed(self, key: Key) -> None:
+        wait_s = self._may_start_at - self._context.now
+        if wait_s > 0:
+            self._plan_within((wait_s, wait_s), self._reconcile)
         else:
             self._start(key)
 
     def _start(self, key: Key) -> None:
         self._disk.started, self._disk.closed, self._disk.exit = key, False, None
         self._unwanted = False
-        self._put(self._lane, topics.VM_READY, key, {}, lambda: None)
-        incarnation_key, replica_id, vm = self._life, self._vm.seen.replica_id, self._vm.seen.instance_id
+        self._send(self._events, topics.VM_READY, key, {}, lambda: None)
+        boots, observed = self._boots, self._vm.observed
         self._running = key
-        self._context.say("start", replica_id, *key)
+        self._context.log("start", observed.replica_id, *key)
+        vm_incarnation = (observed.instance_id, *key)
         self.program = self._training.start(
-            replica_id, self._host or 0, (vm, *key), lambda how: self._ended(incarnation_key, key, how)
+            observed.replica_id, self._host or 0, vm_incarnation, lambda exit_: self._on_exit(boots, key, exit_)
         )
 
-    def _ended(self, incarnation_key: int, key: Key, how: Ending) -> None:
-        self._context.say("exit", self._vm.seen.replica_id, *key, how.get("exit_status"), how.get("signal"))
-        if incarnation_key == self._life:
-            self._on_program_ended(key, how)
+    def _on_exit(self, boots: int, key: Key, exit_: Exit) -> None:
+        self._context.log("exit", self._vm.observed.replica_id, *key, exit_.get("exit_status"), exit_.get("signal"))
+        if boots == self._boots:
+            self._on_program_ended(key, exit_)
 
-    def _end_program(self) -> None:
+    def _stop_program(self) -> None:
         if self.program and self._running and self.program.is_alive:
             self._training.kill(self.program)
             self._on_program_ended(self._running, {"cause": "process", "signal": 15})
 
     def _settle_past(self, directive: Directive) -> None:
+        """Once after each boot: report the incarnation that was running before it, unless that was done."""
         if self._past_settled:
             return
         self._past_settled = True
@@ -227,48 +236,32 @@ class SimAgent:
         if disk.started is None or disk.closed or _key(directive) > disk.started:
             return
         if disk.exit is not None:
-            self._put_exit(disk.started, disk.exit)
+            self._send_exit(disk.started, disk.exit)
         elif directive.action is DirectiveAction.RUN:
-            self._tell_exit(disk.started, {"cause": "vm_restarted"})
+            self._report_exit(disk.started, {"cause": "vm_restarted"})
         else:
             disk.closed = True
 
-    def _tell_exit(self, key: Key, how: Ending) -> None:
-        self._disk.exit = how
-        self._put_exit(key, how)
+    def _report_exit(self, key: Key, exit_: Exit) -> None:
+        self._disk.exit = exit_
+        self._send_exit(key, exit_)
 
-    def _put_exit(self, key: Key, how: Ending) -> None:
-        self._put(self._lane, topics.REPLICA_EXIT, key, how, lambda: self._on_exit_accepted(key))
+    def _send_exit(self, key: Key, exit_: Exit) -> None:
+        self._send(self._events, topics.REPLICA_EXIT, key, exit_, lambda: self._on_exit_accepted(key))
 
     def _on_exit_accepted(self, key: Key) -> None:
         if key == self._disk.started:
             self._disk.closed, self._disk.exit = True, None
 
-    def _tell_fault(self, key: Key, cause: str) -> None:
-        self._put(
-            self._fault_lane,
-            topics.MAINTENANCE,
-            key,
-            {"cause": cause},
-            lambda: self._disk.announced.append(cause),
-        )
+    def _send_fault(self, key: Key, cause: str) -> None:
+        announced = self._disk.announced
+        self._send(self._fault_events, topics.MAINTENANCE, key, {"cause": cause}, lambda: announced.append(cause))
 
-    def _put(self, lane: Lane, topic: str, key: Key, fact: dict[str, object], accepted: Callable[[], None]) -> None:
-        vm = self._vm.seen
-        body: dict[str, object] = {
-            "version": 1,
-            "job_id": self._vm.job_id,
-            "attempt": key[0],
-            "task_type": vm.replica_id.task_type.value,
-            "task_index": vm.replica_id.index,
-            "incarnation": key[1],
-            "vm_generation": vm.vm_generation,
-            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
-            "at": self._context.scheduler.clock().isoformat(),
-        }
-        if self._host is not None:
-            body["host"] = self._host
-        lane.put(Event(topic, key, {**body, **fact}, accepted))
+    def _send(
+        self, sender: EventSender, topic: str, key: Key, details: dict[str, object], on_accepted: Callable[[], None]
+    ) -> None:
+        body = event_body(self._vm, self._host, key, self._context.scheduler.clock(), details)
+        sender.put(Event(topic, key, body, on_accepted))
 
 
 def _key(directive: Directive) -> Key:

@@ -1,4 +1,4 @@
-"""Pub/Sub: at least once, in any order, again after a backoff until it is acknowledged, for a hundred times."""
+"""A model of Pub/Sub: at-least-once delivery in any order, retried with backoff, at most 100 times."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ from simulator.world.context import Context
 DELIVERIES_MAX: Final = 100
 BACKOFF_MAX_S: Final = 60.0
 LATE_S: Final = 180.0
-HEALED_BY_SWEEP: Final = frozenset({topics.PROVISION, topics.SWEEP})
-BUSY_S: Final = 5.0
+REPAIRED_BY_SWEEP: Final = frozenset({topics.PROVISION, topics.SWEEP})
+"""Only messages of these topics are ever lost: the next sweep publishes them again."""
+BUSY_RETRY_S: Final = 5.0
+"""Delay before the next delivery when no function instance was free."""
 
 Deliver = Callable[[str, bytes, Mapping[str, str]], bool | None]
+"""Return True to acknowledge, False to have the message redelivered, None if no instance was free."""
 
 
 @dataclass(slots=True)
 class SimBus:
-    """See `shared.ports.Bus`. `deliver` answers True: acknowledged, False: again, None: no instance was free."""
+    """Implements `shared.ports.Bus`."""
 
     context: Context
     deliver: Deliver = lambda *_: True
     in_flight: int = 0
+    """Deliveries that are planned or being retried."""
     dead_letters: list[tuple[str, bytes]] = field(default_factory=list)
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         context, faults = self.context, self.context.faults
-        if topic in HEALED_BY_SWEEP and context.chance(faults.lost):
-            context.say("lost", topic)
+        if topic in REPAIRED_BY_SWEEP and context.chance(faults.lost):
+            context.log("lost", topic)
             return
         if topic == topics.DEAD_LETTER:
             self.dead_letters.append((attributes.get("function", ""), data))
@@ -40,20 +44,20 @@ class SimBus:
             self.in_flight += 1
             context.scheduler.after(delay_s, lambda: self._attempt(topic, data, attributes, 1))
 
-    def _attempt(self, topic: str, data: bytes, attributes: Mapping[str, str], nth: int) -> None:
+    def _attempt(self, topic: str, data: bytes, attributes: Mapping[str, str], attempt: int) -> None:
         context = self.context
-        answer = self.deliver(topic, data, attributes)
-        if answer is None:
-            context.scheduler.after(BUSY_S, lambda: self._attempt(topic, data, attributes, nth))
+        is_acknowledged = self.deliver(topic, data, attributes)
+        if is_acknowledged is None:
+            context.scheduler.after(BUSY_RETRY_S, lambda: self._attempt(topic, data, attributes, attempt))
             return
-        again_s = min(BACKOFF_MAX_S, 2.0 ** min(nth - 1, 6)) * context.between(0.8, 1.2)
-        if answer and context.chance(context.faults.duplicate * 0.3):
-            answer = False  # the acknowledgement was lost, or came after its deadline
-        if answer:
+        backoff_s = min(BACKOFF_MAX_S, 2.0 ** min(attempt - 1, 6)) * context.between(0.8, 1.2)
+        if is_acknowledged and context.chance(context.faults.duplicate * 0.3):
+            is_acknowledged = False  # the acknowledgement was lost, or arrived after its deadline
+        if is_acknowledged:
             self.in_flight -= 1
-        elif nth >= DELIVERIES_MAX:
+        elif attempt >= DELIVERIES_MAX:
             self.in_flight -= 1
             self.dead_letters.append((topic, data))
-            context.say("dead-letter", topic)
+            context.log("dead-letter", topic)
         else:
-            context.scheduler.after(again_s, lambda: self._attempt(topic, data, attributes, nth + 1))
+            context.scheduler.after(backoff_s, lambda: self._attempt(topic, data, attributes, attempt + 1))

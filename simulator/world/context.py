@@ -1,4 +1,4 @@
-"""What every part of one history shares: time, chance, the faults of the moment, and the trace."""
+"""State that all parts of one history share: time, randomness, the active faults, and the trace."""
 
 from __future__ import annotations
 
@@ -9,35 +9,41 @@ from dataclasses import dataclass, field
 from simulator.scenarios.fault_profiles import Profile
 from simulator.world.scheduler import Scheduler
 
-Line = tuple[float, str, tuple[object, ...]]
+TraceLine = tuple[float, str, tuple[object, ...]]
+"""Virtual time in seconds, kind of event, details."""
 
 
 @dataclass(slots=True)
 class Context:
-    """`faults` are those of now: none once the history's bad time is over. `steps` counts what was traced."""
+    """Shared by every part of one history."""
 
     rng: random.Random
+    """The only source of randomness: the same seed gives the same history."""
     faults: Profile
+    """The faults that may happen now. Replaced by a profile without faults when the fault period ends."""
     scheduler: Scheduler = field(default_factory=Scheduler)
-    lines: list[Line] = field(default_factory=list)
+    trace_lines: list[TraceLine] = field(default_factory=list)
 
     @property
     def now(self) -> float:
         return self.scheduler.now
 
     def chance(self, probability: float) -> bool:
+        """Return True with this probability. A probability of 0 draws no random number."""
         return probability > 0 and self.rng.random() < probability
 
     def between(self, low: float, high: float) -> float:
         return low + (high - low) * self.rng.random()
 
-    def say(self, what: str, *about: object) -> None:
-        """Kept as it is: putting thousands of lines into words is for the one history that fails."""
-        self.lines.append((self.now, what, about))
+    def log(self, kind: str, *details: object) -> None:
+        """Append a line to the trace. Lines are formatted only if the history fails, because there are thousands."""
+        self.trace_lines.append((self.now, kind, details))
 
-    def trace(self, last: int | None = None) -> str:
-        lines = self.lines if last is None else self.lines[-last:]
-        return "\n".join(f"{at:10.3f}  {what:12s} {' '.join(map(str, about))}" for at, what, about in lines)
+    def format_trace(self, last: int | None = None) -> str:
+        """Return the last lines of the trace as text, or all of them."""
+        lines = self.trace_lines if last is None else self.trace_lines[-last:]
+        return "\n".join(f"{at:10.3f}  {kind:12s} {' '.join(map(str, details))}" for at, kind, details in lines)
 
     def digest(self) -> str:
-        return hashlib.sha256(self.trace().encode()).hexdigest()
+        """Return a hash of the whole trace: equal for equal histories."""
+        return hashlib.sha256(self.format_trace().encode()).hexdigest()

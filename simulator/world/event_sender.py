@@ -1,4 +1,4 @@
-"""How an agent tells: one event after the other, each again and again until it is accepted."""
+"""How a simulated agent sends events: one at a time, in order, each retried until Pub/Sub accepts it."""
 
 from __future__ import annotations
 
@@ -6,66 +6,91 @@ import json
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from simulator.world.bus import SimBus
 from simulator.world.context import Context
+from simulator.world.vm import SimVm
 
 BACKOFF_MAX_S: Final = 30.0
-STORED_ALL_THE_SAME: Final = 0.5
-"""Of the calls that failed, those whose message was stored: only the answer was lost."""
+STORED_DESPITE_FAILURE: Final = 0.5
+"""Share of the failed publish calls whose message was stored: only the response was lost."""
 
 Key = tuple[int, int]
 """Attempt and incarnation."""
-Soon = Callable[[tuple[float, float], Callable[[], None]], None]
+PlanWithin = Callable[[tuple[float, float], Callable[[], None]], None]
+"""Plan an action at a random moment of a time span in seconds; it is dropped if the agent has stopped by then."""
 
 
 @dataclass(slots=True)
 class Event:
+    """One event to send. `on_accepted` is called when Pub/Sub has accepted it."""
+
     topic: str
     key: Key
     body: dict[str, object]
-    accepted: Callable[[], None]
+    on_accepted: Callable[[], None]
 
 
 @dataclass(slots=True)
-class Lane:
-    """`soon` plans something within a span of time, unless the agent is dead by then."""
+class EventSender:
+    """One queue of events. An agent has two: one for its incarnations' events, one for VM faults."""
 
     bus: SimBus
     context: Context
-    soon: Soon
+    plan_within: PlanWithin
     _events: deque[Event] = field(default_factory=deque)
-    _is_busy: bool = False
+    _is_sending: bool = False
     _failures: int = 0
 
     def put(self, event: Event) -> None:
         self._events.append(event)
-        self._carry()
+        self._send_next()
 
     def drop_before(self, key: Key) -> None:
+        """Discard the events of incarnations before `key`."""
         self._events = deque(event for event in self._events if event.key >= key)
 
-    def _carry(self) -> None:
-        if not self._is_busy and self._events:
-            self._is_busy = True
-            self.soon((0.02, 0.2), self._try)
+    def _send_next(self) -> None:
+        if not self._is_sending and self._events:
+            self._is_sending = True
+            self.plan_within((0.02, 0.2), self._try)
 
     def _try(self) -> None:
-        self._is_busy = False
+        self._is_sending = False
         if not self._events:
             return
-        context, head = self.context, self._events[0]
+        context, event = self.context, self._events[0]
         fails = context.chance(context.faults.unreachable)
-        if not fails or context.chance(STORED_ALL_THE_SAME):
-            self.bus.publish(head.topic, json.dumps(head.body).encode(), {})
+        if not fails or context.chance(STORED_DESPITE_FAILURE):
+            self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
         if fails:
             self._failures += 1
-            self._is_busy = True
+            self._is_sending = True
             wait_s = min(BACKOFF_MAX_S, 0.5 * 2.0 ** min(self._failures, 10))
-            self.soon((wait_s * 0.5, wait_s), self._try)
+            self.plan_within((wait_s * 0.5, wait_s), self._try)
             return
         self._failures = 0
-        head.accepted()
+        event.on_accepted()
         self._events.popleft()
-        self._carry()
+        self._send_next()
+
+
+def event_body(vm: SimVm, host: int | None, key: Key, at: datetime, details: dict[str, object]) -> dict[str, object]:
+    """Return an agent event's message (docs/interfaces.md section 2). `host` is None on a machine with one host."""
+    observed = vm.observed
+    body: dict[str, object] = {
+        "version": 1,
+        "job_id": vm.job_id,
+        "attempt": key[0],
+        "task_type": observed.replica_id.task_type.value,
+        "task_index": observed.replica_id.index,
+        "incarnation": key[1],
+        "vm_generation": observed.vm_generation,
+        "vm": {"name": observed.name, "zone": observed.zone, "instance_id": observed.instance_id},
+        "at": at.isoformat(),
+    }
+    if host is not None:
+        body["host"] = host
+    return {**body, **details}

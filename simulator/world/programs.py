@@ -1,12 +1,12 @@
-"""The programs: how long they train, what kills them, and what their peers do then.
+"""Simulated training programs: how long they train, how they end, and what their peers do then.
 
-Synchronous training steps only while every member of the cluster takes part. When one goes, the others notice within
-seconds and die of it (measured with TensorFlow and PyTorch: 0.5-5 s), and all that was done since the last checkpoint
-is lost. When all is done each ends for itself, the primary last: it still exports what was trained. Whoever begins anew
-waits for all of its peers before it looks whether anything is left to do.
+Synchronous training advances only while every member of the cluster takes part. When one member goes, its peers notice
+within seconds and exit with an error (measured with TensorFlow and PyTorch: 0.5-5 s), and the work since the last
+checkpoint is lost. When training is complete, every member exits by itself, the primary last, because it exports the
+model. A restarted program waits for all of its peers before it checks whether any training is left.
 
-Parameter servers serve until they are stopped, and survive their clients. Evaluators read checkpoints, and wait for
-nobody. A slice of several hosts runs one program on each.
+Parameter servers run until they are stopped, and survive the loss of their clients. Evaluators read checkpoints and
+wait for no peer. A slice with several hosts runs one program on each.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from shared.core.model.job import Plan
+from shared.core.model.plan import Plan
 from shared.core.model.replica_id import ReplicaId, TaskType
 from simulator.world.context import Context
 
-Ending = dict[str, object]
+Exit = dict[str, object]
+"""The details of a replica-exit event."""
 Member = tuple[ReplicaId, int]
-"""Of the cluster: a host of a replica's machine."""
-IncarnationRef = tuple[str, int, int]
-"""The machine, and the attempt and incarnation that it incarnations."""
+"""A member of the cluster: replica and host."""
+VmIncarnation = tuple[str, int, int]
+"""VM instance id, attempt, incarnation."""
 
-PEER_GONE: Final[Ending] = {
+PEER_LOST: Final[Exit] = {
     "cause": "process",
     "exit_status": 1,
     "error": {"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in run"},
 }
-DONE: Final[Ending] = {"cause": "process", "exit_status": 0}
-FAILURES: Final[tuple[Ending, ...]] = (
+COMPLETED: Final[Exit] = {"cause": "process", "exit_status": 0}
+FAILURES: Final[tuple[Exit, ...]] = (
     {"cause": "process", "exit_status": 1},
     {"cause": "process", "exit_status": 1, "error": {"type": "ValueError", "message": "x", "frame": "task.py:1 in f"}},
     {"cause": "process", "exit_status": 1, "error": {"type": "OSError", "message": "x", "frame": "task.py:2 in g"}},
@@ -41,31 +42,33 @@ FAILURES: Final[tuple[Ending, ...]] = (
     {"cause": "process", "exit_status": 134},
     {"cause": "process", "exit_status": 137},
 )
-PERMANENT: Final[tuple[Ending, ...]] = (
+PERMANENT_FAILURES: Final[tuple[Exit, ...]] = (
     {"cause": "process", "exit_status": 2},
     {"cause": "process", "signal": 9, "out_of_memory": True},
 )
 PERMANENT_SHARE: Final = 0.06
 
-NOTICED_S: Final = (0.5, 5.0)
-END_S: Final = (0.0, 2.0)
+PEER_LOSS_NOTICED_S: Final = (0.5, 5.0)
+EXIT_S: Final = (0.0, 2.0)
 EXPORT_S: Final = (0.0, 20.0)
 
 
 class MixedSliceError(AssertionError):
-    """Hosts of one slice met in different incarnations."""
+    """The hosts of one slice joined the cluster in different incarnations."""
 
 
 @dataclass(eq=False, slots=True)
 class Program:
-    """One incarnation of a replica on one host. `ended` is told how it ended, unless it was ended from outside."""
+    """One incarnation of a replica on one host."""
 
     replica_id: ReplicaId
     host: int
-    incarnation_key: IncarnationRef
-    ended: Callable[[Ending], None]
+    vm_incarnation: VmIncarnation
+    on_exit: Callable[[Exit], None]
+    """Called when the program exits by itself; not when it is killed."""
     is_alive: bool = True
-    is_up: bool = False
+    is_member: bool = False
+    """Whether it has joined the cluster."""
 
     @property
     def member(self) -> Member:
@@ -74,25 +77,29 @@ class Program:
 
 @dataclass(slots=True)
 class Training:
-    """`done_s`: seconds of undisturbed training behind the last checkpoint. `lost_s`: done and thrown away.
+    """The training of one job, across all of its programs.
 
-    A member may have two programs for a while, where a late insert made a second VM of its name: only one of them takes
-    part in a round.
+    A member may have two programs for a while, when a late insert created a second VM of its name. Only one of them
+    takes part in a round of training.
     """
 
     context: Context
     plan: Plan
     duration_s: float
+    """How long undisturbed training takes."""
     checkpoint_s: float
+    """Interval between checkpoints; 0 means that no work is ever lost."""
     is_synchronous: bool = True
     done_s: float = 0.0
+    """Seconds of undisturbed training saved in the last checkpoint."""
     lost_s: float = 0.0
-    incarnations: int = 0
+    """Seconds of training that were done and lost."""
     _size: int = field(init=False)
     _primary: ReplicaId = field(init=False)
-    _up: list[Program] = field(default_factory=list)
-    _crew: tuple[Program, ...] = ()
-    _stepping_since: float | None = None
+    _waiting_or_training: list[Program] = field(default_factory=list)
+    _cluster: tuple[Program, ...] = ()
+    """The programs of the current round."""
+    _training_since: float | None = None
     _round: int = 0
 
     def __post_init__(self) -> None:
@@ -101,92 +108,97 @@ class Training:
         self._size = sum(group.count * group.hosts for group in cluster)
 
     def start(
-        self, replica_id: ReplicaId, host: int, incarnation_key: IncarnationRef, ended: Callable[[Ending], None]
+        self, replica_id: ReplicaId, host: int, vm_incarnation: VmIncarnation, on_exit: Callable[[Exit], None]
     ) -> Program:
-        program = Program(replica_id, host, incarnation_key, ended)
+        program = Program(replica_id, host, vm_incarnation, on_exit)
         context = self.context
-        self.incarnations += 1
         if context.chance(context.faults.fail):
-            endings = PERMANENT if context.chance(PERMANENT_SHARE) else FAILURES
-            failure = endings[int(context.rng.random() * len(endings))]
-            self._ends(program, (0.2, self.duration_s), failure)
+            exits = PERMANENT_FAILURES if context.chance(PERMANENT_SHARE) else FAILURES
+            failure = exits[int(context.rng.random() * len(exits))]
+            self._plan_exit(program, (0.2, self.duration_s), failure)
         context.scheduler.after(context.between(1, 5), lambda: self._join(program))
         return program
 
     def kill(self, program: Program) -> None:
-        """From outside: a signal, or its VM is gone. Says nothing to anybody but its peers' sockets."""
+        """End the program from outside: a signal, or the loss of its VM. Only its peers' connections notice."""
         if program.is_alive:
             program.is_alive = False
             self._leave(program)
 
-    def save_and_end(self, program: Program) -> None:
-        """It was asked to save: nothing that was done until now is lost."""
-        if program.is_alive and self._stepping_since is not None and program in self._crew:
-            self.done_s += self.context.now - self._stepping_since
-            self._stepping_since = self.context.now
-        self._end(program, DONE)
+    def checkpoint_and_exit(self, program: Program) -> None:
+        """The program saves a checkpoint before it exits, so that no work is lost."""
+        if program.is_alive and self._training_since is not None and program in self._cluster:
+            self.done_s += self.context.now - self._training_since
+            self._training_since = self.context.now
+        self._exit(program, COMPLETED)
 
     def _join(self, program: Program) -> None:
         if not program.is_alive:
             return
         if program.replica_id.task_type is TaskType.EVALUATOR or not self.is_synchronous:
             if program.replica_id.task_type is not TaskType.PS:
-                self._ends(program, (0.5 * self.duration_s, self.duration_s), DONE)
+                self._plan_exit(program, (0.5 * self.duration_s, self.duration_s), COMPLETED)
             return
-        program.is_up = True
-        self._up.append(program)
-        crew = {each.member: each for each in self._up}
-        if self._stepping_since is None and len(crew) == self._size:
-            self._crew = tuple(crew.values())
-            _check_lives(self._crew)
-            self._stepping_since = self.context.now
+        program.is_member = True
+        self._waiting_or_training.append(program)
+        members = {peer.member: peer for peer in self._waiting_or_training}
+        if self._training_since is None and len(members) == self._size:
+            self._cluster = tuple(members.values())
+            _check_slices(self._cluster)
+            self._training_since = self.context.now
             self._round += 1
-            this = self._round
-            self.context.scheduler.after(self.duration_s - self.done_s, lambda: self._finish(this))
+            this_round = self._round
+            self.context.scheduler.after(self.duration_s - self.done_s, lambda: self._finish(this_round))
 
-    def _finish(self, nth: int) -> None:
-        if nth != self._round or self._stepping_since is None:
+    def _finish(self, training_round: int) -> None:
+        if training_round != self._round or self._training_since is None:
             return
-        self.done_s, self._stepping_since = self.duration_s, None
-        for program in self._crew:
+        self.done_s, self._training_since = self.duration_s, None
+        for program in self._cluster:
             if program.replica_id.task_type is not TaskType.PS:
-                program.is_up = False
-                self._up.remove(program)
-                self._ends(program, EXPORT_S if program.replica_id == self._primary else END_S, DONE)
+                self._remove_member(program)
+                self._plan_exit(program, EXPORT_S if program.replica_id == self._primary else EXIT_S, COMPLETED)
 
-    def _ends(self, program: Program, within: tuple[float, float], how: Ending) -> None:
-        self.context.scheduler.after(self.context.between(*within), lambda: self._end(program, how))
+    def _plan_exit(self, program: Program, within: tuple[float, float], exit_: Exit) -> None:
+        self.context.scheduler.after(self.context.between(*within), lambda: self._exit(program, exit_))
 
-    def _end(self, program: Program, how: Ending) -> None:
+    def _exit(self, program: Program, exit_: Exit) -> None:
         if program.is_alive:
             program.is_alive = False
             self._leave(program)
-            program.ended(how)
+            program.on_exit(exit_)
 
     def _leave(self, program: Program) -> None:
-        if not program.is_up:
+        """Take a program out of the cluster. If the cluster was training, its other members fail soon."""
+        if not program.is_member:
             return
-        program.is_up = False
-        self._up.remove(program)
-        if self._stepping_since is None or program not in self._crew:
+        self._remove_member(program)
+        if self._training_since is None or program not in self._cluster:
             return
-        since, self._stepping_since = self._stepping_since, None
+        since, self._training_since = self._training_since, None
         reached = self.done_s + (self.context.now - since)
         kept = reached - (reached % self.checkpoint_s) if self.checkpoint_s else reached
         self.lost_s += reached - max(kept, self.done_s)
         self.done_s = max(kept, self.done_s)
-        for peer in self._crew:
-            if peer.is_up and peer.replica_id.task_type is not TaskType.PS:
-                peer.is_up = False  # what it is part of is broken: it can only die of it
-                self._up.remove(peer)
-                self._ends(peer, NOTICED_S, PEER_GONE)
+        for peer in self._cluster:
+            if peer.is_member and peer.replica_id.task_type is not TaskType.PS:
+                self._remove_member(peer)
+                self._plan_exit(peer, PEER_LOSS_NOTICED_S, PEER_LOST)
+
+    def _remove_member(self, program: Program) -> None:
+        program.is_member = False
+        self._waiting_or_training.remove(program)
 
 
-def _check_lives(crew: Iterable[Program]) -> None:
-    """Hosts of one machine have the same addresses in every incarnation: who meets an old one waits in vain for the new."""
-    incarnations = {(program.replica_id, program.incarnation_key[0]): program.incarnation_key for program in crew}
-    for program in crew:
-        if program.incarnation_key != incarnations[program.replica_id, program.incarnation_key[0]]:
+def _check_slices(cluster: Iterable[Program]) -> None:
+    """Raise MixedSliceError unless all hosts of each slice are in the same incarnation.
+
+    The hosts of a slice keep their addresses across incarnations. A new process that connects to an old one on another
+    host waits for the new one in vain.
+    """
+    expected = {(program.replica_id, program.vm_incarnation[0]): program.vm_incarnation for program in cluster}
+    for program in cluster:
+        if program.vm_incarnation != expected[program.replica_id, program.vm_incarnation[0]]:
             raise MixedSliceError(
-                f"{program.replica_id}: host {program.host} of {program.incarnation_key} met {incarnations}"
+                f"{program.replica_id}: host {program.host} in {program.vm_incarnation} joined {expected}"
             )

@@ -1,15 +1,15 @@
-"""What users do: submit by message or as a file, submit again, cancel, label, delete; each told at least once."""
+"""Actions of users: submit a job by message or as a file, submit its id again, cancel, label, delete.
+
+Each action is published at least once, like every message.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Final
 
-from shared.core.intake.job_files import ERROR_SUFFIX
 from shared.memory.objects import MemoryObjects
-from shared.memory.store import MemoryStore
 from shared.messaging import topics
-from simulator.invariants.job_invariants import ViolationError
 from simulator.scenarios.scenario import SimJob
 from simulator.world.bus import SimBus
 from simulator.world.context import Context
@@ -17,54 +17,47 @@ from simulator.world.context import Context
 CANCEL: Final = "cancel"
 LABEL: Final = "label"
 DELETE: Final = "delete"
-"""Topics of the simulator's own: a user's command is not lost either."""
+"""Topics that exist only in the simulator: they stand for API calls, which are repeated until they succeed."""
 
 BUCKET: Final = "b"
 
 
-class Hands:
+class UserActions:
+    """Plans what the user of each job does."""
+
     def __init__(self, context: Context, bus: SimBus, objects: MemoryObjects) -> None:
         self._context, self._bus, self._objects = context, bus, objects
-        self._sources: dict[str, tuple[str, str]] = {}
+        self.submissions: dict[str, tuple[str, str]] = {}
+        """Job id and URI of the job file of every submission, by its source."""
 
-    def submit(self, job: SimJob) -> None:
+    def plan(self, job: SimJob) -> None:
+        """Plan the submission of the job, and what else its user does if the fault profile says so."""
         context, faults = self._context, self._context.faults
         context.scheduler.after(job.submitted_s, lambda: self._submit(job, "job"))
         if context.chance(faults.cancel):
-            self._later(200, CANCEL, job, "")
+            self._plan_action(200, CANCEL, job, "")
         if context.chance(faults.meddling):
             context.scheduler.after(job.submitted_s + context.between(0, 60), lambda: self._submit(job, "rival"))
-            for nth in range(3):
-                self._later(400, DELETE, job, f"{nth}")
-                self._later(400, LABEL, job, f"{nth}")
-
-    def check(self, store: MemoryStore) -> None:
-        """Once everything is quiet: of the submissions under one id one is the job, and each other was answered."""
-        refused = {rejection.source for rejection in store.rejections()}
-        for source, (job_id, uri) in self._sources.items():
-            loaded = store.load(job_id)
-            is_it = loaded is not None and loaded.state.job.submission == source
-            is_answered = source in refused or self._objects.read(uri + ERROR_SUFFIX, max_bytes=1) is not None
-            if is_it == is_answered:
-                said = "and yet refused" if is_it else "nor answered"
-                raise ViolationError(f"submissions: {source} is {'' if is_it else 'neither '}the job {said}")
+            for request in range(3):
+                self._plan_action(400, DELETE, job, f"{request}")
+                self._plan_action(400, LABEL, job, f"{request}")
 
     def _submit(self, job: SimJob, name: str) -> None:
-        """A rival is another submission under the same id."""
+        """Submit the job. Two submissions with different names compete for the same job id."""
         path = f"jobs/{name}-{job.job_id}.json"
         uri = f"gs://{BUCKET}/{path}"
         if not job.is_uploaded:
-            self._sources[f"{uri}#1"] = (job.job_id, uri)
+            self.submissions[f"{uri}#1"] = (job.job_id, uri)
             self._bus.publish(topics.SUBMIT, job.document, {"source": f"{uri}#1"})
             return
         self._objects.write(uri, job.document, content_type="application/json")
         generation = str(self._objects.generation(uri))
-        self._sources[f"{uri}#{generation}"] = (job.job_id, uri)
+        self.submissions[f"{uri}#{generation}"] = (job.job_id, uri)
         body = {"timeCreated": self._context.scheduler.clock().isoformat()}
         attributes = {"bucketId": BUCKET, "objectId": path, "objectGeneration": generation}
         self._bus.publish(topics.UPLOAD, json.dumps(body).encode(), attributes)
 
-    def _later(self, within_s: float, topic: str, job: SimJob, what: str) -> None:
-        data = json.dumps({"job_id": job.job_id, "what": what}).encode()
+    def _plan_action(self, within_s: float, topic: str, job: SimJob, request_id: str) -> None:
+        data = json.dumps({"job_id": job.job_id, "request_id": request_id}).encode()
         delay_s = job.submitted_s + self._context.between(1, within_s)
         self._context.scheduler.after(delay_s, lambda: self._bus.publish(topic, data, {}))

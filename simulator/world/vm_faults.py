@@ -1,7 +1,7 @@
-"""What happens to a VM that is up: it is taken away, with notice or without, or reboots, or its agent crashes. A slice
-is taken away as a whole; one of its hosts reboots, and is back.
+"""What happens to a running VM: it is taken away with or without notice, it reboots, or its agent crashes.
 
-Every VM draws its own fate when it comes up, so that a fault belongs to a machine and not to a moment.
+A slice is taken away as a whole; a reboot or an agent crash hits one of its hosts. The faults of a VM are planned when
+it starts, so that each VM has the same probability of a fault per hour.
 """
 
 from __future__ import annotations
@@ -10,90 +10,92 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from shared.core.reconcile.plan import VmStatus
+from shared.core.model.vm import VmStatus
 from shared.messaging import topics
-from simulator.world.agent import SimAgent
 from simulator.world.bus import SimBus
 from simulator.world.context import Context
-from simulator.world.fleet import NOTICE_S, SimFleet, SimVm
+from simulator.world.vm import NOTICE_S, SimVm, VmAgent, VmPool
 
 HOUR_S: Final = 3600.0
-AUDIT_LOG: Final = 0.5
-"""The share of unannounced losses of which Compute's audit log tells before the sweep finds them."""
+AUDIT_LOG_SHARE: Final = 0.5
+"""Share of the unannounced losses that Compute Engine's audit log reports before the sweep finds them."""
 
 
-class Misfortunes:
-    def __init__(self, context: Context, fleet: SimFleet, bus: SimBus) -> None:
-        self._context, self._fleet, self._bus = context, fleet, bus
+class VmFaults:
+    """Plans and carries out the faults of all VMs."""
 
-    def await_vm(self, vm: SimVm) -> None:
-        """Plans what will happen to this VM, if anything."""
+    def __init__(self, context: Context, pool: VmPool, bus: SimBus) -> None:
+        self._context, self._pool, self._bus = context, pool, bus
+
+    def plan(self, vm: SimVm) -> None:
+        """Plan what will happen to this VM, if anything."""
         faults = self._context.faults
-        self._plan(faults.loss_per_hour, lambda: self._lose(vm))
-        self._plan(faults.agent_crash_per_hour, lambda: self._crash_agent(vm))
+        self._plan_fault(faults.loss_per_hour, lambda: self._lose(vm))
+        self._plan_fault(faults.agent_crash_per_hour, lambda: self._crash_agent(vm))
 
-    def _plan(self, per_hour: float, what: Callable[[], None]) -> None:
+    def _plan_fault(self, per_hour: float, fault: Callable[[], None]) -> None:
         if per_hour > 0:
-            self._context.scheduler.after(self._context.rng.expovariate(per_hour / HOUR_S), what)
+            self._context.scheduler.after(self._context.rng.expovariate(per_hour / HOUR_S), fault)
 
     def _lose(self, vm: SimVm) -> None:
         context, faults = self._context, self._context.faults
-        if vm.is_gone or vm.seen.status is not VmStatus.RUNNING or not faults.loss_per_hour or not vm.agents:
+        is_running = not vm.is_gone and vm.observed.status is VmStatus.RUNNING
+        if not is_running or not faults.loss_per_hour or not vm.agents:
             return
         stays = context.chance(0.5)
         if context.chance(faults.notice):
-            self._announce(vm, stays=stays)
+            self._announce_loss(vm, stays=stays)
         elif context.chance(faults.reboot):
             self._reboot(vm)
         elif stays:
-            self._fleet.stop(vm, "host error")
-            self._tell_audit_log(vm, "compute.instances.hostError")
+            self._pool.stop(vm, "host error")
+            self._write_audit_log(vm, "compute.instances.hostError")
         else:
-            self._fleet.vanish(vm, "preempted")
-            self._tell_audit_log(vm, "compute.instances.preempted")
+            self._pool.remove(vm, "preempted")
+            self._write_audit_log(vm, "compute.instances.preempted")
 
-    def _announce(self, vm: SimVm, *, stays: bool) -> None:
-        """Spot VMs are shut down as they are told; maintenance tells some time before."""
+    def _announce_loss(self, vm: SimVm, *, stays: bool) -> None:
+        """Preempt the VM, which gives notice as it shuts down, or announce maintenance some time before it."""
         if self._context.chance(0.5):
             for agent in vm.agents:
-                agent.hear_fault("preemption")
-            self._fleet.shut_down(vm, self._context.between(5, NOTICE_S), stays=stays)
+                agent.receive_notice("preemption")
+            self._pool.shut_down(vm, self._context.between(5, NOTICE_S), stays=stays)
             return
         delay_s = self._context.between(2, 120)
         for agent in vm.agents:
-            agent.hear_of_window(delay_s)
-        self._context.scheduler.after(delay_s, lambda: self._fleet.shut_down(vm, NOTICE_S, stays=True))
+            agent.receive_maintenance_window(delay_s)
+        self._context.scheduler.after(delay_s, lambda: self._pool.shut_down(vm, NOTICE_S, stays=True))
 
     def _reboot(self, vm: SimVm) -> None:
-        agent = self._one_of(vm)
-        self._context.say("reboot", vm.seen.name)
-        agent.die()
-        self._context.scheduler.after(self._context.between(5, 30), lambda: self._come_back(vm, agent))
+        agent = self._choose_agent(vm)
+        self._context.log("reboot", vm.observed.name)
+        agent.power_off()
+        self._context.scheduler.after(self._context.between(5, 30), lambda: self._finish_reboot(vm, agent))
 
-    def _come_back(self, vm: SimVm, agent: SimAgent) -> None:
-        if not vm.is_live or vm.seen.status is not VmStatus.RUNNING:
+    def _finish_reboot(self, vm: SimVm, agent: VmAgent) -> None:
+        if not vm.is_live or vm.observed.status is not VmStatus.RUNNING:
             return
         if len(vm.agents) == 1:
-            self._fleet.come_up(vm)
+            self._pool.start(vm)
         else:
             agent.boot()
 
     def _crash_agent(self, vm: SimVm) -> None:
         if vm.agents and self._context.faults.agent_crash_per_hour:
-            self._one_of(vm).crash()
+            self._choose_agent(vm).crash()
 
-    def _one_of(self, vm: SimVm) -> SimAgent:
+    def _choose_agent(self, vm: SimVm) -> VmAgent:
         return vm.agents[int(self._context.rng.random() * len(vm.agents))]
 
-    def _tell_audit_log(self, vm: SimVm, method: str) -> None:
-        if self._context.chance(AUDIT_LOG):
-            seen = vm.seen
+    def _write_audit_log(self, vm: SimVm, method: str) -> None:
+        if self._context.chance(AUDIT_LOG_SHARE):
+            observed = vm.observed
             entry = {
                 "protoPayload": {
                     "methodName": method,
-                    "resourceName": f"projects/p/zones/{seen.zone}/instances/{seen.name}",
+                    "resourceName": f"projects/p/zones/{observed.zone}/instances/{observed.name}",
                 },
-                "resource": {"labels": {"instance_id": seen.instance_id, "zone": seen.zone}},
+                "resource": {"labels": {"instance_id": observed.instance_id, "zone": observed.zone}},
                 "timestamp": self._context.scheduler.clock().isoformat(),
             }
             self._bus.publish(topics.MAINTENANCE, json.dumps(entry).encode(), {})

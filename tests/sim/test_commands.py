@@ -1,4 +1,4 @@
-"""The simulator as people run it: `trainmaster simulate`, `python -m simulator`, `python -m simulator.soak`."""
+"""The commands of the simulator: `trainmaster simulate`, `python -m simulator`, `python -m simulator.soak`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.simulate import simulate, span
-from simulator.soak import batch
+from cli.simulate import parse_duration, simulate
+from simulator.soak import run_batch
 from tests.support.jobs import a_spec
 
 
@@ -36,33 +36,33 @@ def job_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_without_preemptions_a_job_takes_its_time(runner: CliRunner, app: typer.Typer, job_file: Path) -> None:
+def test_simulate_without_preemptions_loses_no_work(runner: CliRunner, app: typer.Typer, job_file: Path) -> None:
     result = runner.invoke(
         app, [str(job_file), "--seeds", "5", "--preemptions-per-hour", "0", "--duration", "2h", "--format", "json"]
     )
     assert result.exit_code == 0, result.output
-    said = json.loads(result.output)
-    assert said["ends"] == {"SUCCEEDED": 5}
-    assert 2.0 < said["wall_h"]["p50"] < 2.1
-    assert 6.0 < said["vm_h"]["p50"] < 6.3, "three VMs"
-    assert said["lost_h"] == {"p50": 0, "p90": 0}
+    report = json.loads(result.output)
+    assert report["states"] == {"SUCCEEDED": 5}
+    assert 2.0 < report["wall_h"]["p50"] < 2.1
+    assert 6.0 < report["vm_h"]["p50"] < 6.3, "three VMs"
+    assert report["lost_h"] == {"p50": 0, "p90": 0}
 
 
-def test_preemptions_cost_time_and_work_and_checkpoints_save_it(
+def test_simulate_with_frequent_checkpoints_loses_less_work(
     runner: CliRunner, app: typer.Typer, job_file: Path
 ) -> None:
     def lost_h(checkpoint_every: str) -> float:
         options = ["--seeds", "12", "--preemptions-per-hour", "0.4", "--duration", "3h", "--format", "json"]
         result = runner.invoke(app, [str(job_file), *options, "--checkpoint-every", checkpoint_every])
         assert result.exit_code == 0, result.output
-        said = json.loads(result.output)
-        assert said["replacements"]["p90"] >= 1
-        return float(said["lost_h"]["p90"])
+        report = json.loads(result.output)
+        assert report["replacements"]["p90"] >= 1
+        return float(report["lost_h"]["p90"])
 
     assert lost_h("60") > lost_h("5")
 
 
-def test_the_report_is_a_table_for_people(runner: CliRunner, app: typer.Typer, job_file: Path) -> None:
+def test_simulate_prints_a_table(runner: CliRunner, app: typer.Typer, job_file: Path) -> None:
     result = runner.invoke(app, [str(job_file), "--seeds", "3", "--duration", "90m"])
     assert result.exit_code == 0, result.output
     assert "SUCCEEDED: 100.0%" in result.output
@@ -70,26 +70,26 @@ def test_the_report_is_a_table_for_people(runner: CliRunner, app: typer.Typer, j
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90m", 5400), ("1.5h", 5400), ("2d", 172800), ("30", 30)])
-def test_spans_of_time_are_read(text: str, seconds: float) -> None:
-    assert span(text) == seconds
+def test_duration_with_or_without_unit_is_parsed(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "h", "-1h", "soon"])
-def test_what_is_no_span_is_refused(text: str) -> None:
+def test_duration_that_is_invalid_is_a_usage_error(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        span(text)
+        parse_duration(text)
 
 
-def test_a_seed_can_be_replayed_from_the_shell() -> None:
+def test_simulator_command_with_same_seed_prints_same_trace() -> None:
     command = [sys.executable, "-m", "simulator", "--seed", "3", "--profile", "calm"]
     first, second = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
     assert first.stdout == second.stdout
-    assert "judged" in first.stdout
+    assert "decided" in first.stdout
     assert "SUCCEEDED" in first.stdout
 
 
-def test_a_soak_counts_what_it_did(runner: CliRunner) -> None:
-    tally = batch(range(30), ["calm", "programs"])
+def test_soak_batch_counts_histories_and_jobs(runner: CliRunner) -> None:
+    tally = run_batch(range(30), ["calm", "programs"])
     assert tally.histories == 30
     assert sum(tally.states.values()) == 30
     assert not tally.failures

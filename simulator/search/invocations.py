@@ -1,0 +1,82 @@
+"""Function invocations of the exhaustive search: the real flows over a node's store and fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+from shared.errors import TemporaryError
+from shared.flows import provision, replica_exit, submit, sweep, vm_ready
+from shared.flows.record import Deps
+from shared.memory.bus import MemoryBus
+from shared.messaging import agent_messages, internal_requests, topics
+from shared.ports import Bus, Fleet, Store
+from simulator.search.node import Message, Node
+from simulator.world.function_ports import FunctionCrashed, InterceptedPort, SimAddressBook, run_sequentially
+from simulator.world.scheduler import START
+
+Intercept = Callable[[str, Callable[[], Any]], Any]
+
+
+def run_sweep(node: Node) -> None:
+    """Run the sweep on this node."""
+    bus = MemoryBus()
+    sweep.handle(_deps(node, bus, lambda _, call: call()))
+    _collect(node, bus)
+
+
+def deliver(node: Node, message: Message, crash_before: int = 0) -> int:
+    """Deliver a message to its function and return the number of port calls that the function made.
+
+    The function crashes before its port call number `crash_before`; 0 means that it does not. The message stays
+    pending unless it is acknowledged.
+    """
+    calls = 0
+
+    def intercept(_: str, call: Callable[[], Any]) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == crash_before:
+            raise FunctionCrashed
+        return call()
+
+    bus = MemoryBus()
+    deps = _deps(node, bus, intercept)
+    topic, data = message[0], message[1].encode()
+    node.remove_pending(message)
+    try:
+        match topic:
+            case topics.SUBMIT:
+                submit.handle(data, "gs://b/jobs/j.yaml#1", deps)
+            case topics.VM_READY:
+                vm_ready.handle(agent_messages.decode_vm_ready(data), deps)
+            case topics.REPLICA_EXIT:
+                replica_exit.handle(agent_messages.decode_replica_exit(data), deps)
+            case _:
+                fleet = cast("Fleet", InterceptedPort(node.fleet, intercept))
+                machines = provision.FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
+                provision.handle(internal_requests.decode_provision(data), machines, deps)
+    except (FunctionCrashed, TemporaryError):
+        node.add_pending(message)
+    _collect(node, bus)
+    return calls
+
+
+def provision_request(job_id: str) -> Message:
+    """Return the message that asks `provision` to look at this job."""
+    return topics.PROVISION, internal_requests.encode_provision(job_id).decode()
+
+
+def _deps(node: Node, bus: MemoryBus, intercept: Intercept) -> Deps:
+    node.ticks += 1
+    now = START + timedelta(seconds=node.ticks)
+    store = cast("Store", InterceptedPort(node.store, intercept))
+    return Deps(store, cast("Bus", InterceptedPort(bus, intercept)), clock=lambda: now, sleep=lambda _: None)
+
+
+def _collect(node: Node, bus: MemoryBus) -> None:
+    """Make the published messages pending. Requests to search for orphans are left out: there are none here."""
+    for message in bus.drain():
+        if message.data != internal_requests.encode_orphan_search():
+            node.add_pending((message.topic, message.data.decode()))

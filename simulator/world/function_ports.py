@@ -1,0 +1,43 @@
+"""Ports that a simulated function invocation gets, and what may happen to it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from shared.errors import PermanentError, TemporaryError
+
+
+class FunctionCrashed(BaseException):
+    """The function instance ended in the middle of an invocation. Not an Exception, so that no flow catches it."""
+
+
+class InterceptedPort:
+    """A port whose calls all go through `intercept(name, call)`, which decides whether and when `call` is applied."""
+
+    def __init__(self, port: object, intercept: Callable[[str, partial[Any]], Any]) -> None:
+        self._port, self._intercept = port, intercept
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._port, name)
+        return lambda *args, **kwargs: self._intercept(name, partial(method, *args, **kwargs))
+
+
+class SimAddressBook:
+    """Implements `shared.ports.AddressBook`."""
+
+    def address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}:2222"
+
+
+def run_sequentially(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all tasks to their end, then raise the first error: what `provision.in_threads` promises, without threads."""
+    first: Exception | None = None
+    for task in tasks:
+        try:
+            task()
+        except (TemporaryError, PermanentError) as error:
+            first = first or error
+    if first:
+        raise first

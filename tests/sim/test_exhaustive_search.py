@@ -1,0 +1,62 @@
+"""A chief and a worker: every order of what may happen to them, up to a bound."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from shared.core.model.job import Job
+from shared.core.model.replica import Replica
+from shared.core.model.vm import Vm
+from shared.core.reconcile.desired import DesiredVm
+from shared.core.reconcile.plan import vm_steps
+from shared.core.reconcile.steps import Delete, Step
+from simulator.invariants.violation import ViolationError
+from simulator.scenarios.generator import JOB_ID, training_job
+from simulator.search.exhaustive_search import Search
+from simulator.search.node import Allowance, SearchResult
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def search(allowance: Allowance, states_max: int) -> SearchResult:
+    document, _ = training_job(workers=1, variant=0)
+    return Search(JOB_ID, document, allowance).run(states_max)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "allowance",
+    [
+        Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0),
+        Allowance(duplicates=0, crashes=0, failures=1, losses=0, sweeps=0),
+        Allowance(duplicates=0, crashes=0, failures=0, losses=1, sweeps=1),
+    ],
+    ids=lambda allowance: repr(allowance).removeprefix("Allowance"),
+)
+def test_invariants_hold_in_every_reachable_state(allowance: Allowance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reactivation multiplies the number of states. It is left to the histories, whose programs wait for peers."""
+    monkeypatch.setattr("shared.core.reconcile.plan.replicas_to_reactivate", lambda _: ())
+    result = search(allowance, states_max=20_000)
+    print(result)
+    assert result.is_complete
+    assert result.states > 1000
+    assert result.outcomes == {"SUCCEEDED"}
+
+
+def test_search_without_deletions_reports_left_vms_and_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_deletions(
+        job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
+    ) -> tuple[Step, ...]:
+        return tuple(step for step in vm_steps(job, desired, vms, replicas) if not isinstance(step, Delete))
+
+    monkeypatch.setattr("shared.core.reconcile.plan.vm_steps", without_deletions)
+    with pytest.raises(ViolationError, match=r"(?s)stuck.*after\ndeliver trainmaster-submit"):
+        search(Allowance(0, 0, 0, 0, 0), states_max=1000)
