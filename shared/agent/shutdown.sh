@@ -1,20 +1,20 @@
 #!/bin/bash
-# Trainmaster: what a VM runs when it shuts down, while its network is still up: it has the agent say goodbye.
+# Trainmaster: what a VM runs when it shuts down, while its network is still up: the agent reports the program's exit.
 #
-# Without it neither startup.sh nor the agent would hear of a shutdown before systemd, at its very end, kills whatever
-# is left: Google's unit for startup scripts stops its runner alone (KillMode=process).
+# Without this script neither startup.sh nor the agent would receive a signal before systemd kills all remaining
+# processes at the very end: Google's unit for startup scripts stops only its own runner (KillMode=process).
 # Source: google-startup-scripts.service and google-shutdown-scripts.service of GoogleCloudPlatform/guest-agent.
 
 set -u
 
-readonly TRIES=1500 # a fifth of a second each: longer than Google waits for a VM to be down
+readonly TRIES=1500 # 0.2 s each: longer than Google waits for a VM to shut down
 
 if [ -z "${HOME:-}" ]; then
   HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"
   HOME="${HOME:-/root}"
 fi
 
-# A number of an earlier boot may be anybody's by now.
+# A process id from an earlier boot may belong to any process now.
 read -r boot pid 2>/dev/null <"${HOME}/trainmaster/startup" || exit 0
 read -r current </proc/sys/kernel/random/boot_id
 [ "${boot}" = "${current}" ] || exit 0

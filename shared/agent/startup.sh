@@ -1,10 +1,11 @@
 #!/bin/bash
 # Trainmaster: what a VM runs at every boot.
 #
-# Static: nothing of a job is in here, everything specific is JSON in the VM's metadata. It fetches the agent, a zip
-# application in base64, from the metadata key `trainmaster-agent` into a directory below $HOME and keeps it running
-# until the agent says it is over (exit status 0) or the machine shuts down: SIGTERM (of shutdown.sh) reaches the agent,
-# which ends the program and says goodbye. An image needs Python 3.8 with pip; Debian and Ubuntu images that lack it get it here.
+# This script is the same for all jobs; everything about a job is JSON in the VM's metadata. It fetches the agent, a zip
+# application in base64, from the metadata key `trainmaster-agent` into a directory below $HOME. It restarts the agent
+# until the agent exits with status 0 or the VM shuts down: shutdown.sh sends SIGTERM to this script, which forwards it
+# to the agent, which ends the program and reports its exit.
+# An image needs Python 3.8 with pip. On Debian and Ubuntu images without them, this script installs them.
 #
 #   GCE_METADATA_HOST   metadata server (default: metadata.google.internal)
 #   HOME                may be unset, as it is under Google's startup script runner
@@ -34,7 +35,7 @@ child=""
 stopping=0
 interrupted=0
 
-say() {
+log() {
   printf '[trainmaster] %s\n' "$*"
 }
 
@@ -48,7 +49,7 @@ on_stop() {
 }
 trap on_stop TERM INT
 
-# Waits for the child to be really gone: `wait` also returns when a trapped signal arrives.
+# Waits until the child has ended: `wait` alone also returns when a trapped signal arrives.
 wait_for_child() {
   local status
   while :; do
@@ -78,8 +79,8 @@ import base64, os, sys, urllib.request
 url, path = sys.argv[1:]
 request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})
 try:
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
-        archive = base64.b64decode(answer.read())
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as response:
+        archive = base64.b64decode(response.read())
     with open(path + ".new", "wb") as file:
         file.write(archive)
     os.replace(path + ".new", path)
@@ -104,14 +105,14 @@ install_python() {
       python3 python3-pip ca-certificates </dev/null
 }
 
-# Fails where Python cannot be had. Without pip the agent runs all the same, as for a job that is a container.
+# Fails if Python is missing and cannot be installed. A missing pip is no failure: a job in a container needs none.
 provide_python() {
   local tries_left=5 delay=2
   while ! { has_python && has_pip; }; do
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1 || [ "${tries_left}" -eq 0 ]; then
       break
     fi
-    say "This image has no Python 3.8 with pip: installing python3 and python3-pip."
+    log "This image has no Python 3.8 with pip: installing python3 and python3-pip."
     install_python && break
     if [ "${stopping}" -eq 1 ]; then
       return 1
@@ -121,10 +122,10 @@ provide_python() {
     delay=$((delay * 2))
   done
   if ! has_python; then
-    say "Python 3.8 or newer is missing, and cannot be installed here: use an image that has it."
+    log "Python 3.8 or newer is missing and cannot be installed here. Use an image that has it."
     return 1
   fi
-  has_pip || say "pip is missing, and cannot be installed here: packages will not be installed."
+  has_pip || log "pip is missing and cannot be installed here: the job's packages cannot be installed."
 }
 
 mkdir -p "${WORK}" || exit 1
@@ -136,7 +137,7 @@ until fetch "${AGENT_URL}" "${WORK}/agent.pyz"; do
   if [ "${stopping}" -eq 1 ]; then
     exit 0
   fi
-  say "The agent cannot be fetched from the metadata server; trying again in ${delay} s."
+  log "The agent cannot be fetched from the metadata server; trying again in ${delay} s."
   pause "${delay}"
   delay=$((delay * 2 < DELAY_MAX_S ? delay * 2 : DELAY_MAX_S))
 done
@@ -157,7 +158,7 @@ while [ "${stopping}" -eq 0 ]; do
   if [ $((SECONDS - started)) -ge "${HEALTHY_S}" ]; then
     delay=1
   fi
-  say "The agent ended with status ${status}; starting it again in ${delay} s."
+  log "The agent ended with status ${status}; starting it again in ${delay} s."
   pause "${delay}"
   delay=$((delay * 2 < DELAY_MAX_S ? delay * 2 : DELAY_MAX_S))
 done

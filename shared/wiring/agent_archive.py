@@ -1,7 +1,7 @@
-"""The metadata entries that bring the agent onto a VM and off it: two scripts, and the agent as one zip application.
+"""The metadata entries that start and stop the agent on a VM: two scripts, and the agent as one zip application.
 
-The zip holds `shared/agent/` under its own name, so that imports read the same in it and here, and is the same bytes
-for the same sources. docs/interfaces.md section 3; docs/decisions/0007-the-agent-is-a-zip-application.md.
+The zip keeps the package name `shared.agent`, so that imports are the same there and here. The same sources always
+give the same bytes. docs/interfaces.md section 3; docs/decisions/0007-the-agent-is-a-zip-application.md.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Final
 _AGENT: Final = Path(__file__).parents[1] / "agent"
 _MAIN: Final = "import os, sys\n\nfrom shared.agent.main import main\n\nsys.exit(main(sys.argv, os.environ))\n"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip can hold."""
+"""The earliest time that a zip file can store; it is the time of every entry."""
 
 
 @cache
 def agent_files() -> dict[str, str]:
+    """Return metadata values by key; they are the same for all VMs."""
     archive = base64.encodebytes(_zip_application()).decode()
     return {
         "startup-script": (_AGENT / "startup.sh").read_text(),

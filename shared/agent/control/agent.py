@@ -1,34 +1,32 @@
-"""The agent's decisions: what is desired, what runs, and the next step from one to the other."""
+"""The agent's decisions: compare the latest directive with what is running, and take the next step."""
 
 from __future__ import annotations
 
 import functools
 import signal
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shared.agent.control.slice_hosts import Parting
+from shared.agent.control.exit_reporter import ExitReporter
+from shared.agent.control.slice_hosts import PeerShutdownWait
 from shared.agent.control.vm_config import parse_directive, supersedes
-from shared.agent.program.program import Ended
-from shared.agent.setup.devices import has_gpu
-from shared.agent.setup.failure import Failure
-from shared.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S, Departure
+from shared.agent.program.devices import has_gpu
+from shared.agent.results import ProgramExit, SetupFailure
+from shared.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S, VmShutdownNotice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from shared.agent.control.inbox import Inbox
-    from shared.agent.control.run_state import Lives
-    from shared.agent.control.vm_config import Gang, Key
-    from shared.agent.program.launcher import Launcher, Running
-    from shared.agent.reporting.events import Report
+    from shared.agent.control.launcher import Launcher, RunningProgram
+    from shared.agent.control.run_state import RunState
+    from shared.agent.control.vm_config import IncarnationKey, VmConfig
+    from shared.agent.reporting.events import EventReporter
     from shared.agent.reporting.serial_console import Console
-    from shared.agent.setup.setup import Prepared, Setup
+    from shared.agent.setup.setup import Setup, SetupResult
 
-SHUTDOWN_NOTICE_S = 0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
-LAST_WORD_S = 5.0  # how long an announcement that explains an exit goes before it: it says more
-FLUSH_S = 5.0  # left for the last words when the VM shuts down
+SIGNAL_SKEW_MAX_S = 0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
+FLUSH_S = 5.0  # time for the last events, and then for the last log lines, when the VM shuts down
 
 
 class Agent:
@@ -37,220 +35,204 @@ class Agent:
     def __init__(
         self,
         *,
-        gang: Gang,
+        config: VmConfig,
         inbox: Inbox,
-        report: Report,
-        incarnations: Lives,
+        reporter: EventReporter,
+        run_state: RunState,
         setup: Setup,
         launcher: Launcher,
         console: Console,
     ) -> None:
-        self._gang = gang
+        self._config = config
         self._inbox = inbox
-        self._report = report
-        self._lives = incarnations
+        self._reporter = reporter
+        self._run_state = run_state
         self._setup = setup
         self._launcher = launcher
         self._console = console
-        self._departure = Departure(
+        self._exit_reporter = ExitReporter(inbox, run_state, console)
+        self._shutdown_notice = VmShutdownNotice(
             inbox,
             console,
-            incarnations.announced,
-            ask_to_save=self._ask_to_save,
-            tell=self._tell_fault,
+            run_state.reported_causes,
+            request_save=self._request_save,
+            report=self._report_maintenance,
             notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         )
-        self._parting = Parting(gang)
-        self._program: Running | None = None
-        self._running: Key | None = None
-        self._asked_to_save: Key | None = None  # the incarnation that was told that its VM goes
-        self._unwanted = False  # what runs is being ended on purpose: its exit is nobody's news
-        self._last_word: tuple[Key, Callable[[], None]] | None = None
-        self._setting_up = False
-        self._waiting_faults: list[str] = []  # seen before the first directive said whom to speak for
-        self._stopping = False
-        self._over = False
+        self._peer_wait = PeerShutdownWait(config)
+        self._program: RunningProgram | None = None
+        self._running: IncarnationKey | None = None
+        self._save_requested: IncarnationKey | None = None
+        """The incarnation that was asked to save because its VM is about to stop."""
+        self._is_ended_on_purpose = False
+        """A directive ends the running program: its exit is not reported."""
+        self._is_setting_up = False
+        self._unreported_causes: list[str] = []
+        """Maintenance that was announced before the first directive; its incarnation is not known yet."""
+        self._is_shutting_down = False
+        self._is_finished = False
 
     def run(self) -> None:
-        """Until the VM shuts down."""
+        """Run until the VM shuts down."""
         self._inbox.on_shutdown(self._on_shutdown)
         self._launcher.clean_up()
         self._inbox.watch("instance/attributes/trainmaster-directive", self._on_directive)
-        self._departure.watch()
-        self._report.start()
-        self._console.say("Waiting for a directive.")
-        while not self._over or not self._inbox.is_empty:
+        self._shutdown_notice.watch()
+        self._reporter.start()
+        self._console.log("Waiting for a directive.")
+        while not self._is_finished or not self._inbox.is_empty:
             self._inbox.handle_next()
         self._console.flush(FLUSH_S)
 
-    # What arrives.
+    # Events.
 
     def _on_directive(self, text: str) -> None:
         try:
             directive = parse_directive(text)
         except (KeyError, TypeError, ValueError) as error:
-            self._console.say(f"Ignoring a directive that cannot be read ({error}): {text[:200]!r}")
+            self._console.log(f"Ignoring a directive that cannot be read ({error}): {text[:200]!r}")
             return
-        known = self._lives.desired
-        if known is not None and supersedes(known.key, directive.key):
-            self._console.say(f"Ignoring a late directive: {directive.action} {tuple(directive.key)}.")
+        attempt, incarnation = directive.key
+        words = f"{directive.action} attempt {attempt}, incarnation {incarnation}."
+        current = self._run_state.desired
+        if current is not None and supersedes(current.key, directive.key):
+            self._console.log(f"Ignoring an outdated directive: {words}")
             return
-        if directive != known:
-            attempt, incarnation = directive.key
-            self._console.say(f"Directive: {directive.action} attempt {attempt}, incarnation {incarnation}.")
-            self._lives.want(directive, is_running=self._program is not None)
-        self._parting.hears_of(directive.key)
-        self._lives.settle_past(directive)
-        while self._waiting_faults:
-            self._lives.tell_fault(directive.key, self._waiting_faults.pop(0))
+        if directive != current:
+            self._console.log(f"Directive: {words}")
+            self._run_state.set_desired(directive, is_running=self._program is not None)
+        self._peer_wait.on_directive(directive.key)
+        self._run_state.settle_previous_run(directive)
+        while self._unreported_causes:
+            self._run_state.report_maintenance(directive.key, self._unreported_causes.pop(0))
         self._reconcile()
 
-    def _on_prepared(self, prepared: Prepared) -> None:
-        self._setting_up = False
-        if self._stopping:
+    def _on_setup_done(self, result: SetupResult) -> None:
+        self._is_setting_up = False
+        if self._is_shutting_down:
             return
-        if isinstance(prepared, Failure):
-            self._on_setup_failed(prepared)
-        elif not self._lives.is_set_up:
-            self._lives.set_up()
-        if not isinstance(prepared, Failure):
-            self._begin(prepared)
-        self._reconcile()
-
-    def _begin(self, secrets: Mapping[str, str]) -> None:
-        """What is desired by now, as soon as no other host of the slice runs anything older."""
-        to_begin = self._lives.to_begin
-        if to_begin is None:
-            return
-        left_s = self._parting.left_s
-        if left_s:
-            self._console.say(f"Waiting {left_s:.0f} s for what the other hosts still run of an earlier incarnation.")
-            self._setting_up = True
-            self._inbox.later(left_s, functools.partial(self._on_prepared, secrets))
+        if isinstance(result, SetupFailure):
+            self._on_setup_failed(result)
         else:
-            self._start(to_begin, secrets)
+            if not self._run_state.is_set_up:
+                self._run_state.mark_set_up()
+            self._start_when_peers_stopped(result)
+        self._reconcile()
 
-    def _on_setup_failed(self, failure: Failure) -> None:
-        self._console.say(f"Setting up failed ({failure.cause}): {failure.error['message']}")
-        desired = self._lives.desired
+    def _on_setup_failed(self, failure: SetupFailure) -> None:
+        self._console.log(f"Setup failed ({failure.cause}): {failure.error['message']}")
+        desired = self._run_state.desired
         if desired is None or desired.action != "run":
-            return  # tried again when something is desired
-        self._lives.begin(desired.key)
-        ended = Ended(failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause)
-        self._lives.tell_exit(desired.key, ended)
+            return  # setup runs again when a directive asks for a run
+        self._run_state.mark_started(desired.key)
+        self._run_state.report_exit(
+            desired.key,
+            ProgramExit(failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause),
+        )
 
-    def _on_program_ended(self, key: Key, ended: Ended) -> None:
+    def _on_program_ended(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
         self._program = None
         self._running = None
-        self._departure.on_idle()
-        if self._unwanted:
-            self._console.say(f"Module ended on purpose with {ended.how}.")
+        self._shutdown_notice.on_idle()
+        if self._is_ended_on_purpose:
+            self._console.log(f"Module stopped as directed, with {program_exit.how}.")
+        elif self._is_vm_stopping(key):
+            self._exit_reporter.report_vm_stopping(key, program_exit, is_shutting_down=self._is_shutting_down)
         else:
-            self._tell_end(key, ended)
+            self._exit_reporter.report(key, program_exit, self._launcher.command)
         self._reconcile()
 
-    def _tell_end(self, key: Key, ended: Ended) -> None:
-        is_going = self._is_going(key)
-        if is_going:
-            self._console.say(f"Module ended with {ended.how}, because its VM goes.")
-        elif ended.exit_status == 0:
-            self._console.say("Module completed; cleaning up.")
-            self._console.say("Clean up finished.")
-            self._console.say("Task completed successfully.")
-        else:
-            if self._launcher.command:
-                self._console.complain(ended.told_of(self._launcher.command))
-            self._console.say(f"Module ended with {ended.how}{', out of memory' if ended.out_of_memory else ''}.")
-        told = replace(ended, cause="vm_stopping") if is_going else ended
-        tell = functools.partial(self._lives.tell_exit, key, told)
-        if is_going and not self._stopping:
-            self._last_word = (key, tell)
-            self._inbox.later(LAST_WORD_S, self._say_last_word)
-        else:
-            tell()
-
-    def _say_last_word(self) -> None:
-        """Tells the exit of a program that was asked to save, unless another incarnation has begun since."""
-        if self._last_word is not None:
-            key, tell = self._last_word
-            self._last_word = None
-            if self._lives.begun == key:
-                tell()
-
     def _on_shutdown(self) -> None:
-        if not self._stopping:
-            self._console.say("The VM is shutting down.")
-            self._stopping = True
+        if not self._is_shutting_down:
+            self._console.log("The VM is shutting down.")
+            self._is_shutting_down = True
             self._setup.cancel()
             self._launcher.cancel()
         self._reconcile()
 
-    # What follows.
+    # Steps.
 
     def _reconcile(self) -> None:
-        """Takes the next step from what runs to what is desired. Repeated after everything that happens."""
-        desired = self._lives.desired
-        to_begin = self._lives.to_begin
+        """Take the next step from what runs to what is desired. Called after every event."""
+        desired = self._run_state.desired
         if self._program is not None:
-            self._unwanted |= desired is None or desired.action != "run" or desired.key != self._running
-            if self._unwanted or self._stopping:
-                self._program.end(self._gang.grace_s)
-        elif self._stopping:
-            self._say_last_word()
-            self._report.flush(FLUSH_S)
-            self._over = True
-        elif to_begin is None:
-            pass
-        elif not self._setting_up:
-            self._setting_up = True
-            self._inbox.thread(functools.partial(self._prepare, is_installed=self._lives.is_set_up))
+            self._is_ended_on_purpose |= desired is None or desired.action != "run" or desired.key != self._running
+            if self._is_ended_on_purpose or self._is_shutting_down:
+                self._program.end(self._config.grace_s)
+        elif self._is_shutting_down:
+            self._exit_reporter.report_delayed()
+            self._reporter.flush(FLUSH_S)
+            self._is_finished = True
+        elif self._run_state.next_incarnation is not None and not self._is_setting_up:
+            self._is_setting_up = True
+            self._inbox.start_thread(functools.partial(self._set_up, is_installed=self._run_state.is_set_up))
 
-    def _start(self, key: Key, secrets: Mapping[str, str]) -> None:
-        self._lives.begin(key)
-        self._report.ready(key)
-        self._unwanted = False
-        desired = self._lives.desired
+    def _start_when_peers_stopped(self, secrets: Mapping[str, str]) -> None:
+        """Start the incarnation that is desired now, once no other host of the slice runs an older one."""
+        key = self._run_state.next_incarnation
+        if key is None:
+            return
+        remaining_s = self._peer_wait.remaining_s
+        if remaining_s:
+            self._console.log(
+                f"Waiting {remaining_s:.0f} s until the other hosts of the slice have stopped the previous incarnation."
+            )
+            self._is_setting_up = True
+            self._inbox.post_later(remaining_s, functools.partial(self._on_setup_done, secrets))
+        else:
+            self._start(key, secrets)
+
+    def _start(self, key: IncarnationKey, secrets: Mapping[str, str]) -> None:
+        self._run_state.mark_started(key)
+        self._reporter.report_ready(key)
+        self._is_ended_on_purpose = False
+        desired = self._run_state.desired
         try:
             program = self._launcher.start(key, secrets, desired.slices if desired else ())
-        except (OSError, ValueError) as error:  # arguments too long, a null character in them
-            problem = {"type": type(error).__name__, "message": str(error), "frame": ""}
-            self._lives.tell_exit(key, Ended(126, error=problem, tail=str(error)))
+        except (OSError, ValueError) as error:  # arguments that are too long or contain a null character
+            details = {"type": type(error).__name__, "message": str(error), "frame": ""}
+            self._run_state.report_exit(key, ProgramExit(126, error=details, tail=str(error)))
             return
         self._program = program
         self._running = key
-        self._inbox.thread(functools.partial(self._await_end, key, program))
+        self._inbox.start_thread(functools.partial(self._await_end, key, program))
 
-    def _ask_to_save(self) -> bool:
-        """Tells the program that its VM goes; whether there is one."""
+    def _request_save(self) -> bool:
+        """Send the checkpoint signal to the program; return whether one is running."""
         if self._program is None:
             return False
-        self._asked_to_save = self._running
-        self._console.say(f"Asking the program to save: {self._gang.checkpoint_signal.name}.")
-        self._program.notify(self._gang.checkpoint_signal)
+        self._save_requested = self._running
+        self._console.log(f"Sending {self._config.checkpoint_signal.name} to the program, so that it saves its state.")
+        self._program.notify(self._config.checkpoint_signal)
         return True
 
-    def _is_going(self, key: Key) -> bool:
-        """Whether the end of this incarnation is its VM's doing, whatever the program made of it, exit 0 included: one that
-        was asked to save has saved, and has not completed."""
-        return self._stopping or (self._departure.is_announced and self._asked_to_save == key)
+    def _is_vm_stopping(self, key: IncarnationKey) -> bool:
+        """Return whether this incarnation ended because its VM stops.
 
-    def _tell_fault(self, cause: str) -> None:
-        desired = self._lives.desired
+        True for exit status 0 as well: a program that was asked to save and then exits has saved, not completed.
+        """
+        return self._is_shutting_down or (self._shutdown_notice.is_announced and self._save_requested == key)
+
+    def _report_maintenance(self, cause: str) -> None:
+        desired = self._run_state.desired
         if desired is None:
-            self._waiting_faults.append(cause)
+            self._unreported_causes.append(cause)
         else:
-            self._lives.tell_fault(desired.key, cause)
+            self._run_state.report_maintenance(desired.key, cause)
 
     # Other threads.
 
-    def _await_end(self, key: Key, program: Running) -> None:
-        """In a thread of its own. A shutdown may signal the program and this agent at once: an end that SIGTERM
-        explains waits for the agent's own signal, or it would be taken for the program's doing."""
-        ended = self._launcher.wait(key, program)
-        if ended.signal == signal.SIGTERM or ended.exit_status in (0, 128 + signal.SIGTERM):
-            time.sleep(SHUTDOWN_NOTICE_S)
-        self._inbox.post(self._on_program_ended, key, ended)
+    def _await_end(self, key: IncarnationKey, program: RunningProgram) -> None:
+        """Wait for the program, in its own thread.
 
-    def _prepare(self, *, is_installed: bool) -> None:
-        """In a thread of its own."""
-        self._inbox.post(self._on_prepared, self._setup.prepare(is_installed=is_installed))
+        A shutdown may signal the program and this agent at once. If SIGTERM explains the exit, leave time for the
+        agent's own signal; otherwise the exit would count as the program's.
+        """
+        program_exit = self._launcher.wait(key, program)
+        if program_exit.signal == signal.SIGTERM or program_exit.exit_status in (0, 128 + signal.SIGTERM):
+            time.sleep(SIGNAL_SKEW_MAX_S)
+        self._inbox.post(self._on_program_ended, key, program_exit)
+
+    def _set_up(self, *, is_installed: bool) -> None:
+        """Prepare one start, in its own thread."""
+        self._inbox.post(self._on_setup_done, self._setup.prepare(is_installed=is_installed))

@@ -1,4 +1,4 @@
-"""What arrives, brought to the main thread: one handler after the other, whoever saw it happen."""
+"""The agent's event queue: handlers from any thread, run one after the other on the main thread."""
 
 from __future__ import annotations
 
@@ -11,61 +11,66 @@ from http import HTTPStatus
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from shared.agent.http.calls import HttpError, backoffs
+from shared.agent.google_http.http_call import HttpError, backoffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from shared.agent.http.metadata_server import Metadata
+    from shared.agent.google_http.metadata_server import MetadataServer
 
 
 class Inbox:
-    """Handlers to be run on the main thread, in the order in which they were posted, from any thread."""
+    """Runs handlers on the main thread, in the order in which they were posted."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: MetadataServer) -> None:
         self._metadata = metadata
         self._handlers: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def post(self, handler: Callable[..., None], *arguments: object) -> None:
-        """From any thread."""
+        """Queue a handler. May be called from any thread."""
         self._handlers.put(functools.partial(handler, *arguments))
 
+    def post_later(self, delay_s: float, handler: Callable[[], None]) -> None:
+        timer = threading.Timer(min(delay_s, threading.TIMEOUT_MAX), self.post, [handler])
+        timer.daemon = True
+        timer.start()
+
     def handle_next(self) -> None:
-        """Waits for the next handler and runs it."""
+        """Wait for the next handler and run it."""
         self._handlers.get()()
 
     @property
     def is_empty(self) -> bool:
         return self._handlers.empty()
 
-    def thread(self, work: Callable[[], None]) -> None:
-        """A failing thread is a bug: it ends the agent, which is started again, rather than make it deaf."""
+    def start_thread(self, work: Callable[[], None]) -> None:
+        """Run `work` in a daemon thread. An exception there is raised on the main thread.
 
-        def guarded() -> None:
+        It is a bug, and ends the agent; the startup script starts the agent again. An agent without one of its threads
+        would run on and miss events.
+        """
+
+        def run_guarded() -> None:
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - handed over, not swallowed
                 self.post(_raise, error)
 
-        threading.Thread(target=guarded, daemon=True).start()
+        threading.Thread(target=run_guarded, daemon=True).start()
 
-    def watch(self, path: str, changed: Callable[[str], None], *, is_optional: bool = False) -> None:
-        """Posts each new value of a metadata entry, the current one first; an optional one that is not there on this
-        type of machine is not asked for again."""
-        self.thread(functools.partial(self._watch_for_ever, path, changed, is_optional=is_optional))
+    def watch(self, path: str, handler: Callable[[str], None], *, is_optional: bool = False) -> None:
+        """Post each new value of a metadata entry to `handler`, the current value first.
 
-    def later(self, delay_s: float, handler: Callable[[], None]) -> None:
-        timer = threading.Timer(min(delay_s, threading.TIMEOUT_MAX), self.post, [handler])
-        timer.daemon = True
-        timer.start()
+        `is_optional`: the entry does not exist on all machine types; stop watching if it is not found.
+        """
+        self.start_thread(functools.partial(self._watch_for_ever, path, handler, is_optional=is_optional))
 
     def on_shutdown(self, handler: Callable[[], None]) -> None:
-        """Posts it for each SIGTERM or SIGINT from now on. On the main thread only."""
-        self.thread(functools.partial(self._wait_for_signal, _signalled(), handler))
+        """Post `handler` for each SIGTERM or SIGINT from now on. Call this on the main thread only."""
+        self.start_thread(functools.partial(self._watch_signals, _open_signal_pipe(), handler))
 
-    def _watch_for_ever(self, path: str, changed: Callable[[str], None], *, is_optional: bool) -> None:
-        """In a thread of its own."""
+    def _watch_for_ever(self, path: str, handler: Callable[[str], None], *, is_optional: bool) -> None:
         last: str | None = None
         etag: str | None = None
         waits = backoffs(5.0)
@@ -81,20 +86,20 @@ class Inbox:
             waits = backoffs(5.0)
             if value != last:
                 last = value
-                self.post(changed, value.strip())
-            if etag is None:  # a server that cannot be waited for
+                self.post(handler, value.strip())
+            if etag is None:  # this server has no long polls
                 time.sleep(1.0)
 
-    def _wait_for_signal(self, pipe: int, handler: Callable[[], None]) -> None:
-        """In a thread of its own."""
+    def _watch_signals(self, pipe: int, handler: Callable[[], None]) -> None:
         while os.read(pipe, 1):
             self.post(handler)
 
 
-def _signalled() -> int:
-    """A pipe that gets a byte for each SIGTERM or SIGINT from now on.
+def _open_signal_pipe() -> int:
+    """Return a pipe that receives a byte for each SIGTERM or SIGINT from now on.
 
-    A Python handler alone would be late: one that arrives just before the main thread blocks runs only after it.
+    A Python signal handler alone would be late: if the signal arrives just before the main thread blocks, Python runs
+    the handler only after the main thread wakes up.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -1,4 +1,8 @@
-"""Which of the replica's incarnations this VM has begun, and how they ended: written down before it happens or is told."""
+"""Persistent record of which incarnations this VM started and how each ended.
+
+It is written before an incarnation starts and before its end is reported, so that after a crash of the agent or a
+reboot no incarnation runs twice and no exit is lost.
+"""
 
 from __future__ import annotations
 
@@ -6,114 +10,122 @@ import functools
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from shared.agent.control.state_file import State
+from shared.agent.control.state_file import StoredState
 from shared.agent.control.vm_config import supersedes
-from shared.agent.http.calls import utc_now
-from shared.agent.program.program import Ended
+from shared.agent.reporting.events import utc_now
+from shared.agent.results import ProgramExit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from shared.agent.control.vm_config import Directive, Key
-    from shared.agent.reporting.events import Report
+    from shared.agent.control.vm_config import IncarnationKey, ReceivedDirective
+    from shared.agent.reporting.events import EventReporter
     from shared.agent.reporting.serial_console import Console
 
 
-class Lives:
-    """The memory of the agent, which outlives it and a reboot; on the main thread only."""
+class RunState:
+    """Use it on the main thread only, except where a docstring says otherwise."""
 
-    def __init__(self, file: Path, instance_id: str, report: Report, console: Console) -> None:
+    def __init__(self, file: Path, instance_id: str, reporter: EventReporter, console: Console) -> None:
         self._file = file
-        self._report = report
+        self._reporter = reporter
         self._console = console
-        self._state = State.load(file, instance_id)
-        self._past_settled = False
+        self._state = StoredState.load(file, instance_id)
+        self._previous_run_settled = False
 
     @property
-    def desired(self) -> Directive | None:
+    def desired(self) -> ReceivedDirective | None:
+        """The latest directive."""
         return self._state.desired
 
     @property
-    def begun(self) -> Key | None:
-        """The last incarnation begun. From any thread."""
+    def last_started(self) -> IncarnationKey | None:
+        """The last incarnation that was started. May be read from any thread."""
         return self._state.started
 
     @property
     def is_set_up(self) -> bool:
+        """Whether the job's packages are installed on this VM."""
         return self._state.setup_done
 
-    def set_up(self) -> None:
+    def mark_set_up(self) -> None:
         self._state.setup_done = True
         self._save()
 
     @property
-    def to_begin(self) -> Key | None:
-        """The incarnation that is desired and was not begun yet: a incarnation is lived once."""
+    def next_incarnation(self) -> IncarnationKey | None:
+        """The incarnation that should run and has not been started yet: each incarnation is started at most once."""
         desired = self._state.desired
-        begins = desired and desired.action == "run" and supersedes(desired.key, self._state.started)
-        return desired.key if desired and begins else None
+        if desired is None or desired.action != "run" or not supersedes(desired.key, self._state.started):
+            return None
+        return desired.key
 
-    def want(self, directive: Directive, *, is_running: bool) -> None:
-        """Notes a directive that differs from the last one."""
+    def set_desired(self, directive: ReceivedDirective, *, is_running: bool) -> None:
+        """Store a directive that differs from the last one. `is_running`: the program is running."""
         self._state.desired = directive
-        self._report.drop_before(directive.key)
+        self._reporter.drop_before(directive.key)
         if supersedes(directive.key, self._state.started) or (is_running and directive.action != "run"):
             self._close()
         self._save()
 
-    def begin(self, key: Key) -> None:
-        """Written down before it happens: after a crash this incarnation is known to be used up."""
+    def mark_started(self, key: IncarnationKey) -> None:
+        """Store that this incarnation is used up. Call it before the program starts."""
         self._state.started = key
         self._state.closed = False
         self._state.exit = None
         self._save()
 
-    def settle_past(self, directive: Directive) -> None:
-        """Once, at the first directive: tells how the incarnation ended that an earlier agent, or boot, left unfinished."""
-        if self._past_settled:
+    def settle_previous_run(self, directive: ReceivedDirective) -> None:
+        """Report how the incarnation ended that ran before the agent crashed or the VM rebooted.
+
+        Call it with every directive: only the first call has an effect. The directive shows whether that exit still
+        matters.
+        """
+        if self._previous_run_settled:
             return
-        self._past_settled = True
+        self._previous_run_settled = True
         key = self._state.started
         if key is None or self._state.closed or supersedes(directive.key, key):
             return
         if self._state.exit is not None:
-            self._put(key, self._state.exit)
+            self._send_exit(key, self._state.exit)
         elif directive.action == "run":
-            self._console.say("The VM or its agent was restarted under the program.")
-            self.tell_exit(key, Ended(cause="vm_restarted"))
+            self._console.log("The VM or its agent restarted while the program was running.")
+            self.report_exit(key, ProgramExit(cause="vm_restarted"))
         else:
             self._close()
             self._save()
 
-    def tell_exit(self, key: Key, ended: Ended) -> None:
-        fact = {"at": utc_now(), **asdict(ended)}
-        metric = fact.pop("measurement")
-        self._state.exit = {**fact, "metric": metric} if metric else fact
+    def report_exit(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
+        """Store the exit and report it until it is accepted or a newer directive supersedes it."""
+        body = {"at": utc_now(), **asdict(program_exit)}
+        metric = body.pop("measurement")
+        self._state.exit = {**body, "metric": metric} if metric else body
         self._save()
-        self._put(key, self._state.exit)
+        self._send_exit(key, self._state.exit)
 
     @property
-    def announced(self) -> list[str]:
-        """The faults of this VM that were told and accepted."""
+    def reported_causes(self) -> list[str]:
+        """Causes of this VM's maintenance events that were accepted."""
         return list(self._state.announced)
 
-    def tell_fault(self, key: Key, cause: str) -> None:
-        self._report.fault(key, cause, functools.partial(self._on_fault_accepted, cause))
+    def report_maintenance(self, key: IncarnationKey, cause: str) -> None:
+        self._reporter.report_maintenance(key, cause, functools.partial(self._on_maintenance_accepted, cause))
 
-    def _put(self, key: Key, fact: Mapping[str, object]) -> None:
-        self._report.exit(key, fact, functools.partial(self._on_exit_accepted, key))
+    def _send_exit(self, key: IncarnationKey, body: Mapping[str, object]) -> None:
+        self._reporter.report_exit(key, body, functools.partial(self._on_exit_accepted, key))
 
-    def _on_exit_accepted(self, key: Key) -> None:
+    def _on_exit_accepted(self, key: IncarnationKey) -> None:
         if key == self._state.started:
             self._close()
             self._save()
-        self._console.say("The exit is reported.")
+        self._console.log("The exit is reported.")
 
-    def _on_fault_accepted(self, cause: str) -> None:
+    def _on_maintenance_accepted(self, cause: str) -> None:
         self._state.announced.append(cause)
         self._save()
-        self._console.say(f"The {cause} is reported.")
+        self._console.log(f"The {cause} is reported.")
 
     def _close(self) -> None:
         self._state.closed = True
@@ -122,5 +134,5 @@ class Lives:
     def _save(self) -> None:
         try:
             self._state.save(self._file)
-        except OSError as error:  # a full disk must not end the training, nor hide its exit
-            self._console.say(f"The state cannot be written: {error}")
+        except OSError as error:  # a full disk must neither end the training nor hide its exit
+            self._console.log(f"Cannot write the agent's state to {self._file}: {error}")

@@ -1,14 +1,15 @@
-"""A host of a Cloud TPU slice: which of its hosts this is, and what its runtime has to know of the others.
+"""The hosts of a Cloud TPU slice: which host this is, and when the other hosts have stopped.
 
-A slice's hosts carry the same metadata, and instance names that nobody chose. What they are is told by attributes that
-Cloud TPU adds. Source: `torch_xla`'s and JAX's readers of them.
+All hosts of a slice have the same metadata, and instance names that Google chose. Attributes that Cloud TPU adds
+identify each host. Source: the code of `torch_xla` and JAX that reads them.
 
-All hosts hear of the next incarnation at about the same time, and each ends what it runs. The one whose program failed has
-nothing to end, and would meet what the others still run: in each incarnation they have the same addresses and ports::
+All hosts receive the next directive at about the same time, and each stops its running program. A host whose program
+failed has nothing to stop. If it started at once, it would meet programs of the previous incarnation on the other
+hosts, because all incarnations use the same addresses and ports. It therefore waits::
 
     host 0   ──incarnation 1──✗         ·······························──incarnation 2──►
     host 1   ──incarnation 1──────────── SIGTERM ≤ grace_s SIGKILL ····──incarnation 2──►
-                       next incarnation heard ◄────── parting ───────►
+                             directive received ◄──── wait ────►
 """
 
 from __future__ import annotations
@@ -17,55 +18,60 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from shared.agent.control.vm_config import Host, Key, Vm
+from shared.agent.control.vm_config import IncarnationKey, SliceHost, VmRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.agent.control.vm_config import Gang
-    from shared.agent.http.metadata_server import Metadata
+    from shared.agent.control.vm_config import VmConfig
+    from shared.agent.google_http.metadata_server import MetadataServer
 
-FIRST = Key(1, 1)
-HEARD_S = 5.0  # how far apart the hosts of a slice hear of a directive, with room to spare; a guess
+FIRST = IncarnationKey(1, 1)
+DIRECTIVE_SKEW_MAX_S = 5.0
+"""How far apart in time the hosts of a slice receive a directive, with a margin. An estimate."""
 
 _LINE = re.compile(r"^([A-Z_]+):\s*['\"]?(.*?)['\"]?\s*$", re.MULTILINE)  # the YAML of tpu-env: flat, quoted text
 
 
-def ask_node(metadata: Metadata, instance: Vm) -> Vm:
-    """The TPU node of which this instance is a host, as the control plane knows it."""
+def read_tpu_node(metadata: MetadataServer, instance: VmRef) -> VmRef:
+    """Return the TPU node that this instance is a host of, as the control plane knows it. Raises HttpError."""
     env = dict(_LINE.findall(metadata.get("instance/attributes/tpu-env")))
-    # UID is taken for the node's numeric id, which the Cloud TPU API calls `id`.
-    return Vm(env.get("NODE_ID") or instance.name, instance.zone, env.get("UID") or instance.instance_id)
+    # We assume that UID is the node's numeric id, which the Cloud TPU API calls `id`.
+    return VmRef(env.get("NODE_ID") or instance.name, instance.zone, env.get("UID") or instance.instance_id)
 
 
-def ask_host(metadata: Metadata) -> Host:
-    """Raises ValueError where Cloud TPU says something else than a number."""
+def read_slice_host(metadata: MetadataServer) -> SliceHost:
+    """Return which host of its slice this instance is. Raises HttpError, or ValueError if it has no number."""
     number = int(metadata.get("instance/attributes/agent-worker-number"))
     endpoints = metadata.get("instance/attributes/worker-network-endpoints").strip()
-    return Host(number, addresses_of(endpoints))
+    return SliceHost(number, addresses_of(endpoints))
 
 
 def addresses_of(endpoints: str) -> tuple[str, ...]:
-    """``HOST:UID:ADDRESS,…`` in the order of the hosts' numbers."""
-    return tuple(each.split(":")[2] for each in endpoints.split(",") if each.count(":") == 2)  # noqa: PLR2004
+    """Return the addresses in ``HOST:UID:ADDRESS,…``, which is in the order of the hosts' numbers."""
+    parts = [endpoint.split(":") for endpoint in endpoints.split(",")]
+    return tuple(part[2] for part in parts if len(part) == 3)  # noqa: PLR2004
 
 
-class Parting:
-    """How long the processes of earlier incarnations may still run on any host of a slice; a VM waits for nobody."""
+class PeerShutdownWait:
+    """How long programs of earlier incarnations may still run on the other hosts of the slice.
 
-    def __init__(self, gang: Gang, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lasts_s = gang.grace_s + HEARD_S if gang.hosts > 1 else 0.0
+    There is no wait on a VM, or on a slice of one host.
+    """
+
+    def __init__(self, config: VmConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._duration_s = config.grace_s + DIRECTIVE_SKEW_MAX_S if config.hosts > 1 else 0.0
         self._clock = clock
-        self._key = FIRST  # before which nobody runs
+        self._key = FIRST  # no program ran before the first incarnation
         self._over_at = 0.0
 
-    def hears_of(self, key: Key) -> None:
-        """The incarnation of the latest directive, whatever that says of it: any one ends what runs of older ones."""
+    def on_directive(self, key: IncarnationKey) -> None:
+        """Start the wait at the first directive for this incarnation: whatever its action, it ends older programs."""
         if key != self._key:
             self._key = key
-            self._over_at = self._clock() + self._lasts_s
+            self._over_at = self._clock() + self._duration_s
 
     @property
-    def left_s(self) -> float:
-        """0: it is over."""
+    def remaining_s(self) -> float:
+        """Seconds until the wait is over; 0 if it is."""
         return max(0.0, self._over_at - self._clock())

@@ -1,4 +1,4 @@
-"""What outlives the agent: one small file."""
+"""The agent's state on disk: one small file that survives crashes of the agent and reboots of the VM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.agent.control.vm_config import Directive, Key
+from shared.agent.control.vm_config import IncarnationKey, ReceivedDirective
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,40 +15,50 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class State:
-    """What the agent must not forget when it or the VM dies. One small file, replaced atomically."""
+class StoredState:
+    """The contents of the state file."""
 
     instance_id: str
+    """The VM that wrote it: a disk may outlive its VM."""
     setup_done: bool = False
-    started: Key | None = None  # the last incarnation begun, or used up by a failed setup
-    closed: bool = True  # nothing is left to tell about it
-    exit: dict[str, Any] | None = None  # how it ended, where that is known and not yet accepted
-    desired: Directive | None = None
-    announced: list[str] = field(default_factory=list)  # maintenance causes that were accepted
+    """The job's packages are installed."""
+    started: IncarnationKey | None = None
+    """The last incarnation that was started, or that a failed setup used up."""
+    closed: bool = True
+    """The end of that incarnation is accepted or no longer matters: nothing is left to report."""
+    exit: dict[str, Any] | None = None
+    """How that incarnation ended, if it is known and not accepted yet."""
+    desired: ReceivedDirective | None = None
+    """The latest directive."""
+    announced: list[str] = field(default_factory=list)
+    """Causes of maintenance events that were accepted."""
 
     @staticmethod
-    def load(path: Path, instance_id: str) -> State:
-        """Empty for another VM's file, as a disk may outlive its VM, and for one that cannot be read."""
+    def load(path: Path, instance_id: str) -> StoredState:
+        """Return an empty state if the file is missing, unreadable, or of another VM."""
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["instance_id"] != instance_id:
-                return State(instance_id)
+                return StoredState(instance_id)
             desired = stored["desired"]
-            return State(
+            return StoredState(
                 instance_id,
                 setup_done=stored["setup_done"],
-                started=Key(*stored["started"]) if stored["started"] else None,
+                started=IncarnationKey(*stored["started"]) if stored["started"] else None,
                 closed=stored["closed"],
                 exit=stored["exit"],
-                desired=Directive(Key(*desired["key"]), desired["action"], tuple(desired.get("slices", ())))
+                desired=ReceivedDirective(
+                    IncarnationKey(*desired["key"]), desired["action"], tuple(desired.get("slices", ()))
+                )
                 if desired
                 else None,
                 announced=list(stored["announced"]),
             )
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return State(instance_id)
+            return StoredState(instance_id)
 
     def save(self, path: Path) -> None:
+        """Replace the file atomically. Raises OSError."""
         new = path.with_suffix(".new")
         with new.open("w", encoding="utf-8") as file:
             json.dump(asdict(self), file)

@@ -1,4 +1,4 @@
-"""Who this VM is and what it is told to do: the metadata keys of docs/interfaces.md section 3, parsed."""
+"""The metadata that the control plane gives this VM: its config and its directive (docs/interfaces.md section 3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Key(NamedTuple):
+class IncarnationKey(NamedTuple):
     """One incarnation of the replica. Later incarnations compare greater."""
 
     attempt: int
@@ -20,65 +20,86 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Directive:
-    """What the stored state tells this VM to do."""
+class ReceivedDirective:
+    """The metadata key ``trainmaster-directive``: what this VM should be doing."""
 
-    key: Key
-    action: str  # run, hold or stop
-    slices: Sequence[str] = ()  # addresses of the job's TPU slices in this incarnation, where they have peers
+    key: IncarnationKey
+    action: str
+    """``run``, ``hold`` or ``stop``."""
+    slices: Sequence[str] = ()
+    """Addresses of the job's TPU slices in this incarnation; empty unless the job has several slices."""
 
 
 @dataclass(frozen=True)
-class Vm:
+class VmRef:
+    """A VM or TPU node, as messages name it."""
+
     name: str
     zone: str
     instance_id: str
 
 
 @dataclass(frozen=True)
-class Container:
-    """``command`` replaces the image's ENTRYPOINT where there is one."""
-
+class ContainerCommand:
     image: str
     command: Sequence[str]
+    """Replaces the image's ENTRYPOINT, unless it is empty."""
 
 
 @dataclass(frozen=True)
-class Gang:
-    """The metadata key ``trainmaster-vm-config``: what all VMs of one bulk insert have in common."""
+class VmConfig:
+    """The metadata key ``trainmaster-vm-config``. All VMs of one bulk insert have the same value."""
 
     project: str
     job_id: str
     task_type: str
     vm_names: Sequence[str]
+    """The role's VMs; the position of a name is the task index of that VM."""
     vm_generation: int
     tf_config: Mapping[str, Any] | None
+    """TF_CONFIG without the task index; None if the program gets none."""
     cluster_spec: Mapping[str, Any] | None
+    """CLUSTER_SPEC without the task index; None if the program gets none."""
     rank_base: int | None
-    slice_base: int | None  # number of the role's first TPU slice, where several make one; else None
+    """RANK of the role's first process; None if the role has no ranks."""
+    slice_base: int | None
+    """Number of the role's first TPU slice; None unless the job has several slices."""
     environment: Mapping[str, str]
+    """Variables that the platform sets."""
     packages: Sequence[str]
+    """pip requirements of the runtime version."""
     package_uris: Sequence[str]
+    """The job's own packages, in Cloud Storage."""
     python_module: str
     args: Sequence[str]
     job_dir: str | None
-    container: Container | None
+    container: ContainerCommand | None
+    """None if the program is a Python module."""
     variables: Mapping[str, str]
-    expands: bool  # $(NAME) in arguments, command and variables
+    """The job's own variables."""
+    expands: bool
+    """Whether $(NAME) in arguments, command and variables is replaced."""
     secrets: Mapping[str, str]
+    """From variables to the names of secrets in Secret Manager."""
     hosts: int
+    """Hosts of each TPU slice; 1 for a VM."""
     checkpoint_signal: signal.Signals
+    """The program gets this signal when its VM is about to go."""
     grace_s: float
+    """Time between SIGTERM and SIGKILL."""
     topics: Mapping[str, str]
-    log: Mapping[str, str] | None  # where its output is copied to; None: nowhere
-    fuse_s: float | None  # after which a TPU node deletes itself; None: what it runs on has a fuse of its own
+    """From event types to Pub/Sub topics."""
+    log: Mapping[str, str] | None
+    """Where the output is copied in Cloud Logging; None if it is not copied."""
+    fuse_s: float | None
+    """Time after which a TPU node deletes itself; None for VMs, which Compute Engine deletes."""
 
     @staticmethod
-    def parse(text: str) -> Gang:
-        """Raises KeyError, TypeError or ValueError where the text is no gang."""
+    def parse(text: str) -> VmConfig:
+        """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
         stored = json.loads(text)
         container = stored.get("container")
-        return Gang(
+        return VmConfig(
             project=stored["project"],
             job_id=stored["job_id"],
             task_type=stored["task_type"],
@@ -94,7 +115,7 @@ class Gang:
             python_module=stored["python_module"],
             args=stored["args"],
             job_dir=stored.get("job_dir"),
-            container=Container(container["image"], container.get("command") or ()) if container else None,
+            container=ContainerCommand(container["image"], container.get("command") or ()) if container else None,
             variables=stored.get("variables") or {},
             expands=bool(stored.get("expands")),
             secrets=stored.get("secrets") or {},
@@ -108,46 +129,49 @@ class Gang:
 
 
 @dataclass(frozen=True)
-class Host:
+class SliceHost:
     """One of the hosts of a Cloud TPU slice."""
 
     number: int
-    addresses: Sequence[str]  # of all of them, in order of their numbers
+    """0 for the first host of the slice."""
+    addresses: Sequence[str]
+    """Addresses of all hosts of the slice, in the order of their numbers."""
 
 
 @dataclass(frozen=True)
-class ReplicaId:
-    """Who this VM is, and of what it is a part. ``instance`` is the machine itself, where ``vm`` is a TPU node.
+class AgentIdentity:
+    """Which replica this agent runs, and on which VM."""
 
-    ``project_number`` is empty on a TPU VM, whose own project is Google's.
-    """
-
-    vm: Vm
-    gang: Gang
-    instance: Vm
-    host: Host | None = None
+    vm: VmRef
+    """The VM or TPU node, as the control plane knows it."""
+    config: VmConfig
+    instance: VmRef
+    """The machine itself: equals `vm`, unless this is a host of a TPU node."""
+    host: SliceHost | None = None
+    """Set if the TPU slice has several hosts."""
     project_number: str = ""
+    """Empty on a TPU VM, which belongs to a project of Google's."""
 
     @property
     def index(self) -> int:
-        """The task index: raises ValueError where the gang does not know this VM."""
-        return list(self.gang.vm_names).index(self.vm.name)
+        """The task index. Raises ValueError if the config does not list this VM."""
+        return list(self.config.vm_names).index(self.vm.name)
 
     @property
     def is_primary(self) -> bool:
-        """Rank 0: for what one machine of a job is enough."""
-        return self.gang.rank_base == 0 and self.index == 0 and (self.host is None or self.host.number == 0)
+        """Whether this machine has rank 0, and so does what only one machine of a job has to do."""
+        return self.config.rank_base == 0 and self.index == 0 and (self.host is None or self.host.number == 0)
 
 
-def parse_directive(text: str) -> Directive:
-    """Raises KeyError, TypeError or ValueError where the text is no directive."""
+def parse_directive(text: str) -> ReceivedDirective:
+    """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
     stored = json.loads(text)
     if stored["action"] not in ("run", "hold", "stop"):
         raise ValueError(f"unknown action {stored['action']!r}")
-    key = Key(int(stored["attempt"]), int(stored["incarnation"]))
-    return Directive(key, stored["action"], tuple(str(address) for address in stored.get("slices", ())))
+    key = IncarnationKey(int(stored["attempt"]), int(stored["incarnation"]))
+    return ReceivedDirective(key, stored["action"], tuple(str(address) for address in stored.get("slices", ())))
 
 
-def supersedes(new: Key, old: Key | None) -> bool:
-    """Whether what is known about ``old`` no longer matters once ``new`` is desired."""
+def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:
+    """Return whether `new` is later than `old`, so that facts about `old` no longer matter."""
     return old is None or new > old

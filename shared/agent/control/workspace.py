@@ -1,4 +1,4 @@
-"""Where this agent works: its folder, the environment it was started with, and its console."""
+"""Where the agent works: its folder, its environment and its console."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     work: Path
+    """The agent's folder, created by the startup script."""
     environ: Mapping[str, str]
+    """The environment that the agent was started with."""
     console: Console
 
-    def say(self, text: str) -> None:
-        self.console.say(text)
+    def log(self, text: str) -> None:
+        self.console.log(text)

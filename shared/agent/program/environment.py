@@ -1,4 +1,4 @@
-"""What the program is started with: its arguments and its environment."""
+"""The arguments and the environment that the program is started with."""
 
 from __future__ import annotations
 
@@ -8,58 +8,63 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from shared.agent.control.vm_config import Gang, ReplicaId
+    from shared.agent.control.vm_config import AgentIdentity, VmConfig
 
 
-def environment_of(replica_id: ReplicaId, secrets: Mapping[str, str], slices: Sequence[str] = ()) -> dict[str, str]:
-    """The variables the program sees besides the VM's own: the job's, and, whatever these are called, what tells it
-    where it is: TF_CONFIG, CLUSTER_SPEC, RANK, the gang's, and those of a TPU slice. ``slices``: where these are."""
-    gang = replica_id.gang
-    ours = {name: str(value) for name, value in gang.environment.items()}
-    for name, spec in (("TF_CONFIG", gang.tf_config), ("CLUSTER_SPEC", gang.cluster_spec)):
+def environment_of(identity: AgentIdentity, secrets: Mapping[str, str], slices: Sequence[str] = ()) -> dict[str, str]:
+    """Return the variables that the program gets besides the VM's own.
+
+    They are the job's variables, its secrets, and the platform's variables, which win: TF_CONFIG, CLUSTER_SPEC, RANK,
+    those of the VM config, and those of a TPU slice. `slices`: addresses of the job's slices, as in the directive.
+    """
+    config = identity.config
+    platform = {name: str(value) for name, value in config.environment.items()}
+    for name, spec in (("TF_CONFIG", config.tf_config), ("CLUSTER_SPEC", config.cluster_spec)):
         if spec is not None:
-            ours[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": replica_id.index}})
-    environment = {**gang.variables, **secrets, **{name: _resolved(text, slices) for name, text in ours.items()}}
-    if replica_id.project_number and "CLOUD_ML_PROJECT_ID" in environment:
-        environment["CLOUD_ML_PROJECT_ID"] = replica_id.project_number  # the service's was the number, not the id
-    host = replica_id.host
-    if gang.slice_base is not None:
-        environment["MEGASCALE_SLICE_ID"] = str(gang.slice_base + replica_id.index)
-    if gang.rank_base is not None:
-        environment["RANK"] = str(gang.rank_base + replica_id.index * gang.hosts + (host.number if host else 0))
+            platform[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": identity.index}})
+    resolved = {name: _with_slice_addresses(text, slices) for name, text in platform.items()}
+    environment = {**config.variables, **secrets, **resolved}
+    if identity.project_number and "CLOUD_ML_PROJECT_ID" in environment:
+        # AI Platform Training set it to the project's number, not to its id.
+        environment["CLOUD_ML_PROJECT_ID"] = identity.project_number
+    host = identity.host
+    if config.slice_base is not None:
+        environment["MEGASCALE_SLICE_ID"] = str(config.slice_base + identity.index)
+    if config.rank_base is not None:
+        environment["RANK"] = str(config.rank_base + identity.index * config.hosts + (host.number if host else 0))
     if host is not None:
         environment["TPU_WORKER_ID"] = environment["CLOUD_TPU_TASK_ID"] = str(host.number)
         environment["TPU_WORKER_HOSTNAMES"] = ",".join(host.addresses)
-        if gang.rank_base == 0 and replica_id.index == 0 and host.addresses:
-            # Rank 0 is this slice's first host, and no name of a TPU node leads there.
+        if config.rank_base == 0 and identity.index == 0 and host.addresses:
+            # Rank 0 is the first host of this slice. The name of a TPU node does not resolve to it.
             environment["MASTER_ADDR"] = host.addresses[0]
     return environment
 
 
-def _resolved(text: str, slices: Sequence[str]) -> str:
-    """With addresses in the place of the names that stand for them: `shared.core.reconcile.slice_addresses`."""
+def _with_slice_addresses(text: str, slices: Sequence[str]) -> str:
+    """Replace the placeholder names of slices by addresses (`shared.core.reconcile.slice_addresses`)."""
     for number, address in enumerate(slices):
         text = text.replace(f"slice-{number}.trainmaster.internal", address or f"slice-{number}.trainmaster.internal")
     return text
 
 
-def arguments_of(gang: Gang) -> list[str]:
-    """``--job-dir`` comes last, as two tokens, even where the arguments hold one too."""
-    arguments = [str(argument) for argument in gang.args]
-    return [*arguments, "--job-dir", gang.job_dir] if gang.job_dir else arguments
+def arguments_of(config: VmConfig) -> list[str]:
+    """Return the program's arguments. ``--job-dir`` comes last, as two tokens, even if the arguments hold one too."""
+    arguments = [str(argument) for argument in config.args]
+    return [*arguments, "--job-dir", config.job_dir] if config.job_dir else arguments
 
 
-def command_of(gang: Gang) -> list[str]:
-    """The documented command line of a module."""
-    return ["python3", "-m", gang.python_module, *arguments_of(gang)]
+def command_of(config: VmConfig) -> list[str]:
+    """Return the command line of a module, as AI Platform Training documented it."""
+    return ["python3", "-m", config.python_module, *arguments_of(config)]
 
 
-def task_line(replica_id: ReplicaId) -> str:
-    """What the service's own launcher said it was started with."""
-    config = replica_id.gang.tf_config or {}
-    task = {"type": config.get("task", {}).get("type", replica_id.gang.task_type), "index": replica_id.index}
-    values = {"cluster": config.get("cluster", {}), "task": task, "job": config.get("job", {})}
+def task_line(identity: AgentIdentity) -> str:
+    """Return the first log line of a replica, as the launcher of AI Platform Training printed it."""
+    tf_config = identity.config.tf_config or {}
+    task = {"type": tf_config.get("task", {}).get("type", identity.config.task_type), "index": identity.index}
+    values = {"cluster": tf_config.get("cluster", {}), "task": task, "job": tf_config.get("job", {})}
     arguments = [f"--{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
-    if "TPU_CONFIG" in replica_id.gang.environment:
-        arguments.append(f"--tpu_node={replica_id.gang.environment['TPU_CONFIG']}")
+    if "TPU_CONFIG" in identity.config.environment:
+        arguments.append(f"--tpu_node={identity.config.environment['TPU_CONFIG']}")
     return f"Running task with arguments: {' '.join(arguments)}"

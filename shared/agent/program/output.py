@@ -1,4 +1,4 @@
-"""A program's output, cut into whole lines, and the end of it."""
+"""The output of a program: cut into whole lines, and the end of it kept."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LINE_MAX = 256 * 1024  # a longer line is broken. Source: Cloud Logging's limit on one entry
+LINE_MAX = 256 * 1024  # in bytes; longer lines are broken. Source: Cloud Logging's limit for one entry
 
 
 class Tail:
-    """The last bytes of an output."""
+    """The last bytes of an output. May be used from any thread."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -31,9 +31,10 @@ class Tail:
 
 
 def whole_lines(read: Callable[[], bytes]) -> Iterator[bytes]:
-    """Cuts what ``read`` returns (empty at the end) into pieces of whole lines, as soon as they are whole.
+    """Yield pieces of whole lines as soon as they are complete.
 
-    Nothing is changed but two things: a line longer than LINE_MAX is broken, a missing last line end is added.
+    `read` returns the next bytes, and empty bytes at the end. The bytes are unchanged, except that a line longer than
+    LINE_MAX is broken and a missing last line end is added.
     """
     rest = b""
     while True:

@@ -1,4 +1,4 @@
-"""What the kernel knows about our processes: which are ours, and which it killed for memory."""
+"""Facts from the kernel: which processes the agent started, and whether one was killed for lack of memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MARK = "TRAINMASTER_WORK"  # in the environment of everything the agent starts, and of nothing else
+MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
 
 
-def oom_kills() -> dict[str, int]:
-    """How many processes the kernel has killed for memory, by each counter that can be read: cgroup v2, v1, machine."""
+def read_oom_kill_counts() -> dict[str, int]:
+    """Return how many processes the kernel has killed for lack of memory, by counter.
+
+    The counters are those of cgroup v2, of cgroup v1 and of the machine, as far as they can be read.
+    """
     sources = {"/proc/vmstat"}
     try:
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -39,34 +42,38 @@ def oom_kills() -> dict[str, int]:
 
 
 def out_of_memory(returncode: int, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-    """SIGKILL alone proves nothing (it may be ours): the kernel must also have counted a kill meanwhile.
+    """Return whether a program was killed for lack of memory.
 
-    137 is how a shell or a launcher passes on that its child was killed.
+    SIGKILL alone proves nothing, since the agent sends it too: a kernel counter must also have grown between `before`
+    and `after`. 137 is the exit status of a shell or a launcher whose child was killed.
     """
-    killed = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
-    return killed and any(count > before.get(source, count) for source, count in after.items())
+    was_killed = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    return was_killed and any(count > before.get(source, count) for source, count in after.items())
 
 
 def kill_marked(work: Path) -> int:
-    """Kills everything this VM's agents ever started and that still incarnations, in whatever session; how many there were.
+    """Kill every running process that an agent on this VM started, in any session; return how many there were.
 
-    Found by its environment, not by a remembered process id: nothing slips through between a start and a note of it.
+    The processes are recognized by their environment, not by stored process ids: an agent may crash between the start
+    of a process and the storing of its id.
     """
     mark = f"{MARK}={work}".encode()
     killed = set()
     for _ in range(40):
-        alive = [pid for pid in processes() if _is_marked(pid, mark)]
+        alive = [pid for pid in process_ids() if _is_marked(pid, mark)]
         if not alive:
             break
         for pid in alive:
             killed.add(pid)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.025)  # the kernel needs a moment; what it cannot kill (a hung device) is not waited for longer
+        time.sleep(
+            0.025
+        )  # the kernel needs a moment; a process that it cannot kill (a hung device) is given up after 1 s
     return len(killed)
 
 
-def processes() -> list[int]:
+def process_ids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 

@@ -1,52 +1,52 @@
-"""Which Python error a program's output ends in."""
+"""Finding the Python error that a program's output ends with."""
 
 from __future__ import annotations
 
 import re
 
 MESSAGE_CHARS = 1024
-PREFIX_CHARS_MAX = 80  # of what a launcher puts before each line
-TRAILING_LINES_MAX = 200  # more output than this after a traceback: the program did not end by it
+PREFIX_CHARS_MAX = 80  # longest prefix that a launcher puts before each line
+TRAILING_LINES_MAX = 200  # if more output follows a traceback, the program did not end with that error
 
 
 def short_path(path: str) -> str:
-    """The last two components: the same on every VM and in every reinstalled package."""
+    """Return the last two components, which are the same on every VM and after every reinstallation."""
     return "/".join(path.split("/")[-2:])
 
 
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
-# What launchers put before each line: "[rank0]: ", "(RayTrainWorker pid=7) ", pip's indentation.
+# Prefixes of launchers: "[rank0]: ", "(RayTrainWorker pid=7) ", pip's indentation.
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|\([^)]*\))*")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
     rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\d\d\d\d-\d\d-\d\d[ T]"  # log lines
-    r"|Exception ignored |\s*\+-|\[end of output\]"  # Python's, of an exception group's members, pip's
+    r"|Exception ignored |\s*\+-|\[end of output\]"  # of Python, of an exception group's members, of pip
 )
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
 
 def parse_traceback(output: str) -> dict[str, str] | None:
-    """The error a program's output ends in: type, message and innermost frame (``trainer/task.py:41 in main``).
+    """Return the error that the output ends with: type, message and innermost frame (``trainer/task.py:41 in main``).
 
-    None where the output ends in no Python error. The frame is empty where Python printed none, as for a module that
-    does not exist. Of chained exceptions the last one counts, since it is the one that ended the program.
+    None if the output does not end with a Python error. The frame is empty if Python printed none, as for a module that
+    does not exist. Among chained exceptions the last one counts, since it ended the program.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n")]
     for start in range(len(lines) - 1, -1, -1):
         prefix = _prefix_of(lines[start])
         if prefix is not None and not (start and "Exception ignored" in lines[start - 1]):
-            found = _read_traceback(lines, start + 1, prefix)
-            if found is not None:
-                return found
-    return _headless_error(lines)
+            error = _read_traceback(lines, start + 1, prefix)
+            if error is not None:
+                return error
+    return _find_bare_error(lines)
 
 
 def _prefix_of(line: str) -> str | None:
-    """What stands before each line of the traceback that this line opens; None if it opens none."""
+    """Return the prefix of each line of the traceback that begins here; None if none begins here."""
     if not line.rstrip().endswith(_TRACEBACK):
         return None
     prefix = line.rstrip()[: -len(_TRACEBACK)]
@@ -61,39 +61,39 @@ def _read_traceback(lines: list[str], start: int, prefix: str) -> dict[str, str]
     for number, line in enumerate(block):
         file = _FRAME.match(line)
         if file:
-            frame = _frame(file)
+            frame = _format_frame(file)
             continue
         error = _EXCEPTION.match(line)
-        # Lines of other processes may come between frames: they are skipped as long as frames follow.
-        followed = number + 1 < len(block) and _FRAME.match(block[number + 1])
-        if not error or error.group(1) in _LEVELS or followed:
+        # Lines of other processes may come between frames: skip them as long as frames follow.
+        frame_follows = number + 1 < len(block) and _FRAME.match(block[number + 1])
+        if not error or error.group(1) in _LEVELS or frame_follows:
             continue
         if len(block) - number > TRAILING_LINES_MAX:
             return None
         message = [error.group(2) or ""]
-        for more in block[number + 1 :]:
-            if _NOISE.match(more) or _prefix_of(more) is not None:
+        for next_line in block[number + 1 :]:
+            if _NOISE.match(next_line) or _prefix_of(next_line) is not None:
                 break
-            message.append(more)
+            message.append(next_line)
         return {"type": error.group(1), "message": "\n".join(message).strip()[:MESSAGE_CHARS], "frame": frame}
     return None
 
 
-def _headless_error(lines: list[str]) -> dict[str, str] | None:
-    """Errors Python prints without a traceback: a syntax error in the main file, a module that cannot be found."""
+def _find_bare_error(lines: list[str]) -> dict[str, str] | None:
+    """Find an error that Python prints without a traceback: a syntax error in the main file, or a missing module."""
     first = max(0, len(lines) - 5)
     for number in range(len(lines) - 1, first - 1, -1):
         error = _SYNTAX.match(lines[number])
         if error:
             files = [file for file in map(_FRAME.match, lines[max(0, number - 4) : number]) if file]
             if files:
-                return {"type": error.group(1), "message": error.group(2), "frame": _frame(files[-1])}
+                return {"type": error.group(1), "message": error.group(2), "frame": _format_frame(files[-1])}
         missing = _NO_MODULE.match(lines[number])
         if missing and ("No module named" in lines[number] or missing.group(1)):
             return {"type": missing.group(1) or "ModuleNotFoundError", "message": missing.group(2), "frame": ""}
     return None
 
 
-def _frame(file: re.Match[str]) -> str:
+def _format_frame(file: re.Match[str]) -> str:
     path, line, function = file.groups()
     return f"{short_path(path)}:{line}" + (f" in {function}" if function else "")

@@ -1,9 +1,9 @@
-"""``$(NAME)`` in a job of Vertex AI: in its arguments, its command, and its variables' values.
+"""``$(NAME)`` in a job of Vertex AI: in its arguments, its command, and the values of its variables.
 
-As Kubernetes has it: a reference to what is not defined stays as it is, and ``$$`` is a dollar sign, so that
-``$$(NAME)`` is none. A variable's value may refer to those before it and to the platform's. A secret is never referred
-to: it would be on a command line and in the log. Source: EnvVar of Vertex AI's API; arguments, as in Google's own
-samples of custom training (``--model-dir=$(AIP_MODEL_DIR)``).
+The rules are those of Kubernetes: a reference to an undefined variable stays as it is, and ``$$`` is a dollar sign, so
+``$$(NAME)`` is not a reference. A variable's value may refer to variables before it and to the platform's. Secrets
+cannot be referenced: they would appear on a command line and in the log. Source: EnvVar in Vertex AI's API; for
+arguments, Google's own samples of custom training (``--model-dir=$(AIP_MODEL_DIR)``).
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.agent.control.vm_config import Gang
+    from shared.agent.control.vm_config import VmConfig
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
-def resolved(gang: Gang, platforms: Mapping[str, str]) -> Gang:
-    """The gang with what its references stand for. ``platforms``: the variables that the platform sets, which come
-    before the job's of the same name."""
-    if not gang.expands:
-        return gang
-    known = dict(platforms)
+def resolve_references(config: VmConfig, platform_variables: Mapping[str, str]) -> VmConfig:
+    """Return the config with its references replaced. The platform's variables win over the job's of the same name."""
+    if not config.expands:
+        return config
+    defined = dict(platform_variables)
     variables = {}
-    for name, text in gang.variables.items():
-        variables[name] = expanded(text, known)
-        known.setdefault(name, variables[name])
-    container = gang.container
+    for name, text in config.variables.items():
+        variables[name] = expand(text, defined)
+        defined.setdefault(name, variables[name])
+    container = config.container
     if container is not None:
-        container = replace(container, command=[expanded(word, known) for word in container.command])
-    arguments = [expanded(str(argument), known) for argument in gang.args]
-    return replace(gang, variables=variables, args=arguments, container=container)
+        container = replace(container, command=[expand(word, defined) for word in container.command])
+    arguments = [expand(str(argument), defined) for argument in config.args]
+    return replace(config, variables=variables, args=arguments, container=container)
 
 
-def expanded(text: str, variables: Mapping[str, str]) -> str:
-    return _REFERENCE.sub(lambda found: _of(found, variables), text)
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace the references in one text. Values are inserted as they are: references in them are not replaced."""
+    return _REFERENCE.sub(lambda match: _value_of(match, variables), text)
 
 
-def _of(found: re.Match[str], variables: Mapping[str, str]) -> str:
-    name = found.group(1)
-    return "$" if name is None else variables.get(name, found.group())
+def _value_of(match: re.Match[str], variables: Mapping[str, str]) -> str:
+    name = match.group(1)
+    return "$" if name is None else variables.get(name, match.group())

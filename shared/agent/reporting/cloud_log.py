@@ -1,10 +1,10 @@
-"""A copy of the VM's console in Cloud Logging, entry by entry, under the labels of the old service.
+"""A copy of the VM's console in Cloud Logging, with the labels that AI Platform Training used.
 
-    Console ── put ──► LogBuffer ── at most a second, or a full batch ──► entries:write, again until it is accepted
+    Console ── put ──► LogBuffer ── after a second, or a full batch ──► entries:write, repeated until it is accepted
 
-Training never waits for it: where Cloud Logging does not answer, the oldest lines are given up, and a line says how
-many. Order and uniqueness are the entries' own: a replica's times strictly increase, an ``insertId`` is made of the VM,
-the incarnation and that time, and a batch is repeated as it was.
+Training never waits for the copy. If Cloud Logging does not answer, the oldest lines are dropped, and an entry counts
+them. The entries themselves keep order and uniqueness: the times of a replica strictly increase, an ``insertId``
+consists of the VM, the incarnation and that time, and a batch is repeated unchanged.
 """
 
 from __future__ import annotations
@@ -14,50 +14,54 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from shared.agent.http.calls import HttpError, backoffs
-from shared.agent.reporting.log_buffer import Line, LogBuffer, Lost
-from shared.agent.reporting.log_lines import entry_of, rfc3339, shown
+from shared.agent.google_http.http_call import HttpError, backoffs
+from shared.agent.reporting.log_buffer import Line, LogBuffer, LostLines
+from shared.agent.reporting.log_entry import entry_of, rfc3339, visible_text
 from shared.agent.reporting.serial_console import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
-    from shared.agent.control.vm_config import Key, ReplicaId
+    from shared.agent.control.vm_config import AgentIdentity, IncarnationKey
 
-LINGER_S = 1.0
+LINGER_S = 1.0  # how long a batch that is not full waits for more lines
 WAIT_MAX_S = 30.0
-TRIES_IN_SILENCE = 3
-# What another try may answer otherwise: a token, a permission or an API that is not there yet, besides what passes.
-MAY_CHANGE = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+TRIES_BEFORE_WARNING = 3
+# Errors that may end later, besides transient ones: a token, a permission or an API that is not there yet.
+RETRIED_STATUSES = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Whose lines these are. ``instance_id`` is the machine's: each host of a slice writes for itself."""
+class LogOrigin:
+    """The replica whose lines these are."""
 
     log_name: str
+    """Full name of the log: ``projects/PROJECT/logs/LOG``."""
     project: str
     region: str
     job_id: str
     task_name: str
+    """Role and task index, as AI Platform Training wrote them: ``worker-replica-1``."""
     trial_id: str
+    """Empty if the job is not a trial."""
     instance_id: str
+    """Id of the machine: each host of a TPU slice writes its own lines."""
 
     @staticmethod
-    def of(replica_id: ReplicaId) -> Origin | None:
-        """None where the gang's output is to be copied nowhere."""
-        gang = replica_id.gang
-        if gang.log is None:
+    def of(identity: AgentIdentity) -> LogOrigin | None:
+        """Return None if the output is not copied."""
+        config = identity.config
+        if config.log is None:
             return None
-        return Origin(
-            log_name=gang.log["name"],
-            project=gang.project,
-            region=gang.log["region"],
-            job_id=gang.environment.get("CLOUD_ML_JOB_ID", gang.job_id),
-            task_name=f"{gang.log['task']}-{replica_id.index}",
-            trial_id=gang.environment.get("CLOUD_ML_TRIAL_ID", ""),
-            instance_id=replica_id.instance.instance_id,
+        return LogOrigin(
+            log_name=config.log["name"],
+            project=config.project,
+            region=config.log["region"],
+            job_id=config.environment.get("CLOUD_ML_JOB_ID", config.job_id),
+            task_name=f"{config.log['task']}-{identity.index}",
+            trial_id=config.environment.get("CLOUD_ML_TRIAL_ID", ""),
+            instance_id=identity.instance.instance_id,
         )
 
     @property
@@ -73,49 +77,56 @@ class Origin:
 
     @property
     def resources(self) -> list[Mapping[str, object]]:
-        """As the old service, which is what its clients filter by; and for projects that may not write that type, the
-        one that Google has for everybody's tasks."""
-        ours = {"project_id": self.project, "job_id": self.job_id, "task_name": self.task_name}
-        anyones = {
+        """Monitored resources, the preferred one first.
+
+        Clients of AI Platform Training filter by its type, `ml_job`. Projects that may not write that type get
+        `generic_task`, which any project may write.
+        """
+        ml_job = {"project_id": self.project, "job_id": self.job_id, "task_name": self.task_name}
+        generic_task = {
             "project_id": self.project,
             "location": self.region,
             "namespace": "trainmaster",
             "job": self.job_id,
             "task_id": self.task_name,
         }
-        return [{"type": "ml_job", "labels": ours}, {"type": "generic_task", "labels": anyones}]
+        return [{"type": "ml_job", "labels": ml_job}, {"type": "generic_task", "labels": generic_task}]
 
 
 class CloudLog:
-    """The console's sink. ``post`` sends the body of one ``entries:write`` (raises HttpError); ``incarnation`` is the one that
-    runs; ``say`` tells of errors elsewhere than here."""
+    """The console's sink in Cloud Logging."""
 
     def __init__(
         self,
-        origin: Origin,
+        origin: LogOrigin,
         post: Callable[[bytes], object],
         buffer: LogBuffer,
-        incarnation_key: Callable[[], Key | None],
-        say: Callable[[str], None],
+        incarnation_key: Callable[[], IncarnationKey | None],
+        report_problem: Callable[[str], None],
         linger_s: float = LINGER_S,
     ) -> None:
+        """`post` sends the body of one ``entries:write`` and raises HttpError.
+
+        `incarnation_key` returns the incarnation that runs. `report_problem` takes messages about this log; they must
+        not be copied to it.
+        """
         self._origin = origin
         self._post = post
         self._buffer = buffer
-        self._life = incarnation_key
-        self._say = say
+        self._incarnation_key = incarnation_key
+        self._report_problem = report_problem
         self._linger_s = linger_s
         self._resources = origin.resources
         self._sending = False
-        self._flushing = 0
-        self._flushes = 0
+        self._flushing = 0  # calls of `flush` that wait
+        self._flushes = 0  # calls of `flush` so far
         self._failures = 0
 
     def put(self, stream: Stream, lines: bytes) -> None:
-        self._buffer.put(self._life(), stream, lines)
+        self._buffer.put(self._incarnation_key(), stream, lines)
 
     def flush(self, timeout: float) -> None:
-        """Sends at once what waits; returns when it is accepted, when a try has failed, or after the timeout."""
+        """Send the queued lines now. Return when they are accepted, when a try has failed, or after the timeout."""
         changed = self._buffer.changed
         with changed:
             failures = self._failures
@@ -127,13 +138,13 @@ class CloudLog:
             )
             self._flushing -= 1
 
-    def carry(self) -> NoReturn:
-        """Runs in a thread of its own, for ever."""
+    def run(self) -> NoReturn:
+        """Send for ever, in its own thread."""
         changed = self._buffer.changed
         while True:
             with changed:
                 changed.wait_for(lambda: not self._buffer.is_empty)
-                changed.wait_for(lambda: self._flushing or self._buffer.holds_a_batch, self._linger_s)
+                changed.wait_for(lambda: self._flushing or self._buffer.has_full_batch, self._linger_s)
                 lines, lost = self._buffer.take()
                 self._sending = True
             self._deliver(lines, self._entries(lines, lost))
@@ -142,30 +153,34 @@ class CloudLog:
                 changed.notify_all()
 
     def _deliver(self, lines: Sequence[Line], entries: Sequence[object]) -> None:
-        """Until it is accepted, or refused for good: then it is lost, for it would be refused for ever."""
+        """Repeat until the batch is accepted. A batch that can never be accepted is dropped."""
         for tries, wait in enumerate(backoffs(WAIT_MAX_S), start=1):
             flushes = self._flushes
             try:
                 self._write(entries)
             except HttpError as error:
-                if not error.transient and error.status not in MAY_CHANGE:
-                    self._buffer.lose(len(lines), lines[0].at_ns, f"Cloud Logging refused them, or some ({error})")
+                if not error.transient and error.status not in RETRIED_STATUSES:
+                    why = f"Cloud Logging rejected some or all of them ({error})"
+                    self._buffer.record_loss(len(lines), lines[0].at_ns, why)
                     return
-                if tries == TRIES_IN_SILENCE:
-                    self._say(f"Cloud Logging does not take the log ({error}); trying on.")
-                self._pause(flushes, wait)
+                if tries == TRIES_BEFORE_WARNING:
+                    self._report_problem(f"Cloud Logging does not accept the log ({error}); still trying.")
+                self._wait_after_failure(flushes, wait)
             else:
                 return
 
-    def _pause(self, flushes: int, wait: float) -> None:
-        """After a failure. Who flushes gets one try at once."""
+    def _wait_after_failure(self, flushes: int, wait: float) -> None:
+        """Wait `wait` seconds, or until `flush` is called: it gets one try at once."""
         with self._buffer.changed:
             self._failures += 1
             self._buffer.changed.notify_all()
             self._buffer.changed.wait_for(lambda: self._flushes > flushes, wait)
 
     def _write(self, entries: Sequence[object]) -> None:
-        """Raises HttpError. A 400 may be about the resource type: whether it is, the other type tells, and stays."""
+        """Send one batch. Raises HttpError.
+
+        A 400 may be about the resource type. If the other type is accepted, it is used from then on.
+        """
         try:
             self._post(self._body(entries))
         except HttpError as error:
@@ -182,16 +197,16 @@ class CloudLog:
             "partialSuccess": True,
             "entries": entries,
         }
-        # A lone surrogate, which JSON may hold and UTF-8 may not, would spoil the whole request.
+        # JSON may contain a lone surrogate, but UTF-8 may not: it would make the whole request invalid.
         return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
-    def _entries(self, lines: Sequence[Line], lost: Lost | None) -> list[object]:
-        entries = [self._entry(line) for line in lines]
-        if lost is not None:
-            said = f"{lost.count} lines are missing here: {lost.why}."
-            gap = self._entry(Line(lost.at_ns, self._life(), Stream.AGENT, said.encode()))
-            return [{**gap, "severity": "WARNING"}, *entries]
-        return [*entries]
+    def _entries(self, lines: Sequence[Line], lost: LostLines | None) -> list[object]:
+        entries: list[object] = [self._entry(line) for line in lines]
+        if lost is None:
+            return entries
+        text = f"{lost.count} lines are missing here: {lost.why}."
+        gap = self._entry(Line(lost.at_ns, self._incarnation_key(), Stream.AGENT, text.encode()))
+        return [{**gap, "severity": "WARNING"}, *entries]
 
     def _entry(self, line: Line) -> dict[str, object]:
         attempt, incarnation = line.incarnation_key or (0, 0)
@@ -199,5 +214,5 @@ class CloudLog:
             "timestamp": rfc3339(line.at_ns),
             "insertId": f"{self._origin.instance_id}-{attempt}-{incarnation}-{line.at_ns:020d}",
             "labels": {"trainmaster/attempt": str(attempt), "trainmaster/incarnation": str(incarnation)},
-            **entry_of(shown(line.text.decode("utf-8", "replace")), line.stream),
+            **entry_of(visible_text(line.text.decode("utf-8", "replace")), line.stream),
         }

@@ -1,80 +1,90 @@
-"""What this replica tells: vm-ready, replica-exit and maintenance, as docs/interfaces.md section 2 has them."""
+"""The events that this replica reports: vm-ready, replica-exit and maintenance (docs/interfaces.md section 2)."""
 
 from __future__ import annotations
 
 import functools
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from shared.agent.http.calls import utc_now
-from shared.agent.reporting.publisher import Event, Lane
+from shared.agent.reporting.publisher import Event, Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shared.agent.control.inbox import Inbox
-    from shared.agent.control.vm_config import Key, ReplicaId
+    from shared.agent.control.vm_config import AgentIdentity, IncarnationKey
     from shared.agent.reporting.publisher import Publisher
     from shared.agent.reporting.serial_console import Console
 
 VERSION = 1
 
 
-def nothing() -> None:
-    """For an event whose acceptance changes nothing here."""
+class EventReporter:
+    """Publishes events in the background. Once Pub/Sub has accepted one, its `accepted` is posted to the inbox."""
 
-
-class Report:
-    """Everything it is told goes out in the background; `accepted` is posted to the inbox once Pub/Sub has it."""
-
-    def __init__(self, replica_id: ReplicaId, publisher: Publisher, console: Console, inbox: Inbox) -> None:
-        self._seat = replica_id
-        self._index = replica_id.index
+    def __init__(self, identity: AgentIdentity, publisher: Publisher, console: Console, inbox: Inbox) -> None:
+        self._identity = identity
+        self._index = identity.index
         self._inbox = inbox
-        self._life = Lane(publisher, console)  # vm-ready and replica-exit, in order
-        self._faults = Lane(publisher, console)  # maintenance: waits for nobody
+        self._incarnation_events = Outbox(publisher, console)  # vm-ready and replica-exit
+        self._maintenance_events = Outbox(publisher, console)  # must not wait for the others
 
     def start(self) -> None:
-        self._inbox.thread(self._life.carry)
-        self._inbox.thread(self._faults.carry)
+        self._inbox.start_thread(self._incarnation_events.run)
+        self._inbox.start_thread(self._maintenance_events.run)
 
-    def ready(self, key: Key) -> None:
-        self._life.put(self._event("vm_ready", key, {}, nothing))
+    def report_ready(self, key: IncarnationKey) -> None:
+        self._incarnation_events.put(self._event("vm_ready", key, {}, _ignore_acceptance))
 
-    def exit(self, key: Key, fact: Mapping[str, object], accepted: Callable[[], None]) -> None:
-        self._life.put(self._event("replica_exit", key, fact, accepted))
+    def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
+        """Report a replica-exit; `details` holds the fields besides the replica's identity."""
+        self._incarnation_events.put(self._event("replica_exit", key, details, accepted))
 
-    def fault(self, key: Key, cause: str, accepted: Callable[[], None]) -> None:
-        self._faults.put(self._event("maintenance", key, {"cause": cause}, accepted))
+    def report_maintenance(self, key: IncarnationKey, cause: str, accepted: Callable[[], None]) -> None:
+        self._maintenance_events.put(self._event("maintenance", key, {"cause": cause}, accepted))
 
-    def drop_before(self, key: Key) -> None:
-        """A incarnation that is over is no news; the fault of a machine is, whoever incarnations on it now."""
-        self._life.drop_before(key)
+    def drop_before(self, key: IncarnationKey) -> None:
+        """Drop events of earlier incarnations. Maintenance of the VM still matters, so it is kept."""
+        self._incarnation_events.drop_before(key)
 
     def flush(self, timeout: float) -> None:
-        self._life.flush(timeout)
+        """Wait until the incarnation events are accepted, at most `timeout` seconds."""
+        self._incarnation_events.flush(timeout)
 
-    def _event(self, topic: str, key: Key, fact: Mapping[str, object], accepted: Callable[[], None]) -> Event:
-        gang = self._seat.gang
+    def _event(
+        self, topic: str, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]
+    ) -> Event:
+        config = self._identity.config
         body: dict[str, object] = {
             "version": VERSION,
-            "job_id": gang.job_id,
+            "job_id": config.job_id,
             "attempt": key.attempt,
-            "task_type": gang.task_type,
+            "task_type": config.task_type,
             "task_index": self._index,
             "incarnation": key.incarnation,
-            "vm_generation": gang.vm_generation,
-            "vm": asdict(self._seat.vm),
+            "vm_generation": config.vm_generation,
+            "vm": asdict(self._identity.vm),
             "at": utc_now(),
         }
-        if self._seat.host is not None:
-            body["host"] = self._seat.host.number
-        path = (gang.project, gang.job_id, key.attempt, gang.task_type, self._index, key.incarnation)
+        if self._identity.host is not None:
+            body["host"] = self._identity.host.number
+        path = (config.project, config.job_id, key.attempt, config.task_type, self._index, key.incarnation)
         return Event(
-            topic=gang.topics[topic],
+            topic=config.topics[topic],
             key=key,
-            body={**body, **fact},
+            body={**body, **details},
             audience="/".join(["trainmaster", *map(str, path)]),
             accepted=functools.partial(self._inbox.post, accepted),
-            is_last_word=topic == "replica_exit",
+            is_final=topic == "replica_exit",
         )
+
+
+def utc_now() -> str:
+    """Return the time in RFC 3339 with milliseconds."""
+    now = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
+
+
+def _ignore_acceptance() -> None:
+    pass

@@ -1,7 +1,7 @@
-"""Lines on their way to Cloud Logging: bounded, in order, each with a time of its own.
+"""Lines waiting to be sent to Cloud Logging: bounded, in order, each with a unique time.
 
-``put`` is called by whoever reads the program's output and costs next to nothing: lines stay in the chunks they came
-in until a batch of them is taken.
+``put`` is called by the threads that read the program's output, so it is cheap: lines stay in the chunks in which they
+arrived until a batch is taken.
 """
 
 from __future__ import annotations
@@ -15,41 +15,45 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.agent.control.vm_config import Key
+    from shared.agent.control.vm_config import IncarnationKey
     from shared.agent.reporting.serial_console import Stream
 
 BUFFER_BYTES_MAX = 32 << 20
 BATCH_LINES_MAX = 1000
-BATCH_BYTES_MAX = 1_200_000  # six times that at worst as JSON. Source: Cloud Logging takes requests of 10 MB
-LINE_BYTES_MAX = 200 << 10  # a longer line becomes several. Source: Cloud Logging takes entries of 256 KB
+BATCH_BYTES_MAX = 1_200_000  # at worst six times as much in JSON. Source: Cloud Logging accepts requests of 10 MB
+LINE_BYTES_MAX = 200 << 10  # longer lines are split. Source: Cloud Logging accepts entries of 256 KB
 
-# Between two lines at least, and times end in 1 (or more, for the pieces of a line), never in 0: Cloud Logging leaves
-# trailing zeros out of the times it gives back, and gcloud compares those as text.
 STEP_NS = 10
+"""Least distance between the times of two lines.
+
+The times end in 1 (or a higher digit, for the pieces of a line), never in 0: Cloud Logging omits trailing zeros when it
+returns times, and gcloud compares times as text.
+"""
 
 
 class Line(NamedTuple):
     at_ns: int
-    incarnation_key: Key | None
+    incarnation_key: IncarnationKey | None
     stream: Stream
     text: bytes
 
 
 @dataclass(frozen=True)
-class Lost:
-    """So many lines are missing; the first of them was of that time."""
+class LostLines:
+    """Lines that were dropped."""
 
     count: int
     at_ns: int
+    """Time of the first of them."""
     why: str
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Whole lines that came at once: the nth of them is of ``first_ns + n * STEP_NS``."""
+    """Whole lines that arrived together. Line number n has the time ``first_ns + n * STEP_NS``."""
 
     first_ns: int
-    incarnation_key: Key | None
+    incarnation_key: IncarnationKey | None
     stream: Stream
     lines: bytes
 
@@ -59,7 +63,7 @@ class Chunk:
 
 
 class LogBuffer:
-    """Where it is full the oldest chunk goes, and is counted."""
+    """When it is full, it drops the oldest chunks and counts their lines."""
 
     def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self.changed = threading.Condition()
@@ -68,9 +72,9 @@ class LogBuffer:
         self._bytes = 0
         self._lines = 0
         self._last_ns = 0
-        self._lost: Lost | None = None
+        self._lost: LostLines | None = None
 
-    def put(self, incarnation_key: Key | None, stream: Stream, lines: bytes) -> None:
+    def put(self, incarnation_key: IncarnationKey | None, stream: Stream, lines: bytes) -> None:
         with self.changed:
             now = self._clock_ns() // STEP_NS * STEP_NS + 1
             chunk = Chunk(max(now, self._last_ns + STEP_NS), incarnation_key, stream, lines)
@@ -78,7 +82,7 @@ class LogBuffer:
             self._chunks.append(chunk)
             self._count(chunk, 1)
             while self._bytes > BUFFER_BYTES_MAX:
-                self._give_up()
+                self._drop_oldest()
             self.changed.notify_all()
 
     @property
@@ -86,32 +90,31 @@ class LogBuffer:
         return not self._chunks
 
     @property
-    def holds_a_batch(self) -> bool:
+    def has_full_batch(self) -> bool:
         return self._lines >= BATCH_LINES_MAX or self._bytes >= BATCH_BYTES_MAX
 
-    def take(self) -> tuple[list[Line], Lost | None]:
-        """The oldest lines, as many as one batch may have, and what was given up before them."""
+    def take(self) -> tuple[list[Line], LostLines | None]:
+        """Remove and return the oldest lines, at most one batch, and the lines that were lost since the last call."""
         with self.changed:
             lost, self._lost = self._lost, None
-            taken: list[Line] = []
+            batch: list[Line] = []
             size = 0
-            while self._chunks and len(taken) < BATCH_LINES_MAX and size < BATCH_BYTES_MAX:
+            while self._chunks and len(batch) < BATCH_LINES_MAX and size < BATCH_BYTES_MAX:
                 chunk = self._chunks.popleft()
                 self._count(chunk, -1)
-                size += self._take_from(chunk, taken, BATCH_BYTES_MAX - size)
-            return taken, lost
+                size += self._move_lines(chunk, batch, BATCH_BYTES_MAX - size)
+            return batch, lost
 
-    def _take_from(self, chunk: Chunk, taken: list[Line], room: int) -> int:
-        """How many bytes fitted; the rest of the chunk is put back."""
+    def _move_lines(self, chunk: Chunk, batch: list[Line], bytes_max: int) -> int:
+        """Move lines of the chunk to the batch; put the rest back. Return how many bytes were moved."""
         used = number = 0
         for number, line in enumerate(chunk.lines.split(b"\n")[:-1]):
-            if len(taken) >= BATCH_LINES_MAX or used >= room:
+            if len(batch) >= BATCH_LINES_MAX or used >= bytes_max:
                 break
             at_ns = chunk.first_ns + number * STEP_NS
-            for nth, start in enumerate(range(0, max(len(line), 1), LINE_BYTES_MAX)):
-                taken.append(
-                    Line(at_ns + nth, chunk.incarnation_key, chunk.stream, line[start : start + LINE_BYTES_MAX])
-                )
+            for offset_ns, start in enumerate(range(0, max(len(line), 1), LINE_BYTES_MAX)):
+                piece = line[start : start + LINE_BYTES_MAX]
+                batch.append(Line(at_ns + offset_ns, chunk.incarnation_key, chunk.stream, piece))
             used += len(line) + 1
         if used < len(chunk.lines):
             rest = Chunk(chunk.first_ns + number * STEP_NS, chunk.incarnation_key, chunk.stream, chunk.lines[used:])
@@ -119,16 +122,16 @@ class LogBuffer:
             self._count(rest, 1)
         return used
 
-    def lose(self, count: int, at_ns: int, why: str) -> None:
-        """Told with the next batch."""
+    def record_loss(self, count: int, at_ns: int, why: str) -> None:
+        """Count lost lines. The next batch returns them."""
         with self.changed:
-            before = self._lost or Lost(0, at_ns, why)
-            self._lost = Lost(before.count + count, before.at_ns, why)
+            before = self._lost or LostLines(0, at_ns, why)
+            self._lost = LostLines(before.count + count, before.at_ns, why)
 
-    def _give_up(self) -> None:
+    def _drop_oldest(self) -> None:
         oldest = self._chunks.popleft()
         self._count(oldest, -1)
-        self.lose(oldest.count, oldest.first_ns, "Cloud Logging did not take them in time")
+        self.record_loss(oldest.count, oldest.first_ns, "Cloud Logging did not accept them in time")
 
     def _count(self, chunk: Chunk, sign: int) -> None:
         self._bytes += sign * len(chunk.lines)

@@ -1,4 +1,4 @@
-"""Telling Pub/Sub: events that arrive in order, again and again until they are accepted."""
+"""Publishing events to Pub/Sub, in order, each repeated until it is accepted."""
 
 from __future__ import annotations
 
@@ -9,62 +9,68 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.agent.http.calls import HttpError, backoffs
+from shared.agent.google_http.http_call import HttpError, backoffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
-    from shared.agent.control.vm_config import Key
-    from shared.agent.http.metadata_server import Google, Metadata
+    from shared.agent.control.vm_config import IncarnationKey
+    from shared.agent.google_http.google_api import GoogleApi
+    from shared.agent.google_http.metadata_server import MetadataServer
     from shared.agent.reporting.serial_console import Console
-ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's token is longer
-LOG_S = 3.0  # for the log before an exit is told: short of what a shutdown leaves for both
+
+
+ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
+LOG_FLUSH_S = 3.0  # for the log before an exit is published; a shutdown leaves time for both
 
 
 @dataclass(frozen=True)
 class Event:
-    """A fact to be told. ``key`` is the incarnation it speaks of."""
-
     topic: str
-    key: Key
+    """Full name of the Pub/Sub topic."""
+    key: IncarnationKey
+    """The incarnation that the event is about."""
     body: Mapping[str, object]
     audience: str
+    """Audience of the identity token that signs the event."""
     accepted: Callable[[], None]
-    is_last_word: bool = False  # of that incarnation: the log comes first, since who hears of it may delete the VM
+    """Called once Pub/Sub has the event."""
+    is_final: bool = False
+    """The last event of its incarnation. The log is flushed first, because the control plane may delete the VM."""
 
 
 class Publisher:
-    """Tells Pub/Sub one event, signed with the VM's identity where there is one."""
+    """Publishes one event, signed with the VM's identity if it has one."""
 
-    def __init__(self, pubsub: Google, metadata: Metadata, console: Console) -> None:
+    def __init__(self, pubsub: GoogleApi, metadata: MetadataServer, console: Console) -> None:
         self._pubsub = pubsub
         self._metadata = metadata
         self._console = console
-        self._unsigned = False
+        self._warned_unsigned = False
 
     def publish(self, event: Event) -> None:
         """Raises HttpError."""
-        identity = self._metadata.identity_token(event.audience)
-        if identity is None and not self._unsigned:
-            self._unsigned = True
-            self._console.say("The metadata server refuses an identity token: publishing without one.")
+        token = self._metadata.identity_token(event.audience)
+        if token is None and not self._warned_unsigned:
+            self._warned_unsigned = True
+            self._console.log("The metadata server issues no identity token: publishing without one.")
         message = {
             "data": base64.b64encode(json.dumps(event.body).encode()).decode(),
-            "attributes": in_pieces(identity or ""),
+            "attributes": split_token(token or ""),
         }
         body = json.dumps({"messages": [message]}).encode()
         self._pubsub.call(f"/v1/{event.topic}:publish", timeout=10.0, body=body)
 
 
-def in_pieces(token: str) -> dict[str, str]:
-    """`identity`, `identity-2`, …: as many as it takes."""
-    cut = [token[start : start + ATTRIBUTE_BYTES] for start in range(0, len(token), ATTRIBUTE_BYTES)]
-    return {"identity" if nth == 1 else f"identity-{nth}": piece for nth, piece in enumerate(cut, start=1)}
+def split_token(token: str) -> dict[str, str]:
+    """Split a token into as many attributes as it takes: `identity`, `identity-2`, …"""
+    pieces = [token[start : start + ATTRIBUTE_BYTES] for start in range(0, len(token), ATTRIBUTE_BYTES)]
+    return {"identity" if number == 1 else f"identity-{number}": piece for number, piece in enumerate(pieces, start=1)}
 
 
-class Lane:
-    """Events that must arrive in order: the head is told again and again until it is accepted or dropped."""
+class Outbox:
+    """Events that must arrive in order: the first one is repeated until it is accepted or dropped."""
 
     def __init__(self, publisher: Publisher, console: Console) -> None:
         self._publisher = publisher
@@ -77,39 +83,38 @@ class Lane:
             self._events.append(event)
             self._changed.notify_all()
 
-    def drop_before(self, key: Key) -> None:
-        """Forgets what is not told yet about incarnations before this one."""
+    def drop_before(self, key: IncarnationKey) -> None:
+        """Drop unpublished events of incarnations before this one."""
         with self._changed:
-            kept = [event for event in self._events if event.key >= key]
-            self._events = deque(kept)
+            self._events = deque(event for event in self._events if event.key >= key)
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Tries at once whatever is waiting; whether all of it was accepted in time."""
+        """Try to publish now what is queued; return whether all of it was accepted within `timeout` seconds."""
         with self._changed:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._events, timeout)
 
-    def carry(self) -> NoReturn:
-        """Runs in a thread of its own, for ever."""
+    def run(self) -> NoReturn:
+        """Publish for ever, in its own thread."""
         waits = backoffs(30.0)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: bool(self._events))
                 head = self._events[0]
-            if head.is_last_word:
-                self._console.flush(LOG_S)
+            if head.is_final:
+                self._console.flush(LOG_FLUSH_S)
             try:
                 self._publisher.publish(head)
             except HttpError as error:
                 wait = next(waits)
-                self._console.say(f"Publishing to {head.topic} failed ({error}); again in {wait:.1f} s.")
+                self._console.log(f"Publishing to {head.topic} failed ({error}); trying again in {wait:.1f} s.")
                 with self._changed:
                     if self._events and self._events[0] is head:
                         self._changed.wait(wait)
                 continue
             waits = backoffs(30.0)
-            head.accepted()  # before it is gone from here: who has flushed has also heard of it
+            head.accepted()  # before the event leaves the queue: when `flush` returns, `accepted` has been called
             with self._changed:
                 if self._events and self._events[0] is head:
                     self._events.popleft()

@@ -1,4 +1,4 @@
-"""The VM's serial console, where the agent's lines and the program's meet, and a second reader of both."""
+"""The VM's serial console, which shows the lines of the agent and of the program, and an optional copy of it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class LogSink(Protocol):
-        """Gets a copy of everything on the console, as Cloud Logging does. Neither call may raise."""
+        """Receives a copy of everything on the console, as Cloud Logging does. Neither method may raise."""
 
         def put(self, stream: Stream, lines: bytes) -> None:
-            """One or more whole lines, each with its line end. Called on the thread that read them, one call at a
-            time: it must not wait for anybody."""
+            """Take one or more whole lines, each with its line end.
+
+            Called on the thread that read the lines, one call at a time. It must not block.
+            """
 
         def flush(self, timeout: float) -> None:
-            """Returns when all of what was put is delivered, or after so many seconds. From any thread."""
+            """Return when all lines are delivered, or after `timeout` seconds. May be called from any thread."""
 
 
 LINE_MAX = 60 << 10
-"""A longer line is broken: Google's runner of startup scripts, which reads this, gives up for ever at one of 64 KiB. A
-progress bar is one line until its end. Source: issues 149 and 215 of GoogleCloudPlatform/guest-agent."""
+"""Longer lines are broken, in bytes: Google's runner of startup scripts, which reads the agent's stdout, stops reading
+for ever at a line of 64 KiB. A progress bar is one line until its end. Source: issues 149 and 215 of
+GoogleCloudPlatform/guest-agent."""
 
 
 class Stream(Enum):
-    """Where a line comes from."""
+    """The source of a line."""
 
     AGENT = "agent"
     STDOUT = "stdout"
@@ -36,7 +39,7 @@ class Stream(Enum):
 
 
 class Console:
-    """The agent's stdout, which is the VM's serial console: whole lines, whoever writes them."""
+    """The agent's stdout, which is the VM's serial console. May be used from any thread; lines are never mixed."""
 
     def __init__(self, file: int = 1) -> None:
         self._file = file
@@ -44,40 +47,40 @@ class Console:
         self._sink: LogSink | None = None
 
     def copy_to(self, sink: LogSink) -> None:
-        """From now on; what was said before is on the serial console only."""
+        """Copy all lines from now on to `sink`."""
         self._sink = sink
 
-    def say(self, text: str) -> None:
-        """A line of the agent's own."""
+    def log(self, text: str) -> None:
+        """Write one line of the agent."""
         line = f"{text}\n".encode("utf-8", "backslashreplace")
         self._put(Stream.AGENT, line, b"[trainmaster] " + line)
 
-    def complain(self, text: str) -> None:
-        """A line of the agent's own that tells of an error."""
+    def log_error(self, text: str) -> None:
+        """Write one line of the agent that the copy shows as an error."""
         line = f"{text}\n".encode("utf-8", "backslashreplace")
         self._put(Stream.STDERR, line, b"[trainmaster] " + line)
 
     def write(self, stream: Stream, lines: bytes) -> None:
-        """Whole lines of a program."""
+        """Write whole lines of a program."""
         self._put(stream, lines, lines)
 
     def flush(self, timeout: float) -> None:
-        """Gives the copy so many seconds to be complete."""
+        """Wait at most `timeout` seconds until the copy is complete."""
         if self._sink is not None:
             self._sink.flush(timeout)
 
-    def _put(self, stream: Stream, lines: bytes, shown: bytes) -> None:
+    def _put(self, stream: Stream, lines: bytes, console_lines: bytes) -> None:
         with self._lock:
             if self._sink is not None:
                 self._sink.put(stream, lines)
-            # A console that is gone must not end the training.
+            # A console that cannot be written must not end the training.
             with contextlib.suppress(OSError):
-                view = memoryview(_broken(shown))
+                view = memoryview(_break_long_lines(console_lines))
                 while view:
                     view = view[os.write(self._file, view) :]
 
 
-def _broken(lines: bytes) -> bytes:
+def _break_long_lines(lines: bytes) -> bytes:
     if len(lines) <= LINE_MAX:
         return lines
     pieces = (

@@ -1,4 +1,4 @@
-"""Objects of Cloud Storage, listed and downloaded as this VM."""
+"""Reading objects from Cloud Storage."""
 
 from __future__ import annotations
 
@@ -8,84 +8,85 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.agent.setup.failure import failed
+from shared.agent.setup.setup_errors import new_setup_error
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from shared.agent.http.metadata_server import Google
-    from shared.agent.setup.failure import Patience
+    from shared.agent.google_http.google_api import GoogleApi
+    from shared.agent.setup.setup_errors import Retrier
 
-FETCH_S = 60.0  # without a byte
+DOWNLOAD_S = 60.0  # longest time without a byte
 LIST_S = 10.0
 
 
 @dataclass(frozen=True)
-class Stored:
-    """``updated``: RFC 3339, as Cloud Storage writes it: later is greater."""
-
+class StoredObject:
     uri: str
     updated: str
+    """RFC 3339, as Cloud Storage writes it; later times compare greater."""
     size: int
+    """In bytes."""
 
     @property
     def name(self) -> str:
-        """What comes after the last slash."""
+        """The part after the last slash."""
         return self.uri.rsplit("/", 1)[-1]
 
 
-class Objects:
-    """Each call raises SetupError, after trying again what may pass."""
+class StorageReader:
+    """Each method retries transient errors, and raises SetupError."""
 
-    def __init__(self, storage: Google, patience: Patience) -> None:
+    def __init__(self, storage: GoogleApi, retrier: Retrier) -> None:
         self._storage = storage
-        self._patience = patience
+        self._retrier = retrier
 
-    def fetch(self, uri: str, into: Path) -> None:
-        """Folders are made where there are none."""
-        bucket, name = parts_of(uri)
+    def download(self, uri: str, into: Path) -> None:
+        """Download an object to a file. Missing folders are created."""
+        bucket, name = split_uri(uri)
         if not bucket or not name:
-            raise failed("DownloadError", f"{uri} is no object in Cloud Storage", transient=False)
-        path = f"/storage/v1/b/{_quoted(bucket)}/o/{_quoted(name)}?alt=media"
+            problem = f"{uri} is not the URI of an object in Cloud Storage (gs://BUCKET/NAME)"
+            raise new_setup_error("DownloadError", problem, transient=False)
+        path = f"/storage/v1/b/{_quote(bucket)}/o/{_quote(name)}?alt=media"
 
         def call() -> None:
             into.parent.mkdir(parents=True, exist_ok=True)
-            self._storage.call(path, timeout=FETCH_S, into=into)
+            self._storage.call(path, timeout=DOWNLOAD_S, into=into)
 
-        self._patience.ask(f"download {uri}", "DownloadError", call)
+        self._retrier.call(f"download {uri}", "DownloadError", call)
 
-    def below(self, folder: str) -> list[Stored]:
-        """All of them, however deep."""
-        bucket, prefix = parts_of(folder.rstrip("/") + "/")
-        found: list[Stored] = []
+    def list_below(self, folder: str) -> list[StoredObject]:
+        """Return all objects below a folder, at any depth."""
+        bucket, prefix = split_uri(folder.rstrip("/") + "/")
+        objects: list[StoredObject] = []
         token = ""
         while True:
             query = {"prefix": prefix, "fields": "items(name,updated,size),nextPageToken"}
             if token:
                 query["pageToken"] = token
-            path = f"/storage/v1/b/{_quoted(bucket)}/o?{urllib.parse.urlencode(query)}"
-            page = self._patience.ask(f"list {folder}", "DownloadError", functools.partial(self._page, path))
-            found += [
-                Stored(f"gs://{bucket}/{each['name']}", each["updated"], int(each["size"]))
-                for each in page.get("items", ())
+            path = f"/storage/v1/b/{_quote(bucket)}/o?{urllib.parse.urlencode(query)}"
+            page = self._retrier.call(f"list {folder}", "DownloadError", functools.partial(self._get_page, path))
+            objects += [
+                StoredObject(f"gs://{bucket}/{item['name']}", item["updated"], int(item["size"]))
+                for item in page.get("items", ())
             ]
             token = page.get("nextPageToken", "")
             if not token:
-                return found
+                return objects
 
-    def _page(self, path: str) -> dict[str, Any]:
+    def _get_page(self, path: str) -> dict[str, Any]:
         page: dict[str, Any] = json.loads(self._storage.call(path, timeout=LIST_S).body)
         return page
 
 
-def parts_of(uri: str) -> tuple[str, str]:
-    """Bucket and name of ``gs://BUCKET/NAME``; empty where it is none."""
+def split_uri(uri: str) -> tuple[str, str]:
+    """Return bucket and name of ``gs://BUCKET/NAME``; both are empty for any other URI."""
     if not uri.startswith("gs://"):
         return "", ""
     bucket, _, name = uri[len("gs://") :].partition("/")
     return bucket, name
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return urllib.parse.quote(text, safe="")

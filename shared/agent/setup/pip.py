@@ -1,4 +1,4 @@
-"""Running pip: as a program whose output is forwarded, and whose failure is either the network's or the package's."""
+"""Running pip, and deciding whether its failure is the network's or the package's."""
 
 from __future__ import annotations
 
@@ -7,45 +7,55 @@ import sys
 from typing import TYPE_CHECKING
 
 from shared.agent.program.program import Program
-from shared.agent.setup.failure import Failure, SetupError, failed
+from shared.agent.results import SetupFailure
+from shared.agent.setup.setup_errors import SetupError, new_setup_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from shared.agent.control.workspace import Place
-    from shared.agent.program.program import Ended
-    from shared.agent.setup.setup_processes import Children
+    from shared.agent.control.workspace import Workspace
+    from shared.agent.results import ProgramExit
+    from shared.agent.setup.cancellable_runner import CancellableRunner
 
 
 class Pip:
-    def __init__(self, children: Children, place: Place) -> None:
-        self._children = children
-        self._place = place
+    """The pip of the agent's Python. Its output is forwarded like a program's."""
+
+    def __init__(self, runner: CancellableRunner, workspace: Workspace) -> None:
+        self._runner = runner
+        self._workspace = workspace
         self._env = {
-            **{name: value for name, value in place.environ.items() if name != "PYTHONNOUSERSITE"},
+            **{name: value for name, value in workspace.environ.items() if name != "PYTHONNOUSERSITE"},
             "PIP_BREAK_SYSTEM_PACKAGES": "1",  # the VM is the job's: newer distributions refuse --user without it
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INPUT": "1",
             "PIP_ROOT_USER_ACTION": "ignore",
         }
 
-    def install(self, options: Sequence[str], names: Sequence[str], folder: Path, extra: Sequence[str] = ()) -> Ended:
-        """Says the documented command; ``extra`` is what today's pip needs besides."""
-        self._place.say(f"Running command: {shlex.join(['pip3', 'install', '--user', *options, *names])}")
+    def install(
+        self, options: Sequence[str], names: Sequence[str], folder: Path, extra: Sequence[str] = ()
+    ) -> ProgramExit:
+        """Run ``pip install`` in `folder`. Raises SetupError if the VM shuts down.
+
+        The log shows the command that AI Platform Training documented; `extra` holds options that newer pips need.
+        """
+        self._workspace.log(f"Running command: {shlex.join(['pip3', 'install', '--user', *options, *names])}")
         command = [sys.executable, "-m", "pip", "install", "--user", *options, *extra, *names]
-        return self._children.run(lambda: Program(command, self._place, env=self._env, cwd=folder))
+        return self._runner.run(lambda: Program(command, self._workspace, env=self._env, cwd=folder))
 
 
-def pip_failure(what: str, ended: Ended) -> SetupError:
-    """What pip ended with, in its own words."""
-    # pip says so where it was the network; everything else is about the package.
-    transient = ended.signal is not None or "connection broken by" in ended.tail
-    said = [line.strip() for line in ended.tail.splitlines() if line.lstrip().startswith(("ERROR:", "error:"))]
-    said = [line for line in said if "subprocess-exited" not in line]  # pip's headline: says nothing
-    how = f"status {ended.exit_status}" if ended.signal is None else f"signal {ended.signal}"
-    message = f"cannot install {what}: pip ended with {how}" + (f": {said[-1]}" if said else "")
-    error = failed("PackageError", message, transient=transient, exit_status=ended.exit_status, tail=ended.tail)
-    if ended.error is None:
+def pip_error(what: str, pip_exit: ProgramExit) -> SetupError:
+    """Return the error of a failed installation of `what`, with pip's last error line."""
+    # pip prints this if the network failed; any other failure is about the package.
+    transient = pip_exit.signal is not None or "connection broken by" in pip_exit.tail
+    lines = [line.strip() for line in pip_exit.tail.splitlines() if line.lstrip().startswith(("ERROR:", "error:"))]
+    lines = [line for line in lines if "subprocess-exited" not in line]  # pip's headline, without information
+    how = f"status {pip_exit.exit_status}" if pip_exit.signal is None else f"signal {pip_exit.signal}"
+    message = f"cannot install {what}: pip ended with {how}" + (f": {lines[-1]}" if lines else "")
+    error = new_setup_error(
+        "PackageError", message, transient=transient, exit_status=pip_exit.exit_status, tail=pip_exit.tail
+    )
+    if pip_exit.error is None:
         return error
-    return SetupError(Failure(error.failure.cause, ended.exit_status, ended.error, ended.tail))
+    return SetupError(SetupFailure(error.failure.cause, pip_exit.exit_status, pip_exit.error, pip_exit.tail))

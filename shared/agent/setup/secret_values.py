@@ -1,4 +1,4 @@
-"""The secrets of the program's environment: read at each start, kept in no file, and never printed."""
+"""The secrets in the program's environment: read at each start, never stored in a file, never printed."""
 
 from __future__ import annotations
 
@@ -8,46 +8,53 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from shared.agent.setup.failure import failed
+from shared.agent.setup.setup_errors import new_setup_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.agent.http.metadata_server import Google
-    from shared.agent.setup.failure import Patience
+    from shared.agent.google_http.google_api import GoogleApi
+    from shared.agent.setup.setup_errors import Retrier
 
 _NAME = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/versions/([^/]+))?")
 
 
-class Secrets:
-    def __init__(self, manager: Google, patience: Patience, project: str) -> None:
-        self._manager = manager
-        self._patience = patience
+class SecretReader:
+    def __init__(self, secret_manager: GoogleApi, retrier: Retrier, project: str) -> None:
+        """`project`: for secrets whose names contain none."""
+        self._secret_manager = secret_manager
+        self._retrier = retrier
         self._project = project
 
     def read(self, names: Mapping[str, str]) -> dict[str, str]:
-        """From variables to the secrets' names, to their values. Raises SetupError."""
+        """Read secrets: from variables and secret names to variables and values. Raises SetupError."""
         return {variable: self._read(name) for variable, name in names.items()}
 
     def _read(self, name: str) -> str:
         path = version_path(name, self._project)
         if path is None:
-            raise failed("SecretError", f"{name} is no name of a secret in Secret Manager", transient=False)
-        answer = self._patience.ask(
-            f"read the secret {path}", "SecretError", lambda: self._manager.call(f"/v1/{path}:access", timeout=10.0)
+            problem = f"{name} is not the name of a secret in Secret Manager"
+            raise new_setup_error("SecretError", problem, transient=False)
+        response = self._retrier.call(
+            f"read the secret {path}",
+            "SecretError",
+            lambda: self._secret_manager.call(f"/v1/{path}:access", timeout=10.0),
         )
         try:
-            data = json.loads(answer.body)["payload"]["data"]
+            data = json.loads(response.body)["payload"]["data"]
             return base64.b64decode(data, validate=True).decode()
-        except (binascii.Error, ValueError, KeyError, TypeError):  # its words could quote the value
-            problem = f"the secret {path} is no text in UTF-8, which a variable has to be"
-            raise failed("SecretError", problem, transient=False) from None
+        except (binascii.Error, ValueError, KeyError, TypeError):  # their messages could quote the value
+            problem = f"the secret {path} is not text in UTF-8, as the value of a variable must be"
+            raise new_setup_error("SecretError", problem, transient=False) from None
 
 
 def version_path(name: str, project: str) -> str | None:
-    """``S``, ``S/versions/V`` and full names alike; the version is the latest where none is named."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    """Return the full name of a secret's version; None if `name` is malformed.
+
+    `name` is ``SECRET``, ``SECRET/versions/VERSION`` or a full name. The default version is the latest one.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    owner, secret, version = found.groups()
+    owner, secret, version = match.groups()
     return f"projects/{owner or project}/secrets/{secret}/versions/{version or 'latest'}"

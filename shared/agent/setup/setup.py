@@ -1,4 +1,4 @@
-"""What has to be there before the program starts: packages or an image, once per VM, and secrets, at each start."""
+"""Preparing the program's start: packages or an image once per VM, and secrets at each start."""
 
 from __future__ import annotations
 
@@ -6,77 +6,81 @@ import time
 from typing import TYPE_CHECKING
 
 from shared.agent.program.environment import task_line
-from shared.agent.setup.container_image import Images
-from shared.agent.setup.failure import Failure, Patience, SetupError, failed
-from shared.agent.setup.gpu_driver import await_driver
-from shared.agent.setup.packages import Packages
+from shared.agent.setup.cancellable_runner import CancellableRunner
+from shared.agent.setup.container_image import ImagePuller
+from shared.agent.setup.gpu_driver import wait_for_driver
+from shared.agent.setup.job_packages import JobPackages
 from shared.agent.setup.pip import Pip
-from shared.agent.setup.runtime import Runtime
-from shared.agent.setup.secret_values import Secrets
-from shared.agent.setup.setup_processes import Children
+from shared.agent.setup.runtime_packages import RuntimePackages
+from shared.agent.setup.secret_values import SecretReader
+from shared.agent.setup.setup_errors import Retrier, SetupError, new_setup_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Union
 
-    from shared.agent.control.vm_config import ReplicaId
-    from shared.agent.control.workspace import Place
-    from shared.agent.http.metadata_server import Google, Metadata
-    from shared.agent.program.container_engine import Engine
-    from shared.agent.setup.cloud_storage import Objects
+    from shared.agent.control.vm_config import AgentIdentity
+    from shared.agent.control.workspace import Workspace
+    from shared.agent.google_http.google_api import GoogleApi
+    from shared.agent.google_http.metadata_server import MetadataServer
+    from shared.agent.program.container_engine import ContainerEngine
+    from shared.agent.results import SetupFailure
+    from shared.agent.setup.cloud_storage import StorageReader
 
-    Prepared = Union[Mapping[str, str], Failure]
-    """The values of the secrets, or why there is nothing to start."""
+    SetupResult = Union[Mapping[str, str], SetupFailure]
+    """The values of the secrets by variable, or why the program cannot be started."""
 
 
 class Setup:
     def __init__(
         self,
-        replica_id: ReplicaId,
-        place: Place,
+        identity: AgentIdentity,
+        workspace: Workspace,
         *,
-        metadata: Metadata,
-        objects: Objects,
-        secret_manager: Google,
-        engine: Engine | None,
+        metadata: MetadataServer,
+        storage: StorageReader,
+        secret_manager: GoogleApi,
+        engine: ContainerEngine | None,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._seat = replica_id
-        self._gang = replica_id.gang
-        self._place = place
+        self._identity = identity
+        self._config = identity.config
+        self._workspace = workspace
         self._pause = pause
-        self._children = Children()
-        patience = Patience(place.console, pause)
-        pip = Pip(self._children, place)
-        self._runtime = Runtime(pip, place)
-        self._packages = Packages(objects, pip, place)
-        self._secrets = Secrets(secret_manager, patience, self._gang.project)
-        self._images = None if engine is None else Images(engine, metadata, self._children, place, pause)
+        self._runner = CancellableRunner()
+        pip = Pip(self._runner, workspace)
+        self._runtime_packages = RuntimePackages(pip, workspace)
+        self._job_packages = JobPackages(storage, pip, workspace)
+        self._secrets = SecretReader(secret_manager, Retrier(workspace.console, pause), self._config.project)
+        self._images = None if engine is None else ImagePuller(engine, metadata, self._runner, workspace, pause)
 
-    def prepare(self, *, is_installed: bool) -> Prepared:
-        """For one start; in a thread of its own. May be repeated."""
-        self._place.say(task_line(self._seat))
+    def prepare(self, *, is_installed: bool) -> SetupResult:
+        """Prepare one start. May be repeated.
+
+        `is_installed`: the packages were installed before. It takes long, so call it on a thread of its own.
+        """
+        self._workspace.log(task_line(self._identity))
         try:
-            await_driver(self._place, self._pause)
-            if self._gang.container is not None:
-                self._provide_image(self._gang.container.image)
+            wait_for_driver(self._workspace, self._pause)
+            if self._config.container is not None:
+                self._ensure_image(self._config.container.image)
             else:
-                self._place.say(f"Running module {self._gang.python_module}.")
+                self._workspace.log(f"Running module {self._config.python_module}.")
                 if not is_installed:
-                    self._runtime.install(self._gang.packages)
-                    self._packages.install(self._gang.package_uris)
-            return self._secrets.read(self._gang.secrets)
+                    self._runtime_packages.install(self._config.packages)
+                    self._job_packages.install(self._config.package_uris)
+            return self._secrets.read(self._config.secrets)
         except SetupError as error:
             return error.failure
 
     def cancel(self) -> None:
-        """Ends what it runs, from another thread."""
-        self._children.cancel()
+        """End the programs that `prepare` runs. May be called from any thread."""
+        self._runner.cancel()
 
-    def _provide_image(self, image: str) -> None:
+    def _ensure_image(self, image: str) -> None:
         if self._images is None:
             problem = (
-                f"cannot run {image}: this VM has no container engine (docker or podman): use an image that has one"
+                f"cannot run {image}: this VM has no container engine (docker or podman); use a VM image that has one"
             )
-            raise failed("ImageError", problem, transient=False)
-        self._images.provide(image)
+            raise new_setup_error("ImageError", problem, transient=False)
+        self._images.ensure_present(image)

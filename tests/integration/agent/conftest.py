@@ -24,7 +24,7 @@ def cloud() -> Iterator[Cloud]:
 
 @pytest.fixture
 def vm(cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
-    """Not booted yet."""
+    """A VM that is not booted yet."""
     vm = Vm(cloud, tmp_path)
     yield vm
     vm.power_off()
@@ -32,8 +32,8 @@ def vm(cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
 
 @pytest.fixture
 def docker(vm: Vm, tmp_path: Path) -> Iterator[Docker]:
-    """What the VM runs in it is a container, unless the test wants it otherwise."""
-    vm.gang(container={"image": IMAGE, "command": []}, python_module="")
+    """A container engine on the VM, whose job is a container unless the test configures another."""
+    vm.configure(container={"image": IMAGE, "command": []}, python_module="")
     docker = Docker(vm, tmp_path)
     yield docker
     docker.close()
@@ -41,7 +41,7 @@ def docker(vm: Vm, tmp_path: Path) -> Iterator[Docker]:
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A VM image's Python: pip, setuptools that can build wheels, and a user site that counts."""
+    """The Python of a VM image: pip, setuptools that can build wheels, and a user site."""
     folder = tmp_path_factory.mktemp("image")
     venv.EnvBuilder(system_site_packages=True, with_pip=True, symlinks=True).create(folder)
     version = ".".join(map(str, sys.version_info[:2]))
@@ -49,7 +49,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for old in site.glob("setuptools*"):
         shutil.rmtree(old)
     tools = distribution("setuptools")
-    assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools of their own"
+    assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools 70.1 or later"
     for file in tools.files or ():
         if ".." not in file.parts and "__pycache__" not in file.parts:
             (site / file).parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def offline(vm: Vm, image: Path) -> Vm:
-    """A VM with that image whose pip has nowhere to fetch anything from."""
+    """A VM with that image and without a package index for pip."""
     vm.environ.update(PATH=f"{image}/bin{os.pathsep}{os.environ['PATH']}", PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull)
     del vm.environ["PYTHONPATH"]
     return vm

@@ -1,4 +1,4 @@
-"""What the agent does when its directive changes under it."""
+"""The agent's reaction to a directive that changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILS = """
     print("START", time.monotonic())
     sys.exit(1)
 """
-CLINGS = """
+IGNORES_SIGTERM = """
     import signal, time
     signal.signal(signal.SIGTERM, lambda *_: print("TERM", time.monotonic()))
     print("START", time.monotonic())
@@ -26,7 +26,7 @@ CLINGS = """
 """
 
 
-def test_a_restart_in_place_takes_a_fraction_of_a_second(cloud: Cloud, vm: Vm) -> None:
+def test_restart_in_the_same_vm_takes_a_fraction_of_a_second(cloud: Cloud, vm: Vm) -> None:
     vm.program(FAILS)
     cloud.direct(1, 1)
     vm.boot()
@@ -37,27 +37,27 @@ def test_a_restart_in_place_takes_a_fraction_of_a_second(cloud: Cloud, vm: Vm) -
         took_s.append(vm.wait_for_number("START ", incarnation) - directed)
         cloud.wait_for_message("replica-exit", (1, incarnation))
     print(f"directive to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-    assert min(took_s) < 0.3  # the best of three: the others may share the machine with other tests
+    assert min(took_s) < 0.3  # the best of three: other tests may slow the machine down
 
 
-def test_a_newer_incarnation_ends_the_running_one_without_a_word_about_its_exit(cloud: Cloud, vm: Vm) -> None:
+def test_newer_incarnation_ends_the_running_one_without_an_exit_event(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("START ")
-    cloud.wait_for_message("vm-ready", (1, 1))  # else it may be overtaken before it is told
+    cloud.wait_for_message("vm-ready", (1, 1))  # otherwise a newer event could replace it
     cloud.direct(1, 2)
     vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
     cloud.direct(2, 1)
     vm.wait_for_line("START ", 3)
     cloud.wait_for_message("vm-ready", (2, 1))
-    assert cloud.said() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2)), ("vm-ready", (2, 1))]
+    assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2)), ("vm-ready", (2, 1))]
 
 
-def test_a_program_that_clings_to_life_is_killed_after_its_grace(cloud: Cloud, vm: Vm) -> None:
-    vm.gang(grace_s=0.5)
-    vm.program(CLINGS)
+def test_program_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, vm: Vm) -> None:
+    vm.configure(grace_s=0.5)
+    vm.program(IGNORES_SIGTERM)
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("START ")
@@ -66,68 +66,68 @@ def test_a_program_that_clings_to_life_is_killed_after_its_grace(cloud: Cloud, v
     assert 0.4 < restarted - vm.wait_for_number("TERM ") < 5
 
 
-def test_late_repeated_and_unreadable_directives_change_nothing(cloud: Cloud, vm: Vm) -> None:
+def test_outdated_repeated_and_malformed_directives_change_nothing(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
     cloud.direct(2, 2)
     vm.boot()
     vm.wait_for_line("START ")
     cloud.wait_for_message("vm-ready", (2, 2))
     cloud.direct(2, 1)
-    vm.wait_for_line("[trainmaster] Ignoring a late directive: run (2, 1)")
+    vm.wait_for_line("[trainmaster] Ignoring an outdated directive: run attempt 2, incarnation 1")
     cloud.direct(1, 7, "stop")
-    vm.wait_for_line("[trainmaster] Ignoring a late directive: stop (1, 7)")
+    vm.wait_for_line("[trainmaster] Ignoring an outdated directive: stop attempt 1, incarnation 7")
     cloud.set("instance/attributes/trainmaster-directive", "{}")
     vm.wait_for_line("[trainmaster] Ignoring a directive that cannot be read")
     cloud.direct(2, 2)
     cloud.direct(2, 3)
     vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (2, 3))
-    assert cloud.said() == [("vm-ready", (2, 2)), ("vm-ready", (2, 3))]
+    assert cloud.published() == [("vm-ready", (2, 2)), ("vm-ready", (2, 3))]
 
 
 @pytest.mark.parametrize("action", ["hold", "stop"])
-def test_a_program_is_ended_without_a_word_and_never_started_again_by(action: str, cloud: Cloud, vm: Vm) -> None:
+def test_ended_incarnation_is_not_reported_and_not_started_again(action: str, cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
     cloud.direct(1, 1)
     vm.boot()
     cloud.wait_for_message("vm-ready")
     vm.wait_for_line("START ")
     cloud.direct(1, 1, action)
-    vm.wait_for_line("[trainmaster] Module ended on purpose with signal 15.")
+    vm.wait_for_line("[trainmaster] Module stopped as directed, with signal 15.")
     cloud.direct(1, 1, "run")
     vm.wait_for_line("[trainmaster] Directive: run attempt 1, incarnation 1.", 2)
     cloud.direct(1, 2, "hold")
     cloud.direct(1, 2, "run")
     vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
-    assert cloud.said() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
+    assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
 
 
-def test_a_hold_taken_back_while_the_program_still_ends_does_not_make_its_end_news(cloud: Cloud, vm: Vm) -> None:
-    vm.gang(grace_s=0.5)
-    vm.program(CLINGS)
+def test_hold_withdrawn_while_the_program_ends_reports_no_exit(cloud: Cloud, vm: Vm) -> None:
+    vm.configure(grace_s=0.5)
+    vm.program(IGNORES_SIGTERM)
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("START ")
     cloud.direct(1, 1, "hold")
     vm.wait_for_line("TERM ")
     cloud.direct(1, 1, "run")
-    vm.wait_for_line("[trainmaster] Module ended on purpose with signal 9.")
+    vm.wait_for_line("[trainmaster] Module stopped as directed, with signal 9.")
     cloud.wait_for_message("vm-ready")
-    assert cloud.said() == [("vm-ready", (1, 1))]
+    assert cloud.published() == [("vm-ready", (1, 1))]
 
 
-def test_nothing_starts_while_the_first_directive_is_to_hold(cloud: Cloud, vm: Vm) -> None:
+def test_hold_as_first_directive_starts_nothing(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
     cloud.direct(1, 1, "hold")
     vm.boot()
     vm.wait_for_line("[trainmaster] Directive: hold")
-    assert cloud.said() == []
+    assert cloud.published() == []
     directed = cloud.direct(1, 1)
     assert vm.wait_for_number("START ") > directed
 
 
-def test_an_exit_not_accepted_yet_is_overtaken_by_a_newer_incarnation(cloud: Cloud, vm: Vm) -> None:
+def test_unaccepted_exit_is_dropped_for_a_newer_incarnation(cloud: Cloud, vm: Vm) -> None:
     vm.program(FAILS)
     cloud.direct(1, 1)
     vm.boot()
@@ -138,10 +138,10 @@ def test_an_exit_not_accepted_yet_is_overtaken_by_a_newer_incarnation(cloud: Clo
         cloud.direct(1, 2)
         vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
-    assert cloud.said() == [("vm-ready", (1, 2))]
+    assert cloud.published() == [("vm-ready", (1, 2))]
 
 
-def test_the_directive_is_waited_for_when_metadata_has_none_yet(cloud: Cloud, vm: Vm) -> None:
+def test_missing_directive_is_awaited(cloud: Cloud, vm: Vm) -> None:
     vm.program(FAILS)
     vm.boot()
     vm.wait_for_line("[trainmaster] Waiting for a directive.")
@@ -149,7 +149,7 @@ def test_the_directive_is_waited_for_when_metadata_has_none_yet(cloud: Cloud, vm
     cloud.wait_for_message("replica-exit", (1, 1))
 
 
-def test_every_long_poll_says_what_it_knows_already(cloud: Cloud, vm: Vm) -> None:
+def test_long_polls_send_the_last_etag(cloud: Cloud, vm: Vm) -> None:
     vm.program(FAILS)
     cloud.direct(1, 1)
     vm.boot()

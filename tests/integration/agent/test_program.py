@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from shared.flows.sender_identity import token_of
+from shared.flows.authenticate import read_token
 from shared.memory.bus import ATTRIBUTE_BYTES_MAX
 
 from .support.cloud import Cloud
 from .support.vm import CLUSTER, NAME, Vm, is_alive
 
 
-def test_a_program_gets_the_documented_environment_arguments_and_job_dir(cloud: Cloud, vm: Vm) -> None:
+def test_program_gets_the_documented_environment_and_arguments(cloud: Cloud, vm: Vm) -> None:
     vm.program(
         """
         import json, os, sys
@@ -23,7 +23,7 @@ def test_a_program_gets_the_documented_environment_arguments_and_job_dir(cloud: 
         print("ENV", json.dumps(dict(os.environ)))
         """
     )
-    vm.gang(args=["--name", "a b; $(rm x)", "--job-dir=x"], job_dir="gs://b/d")
+    vm.configure(args=["--name", "a b; $(rm x)", "--job-dir=x"], job_dir="gs://b/d")
     cloud.direct(1, 1)
     vm.boot()
     cloud.wait_for_message("replica-exit")
@@ -51,13 +51,13 @@ def test_a_program_gets_the_documented_environment_arguments_and_job_dir(cloud: 
     )
 
 
-def test_a_success_is_told_with_the_identity_of_the_replica_after_its_vm_ready(cloud: Cloud, vm: Vm) -> None:
+def test_success_is_reported_after_vm_ready_with_the_replicas_identity(cloud: Cloud, vm: Vm) -> None:
     vm.program("print('trained')")
     cloud.direct(2, 3)
     vm.boot()
     exit_event = cloud.wait_for_message("replica-exit")
 
-    assert cloud.said() == [("vm-ready", (2, 3)), ("replica-exit", (2, 3))]
+    assert cloud.published() == [("vm-ready", (2, 3)), ("replica-exit", (2, 3))]
     ready = cloud.messages[0].body
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ready.pop("at"))
     assert ready == {
@@ -79,13 +79,15 @@ def test_a_success_is_told_with_the_identity_of_the_replica_after_its_vm_ready(c
         "tail": "trained\n",
     }
     for message in cloud.messages:
-        assert token_of(message.attributes).startswith("token-for:trainmaster/p/digits_1/2/worker/1/3:full")
-        assert len(token_of(message.attributes)) > ATTRIBUTE_BYTES_MAX, "in one value Pub/Sub would not take it"
+        assert read_token(message.attributes).startswith("token-for:trainmaster/p/digits_1/2/worker/1/3:full")
+        assert len(read_token(message.attributes)) > ATTRIBUTE_BYTES_MAX, (
+            "a single attribute of this size would be rejected by Pub/Sub"
+        )
     for line in ("Module completed; cleaning up.", "Clean up finished.", "Task completed successfully."):
         vm.wait_for_line(f"[trainmaster] {line}")
 
 
-def test_a_machine_without_an_identity_publishes_without_one(cloud: Cloud, vm: Vm) -> None:
+def test_vm_without_an_identity_publishes_without_a_token(cloud: Cloud, vm: Vm) -> None:
     vm.program("pass")
     cloud.identity_status = 404
     cloud.direct(1, 1)
@@ -93,7 +95,7 @@ def test_a_machine_without_an_identity_publishes_without_one(cloud: Cloud, vm: V
     assert cloud.wait_for_message("replica-exit").attributes == {}
 
 
-def test_an_exception_is_told_as_type_message_and_innermost_frame(cloud: Cloud, vm: Vm) -> None:
+def test_exception_is_reported_with_type_message_and_innermost_frame(cloud: Cloud, vm: Vm) -> None:
     vm.program(
         """
         def main():
@@ -111,8 +113,8 @@ def test_an_exception_is_told_as_type_message_and_innermost_frame(cloud: Cloud, 
     assert "ValueError: bad shape\n" in body["tail"]
 
 
-def test_a_module_that_does_not_exist_is_told_as_such(cloud: Cloud, vm: Vm) -> None:
-    vm.gang(python_module="trainer.nothing")
+def test_missing_module_is_reported(cloud: Cloud, vm: Vm) -> None:
+    vm.configure(python_module="trainer.nothing")
     vm.program("pass")
     cloud.direct(1, 1)
     vm.boot()
@@ -123,15 +125,17 @@ def test_a_module_that_does_not_exist_is_told_as_such(cloud: Cloud, vm: Vm) -> N
 @pytest.mark.parametrize(
     ("source", "exit_status", "signal"),
     [
-        pytest.param("import sys; sys.exit(42)", 42, None, id="its own status"),
-        pytest.param("import os; os.kill(os.getpid(), 11)", None, 11, id="a signal"),
-        pytest.param("import os; os.kill(os.getpid(), 9)", None, 9, id="SIGKILL without the kernel's account of it"),
+        pytest.param("import sys; sys.exit(42)", 42, None, id="exit status"),
+        pytest.param("import os; os.kill(os.getpid(), 11)", None, 11, id="signal"),
+        pytest.param("import os; os.kill(os.getpid(), 9)", None, 9, id="SIGKILL that the kernel did not count"),
     ],
 )
-def test_a_failure_is_told_with(cloud: Cloud, vm: Vm, source: str, exit_status: int | None, signal: int | None) -> None:
+def test_failed_program_reports_its_status_or_signal(
+    cloud: Cloud, vm: Vm, source: str, exit_status: int | None, signal: int | None
+) -> None:
     vm.program(source)
     cloud.direct(1, 1)
-    vm.gang(args=["--lr", "0.1"])
+    vm.configure(args=["--lr", "0.1"])
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["signal"]) == ("process", exit_status, signal)
@@ -141,15 +145,15 @@ def test_a_failure_is_told_with(cloud: Cloud, vm: Vm, source: str, exit_status: 
     vm.wait_for_line(f"[trainmaster] Command '['python3', '-m', 'trainer.task', '--lr', '0.1']' {how}")
 
 
-def test_arguments_no_program_can_be_started_with_are_an_exit_too(cloud: Cloud, vm: Vm) -> None:
-    vm.gang(args=["x" * 200_000])
+def test_arguments_that_are_too_long_are_reported_as_an_exit(cloud: Cloud, vm: Vm) -> None:
+    vm.configure(args=["x" * 200_000])
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["error"]["type"]) == (126, "OSError")
 
 
-def test_lines_come_out_whole_in_order_and_before_the_program_ends(cloud: Cloud, vm: Vm) -> None:
+def test_output_lines_appear_whole_and_in_order_while_the_program_runs(cloud: Cloud, vm: Vm) -> None:
     vm.program(
         """
         import signal, sys
@@ -173,10 +177,10 @@ def test_lines_come_out_whole_in_order_and_before_the_program_ends(cloud: Cloud,
     ]
     assert vm.lines("ERR") == [b"ERR %d" % number for number in range(500)]
     cloud.wait_for_message("vm-ready")
-    assert cloud.said() == [("vm-ready", (1, 1))]
+    assert cloud.published() == [("vm-ready", (1, 1))]
 
 
-def test_what_a_program_leaves_behind_ends_with_it(cloud: Cloud, vm: Vm) -> None:
+def test_child_processes_end_with_the_program(cloud: Cloud, vm: Vm) -> None:
     vm.program(
         """
         import subprocess, sys
@@ -193,9 +197,7 @@ def test_what_a_program_leaves_behind_ends_with_it(cloud: Cloud, vm: Vm) -> None
         assert not is_alive(int(vm.wait_for_number(name)))
 
 
-def test_a_program_starts_and_its_events_arrive_in_order_although_pubsub_is_down_meanwhile(
-    cloud: Cloud, vm: Vm
-) -> None:
+def test_events_arrive_in_order_after_an_outage_of_pubsub(cloud: Cloud, vm: Vm) -> None:
     vm.program("import sys; print('TRAINING'); sys.exit(5)")
     cloud.direct(1, 1)
     with cloud.publishing_fails():
@@ -203,6 +205,6 @@ def test_a_program_starts_and_its_events_arrive_in_order_although_pubsub_is_down
         vm.wait_for_line("TRAINING")
         cloud.wait_for_refusal("vm-ready")
     cloud.wait_for_message("replica-exit")
-    assert cloud.said() == [("vm-ready", (1, 1)), ("replica-exit", (1, 1))]
+    assert cloud.published() == [("vm-ready", (1, 1)), ("replica-exit", (1, 1))]
     assert cloud.messages[1].body["exit_status"] == 5
     assert cloud.messages[1].body["at"] < time.strftime("%Y-%m-%dT%H:%M:%S.999Z", time.gmtime())

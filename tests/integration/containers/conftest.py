@@ -1,4 +1,4 @@
-"""One engine for all of these tests, where there can be one, and a local stack whose VMs find it."""
+"""One container engine for all of these tests, if it can be started, and a local stack whose VMs use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.stack import LocalStack, local_stack
 __all__ = ["lab"]
 
 LIMIT = "192m"
-# Emulated VMs have as much memory as this machine; here every container has little.
+# Emulated VMs have as much memory as this machine, so each container gets a small limit.
 LIMITED_CLIENT = """\
 #!/bin/sh
 if [ "$1" = run ]; then
@@ -37,7 +37,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def stack(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """In the place of the one without an engine: `lab` is on it."""
+    """A local stack with the engine, which replaces the stack that `lab` uses elsewhere."""
     client = tmp_path_factory.mktemp("bin") / "docker"
     client.write_text(LIMITED_CLIENT.format(docker=shutil.which("docker"), limit=LIMIT))
     client.chmod(0o755)

@@ -1,11 +1,11 @@
-"""A container engine of the tests' own, and images that are made here instead of fetched.
+"""A container engine for the tests, with images that are built here instead of downloaded.
 
-    .images/engine/     what the engine keeps from one session to the next: the images. One session at a time.
-    /tmp/tm-engine-…    its socket and everything else that ends with it
+    .images/engine/     the images, kept from one session to the next; only one session at a time may use them
+    /tmp/tm-engine-…    the engine's socket and other files that are removed at its end
 
-Debian's packages are all it takes (`missing` names them), and root. Containers have the machine's own network or none:
-no bridge, no firewall rule, nothing that outlives the session. The images' own names are made up, so that nobody could
-take one from a registry; a registry of the tests' own serves what has to be fetched.
+It needs root and some Debian packages (`missing` names them). Containers use the machine's own network or none: no
+bridge, no firewall rule, nothing that outlives the session. The image names are invented, so that no public registry
+has them; a registry that the tests start serves images that have to be pulled.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ PREFIX: Final = "trainmaster-tests"
 BUILD_S: Final = 540.0
 START_S: Final = 60.0
 
-# What Google's Debian images have of what we use, beside the base system. Source: their build, compute-image-tools
-# daisy_workflows/image_build/debian (python3) on Debian's own class EXTRAS (curl, ca-certificates). Not pip.
+# The packages that Google's Debian images have besides the base system, as far as we use them; pip is not among them.
+# Source: compute-image-tools, daisy_workflows/image_build/debian (python3); Debian's class EXTRAS (curl, ca-certificates).
 DEBIAN_DOCKERFILE: Final = """
 FROM {bare}
 RUN apt-get update && apt-get install --yes --no-install-recommends python3 curl ca-certificates && apt-get clean
@@ -61,8 +61,8 @@ PODMAN_REGISTRIES: Final = """
 location = "{registry}"
 insecure = true
 """
-# Podman raises these limits by itself, which a machine that is a container may not. The runtime of its choice, crun,
-# refuses control groups of both versions at once; runc is there, docker needs it.
+# By default podman raises these limits, which is not permitted if this machine is a container itself. Its default
+# runtime, crun, rejects control groups of both versions at once; runc is installed, because docker needs it.
 PODMAN_CONTAINERS: Final = """
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
@@ -70,7 +70,7 @@ default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
 runtime = "runc"
 """
 
-# As in Google's image with the emulators: Java and gcloud.
+# The contents of Google's image with the emulators: Java and gcloud.
 SDK_DOCKERFILE: Final = """
 FROM {debian}
 RUN mkdir -p /usr/share/man/man1 && apt-get update && \\
@@ -86,7 +86,7 @@ ENTRYPOINT ["/bin/fake-gcs-server", "-data", "/data"]
 
 
 def missing() -> str:
-    """Why there can be no engine here; empty where there can."""
+    """Return why no engine can be started here; empty if it can."""
     absent = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
     if absent:
         return f"no container engine: apt-get install --no-install-recommends {' '.join(absent)}"
@@ -95,7 +95,7 @@ def missing() -> str:
 
 @dataclass(frozen=True)
 class Client:
-    """An engine's command line. `marks` is what its environment needs to find this engine."""
+    """An engine's command line. `marks`: the variables with which it finds this engine."""
 
     program: str
     marks: Mapping[str, str]
@@ -105,7 +105,7 @@ class Client:
         return {**os.environ, **self.marks}
 
     def run(self, *arguments: str, within_s: float = 60.0, stdin: str = "") -> str:
-        """What it printed; an AssertionError with both its outputs where it failed."""
+        """Return the command's output. Raises AssertionError with both outputs if it failed."""
         done = subprocess.run(
             [self.program, *arguments],
             env=self.environment,
@@ -119,13 +119,13 @@ class Client:
         return done.stdout.strip()
 
     def containers(self, *filters: str) -> list[str]:
-        """Ids of all there are, running or not."""
-        return self.run("ps", "--all", "--quiet", *(f"--filter={each}" for each in filters)).split()
+        """Return the ids of all containers, running or not."""
+        return self.run("ps", "--all", "--quiet", *(f"--filter={condition}" for condition in filters)).split()
 
 
 @dataclass(frozen=True)
 class Engine:
-    """`host` is what DOCKER_HOST is set to, `registry` where images can be pulled from."""
+    """`host`: the value of DOCKER_HOST. `registry`: the host and port from which images can be pulled."""
 
     host: str
     registry: str
@@ -148,13 +148,13 @@ class Engine:
         return self.client.containers(*filters)
 
     def build(self, tag: str, dockerfile: str, context: Path | None = None) -> str:
-        """The image's name. What has not changed since the last session is there already."""
+        """Build an image and return its name. Unchanged layers of earlier sessions are reused."""
         source = ["--file", "-", str(context)] if context else ["-"]
         self.docker("build", "--network", "host", "--tag", tag, *source, within_s=BUILD_S, stdin=dockerfile)
         return tag
 
     def bare_debian(self, suite: str) -> str:
-        """The smallest Debian there is: neither Python nor curl."""
+        """Return the smallest Debian image, with neither Python nor curl."""
         name = f"{PREFIX}/debian:{suite}-bare"
         if not self.has(name):
             with tempfile.TemporaryDirectory(dir=FOLDER) as root:
@@ -172,18 +172,18 @@ class Engine:
         return name
 
     def debian(self, suite: str) -> str:
-        """As Google's image of that release, as far as the agent is concerned."""
+        """Return an image with what the agent uses of Google's image of that release."""
         return self.build(f"{PREFIX}/debian:{suite}", DEBIAN_DOCKERFILE.format(bare=self.bare_debian(suite)))
 
     def program(self) -> str:
-        """A user's training image (`images/program`)."""
+        """Return a user's training image (`images/program`)."""
         folder = SOURCES / "program"
         dockerfile = (folder / "Dockerfile").read_text().replace("python:3.11-slim", self.debian("bookworm"))
         return self.build(f"{PREFIX}/program:1", dockerfile, folder)
 
     def google_emulators(self) -> str:
-        """Under its official name, from the Cloud SDK of this machine."""
-        if self.has(container_service.GOOGLE):  # to the builder it is a gigabyte of files to compare
+        """Build Google's emulator image under its official name, from the Cloud SDK of this machine."""
+        if self.has(container_service.GOOGLE):  # otherwise the builder compares a gigabyte of files
             return container_service.GOOGLE
         backend = choose_backend(BackendKind.CLOUD_SDK)
         assert backend.kind is BackendKind.CLOUD_SDK, backend.reason
@@ -202,13 +202,13 @@ class Engine:
             return self.build(container_service.GOOGLE, dockerfile, Path(context))
 
     def fake_gcs(self) -> str:
-        """Under its official name, from the program in the wheel."""
+        """Build the fake-gcs-server image under its official name, from the program in the wheel."""
         program = storage.find_program()
         dockerfile = GCS_DOCKERFILE.format(debian=self.debian("bookworm"), program=program.name)
         return self.build(container_service.FAKE_GCS, dockerfile, program.parent)
 
     def publish(self, image: str, name: str) -> str:
-        """Its address in the registry; the engine forgets that it ever had it under that name."""
+        """Push an image and return its URI in the registry. The engine keeps no copy under that URI."""
         uri = f"{self.registry}/{name}"
         self.docker("tag", image, uri)
         self.docker("push", uri, within_s=BUILD_S)
@@ -218,29 +218,29 @@ class Engine:
 
 @contextmanager
 def running_engine() -> Iterator[Engine]:
-    """An engine with its registry, for the length of the block; it ends with this process, however that ends."""
+    """Run an engine and its registry during the block. They end with this process, even if it is killed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="tm-engine-") as run:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with _registry(Path(run)) as registry, _daemon(Path(run)) as host:
             engine = Engine(host, registry)
-            if left := engine.containers():  # by a session that was killed
+            if left := engine.containers():  # of a session that was killed
                 engine.docker("rm", "--force", "--volumes", *left)
             yield engine
 
 
 @contextmanager
 def running_podman(registry: str) -> Iterator[Client]:
-    """Podman with a storage of its own, and a PATH without docker, which an agent would take first."""
+    """Podman with separate storage, and a PATH without docker, which an agent would prefer."""
     if shutil.which("podman") is None:
         pytest.skip("no podman: apt-get install --no-install-recommends podman catatonit")
     with tempfile.TemporaryDirectory(prefix="tm-podman-") as name:
         folder = Path(name)
         programs = folder / "bin"
         programs.mkdir()
-        for each in Path("/usr/bin").iterdir():
-            if each.name != "docker":
-                (programs / each.name).symlink_to(each)
+        for program in Path("/usr/bin").iterdir():
+            if program.name != "docker":
+                (programs / program.name).symlink_to(program)
         marks = {"PATH": str(programs)}
         for variable, text in (
             ("CONTAINERS_STORAGE_CONF", PODMAN_STORAGE.format(folder=folder)),
@@ -267,7 +267,7 @@ def _daemon(run: Path) -> Iterator[str]:
             eventually(lambda: _succeeds(answers), within_s=START_S)
             yield host
     finally:
-        for mounted in (run / "exec" / "netns").glob("*"):  # the daemon leaves its network name space there
+        for mounted in (run / "exec" / "netns").glob("*"):  # the daemon leaves its network namespaces there
             subprocess.run(["umount", str(mounted)], check=False)
 
 

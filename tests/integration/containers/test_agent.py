@@ -1,4 +1,4 @@
-"""The agent and a real engine, docker or podman: a job's container from its registry to its exit."""
+"""The agent with a real engine, docker or podman: a job's container from its registry to its exit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DOCKERFILE = 'FROM {debian}\nCOPY task.py /task.py\nENTRYPOINT ["python3", "/tas
 
 @pytest.fixture(scope="module")
 def image(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """In the registry only."""
+    """An image that is in the registry only."""
     folder = tmp_path_factory.mktemp("image")
     (folder / "task.py").write_text(TASK)
     name = f"{engine.registry}/{PREFIX}/task:1"
@@ -57,7 +57,7 @@ def cloud() -> Iterator[Cloud]:
 
 @pytest.fixture(scope="module", params=["docker", "podman"])
 def client(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Client]:
-    """The engine that the VM has. Images are built by docker, for both."""
+    """The engine of the VM. Docker builds the images for both engines."""
     if request.param == "docker":
         yield engine.client
     else:
@@ -76,10 +76,10 @@ def vm(client: Client, cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
 
 
 def job(vm: Vm, image: str, *args: str, **changes: object) -> None:
-    vm.gang(container={"image": image, "command": []}, python_module="", args=args, **changes)
+    vm.configure(container={"image": image, "command": []}, python_module="", args=args, **changes)
 
 
-def test_an_image_is_pulled_run_with_its_environment_and_removed(
+def test_container_is_pulled_run_with_its_environment_and_removed(
     client: Client, cloud: Cloud, vm: Vm, image: str
 ) -> None:
     job(vm, image, "show", "a b", job_dir="gs://b/d", variables={"LINES": "one\ntwo", "DOCKER_HOST": "theirs"})
@@ -96,7 +96,7 @@ def test_an_image_is_pulled_run_with_its_environment_and_removed(
     assert client.containers() == []
 
 
-def test_a_signal_is_told_as_128_and_its_number(cloud: Cloud, vm: Vm, image: str) -> None:
+def test_container_killed_by_a_signal_reports_128_plus_its_number(cloud: Cloud, vm: Vm, image: str) -> None:
     job(vm, image, "die")
     cloud.direct(1, 1)
     vm.boot()
@@ -104,7 +104,7 @@ def test_a_signal_is_told_as_128_and_its_number(cloud: Cloud, vm: Vm, image: str
     assert (body["cause"], body["exit_status"], body["signal"]) == ("process", 139, None)
 
 
-def test_what_a_trial_reports_in_its_container_is_told_with_its_exit(cloud: Cloud, vm: Vm, image: str) -> None:
+def test_metric_of_a_trial_in_a_container_is_in_the_exit_event(cloud: Cloud, vm: Vm, image: str) -> None:
     environment = {"CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": "accuracy"}
     job(vm, image, "report", environment=environment)
     cloud.direct(1, 1)
@@ -112,9 +112,7 @@ def test_what_a_trial_reports_in_its_container_is_told_with_its_exit(cloud: Clou
     assert cloud.wait_for_message("replica-exit").body["metric"] == {"value": 0.93, "step": 7}
 
 
-def test_a_directive_lets_it_save_and_kills_it_after_its_grace(
-    client: Client, cloud: Cloud, vm: Vm, image: str
-) -> None:
+def test_directive_lets_the_container_save_before_it_ends(client: Client, cloud: Cloud, vm: Vm, image: str) -> None:
     job(vm, image, "save")
     cloud.direct(1, 1)
     vm.boot()
@@ -123,11 +121,13 @@ def test_a_directive_lets_it_save_and_kills_it_after_its_grace(
     vm.wait_for_line("SAVED")
     vm.wait_for_line("START", 2)
     cloud.direct(1, 2, "stop")
-    vm.wait_for_line("[trainmaster] Module ended on purpose", 2)
+    vm.wait_for_line("[trainmaster] Module stopped as directed", 2)
     assert client.containers() == []
 
 
-def test_what_a_dead_agent_left_is_removed_by_the_next(client: Client, cloud: Cloud, vm: Vm, image: str) -> None:
+def test_container_of_a_dead_agent_is_removed_by_the_next_agent(
+    client: Client, cloud: Cloud, vm: Vm, image: str
+) -> None:
     job(vm, image, "wait")
     cloud.direct(1, 1)
     vm.boot()
@@ -143,10 +143,10 @@ def test_what_a_dead_agent_left_is_removed_by_the_next(client: Client, cloud: Cl
     ("command", "status", "words"),
     [(["nothing"], 127, "nothing"), (["/etc"], 126, "/etc")],
 )
-def test_a_command_that_cannot_be_run_is_the_users_failure(
+def test_command_that_cannot_be_run_is_the_users_error(
     cloud: Cloud, vm: Vm, image: str, command: list[str], status: int, words: str
 ) -> None:
-    vm.gang(container={"image": image, "command": command}, python_module="")
+    vm.configure(container={"image": image, "command": command}, python_module="")
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
@@ -154,9 +154,7 @@ def test_a_command_that_cannot_be_run_is_the_users_failure(
     assert words in body["error"]["message"]
 
 
-def test_an_image_that_the_registry_does_not_have_is_named_in_its_words(
-    engine: Engine, cloud: Cloud, vm: Vm, image: str
-) -> None:
+def test_missing_image_is_reported_with_the_registrys_message(engine: Engine, cloud: Cloud, vm: Vm, image: str) -> None:
     job(vm, f"{engine.registry}/{PREFIX}/nothing:1")
     cloud.direct(1, 1)
     vm.boot()
@@ -165,7 +163,7 @@ def test_an_image_that_the_registry_does_not_have_is_named_in_its_words(
     assert "manifest unknown" in body["error"]["message"] or "not found" in body["error"]["message"]
 
 
-def test_a_registry_that_does_not_answer_is_an_internal_failure(cloud: Cloud, vm: Vm, image: str) -> None:
+def test_registry_that_does_not_answer_is_an_internal_error(cloud: Cloud, vm: Vm, image: str) -> None:
     job(vm, "127.0.0.1:1/nothing:1")
     cloud.direct(1, 1)
     vm.boot()

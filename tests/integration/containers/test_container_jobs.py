@@ -1,4 +1,4 @@
-"""Jobs whose replicas are containers, from the job file to the engine and back."""
+"""Whole jobs whose replicas are containers, on the local stack with a real engine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from emulators.stack.state import StackConfig
-from shared.core.model.job import JobState, ReplicaState
+from shared.core.model.job import JobState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import Lab, lab_on
 from tests.integration.containers.engine import Engine
 from tests.support.stack import local_stack
@@ -25,12 +26,12 @@ JOB_S = 180
 
 @pytest.fixture(scope="module")
 def image(engine: Engine) -> str:
-    """A user's, in a registry."""
+    """A user's training image in a registry."""
     return engine.publish(engine.program(), "trainer:1")
 
 
 def submit(lab: Lab, image: str, workers: int = 0, *, worker: object = None, **master: object) -> str:
-    """`master` and `worker` are what their ReplicaConfig says besides the image."""
+    """Submit a job. `master` and `worker`: fields of their ReplicaConfig besides the image."""
     spec: dict[str, object] = {
         "scaleTier": "CUSTOM",
         "masterType": "n1-standard-4",
@@ -43,7 +44,7 @@ def submit(lab: Lab, image: str, workers: int = 0, *, worker: object = None, **m
 
 
 def console(lab: Lab, job_id: str, replica_id: ReplicaId) -> str:
-    """Of all VMs the replica has had, those that are gone too."""
+    """Return the serial output of all VMs that the replica has had."""
     logs = (lab.stack.state_dir / "compute" / "serial").glob(f"{vm_name(job_id, replica_id)}-*.log")
     return "".join(log.read_text(errors="replace") for log in sorted(logs))
 
@@ -52,17 +53,17 @@ def containers(engine: Engine, job_id: str, replica_id: ReplicaId) -> list[str]:
     return engine.containers(f"label=trainmaster-vm={vm_name(job_id, replica_id)}")
 
 
-def test_a_master_and_two_workers_meet_where_tf_config_says(lab: Lab, engine: Engine, image: str) -> None:
+def test_master_and_two_workers_connect_through_tf_config(lab: Lab, engine: Engine, image: str) -> None:
     job_id = submit(lab, image, workers=2)
     lab.ended_well(job_id, JOB_S)
-    said = console(lab, job_id, MASTER)
-    assert "master 0 says 'as the image says', job dir ''" in said
-    assert "greeted by ['worker 0', 'worker 1']" in said
+    output = console(lab, job_id, MASTER)
+    assert "master 0 says 'as the image says', job dir ''" in output
+    assert "greeted by ['worker 0', 'worker 1']" in output
     assert "worker 1 says 'as the image says'" in console(lab, job_id, WORKER_1)
     assert not engine.containers()
 
 
-def test_command_and_arguments_take_the_image_s_place_as_the_api_says(lab: Lab, image: str) -> None:
+def test_command_and_arguments_replace_the_images_as_documented(lab: Lab, image: str) -> None:
     both = {"containerCommand": COMMAND, "containerArgs": ["both; $(touch /x) 'quoted'"]}
     job_id = submit(lab, image, workers=1, worker=both, containerArgs=["--greeting", "arguments"])
     alone = submit(lab, image, containerCommand=[*COMMAND, "a command"])
@@ -73,47 +74,47 @@ def test_command_and_arguments_take_the_image_s_place_as_the_api_says(lab: Lab, 
     assert "master 0 says 'a command'" in console(lab, alone, MASTER)
 
 
-def test_a_failure_restarts_the_container_in_the_same_vm(lab: Lab, image: str) -> None:
-    seen = f"gs://{lab.bucket}/seen-{image.rpartition(':')[0][-5:]}"
-    job_id = submit(lab, image, containerArgs=["--fail-once", seen])
+def test_failed_container_restarts_in_the_same_vm(lab: Lab, image: str) -> None:
+    marker = f"gs://{lab.bucket}/seen-{image.rpartition(':')[0][-5:]}"
+    job_id = submit(lab, image, containerArgs=["--fail-once", marker])
     state = lab.ended_well(job_id, JOB_S)
     (master,) = state.replicas
     assert (master.incarnation, master.restarts_used, master.vm_generation) == (2, 1, 1)
 
 
-def test_a_permanent_exit_status_fails_the_job(lab: Lab, image: str) -> None:
+def test_permanent_exit_status_fails_the_job(lab: Lab, image: str) -> None:
     job_id = submit(lab, image, containerArgs=["--exit", "2"])
     message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
     assert message is not None
     assert "2" in message
 
 
-def test_a_command_that_is_not_in_the_image_fails_the_job(lab: Lab, image: str) -> None:
+def test_command_missing_from_the_image_fails_the_job(lab: Lab, image: str) -> None:
     job_id = submit(lab, image, containerCommand=["trane", "--fast"])
     message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
     assert message is not None
     assert "trane" in message
 
 
-def test_a_container_that_is_out_of_memory_fails_the_job_with_that_reason(lab: Lab, image: str) -> None:
+def test_container_out_of_memory_fails_the_job_with_that_reason(lab: Lab, image: str) -> None:
     job_id = submit(lab, image, containerArgs=["--eat"])
     message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
     assert message is not None
     assert "ran out-of-memory" in message
 
 
-def test_an_image_that_does_not_exist_fails_the_job_in_the_registry_s_words(lab: Lab, engine: Engine) -> None:
-    job_id = submit(lab, f"{engine.registry}/nobody/trainer:9")
+def test_missing_image_fails_the_job_with_the_registrys_message(lab: Lab, engine: Engine) -> None:
+    job_id = submit(lab, f"{engine.registry}/missing/trainer:9")
     message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
     assert message is not None
-    assert f"{engine.registry}/nobody/trainer:9" in message
+    assert f"{engine.registry}/missing/trainer:9" in message
     assert "manifest unknown" in message
 
 
-def test_without_an_engine_the_job_fails_with_the_client_s_words(
+def test_engine_that_does_not_answer_fails_the_job_with_its_message(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/missing.sock")
     with local_stack(tmp_path / "state", StackConfig()) as stack, lab_on(stack, tmp_path) as lab:
         job_id = submit(lab, "registry.example/trainer:1")
         message = lab.wait(job_id, JobState.FAILED, JOB_S).job.error_message
@@ -121,7 +122,7 @@ def test_without_an_engine_the_job_fails_with_the_client_s_words(
     assert "cannot pull registry.example/trainer:1: Cannot connect to the Docker daemon" in message
 
 
-def test_a_killed_container_is_restarted_and_a_cancelled_job_leaves_none(lab: Lab, engine: Engine, image: str) -> None:
+def test_killed_container_restarts_and_a_cancelled_job_leaves_none(lab: Lab, engine: Engine, image: str) -> None:
     job_id = submit(lab, image, workers=1, worker={"containerArgs": ["--for-ever"]}, containerArgs=["--for-ever"])
     lab.wait(job_id, JobState.RUNNING, JOB_S)
     lab.until(lambda: "worker 0 says" in console(lab, job_id, WORKER_0), JOB_S)
@@ -133,9 +134,11 @@ def test_a_killed_container_is_restarted_and_a_cancelled_job_leaves_none(lab: La
     assert not engine.containers()
 
 
-def test_maintenance_moves_a_container_to_another_vm(lab: Lab, engine: Engine, image: str) -> None:
+def test_maintenance_moves_the_container_to_another_vm(lab: Lab, engine: Engine, image: str) -> None:
     worker = {"containerArgs": ["--for-ever"], "acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}
-    job_id = submit(lab, image, workers=1, worker=worker, containerArgs=["--for-ever"])  # GPUs: it cannot move
+    job_id = submit(
+        lab, image, workers=1, worker=worker, containerArgs=["--for-ever"]
+    )  # a VM with GPUs cannot migrate live
     lab.wait(job_id, JobState.RUNNING, JOB_S)
     lab.until(lambda: "worker 0 says" in console(lab, job_id, WORKER_0), JOB_S)
     (before,) = containers(engine, job_id, WORKER_0)

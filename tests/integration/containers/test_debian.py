@@ -1,7 +1,7 @@
-"""The startup script and the agent on bare Debian root file systems: what Google's images lack they get for themselves.
+"""The startup script and the agent on Debian root file systems, where they install what the image lacks.
 
-A container with the machine's network stands in for the VM: its own file system, its own processes, and over the
-loopback address the metadata server, Pub/Sub and Cloud Storage of the agent's tests.
+A container stands in for the VM. It has its own file system and processes, and it reaches the metadata server, Pub/Sub
+and Cloud Storage of the agent's tests over the loopback address.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ TASK = """
 import os, platform, sys
 print("TRAINED ON", platform.python_version(), "AS", sys.argv[1:], "IN", os.environ["TF_CONFIG"][:10])
 """
-LEARNS = """
+SCIKIT_LEARN_TASK = """
 import sklearn
 from sklearn import datasets, linear_model
 model = linear_model.LogisticRegression(max_iter=5000).fit(*datasets.load_iris(return_X_y=True))
 print("LEARNED WITH", sklearn.__version__, model.score(*datasets.load_iris(return_X_y=True)))
 """
-MACHINES_CERTIFICATES = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
+TRUSTED_CERTIFICATES = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
 APT_S = 300.0
 NO_APT = "FROM {image}\nRUN rm -rf /etc/apt/sources.list /etc/apt/sources.list.d /var/lib/apt/lists\n"
 
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[Cloud]:
-    """One VM's, with a job of one package."""
+    """Google Cloud for one VM, with a job of one package."""
     cloud = Cloud()
-    Vm(cloud, tmp_path).gang(package_uris=[TRAINER], args=["--epochs", "5"], job_dir="gs://b/d")
+    Vm(cloud, tmp_path).configure(package_uris=[TRAINER], args=["--epochs", "5"], job_dir="gs://b/d")
     cloud.objects[TRAINER] = sdist("trainer", TASK)
     cloud.direct(1, 1)
     yield cloud
@@ -51,7 +51,7 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
 
 @pytest.fixture
 def boot(engine: Engine, cloud: Cloud, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Starts a VM with that image's disk (and options of `docker run`); its container's id."""
+    """A function that starts a VM with an image's disk and options of `docker run`; it returns the container's id."""
     script = tmp_path / "startup.sh"
     script.write_text(agent_files()["startup-script"])
     environment = {
@@ -73,12 +73,12 @@ def boot(engine: Engine, cloud: Cloud, tmp_path: Path) -> Iterator[Callable[...,
         engine.docker("rm", "--force", container)
 
 
-def told(cloud: Cloud, topic: str, console: Callable[[], str]) -> Message:
-    def has_come() -> bool:
+def wait_for_message(cloud: Cloud, topic: str, console: Callable[[], str]) -> Message:
+    def is_published() -> bool:
         return any(message.topic == topic for message in cloud.messages)
 
     try:
-        eventually(has_come, within_s=APT_S)
+        eventually(is_published, within_s=APT_S)
     except AssertionError:
         raise AssertionError(console()) from None
     return next(message for message in cloud.messages if message.topic == topic)
@@ -86,45 +86,45 @@ def told(cloud: Cloud, topic: str, console: Callable[[], str]) -> Message:
 
 @pytest.mark.parametrize(("suite", "python"), [("bullseye", "3.9"), ("bookworm", "3.11")])
 @pytest.mark.parametrize("kind", ["as Google's", "bare"])
-def test_a_package_is_installed_and_trained_on_debian(
+def test_package_is_installed_and_run_on_debian(
     engine: Engine, cloud: Cloud, boot: Callable[..., str], suite: str, python: str, kind: str
 ) -> None:
     vm = boot(engine.bare_debian(suite) if kind == "bare" else engine.debian(suite))
-    exit_ = told(cloud, "replica-exit", lambda: engine.docker("logs", vm))
-    assert exit_.body["exit_status"] == 0, exit_.body
-    assert [topic for topic, _ in cloud.said()] == ["vm-ready", "replica-exit"]
+    exit_event = wait_for_message(cloud, "replica-exit", lambda: engine.docker("logs", vm))
+    assert exit_event.body["exit_status"] == 0, exit_event.body
+    assert [topic for topic, _ in cloud.published()] == ["vm-ready", "replica-exit"]
     console = engine.docker("logs", vm)
     assert f"TRAINED ON {python}." in console
     assert "AS ['--epochs', '5', '--job-dir', 'gs://b/d'] IN {\"cluster\"" in console
 
 
-def test_the_scikit_learn_runtime_is_what_its_version_says_on_debian_12(
+def test_scikit_learn_runtime_has_its_version_on_debian_12(
     engine: Engine, cloud: Cloud, boot: Callable[..., str], tmp_path: Path
 ) -> None:
     runtime = RUNTIMES["scikit-learn-1.9"]
     assert runtime.image.endswith("/debian-12")
-    cloud.objects[TRAINER] = sdist("trainer", LEARNS)
+    cloud.objects[TRAINER] = sdist("trainer", SCIKIT_LEARN_TASK)
     (folder := tmp_path / "again").mkdir()
-    Vm(cloud, folder).gang(package_uris=[TRAINER], packages=list(runtime.packages))
-    # The public index may be reached through somebody who shows certificates of his own, which this machine trusts.
-    trusted = f"--volume={MACHINES_CERTIFICATES}:/trusted.pem:ro"
+    Vm(cloud, folder).configure(package_uris=[TRAINER], packages=list(runtime.packages))
+    # The package index may be behind a proxy with its own certificates, which this machine trusts.
+    trusted = f"--volume={TRUSTED_CERTIFICATES}:/trusted.pem:ro"
     vm = boot(engine.debian("bookworm"), trusted, "--env=PIP_CERT=/trusted.pem")
-    exit_ = told(cloud, "replica-exit", lambda: engine.docker("logs", vm))
-    assert exit_.body["exit_status"] == 0, exit_.body
+    exit_event = wait_for_message(cloud, "replica-exit", lambda: engine.docker("logs", vm))
+    assert exit_event.body["exit_status"] == 0, exit_event.body
     assert "LEARNED WITH 1.9" in engine.docker("logs", vm)
 
 
-def test_where_pip_cannot_be_had_the_replica_says_so(engine: Engine, cloud: Cloud, boot: Callable[..., str]) -> None:
+def test_missing_pip_is_reported_by_the_replica(engine: Engine, cloud: Cloud, boot: Callable[..., str]) -> None:
     image = engine.build(f"{PREFIX}/debian:no-pip", NO_APT.format(image=engine.debian("bookworm")))
     vm = boot(image)
-    exit_ = told(cloud, "replica-exit", lambda: engine.docker("logs", vm))
-    assert exit_.body["cause"] == "install"
-    assert "No module named pip" in exit_.body["error"]["message"] + exit_.body["tail"]
-    assert "pip is missing, and cannot be installed here" in engine.docker("logs", vm)
+    exit_event = wait_for_message(cloud, "replica-exit", lambda: engine.docker("logs", vm))
+    assert exit_event.body["cause"] == "install"
+    assert "No module named pip" in exit_event.body["error"]["message"] + exit_event.body["tail"]
+    assert "pip is missing and cannot be installed here" in engine.docker("logs", vm)
 
 
-def test_where_python_cannot_be_had_the_console_says_so(engine: Engine, boot: Callable[..., str]) -> None:
+def test_missing_python_is_reported_on_the_console(engine: Engine, boot: Callable[..., str]) -> None:
     image = engine.build(f"{PREFIX}/debian:no-python", NO_APT.format(image=engine.bare_debian("bookworm")))
     vm = boot(image)
     assert engine.docker("wait", vm, within_s=APT_S) == "1"
-    assert "Python 3.8 or newer is missing, and cannot be installed here" in engine.docker("logs", vm)
+    assert "Python 3.8 or newer is missing and cannot be installed here" in engine.docker("logs", vm)

@@ -1,4 +1,4 @@
-"""Google's emulators and fake-gcs-server in containers: what machines without the Cloud SDK have."""
+"""Google's emulators and fake-gcs-server in containers, for machines without the Cloud SDK."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def containers_wanted(engine: Engine, images: None, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(EMULATORS_VARIABLE, BackendKind.CONTAINERS)
 
 
-def test_the_contracts_hold_on_containers() -> None:
+def test_contract_tests_pass_on_emulators_in_containers() -> None:
     environment = {**clean_environment(), EMULATORS_VARIABLE: BackendKind.CONTAINERS}
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CONTRACTS]
     done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
@@ -51,20 +51,20 @@ def test_the_contracts_hold_on_containers() -> None:
     assert "skipped" not in done.stdout
 
 
-def test_an_emulator_ends_with_the_process_that_stands_for_it(engine: Engine, tmp_path: Path) -> None:
+def test_container_ends_with_the_process_that_represents_it(engine: Engine, tmp_path: Path) -> None:
     ports = Ports()
     desired = firestore.service(require_backend(), ports.take())
     with service.run_alone(desired, tmp_path / "log", within_s=ENGINE_S):
         assert len(engine.containers(OURS)) == 1
         (process,) = [
-            each for each in psutil.Process().children() if "emulators.stack.container_service" in each.cmdline()
+            child for child in psutil.Process().children() if "emulators.stack.container_service" in child.cmdline()
         ]
         os.kill(process.pid, signal.SIGKILL)
         eventually(lambda: not engine.containers(OURS), within_s=ENGINE_S)
     ports.close()
 
 
-def test_a_stack_of_containers_leaves_none(engine: Engine, tmp_path: Path) -> None:
+def test_stopped_stack_leaves_no_container(engine: Engine, tmp_path: Path) -> None:
     functions = recording_functions(tmp_path / "functions")
     config = StackConfig(functions_dir=functions, functions=("upload",), compute=False)
     with stack.running_stack(tmp_path / "state", config) as state:

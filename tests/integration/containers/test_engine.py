@@ -1,4 +1,4 @@
-"""The tests' own engine does what the others rely on."""
+"""The engine of these tests has the features that the other tests rely on."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tests.integration.containers.engine import Engine
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 
-def test_an_image_that_was_published_is_pulled_and_run(engine: Engine) -> None:
+def test_published_image_is_pulled_and_run(engine: Engine) -> None:
     uri = engine.publish(engine.debian("bookworm"), "python:1")
-    said = engine.docker("run", "--rm", "--network", "host", uri, "python3", "-c", "print(6 * 7)", within_s=300)
-    assert said == "42"
+    output = engine.docker("run", "--rm", "--network", "host", uri, "python3", "-c", "print(6 * 7)", within_s=300)
+    assert output == "42"
 
 
-def test_what_the_registry_does_not_have_is_said_in_its_words(engine: Engine) -> None:
-    absent = f"{engine.registry}/nobody:1"
+def test_missing_image_fails_with_the_registrys_message(engine: Engine) -> None:
+    absent = f"{engine.registry}/missing:1"
     with pytest.raises(AssertionError, match="manifest unknown"):
         engine.docker("pull", absent)
 
 
-def test_a_memory_limit_ends_a_container_and_the_engine_says_so(engine: Engine) -> None:
+def test_memory_limit_kills_the_container_and_the_engine_reports_it(engine: Engine) -> None:
     eat = "x = [bytearray(1 << 20) for _ in range(200)]"
     limits = ["--memory=64m", "--memory-swap=64m"]
     container = engine.docker("create", *limits, engine.debian("bookworm"), "python3", "-c", eat)

@@ -1,4 +1,4 @@
-"""Containers that emulated VMs start: each VM has its own, and they end with it however that ends."""
+"""Containers that emulated VMs start: each VM has its own, and they end when the VM ends for any reason."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def without_its_init(emulator: Emulator) -> None:
 
 
 @pytest.mark.parametrize("ends", [deleted, stopped, crashed, without_its_init])
-def test_a_vm_takes_its_containers_with_it(
+def test_containers_end_with_their_vm(
     emulator: Emulator, engine: Engine, image: str, ends: Callable[[Emulator], None]
 ) -> None:
     busy(emulator, engine, image, "vm", "other")
@@ -72,14 +72,14 @@ def test_a_vm_takes_its_containers_with_it(
     assert "other" in emulator.names()
 
 
-def test_an_emulator_that_is_killed_leaves_no_container(engine: Engine, image: str, tmp_path: Path) -> None:
+def test_killed_emulator_leaves_no_container(engine: Engine, image: str, tmp_path: Path) -> None:
     with running_emulator(tmp_path) as emulator:
         busy(emulator, engine, image, "vm")
         emulator.process.kill()
         eventually(lambda: not engine.containers(), ENGINE_S)
 
 
-def test_a_container_finds_what_a_program_of_its_vm_finds(emulator: Emulator, image: str) -> None:
+def test_container_reaches_the_services_of_its_vm(emulator: Emulator, image: str) -> None:
     ask = (
         "import os, urllib.request\\n"
         "address = 'http://' + os.environ['GCE_METADATA_HOST'] + '/computeMetadata/v1/instance/name'\\n"
@@ -90,20 +90,20 @@ def test_a_container_finds_what_a_program_of_its_vm_finds(emulator: Emulator, im
     )
     emulator.run("vm", f'docker run --rm --network=host {image} python3 -c "$(printf "{ask}")"')
     eventually(lambda: "exit status" in emulator.serial("vm"), ENGINE_S)
-    said = emulator.serial("vm")
-    assert "hello vm" in said
-    assert '"""Containers that emulated VMs start' in said
-    assert "PATH of the image: /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in said
+    output = emulator.serial("vm")
+    assert "hello vm" in output
+    assert '"""Containers that emulated VMs start' in output
+    assert "PATH of the image: /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in output
 
 
-def test_a_vm_sees_no_containers_but_its_own(emulator: Emulator, engine: Engine, image: str) -> None:
+def test_vm_sees_only_its_own_containers(emulator: Emulator, engine: Engine, image: str) -> None:
     busy(emulator, engine, image, "vm")
     emulator.run("other", "echo counted $(docker ps --all --quiet | wc --lines)")
     eventually(lambda: "counted" in emulator.serial("other"), ENGINE_S)
     assert "counted 0" in emulator.serial("other")
 
 
-def test_kill_program_reaches_into_the_container(emulator: Emulator, engine: Engine, image: str) -> None:
+def test_kill_program_kills_the_program_in_the_container(emulator: Emulator, engine: Engine, image: str) -> None:
     busy(emulator, engine, image, "vm")
     (container,) = engine.containers()
     pid = int(engine.docker("inspect", "--format", "{{.State.Pid}}", container))
@@ -111,8 +111,8 @@ def test_kill_program_reaches_into_the_container(emulator: Emulator, engine: Eng
     eventually(lambda: "startup-script exit status 137" in emulator.serial("vm"), ENGINE_S)
 
 
-@pytest.mark.parametrize("victim", ["nobody", "the supervisor"])
-def test_a_stack_leaves_no_container(engine: Engine, image: str, tmp_path: Path, victim: str) -> None:
+@pytest.mark.parametrize("victim", ["none", "supervisor"])
+def test_ended_stack_leaves_no_container(engine: Engine, image: str, tmp_path: Path, victim: str) -> None:
     config = StackConfig(functions_dir=recording_functions(tmp_path / "functions"), functions=("upload",))
     with local_stack(tmp_path / "state", config) as local:
         script = BUSY.format(image=image)
@@ -120,7 +120,7 @@ def test_a_stack_leaves_no_container(engine: Engine, image: str, tmp_path: Path,
         created = local.run(*create, f"--metadata=startup-script={script}")
         assert created.returncode == 0, created.stderr
         eventually(lambda: engine.containers("status=running"), ENGINE_S)
-        if victim == "the supervisor":
+        if victim == "supervisor":
             os.kill(local.state.supervisor_pid, signal.SIGKILL)
             eventually(lambda: not engine.containers(), ENGINE_S)
     assert not engine.containers()

@@ -1,4 +1,4 @@
-"""The real agent as a real process: what its program prints is in Cloud Logging before its exit is told."""
+"""The real agent as a real process: the program's output is in Cloud Logging before its exit is reported."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.integration.logging.cloud import PROJECT, Cloud
 LOG = {"name": f"projects/{PROJECT}/logs/trainmaster", "task": "worker-replica", "region": "us-central1"}
 PROGRAM = """
     import sys
-    for nth in range(2500):
-        print("step", nth)
+    for step in range(2500):
+        print("step", step)
     sys.stdout.flush()
     print('{"severity": "NOTICE", "message": "json", "loss": 0.5}')
     sys.stdout.write("no line end")
@@ -27,7 +27,7 @@ PROGRAM = """
 
 @pytest.fixture
 def google() -> Iterator[Google]:
-    """Metadata and Pub/Sub."""
+    """The metadata server and Pub/Sub."""
     google = Google()
     yield google
     google.close()
@@ -37,7 +37,7 @@ def google() -> Iterator[Google]:
 def vm(google: Google, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(google, tmp_path)
     vm.program(PROGRAM)
-    vm.gang(log=LOG, project=PROJECT)
+    vm.configure(log=LOG, project=PROJECT)
     google.direct(1, 2)
     yield vm
     vm.power_off()
@@ -45,41 +45,41 @@ def vm(google: Google, tmp_path: Path) -> Iterator[Vm]:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Iterator[Cloud]:
-    """On a clock of this machine."""
+    """Cloud Logging with this machine's clock."""
     logs = Cloud(tmp_path, clock_ns=time.time_ns)
     yield logs
     logs.entries.close()
 
 
-def test_all_a_program_printed_is_in_the_log_when_its_exit_is_told(google: Google, vm: Vm, logs: Cloud) -> None:
+def test_whole_output_is_in_the_log_when_the_exit_is_reported(google: Google, vm: Vm, logs: Cloud) -> None:
     with logs.serving() as address:
         vm.boot({"TRAINMASTER_LOGGING_ENDPOINT": address})
         google.wait_for_message("replica-exit", (1, 2))
-        found = logs.read('resource.type="ml_job" AND resource.labels.task_name="worker-replica-1"')
-        stdout = [each for each in found if each["severity"] in ("INFO", "NOTICE")]
-        said = [each["jsonPayload"]["message"] for each in stdout]
-        assert [text for text in said if text.startswith("step")] == [f"step {nth}" for nth in range(2500)]
-        assert {"json", "no line end", "Running module trainer.task."} <= set(said)
-        errors = [each["jsonPayload"]["message"] for each in found if each["severity"] == "ERROR"]
+        entries = logs.read('resource.type="ml_job" AND resource.labels.task_name="worker-replica-1"')
+        stdout = [entry for entry in entries if entry["severity"] in ("INFO", "NOTICE")]
+        messages = [entry["jsonPayload"]["message"] for entry in stdout]
+        assert [text for text in messages if text.startswith("step")] == [f"step {step}" for step in range(2500)]
+        assert {"json", "no line end", "Running module trainer.task."} <= set(messages)
+        errors = [entry["jsonPayload"]["message"] for entry in entries if entry["severity"] == "ERROR"]
         assert (errors[0], errors[-2]) == ("Traceback (most recent call last):", "ValueError: bad shape")
         assert errors[-1] == "Command '['python3', '-m', 'trainer.task']' returned non-zero exit status 1."
-        of_program = next(each for each in found if each["jsonPayload"]["message"] == "step 0")
-        assert of_program["labels"]["trainmaster/incarnation"] == "2"
-        assert of_program["insertId"].startswith("4711-1-2-")
+        first = next(entry for entry in entries if entry["jsonPayload"]["message"] == "step 0")
+        assert first["labels"]["trainmaster/incarnation"] == "2"
+        assert first["insertId"].startswith("4711-1-2-")
         vm.terminate()
         vm.wait()
-    assert "The VM is shutting down." in logs.messages(), "the last words get out, too"
+    assert "The VM is shutting down." in logs.messages(), "the last lines are sent, too"
 
 
-def test_a_cloud_logging_that_does_not_answer_holds_up_neither_the_program_nor_its_exit(google: Google, vm: Vm) -> None:
+def test_unavailable_cloud_logging_delays_neither_program_nor_exit(google: Google, vm: Vm) -> None:
     vm.boot({"TRAINMASTER_LOGGING_ENDPOINT": "http://127.0.0.1:9"})
     message = google.wait_for_message("replica-exit", (1, 2))
     assert message.body["error"]["type"] == "ValueError"
     assert "no line end" in message.body["tail"]
 
 
-def test_a_gang_without_a_log_asks_nobody_for_one(google: Google, vm: Vm, logs: Cloud) -> None:
-    vm.gang()
+def test_config_without_a_log_writes_no_entries(google: Google, vm: Vm, logs: Cloud) -> None:
+    vm.configure()
     with logs.serving() as address:
         vm.boot({"TRAINMASTER_LOGGING_ENDPOINT": address})
         google.wait_for_message("replica-exit", (1, 2))

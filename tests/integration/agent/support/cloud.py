@@ -1,8 +1,7 @@
-"""What a VM can see of Google Cloud, over real HTTP: its metadata server, Pub/Sub's publish call, Cloud
-Storage, and Secret Manager.
+"""A stand-in for Google Cloud as a VM sees it, over real HTTP.
 
-One server plays all four. Metadata can be waited for as on a real VM (``wait_for_change``, ``last_etag``), and every
-part can be told to fail.
+One server plays the metadata server, Pub/Sub's publish method, Cloud Storage and Secret Manager. Metadata has long
+polls as on a real VM (``wait_for_change``, ``last_etag``), and every part can be made to fail.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from shared.memory.bus import ATTRIBUTE_BYTES_MAX
 
 PATIENCE_S: Final = 60.0
 TOKEN_CHARS: Final = 1200
-"""About as many as Google's own tokens of a VM have."""
+"""About the length of the identity tokens that Google issues to a VM."""
 DIRECTIVE: Final = "instance/attributes/trainmaster-directive"
 
 
 @dataclass(frozen=True)
 class Message:
-    """A published event, as its subscriber would see it."""
+    """A published event, as its subscriber receives it."""
 
     topic: str
     body: dict[str, Any]
@@ -37,6 +36,7 @@ class Message:
 
     @property
     def subject(self) -> tuple[int, int]:
+        """Attempt and incarnation."""
         return self.body["attempt"], self.body["incarnation"]
 
 
@@ -49,12 +49,12 @@ class Cloud:
         self._closed = False
         self.objects: dict[str, bytes] = {}  # gs://bucket/name -> content
         self.secrets: dict[str, bytes] = {}  # projects/…/versions/… -> value
-        self.secret_statuses: list[int] = []  # of the next readings; 200 when empty
+        self.secret_statuses: list[int] = []  # for the next reads; 200 when empty
         self.messages: list[Message] = []
-        self.refused: list[str] = []  # topics of publish calls that were answered with an error
+        self.refused: list[str] = []  # topics of publish calls that got an error
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.publish_status = 200
-        self.storage_statuses: list[int] = []  # of the next downloads; 200 when empty
+        self.storage_statuses: list[int] = []  # for the next downloads; 200 when empty
         self.identity_status = 200
         self.token_lasts_s = 3600
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
@@ -72,7 +72,7 @@ class Cloud:
         self._thread.join()
 
     def set(self, path: str, value: str | None) -> None:
-        """Changes one metadata entry; None removes it."""
+        """Change one metadata entry; None removes it."""
         with self._changed:
             if value is None:
                 self._metadata.pop(path, None)
@@ -81,18 +81,18 @@ class Cloud:
             self._changed.notify_all()
 
     def direct(self, attempt: int, incarnation: int, action: str = "run") -> float:
-        """Sets the directive; returns the time of it."""
+        """Set the directive; return the time of that."""
         at = time.monotonic()
         self.set(DIRECTIVE, json.dumps({"attempt": attempt, "incarnation": incarnation, "action": action}))
         return at
 
-    def wait_for(self, what: str, found: Callable[[list[Message]], bool]) -> None:
+    def wait_for(self, what: str, is_there: Callable[[list[Message]], bool]) -> None:
         with self._changed:
-            if not self._changed.wait_for(lambda: found(self.messages), PATIENCE_S):
-                raise AssertionError(f"{what} never came; messages: {self.messages}")
+            if not self._changed.wait_for(lambda: is_there(self.messages), PATIENCE_S):
+                raise AssertionError(f"{what} was not published; messages: {self.messages}")
 
     def wait_for_message(self, topic: str, subject: tuple[int, int] | None = None) -> Message:
-        """The first message of this topic (about this incarnation)."""
+        """Return the first message of this topic, optionally about this incarnation."""
 
         def matching(messages: list[Message]) -> list[Message]:
             return [m for m in messages if m.topic == topic and (subject is None or m.subject == subject)]
@@ -101,22 +101,24 @@ class Cloud:
         return matching(self.messages)[0]
 
     def set_and_wait(self, path: str, value: str) -> None:
-        """Changes a metadata entry that is being watched, and waits until the watcher has come back for more."""
+        """Change a metadata entry that is being watched, and wait until the watcher polls again."""
 
         def polls() -> int:
-            return sum(asked.endswith(path) for asked, _ in self.requests)
+            return sum(requested.endswith(path) for requested, _ in self.requests)
 
         with self._changed:
             before = polls()
             self.set(path, value)
-            assert self._changed.wait_for(lambda: polls() > before, PATIENCE_S), f"nobody watches {path}"
+            assert self._changed.wait_for(lambda: polls() > before, PATIENCE_S), f"{path} is not watched"
 
     def wait_for_refusal(self, topic: str) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: topic in self.refused, PATIENCE_S), f"{topic} was never tried"
+            assert self._changed.wait_for(lambda: topic in self.refused, PATIENCE_S), (
+                f"nothing was published to {topic}"
+            )
 
-    def said(self) -> list[tuple[str, tuple[int, int]]]:
-        """Topic and incarnation of all that was published so far, in order."""
+    def published(self) -> list[tuple[str, tuple[int, int]]]:
+        """Return topic and incarnation of all published messages, in order."""
         return [(m.topic, m.subject) for m in self.messages]
 
     @contextlib.contextmanager
@@ -127,7 +129,7 @@ class Cloud:
         finally:
             self.publish_status = 200
 
-    # What the server asks.
+    # Called by the HTTP handler.
 
     def metadata(self, path: str, query: dict[str, str]) -> tuple[int, str, str]:
         """Status, value, etag."""
@@ -167,12 +169,12 @@ class Cloud:
         if self.storage_statuses:
             status = self.storage_statuses.pop(0)
             if status != 200:
-                return status, b"told to fail"
+                return status, b"fails on purpose"
         return (200, self.objects[uri]) if uri in self.objects else (404, b"No such object")
 
     def listing(self, bucket: str, query: dict[str, str]) -> bytes:
-        """One page of two objects. The later they were put here, the later their time."""
-        found = [
+        """Return a page of at most two objects. Objects that were added later have later times."""
+        items = [
             {
                 "name": uri.removeprefix(f"gs://{bucket}/"),
                 "updated": f"2026-11-21T03:00:{position:02}.000Z",
@@ -182,20 +184,20 @@ class Cloud:
             if uri.startswith(f"gs://{bucket}/{query['prefix']}")
         ]
         start = int(query.get("pageToken", "0"))
-        page: dict[str, Any] = {"items": found[start : start + 2]} if found else {}
-        return json.dumps({**page, "nextPageToken": str(start + 2)} if found[start + 2 :] else page).encode()
+        page: dict[str, Any] = {"items": items[start : start + 2]} if items else {}
+        return json.dumps({**page, "nextPageToken": str(start + 2)} if items[start + 2 :] else page).encode()
 
     def access(self, version: str) -> tuple[int, bytes]:
         if self.secret_statuses:
             status = self.secret_statuses.pop(0)
             if status != 200:
-                return status, b"told to fail"
+                return status, b"fails on purpose"
         if version not in self.secrets:
             return 404, b"Secret not found or has no versions"
         payload = {"data": base64.b64encode(self.secrets[version]).decode()}
         return 200, json.dumps({"name": version, "payload": payload}).encode()
 
-    def note(self, path: str, headers: dict[str, str]) -> None:
+    def record_request(self, path: str, headers: dict[str, str]) -> None:
         with self._changed:
             self.requests.append((path, headers))
             self._changed.notify_all()
@@ -211,7 +213,7 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
-            cloud.note(url.path, dict(self.headers))
+            cloud.record_request(url.path, dict(self.headers))
             if url.path.startswith("/computeMetadata/v1/"):
                 if self.headers.get("Metadata-Flavor") != "Google":
                     self._answer(403, b"Missing Metadata-Flavor:Google header")
@@ -227,7 +229,7 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            cloud.note(self.path, dict(self.headers))
+            cloud.record_request(self.path, dict(self.headers))
             topic = self.path.removeprefix("/v1/").removesuffix(":publish").rsplit("/", 1)[-1]
             self._answer(cloud.publish(topic, body), b'{"messageIds": ["1"]}')
 

@@ -1,4 +1,4 @@
-"""The container engine of one VM, and what a test wants to know of it."""
+"""The fake container engine of one VM, and what it recorded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ IMAGE: Final = "us-docker.pkg.dev/p/images/trainer:1"
 
 
 class Docker:
-    """The engine of one VM."""
+    """Installs `fake_docker.py` as `docker` on the VM's PATH."""
 
     def __init__(self, vm: Vm, folder: Path) -> None:
         self._vm = vm
         self.engine = folder / "bin" / "engine"
         for name in ("images", "pulled", "containers"):
             (self.engine / name).mkdir(parents=True)
-        for name in ("refusals", "calls"):
+        for name in ("pull-errors", "calls"):
             (self.engine / name).touch()
         self.program = folder / "bin" / "docker"
         self.program.write_text(f"#!{sys.executable}\n{Path(fake_docker.__file__).read_text()}")
@@ -33,10 +33,12 @@ class Docker:
         vm.environ["PATH"] = f"{self.program.parent}{os.pathsep}{vm.environ['PATH']}"
 
     def push(self, source: str, image: str = IMAGE) -> None:
+        """Add an image that can be pulled; `source` is its program."""
         (self.engine / "images" / quote(image, "")).write_text(textwrap.dedent(source))
 
-    def refuse(self, *words: str) -> None:
-        (self.engine / "refusals").write_text("\n".join(words))
+    def fail_pulls(self, *messages: str) -> None:
+        """Make the next pulls fail with these messages."""
+        (self.engine / "pull-errors").write_text("\n".join(messages))
 
     def calls(self, verb: str) -> list[dict[str, Any]]:
         lines = (self.engine / "calls").read_text().splitlines()
@@ -46,7 +48,7 @@ class Docker:
         return [path.name for path in (self.engine / "containers").iterdir()]
 
     def close(self) -> None:
-        """Containers live on when their VM's agent does not: somebody has to end them."""
+        """Remove the containers: they outlive the agent of their VM."""
         self._vm.power_off()
         if left := self.containers():
             subprocess.run([str(self.program), "rm", "--force", "--volumes", *left], check=True)

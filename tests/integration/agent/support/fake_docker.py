@@ -1,8 +1,8 @@
-"""Stands in for `docker` on a VM's PATH: the calls the agent makes, with images that are Python sources.
+"""A fake `docker` command for a VM's PATH. It knows the calls that the agent makes; its images are Python sources.
 
-Copied to BIN/docker; everything it knows is beside it, in BIN/engine: `images/` (what can be pulled), `pulled`,
-`containers/`, `refusals` (what the next pulls say), `calls` (argv of each call, and the credentials it was shown). As
-with the real one, a container is not a child of whoever ran it, and incarnations on when that is killed.
+It is copied to BIN/docker and keeps its state in BIN/engine: `images/` (what can be pulled), `pulled/`, `containers/`,
+`pull-errors` (messages of the next pulls), `calls` (argv and credentials of each call). As with the real engine, a
+container is not a child process of the command that ran it, and it continues when that command is killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from urllib.parse import quote
 ENGINE = Path(__file__).resolve().parent / "engine"
 VALUED = ("--name", "--label", "--network", "--ipc", "--log-driver", "--env", "--env-file", "--mount", "--entrypoint")
 NEVER = "0001-01-01T00:00:00Z"
-# Commands that the engine's init cannot run, and how that ends: of docker, of podman.
+# Commands that the engine's init cannot run: its message and its exit status. First docker's init, then podman's.
 INITS = {
     "what-tini-cannot-find": ("[FATAL tini (7)] exec what-tini-cannot-find failed: No such file or directory", 127),
     "what-catatonit-cannot-find": ("ERROR (catatonit:6): failed to exec pid1: No such file or directory", 1),
@@ -35,13 +35,13 @@ def main(argv: list[str]) -> None:
     config = None
     if argv[0] == "--config":
         config, argv = argv[1], argv[2:]
-    note = {
+    record = {
         "argv": argv,
         "host": os.environ.get("DOCKER_HOST"),
         "config": config and json.loads((Path(config) / "config.json").read_text()),
     }
     with (ENGINE / "calls").open("a") as calls:
-        calls.write(json.dumps(note) + "\n")
+        calls.write(json.dumps(record) + "\n")
     match argv:
         case ["image", "inspect", *_, image]:
             if not (ENGINE / "pulled" / quote(image, "")).exists():
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
             inspect(name)
         case ["ps", "--all", "--quiet", "--filter", condition]:
             label = condition.removeprefix("label=")
-            print("\n".join(each.name for each in containers() if label in state_of(each.name)["labels"]))
+            print("\n".join(path.name for path in containers() if label in state_of(path.name)["labels"]))
         case ["rm", "--force", "--volumes", *names]:
             for name in names:
                 remove(name)
@@ -68,10 +68,10 @@ def fail(status: int, text: str) -> NoReturn:
 
 
 def pull(image: str) -> None:
-    refusals = (ENGINE / "refusals").read_text().splitlines()
-    if refusals:
-        (ENGINE / "refusals").write_text("\n".join(refusals[1:]))
-        fail(1, f"Error response from daemon: {refusals[0]}")
+    errors = (ENGINE / "pull-errors").read_text().splitlines()
+    if errors:
+        (ENGINE / "pull-errors").write_text("\n".join(errors[1:]))
+        fail(1, f"Error response from daemon: {errors[0]}")
     if not (ENGINE / "images" / quote(image, "")).exists():
         fail(1, f"Error response from daemon: manifest for {image} not found: manifest unknown")
     print(f"Status: Downloaded newer image for {image}")
@@ -92,9 +92,9 @@ def run(words: list[str]) -> None:
     command = [sys.executable, str(ENGINE / "images" / quote(image, "")), *options.get("--entrypoint", []), *arguments]
     if options.get("--entrypoint") == ["nothing"]:
         fail(127, 'docker: Error response from daemon: exec: "nothing": executable file not found in $PATH')
-    for entrypoint, (said, status) in INITS.items():
+    for entrypoint, (message, status) in INITS.items():
         if options.get("--entrypoint") == [entrypoint]:
-            source = f"import sys; print({said!r}, file=sys.stderr); exit({status})"
+            source = f"import sys; print({message!r}, file=sys.stderr); exit({status})"
             command = [sys.executable, "-c", source]
     child = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     pumps = [
@@ -116,19 +116,19 @@ def run(words: list[str]) -> None:
 
 
 def environment(options: dict[str, list[str]]) -> dict[str, str]:
-    env = {each: os.environ[each] for each in options.get("--env", []) if each in os.environ}
+    env = {name: os.environ[name] for name in options.get("--env", []) if name in os.environ}
     for file in options.get("--env-file", []):
         for line in Path(file).read_text().splitlines():
             variable, _, value = line.partition("=")
             env[variable] = value
-    for mount in options.get("--mount", []):  # the fake's containers have the machine's files
+    for mount in options.get("--mount", []):  # these containers see the machine's files
         parts = dict(part.split("=") for part in mount.split(","))
-        env = {each: value.replace(parts["target"], parts["source"]) for each, value in env.items()}
+        env = {name: value.replace(parts["target"], parts["source"]) for name, value in env.items()}
     return env
 
 
 def forward(stream: IO[bytes], to: int) -> None:
-    """The container's own pipes: whoever ran it does not hold them open."""
+    """Copy the container's own pipes, so that the command that ran it does not hold them open."""
     while data := os.read(stream.fileno(), 1 << 16):
         os.write(to, data)
 
@@ -138,8 +138,8 @@ def inspect(name: str) -> None:
         fail(1, f"Error response from daemon: No such container: {name}")
     state = state_of(name)
     status = "created" if state["started"] == NEVER else "running" if state["pid"] else "exited"
-    told = {"Status": status, "ExitCode": state["exit"], "OOMKilled": state["oom"], "StartedAt": state["started"]}
-    print(json.dumps(told))
+    answer = {"Status": status, "ExitCode": state["exit"], "OOMKilled": state["oom"], "StartedAt": state["started"]}
+    print(json.dumps(answer))
 
 
 def remove(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A VM as far as the agent can tell: a home directory, metadata, and the real startup script as a real process."""
+"""A VM as the agent sees it: a home directory, metadata, and the real startup script as a real process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from shared.agent.control import vm_config as gangs
-from shared.agent.control.vm_config import Gang, Host, ReplicaId
+from shared.agent.control.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from shared.agent.program.process_table import kill_marked
 from shared.wiring.agent_archive import agent_files
 
@@ -25,8 +24,8 @@ NAME: Final = "tm-digits-1-a1b2c3-worker-1"
 CLUSTER: Final = {"chief": ["h0:2222"], "worker": ["h1:2222", "h2:2222"]}
 
 
-def gang(**changes: Any) -> dict[str, Any]:
-    """A gang of two workers, of which the VM is the second."""
+def vm_config(**changes: Any) -> dict[str, Any]:
+    """Return the config of two workers; the VM is the second one."""
     return {
         "version": 1,
         "project": "p",
@@ -59,13 +58,13 @@ def gang(**changes: Any) -> dict[str, Any]:
     }
 
 
-def replica_id(host: Host | None = None, **changes: Any) -> ReplicaId:
-    vm = gangs.Vm(NAME, "us-central1-a", "4711")
-    return ReplicaId(vm, Gang.parse(json.dumps(gang(**changes))), vm, host)
+def agent_identity(host: SliceHost | None = None, **changes: Any) -> AgentIdentity:
+    vm = VmRef(NAME, "us-central1-a", "4711")
+    return AgentIdentity(vm, VmConfig.parse(json.dumps(vm_config(**changes))), vm, host)
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie is dead: whether anybody reaps it is not the agent's business."""
+    """Return whether the process runs. A zombie does not: reaping it is not the agent's task."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -73,7 +72,7 @@ def is_alive(pid: int) -> bool:
 
 
 class Vm:
-    """One VM; ``boot`` may be called again after its end, on the same disk."""
+    """One VM. ``boot`` may be called again after its end and uses the same disk."""
 
     def __init__(self, cloud: Cloud, folder: Path) -> None:
         self.cloud = cloud
@@ -108,13 +107,13 @@ class Vm:
             "instance/attributes/trainmaster-agent": agent_files()["trainmaster-agent"],
         }.items():
             cloud.set(path, value)
-        self.gang()
+        self.configure()
 
-    def gang(self, **changes: Any) -> None:
-        self.cloud.set("instance/attributes/trainmaster-vm-config", json.dumps(gang(**changes)))
+    def configure(self, **changes: Any) -> None:
+        self.cloud.set("instance/attributes/trainmaster-vm-config", json.dumps(vm_config(**changes)))
 
     def program(self, source: str) -> None:
-        """What `python3 -m trainer.task` runs, where no package is installed."""
+        """Set the source that `python3 -m trainer.task` runs unless a package is installed."""
         module = self._code / "trainer" / "task.py"
         module.parent.mkdir(exist_ok=True)
         (module.parent / "__init__.py").touch()
@@ -135,12 +134,12 @@ class Vm:
         self._reader.start()
 
     def terminate(self) -> None:
-        """What a VM's shutdown does to its startup script."""
+        """Send SIGTERM to the startup script, as a VM's shutdown does."""
         assert self._process is not None
         self._process.terminate()
 
     def wait(self) -> int:
-        """The startup script's exit status."""
+        """Wait for the end of the startup script; return its exit status."""
         assert self._process is not None
         assert self._reader is not None
         try:
@@ -151,7 +150,7 @@ class Vm:
         return status
 
     def power_off(self) -> None:
-        """Everything on the VM dies at once."""
+        """Kill everything on the VM at once."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -168,20 +167,20 @@ class Vm:
             return list(self._console)
 
     def wait_for_line(self, start: str, count: int = 1) -> str:
-        """The console's first (second, …) line that begins so."""
-        desired = start.encode()
+        """Return line number `count` of the console lines that begin with `start`."""
+        prefix = start.encode()
 
-        def found() -> list[bytes]:
-            return [line for line in self._console if line.startswith(desired)]
+        def matches() -> list[bytes]:
+            return [line for line in self._console if line.startswith(prefix)]
 
         with self._changed:
-            if not self._changed.wait_for(lambda: len(found()) >= count, PATIENCE_S):
+            if not self._changed.wait_for(lambda: len(matches()) >= count, PATIENCE_S):
                 console = b"\n".join(self._console).decode("utf-8", "replace")
                 raise AssertionError(f"no line {start!r} (number {count}) on the console:\n{console}")
-            return found()[count - 1].decode()
+            return matches()[count - 1].decode()
 
     def wait_for_number(self, start: str, count: int = 1) -> float:
-        """What a program printed after these words."""
+        """Return the number that a program printed after `start`."""
         return float(self.wait_for_line(start, count)[len(start) :])
 
     def lines(self, start: str) -> list[bytes]:

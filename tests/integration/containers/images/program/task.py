@@ -1,6 +1,6 @@
-"""A training program in a container: meets its peers where TF_CONFIG says they are, and does what its arguments say.
+"""A training program in a container: it connects to its peers in TF_CONFIG, and behaves as its arguments say.
 
-The chief listens at its own address and waits until every worker has greeted it; then all exit 0.
+The chief listens at its own address and waits until every worker has greeted it; then all exit with status 0.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--greeting", default="no greeting")
     parser.add_argument("--job-dir", default="")
-    parser.add_argument("--exit", type=int, default=0, help="with this status")
+    parser.add_argument("--exit", type=int, default=0, help="exit with this status")
     parser.add_argument(
-        "--fail-once", metavar="OBJECT", help="exit 3 in the first incarnation; gs:// remembers that it was"
+        "--fail-once", metavar="OBJECT", help="exit with status 3 in the first incarnation, which creates this object"
     )
-    parser.add_argument("--eat", action="store_true", help="memory, until there is none")
-    parser.add_argument("--for-ever", action="store_true", help="until SIGTERM")
+    parser.add_argument("--eat", action="store_true", help="allocate memory until there is none left")
+    parser.add_argument("--for-ever", action="store_true", help="run until SIGTERM")
     options = parser.parse_args()
     config = json.loads(os.environ["TF_CONFIG"])
     task, cluster = config["task"], config["cluster"]
@@ -37,7 +37,7 @@ def main() -> int:
         eaten = []
         while True:
             eaten.append(bytearray(os.urandom(1 << 20)))
-    if options.fail_once and not remembered(options.fail_once):
+    if options.fail_once and not exists_or_create(options.fail_once):
         return 3
     if options.for_ever:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("asked to end"))
@@ -77,8 +77,8 @@ def meet(task: dict[str, Any], cluster: dict[str, list[str]]) -> None:
             time.sleep(0.2)
 
 
-def remembered(name: str) -> bool:
-    """Whether there is such an object; if not, it is made."""
+def exists_or_create(name: str) -> bool:
+    """Return whether the object exists; create it if it does not."""
     bucket, _, path = name.removeprefix("gs://").partition("/")
     base = os.environ["STORAGE_EMULATOR_HOST"]
     try:

@@ -1,0 +1,83 @@
+"""One HTTP call, its errors, and the delays between retries."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+
+class HttpError(Exception):
+    """An HTTP call was answered with an error `status`, or got no answer (`status` 0)."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"HTTP {status}: {detail}" if status else detail)
+        self.status = status
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.status in (0, 408, 429) or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def call(
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    timeout: float,
+    body: bytes | None = None,
+    proxies: bool = False,
+    into: Path | None = None,
+    method: str | None = None,
+) -> HttpResponse:
+    """Make one HTTP call. Raises HttpError only.
+
+    `timeout` is in seconds without a byte. `proxies`: use the proxies that the environment names. `into` streams the
+    response body to that file, and the returned body is empty.
+    """
+    request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 - the base is ours
+    handlers = [] if proxies else [urllib.request.ProxyHandler({})]
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as response:
+            if into is None:
+                return HttpResponse(response.headers, response.read())
+            with into.open("wb") as file:
+                while True:
+                    piece = response.read(1 << 20)
+                    if not piece:
+                        break
+                    file.write(piece)
+            expected = response.headers.get("Content-Length")
+            if expected is not None and into.stat().st_size != int(expected):
+                raise HttpError(0, "the response was cut short")
+            return HttpResponse(response.headers, b"")
+    except urllib.error.HTTPError as error:
+        with error:
+            detail = error.read(500).decode("utf-8", "replace").strip()
+        raise HttpError(error.code, detail or str(error.reason)) from error
+    except urllib.error.URLError as error:
+        raise HttpError(0, str(error.reason)) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise HttpError(0, f"{type(error).__name__}: {error}") from error
+
+
+def backoffs(cap_s: float, base_s: float = 0.5) -> Iterator[float]:
+    """Yield delays in seconds for ever: they double up to `cap_s`, with jitter, so that VMs do not retry in step."""
+    wait = base_s
+    while True:
+        yield min(wait, cap_s) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter is no secret
+        wait = min(wait * 2, cap_s)

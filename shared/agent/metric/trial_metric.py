@@ -1,0 +1,110 @@
+"""The metric of a trial: the last value that its program reported.
+
+The program writes the file of the library cloudml-hypertune, which AI Platform Training used: at most a hundred
+records, each a line of JSON with its numbers as text. The library rewrites the file with every report. Source:
+cloudml-hypertune 0.1.0.
+
+    {"accuracy": "0.93", "checkpoint_path": "", "global_step": "1000", "timestamp": 1580000000.12, "trial": "3"}
+
+The file belongs to one attempt on one VM: an incarnation that reports nothing leaves the reports of the previous
+incarnation there. If the file holds nothing, the summary events of the primary are read (``summary_metric.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+from shared.agent.results import Measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from shared.agent.control.vm_config import AgentIdentity, IncarnationKey
+    from shared.agent.metric.summary_metric import SummaryMetric
+
+TAG_VARIABLE = "CLOUD_ML_HP_METRIC_TAG"
+FILE_VARIABLE = "CLOUD_ML_HP_METRIC_FILE"
+FILE_NAME = "output.metrics"
+FILE_BYTES_MAX = 1 << 16  # read from the end, where the last record is; a hundred records take about 20 kB
+STEP_MAX = 2**53  # the largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger one
+FOLDER_IN_CONTAINER = "/tmp/hypertune"  # noqa: S108 - the library's default folder, if no variable names another
+
+
+class TrialMetric:
+    """Reads nothing unless the job is a trial of a tuning job."""
+
+    def __init__(self, identity: AgentIdentity, work: Path, summary_metric: SummaryMetric) -> None:
+        self._tag = identity.config.environment.get(TAG_VARIABLE)
+        self._job_dir = identity.config.job_dir if identity.is_primary else None
+        self._work = work
+        self._summary_metric = summary_metric
+
+    def create_folder(self, key: IncarnationKey) -> Path | None:
+        """Create and return the folder where this incarnation reports; None if the job is not a trial.
+
+        Any user may write there, because the program in a container may run as any user.
+        """
+        if self._tag is None:
+            return None
+        folder = self._folder(key)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o777)
+        return folder
+
+    def read_last(self, key: IncarnationKey, *, has_completed: bool) -> Measurement | None:
+        """Return the last measurement; None if nothing was reported.
+
+        It takes up to a minute if summary events have to be read.
+        """
+        if self._tag is None:
+            return None
+        measurements = list(parse_measurements(self._read_file(key), self._tag))
+        if not measurements and has_completed and self._job_dir:
+            measurements = list(parse_measurements(self._summary_metric.read_last(self._tag, self._job_dir), self._tag))
+        return measurements[-1] if measurements else None
+
+    def cancel(self) -> None:
+        """Give up reading summary events. May be called from any thread."""
+        self._summary_metric.cancel()
+
+    def _read_file(self, key: IncarnationKey) -> str:
+        """Return the end of the file. Programs may leave anything there, so pipes and the like are not read."""
+        path = self._folder(key) / FILE_NAME
+        try:
+            if not path.is_file():
+                return ""
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - FILE_BYTES_MAX))
+                return file.read(FILE_BYTES_MAX).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _folder(self, key: IncarnationKey) -> Path:
+        return self._work / "metric" / str(key.attempt)
+
+
+def parse_measurements(text: str, tag: str) -> Iterator[Measurement]:
+    """Yield the measurements of this tag, in the order of the file.
+
+    Skip incomplete lines (a program may be killed while it writes), other tags, and values that are not finite numbers.
+    Nothing that a program writes raises an error.
+    """
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+            value = float(record[tag])
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            continue
+        if math.isfinite(value):
+            yield Measurement(value, _parse_step(record.get("global_step")))
+
+
+def _parse_step(text: object) -> int:
+    try:
+        step = int(float(str(text)))
+    except (ValueError, OverflowError):
+        return 0
+    return step if 0 <= step <= STEP_MAX else 0

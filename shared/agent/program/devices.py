@@ -1,0 +1,34 @@
+"""The accelerators of this machine: which ones its drivers serve, and whether a GPU has no driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_DEVICES = Path("/dev")
+_DRIVEN_GPUS = Path("/proc/driver/nvidia/gpus")
+"""One folder for each GPU that the driver serves. The files in /dev may only appear when a program uses the GPU."""
+_PCI_DEVICES = Path("/sys/bus/pci/devices")
+_NVIDIA = "0x10de"
+_DISPLAY_CLASS = "0x03"  # how the PCI classes of GPUs begin, with and without a screen. Source: the PCI ID list
+
+
+def has_gpu() -> bool:
+    """Return whether a driver serves a GPU."""
+    return any(_DEVICES.glob("nvidia[0-9]*")) or any(_DRIVEN_GPUS.glob("*"))
+
+
+def lacks_gpu_driver() -> bool:
+    """Return whether this machine has an NVIDIA GPU that no driver serves."""
+    return not has_gpu() and any(_is_nvidia_gpu(device) for device in _PCI_DEVICES.glob("*"))
+
+
+def _is_nvidia_gpu(device: Path) -> bool:
+    try:
+        vendor, device_class = ((device / name).read_text() for name in ("vendor", "class"))
+    except OSError:
+        return False
+    return vendor.strip() == _NVIDIA and device_class.startswith(_DISPLAY_CLASS)
+
+
+def has_tpu() -> bool:
+    return any(_DEVICES.glob("accel[0-9]*")) or any((_DEVICES / "vfio").glob("[0-9]*"))

@@ -1,0 +1,65 @@
+"""How the agent's work ended: a program's exit, a trial's measurement, a failed setup."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TAIL_CHARS = 4096  # the last output of a program that its exit event carries
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a trial reported last."""
+
+    value: float
+    """Value of the metric; finite."""
+    step: int
+    """Training step at which it was measured; 0 if unknown."""
+
+
+@dataclass(frozen=True)
+class ProgramExit:
+    """How a program, or an incarnation that never started one, ended. The fields are those of `replica-exit`.
+
+    If the cause is ``process``, exactly one of `exit_status` and `signal` is set.
+    """
+
+    exit_status: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    """The kernel or the container engine killed it for lack of memory."""
+    error: Mapping[str, str] | None = None
+    """Type, message and innermost frame of the Python error, if there was one."""
+    tail: str = ""
+    """The last `TAIL_CHARS` characters of its output."""
+    cause: str = "process"
+    """Cause of a `replica-exit`, as listed in docs/interfaces.md section 2."""
+    measurement: Measurement | None = None
+    """Set for trials of a tuning job that reported their metric."""
+
+    @property
+    def how(self) -> str:
+        """The exit status or the signal, in words."""
+        return f"exit status {self.exit_status}" if self.signal is None else f"signal {self.signal}"
+
+    def describe_failure(self, command: Sequence[str]) -> str:
+        """Return the failure in the words of Python's `subprocess`, which AI Platform Training used."""
+        returncode = -self.signal if self.signal is not None else self.exit_status or 0
+        return str(subprocess.CalledProcessError(returncode, list(command)))
+
+
+@dataclass(frozen=True)
+class SetupFailure:
+    """Why a program could not be started. The fields are those of `replica-exit`."""
+
+    cause: str
+    """``install`` if another try would fail too; ``setup`` if it may succeed."""
+    exit_status: int | None
+    """Exit status of pip or of the container engine, if one of them failed."""
+    error: Mapping[str, str]
+    tail: str

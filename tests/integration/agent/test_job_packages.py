@@ -1,0 +1,247 @@
+"""The job's packages: installed once per VM, without a network; failures are reported as permanent or transient."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from shared.agent.control.workspace import Workspace
+from shared.agent.google_http.google_api import GoogleApi
+from shared.agent.google_http.metadata_server import MetadataServer
+from shared.agent.reporting.serial_console import Console
+from shared.agent.results import SetupFailure
+from shared.agent.setup import gpu_driver, job_packages
+from shared.agent.setup.cloud_storage import StorageReader
+from shared.agent.setup.job_packages import builds_without_isolation
+from shared.agent.setup.setup import Setup
+from shared.agent.setup.setup_errors import TRIES, Retrier
+
+from .support.cloud import Cloud
+from .support.packages import PYPROJECT, sdist, tarball, wheel
+from .support.vm import CLUSTER, Vm, agent_identity
+
+TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
+SETUP_THAT_WAITS = """
+import os, time
+while not os.path.exists(os.path.expanduser("~/go")):
+    time.sleep(0.02)
+raise SystemExit(1)
+"""
+TASK_LINE = (
+    f"Running task with arguments: --cluster={json.dumps(CLUSTER)} "
+    '--task={"type": "worker", "index": 1} --job={"args": ["ü"]}'
+)
+TASK = "import helper; print('TRAINED WITH', helper.NAME)"
+
+
+def test_packages_are_installed_in_order_with_the_documented_commands(cloud: Cloud, offline: Vm) -> None:
+    cloud.objects["gs://b/jobs/helper-0.1-py3-none-any.whl"] = wheel("helper", "NAME = 'a wheel'")
+    cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper",))
+    offline.configure(package_uris=["gs://b/jobs/helper-0.1-py3-none-any.whl", TRAINER])
+    cloud.direct(1, 1)
+    offline.boot()
+    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
+    assert offline.wait_for_line("TRAINED") == "TRAINED WITH a wheel"
+    offline.wait_for_line("[trainmaster] The exit is reported.")
+    lines = [line.decode().removeprefix("[trainmaster] ") for line in offline.lines("[trainmaster] ")]
+    assert lines[
+        lines.index("Directive: run attempt 1, incarnation 1.") + 1 : lines.index("The exit is reported.")
+    ] == [
+        # The lines of AI Platform Training, from real logs and its launcher. Two are left out: `Running
+        # run_module.py`, a file that does not exist here, and `Running command: gsutil -q cp …`, which is not used.
+        TASK_LINE,
+        "Running module trainer.task.",
+        "Downloading the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
+        "Installing the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
+        "Running command: pip3 install --user --upgrade --force-reinstall --no-deps helper-0.1-py3-none-any.whl",
+        "Running command: pip3 install --user helper-0.1-py3-none-any.whl",
+        f"Downloading the package: {TRAINER}",
+        f"Installing the package: {TRAINER}",
+        "Running command: pip3 install --user --upgrade --force-reinstall --no-deps trainer-0.1.tar.gz",
+        "Running command: pip3 install --user trainer-0.1.tar.gz",
+        "Running command: python3 -m trainer.task",
+        "Module completed; cleaning up.",
+        "Clean up finished.",
+        "Task completed successfully.",
+    ]
+    downloads = len([path for path, _ in cloud.requests if path.startswith("/storage/")])
+
+    cloud.direct(1, 2)
+    cloud.wait_for_message("replica-exit", (1, 2))
+    offline.power_off()
+    cloud.direct(1, 3)
+    offline.boot()
+    cloud.wait_for_message("replica-exit", (1, 3))
+    assert len([path for path, _ in cloud.requests if path.startswith("/storage/")]) == downloads == 2
+
+
+def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(cloud: Cloud, offline: Vm) -> None:
+    cloud.objects[TRAINER] = sdist("trainer", "print('TRAINED')", extra={"pyproject.toml": PYPROJECT})
+    offline.configure(package_uris=[TRAINER])
+    cloud.direct(1, 1)
+    offline.boot()
+    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
+    offline.wait_for_line("[trainmaster] Trying again with the build tools of this VM.")
+    offline.wait_for_line("TRAINED")
+
+
+def test_package_that_pip_rejects_is_a_permanent_failure_with_pips_error(cloud: Cloud, offline: Vm) -> None:
+    broken = sdist("trainer", "", extra={"setup.py": "raise RuntimeError('no such compiler')"})
+    cloud.objects[TRAINER] = broken
+    offline.configure(package_uris=[TRAINER])
+    cloud.direct(1, 1)
+    offline.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"], body["signal"]) == ("install", 1, None)
+    assert (body["error"]["type"], body["error"]["message"]) == ("RuntimeError", "no such compiler")
+    assert "RuntimeError: no such compiler" in body["tail"]
+    assert cloud.published() == [("replica-exit", (1, 1))]
+
+
+def test_missing_dependency_is_a_permanent_failure(cloud: Cloud, offline: Vm) -> None:
+    cloud.objects[TRAINER] = sdist("trainer", "", requires=("no-such-thing",))
+    offline.configure(package_uris=[TRAINER])
+    cloud.direct(1, 1)
+    offline.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert body["cause"] == "install"
+    assert body["error"] == {
+        "type": "PackageError",
+        "message": "cannot install trainer-0.1.tar.gz: pip ended with status 1: "
+        "ERROR: No matching distribution found for no-such-thing",
+        "frame": "",
+    }
+
+
+@pytest.mark.parametrize("uri", [TRAINER, "gs://b/folder/", "http://h/p.tar.gz", "gs:///x"])
+def test_missing_package_is_a_permanent_failure(cloud: Cloud, vm: Vm, uri: str) -> None:
+    vm.configure(package_uris=[uri])
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"]) == ("install", None)
+    assert uri in body["error"]["message"]
+    assert uri in body["tail"]
+
+
+def test_failed_setup_is_repeated_for_the_next_incarnation(cloud: Cloud, offline: Vm) -> None:
+    offline.configure(package_uris=[TRAINER])
+    cloud.direct(1, 1)
+    offline.boot()
+    cloud.wait_for_message("replica-exit", (1, 1))
+    cloud.objects[TRAINER] = sdist("trainer", "print('TRAINED')")
+    cloud.direct(1, 2)
+    assert cloud.wait_for_message("replica-exit", (1, 2)).body["exit_status"] == 0
+    assert cloud.published() == [("replica-exit", (1, 1)), ("vm-ready", (1, 2)), ("replica-exit", (1, 2))]
+
+
+def test_directive_is_followed_while_packages_are_installed(cloud: Cloud, offline: Vm) -> None:
+    slow = {"setup.py": SETUP_THAT_WAITS}
+    cloud.objects[TRAINER] = sdist("trainer", "", extra=slow)
+    offline.configure(package_uris=[TRAINER])
+    cloud.direct(1, 1)
+    offline.boot()
+    offline.wait_for_line("[trainmaster] Running command: pip3")
+    cloud.direct(2, 1)
+    offline.wait_for_line("[trainmaster] Directive: run attempt 2")
+    (offline.home / "go").touch()
+    cloud.wait_for_message("replica-exit", (2, 1))
+    assert cloud.published() == [("replica-exit", (2, 1))]
+
+
+def test_shutdown_does_not_wait_for_pip(cloud: Cloud, offline: Vm) -> None:
+    stuck = {"setup.py": "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"}
+    cloud.objects[TRAINER] = sdist("trainer", "", extra=stuck)
+    offline.configure(package_uris=[TRAINER])
+    cloud.direct(1, 1)
+    offline.boot()
+    offline.wait_for_line("[trainmaster] Running command: pip3")
+    offline.terminate()
+    assert offline.wait() == 0
+    assert cloud.published() == []
+
+
+class Storage:
+    """The agent's Setup with the stand-in for Google Cloud, in this process, so that its pauses can be recorded."""
+
+    def __init__(self, cloud: Cloud, work: Path, host: str | None = None) -> None:
+        self.pauses: list[float] = []
+        metadata = MetadataServer(cloud.host)
+        google = GoogleApi(host or cloud.host, "", metadata)
+        console = Console(os.open(os.devnull, os.O_WRONLY))
+        self.setup = Setup(
+            agent_identity(package_uris=[TRAINER]),
+            Workspace(work, {}, console),
+            metadata=metadata,
+            storage=StorageReader(google, Retrier(console, self.pauses.append)),
+            secret_manager=google,
+            engine=None,
+            pause=self.pauses.append,
+        )
+
+    def install(self) -> SetupFailure:
+        failure = self.setup.prepare(is_installed=False)
+        assert isinstance(failure, SetupFailure)
+        return failure
+
+
+def test_setup_on_a_gpu_without_a_driver_fails_before_any_download(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_driver, "lacks_gpu_driver", lambda: True)
+    failure = Storage(cloud, tmp_path).install()
+    assert (failure.cause, failure.error["type"]) == ("install", "DriverError")
+    assert cloud.requests == []
+
+
+def test_storage_that_stays_unavailable_is_a_transient_failure(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.storage_statuses = [503, 500, 429, 503, 503, 200]
+    storage = Storage(cloud, tmp_path)
+    failure = storage.install()
+    assert (failure.cause, failure.exit_status, failure.error["type"]) == ("setup", None, "DownloadError")
+    assert len(storage.pauses) == TRIES - 1
+    assert storage.pauses == sorted(storage.pauses)
+    assert cloud.storage_statuses == [200]
+
+
+def test_unreachable_storage_is_a_transient_failure(cloud: Cloud, tmp_path: Path) -> None:
+    assert Storage(cloud, tmp_path, host="127.0.0.1:1").install().cause == "setup"
+
+
+def test_transient_storage_errors_are_retried(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.storage_statuses = [503, 401]
+    storage = Storage(cloud, tmp_path)
+    assert "404" in storage.install().error["message"]
+    assert len(storage.pauses) == 2
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_forbidden_storage_is_a_permanent_failure(cloud: Cloud, tmp_path: Path, status: int) -> None:
+    cloud.storage_statuses = [status] * TRIES
+    assert Storage(cloud, tmp_path).install().cause == "install"
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "expected"),
+    [
+        ("t.tar.gz", {"t-1/setup.py": ""}, True),
+        ("t.tar.gz", {"t-1/setup.py": "", "t-1/pyproject.toml": ""}, False),
+        ("t.tar.gz", {"t-1/setup.py": "", "t-1/t/data/pyproject.toml": ""}, True),
+        ("t.tar.gz", {"./setup.py": "", "./pyproject.toml": ""}, False),
+        ("t-0.1-py3-none-any.whl", {}, False),
+    ],
+)
+def test_package_with_only_a_setup_py_is_built_without_isolation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, files: dict[str, str], expected: bool
+) -> None:
+    monkeypatch.setattr(job_packages, "has_setuptools", lambda: True)
+    (tmp_path / name).write_bytes(tarball(files))
+    assert builds_without_isolation(tmp_path / name) is expected
+
+
+def test_unreadable_archive_is_built_with_isolation(tmp_path: Path) -> None:
+    (tmp_path / "t.tar.gz").write_bytes(b"no archive")
+    assert builds_without_isolation(tmp_path / "t.tar.gz") is False

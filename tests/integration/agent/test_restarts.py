@@ -1,0 +1,193 @@
+"""Agent crashes, reboots and shutdowns: no exit is lost, and no incarnation runs twice."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import shutil
+import signal
+import zipfile
+
+import pytest
+
+from .support.cloud import Cloud
+from .support.vm import Vm, is_alive
+
+BLOCKS = """
+    import os, signal, time
+    print("AGENT", os.getppid())
+    print("PID", os.getpid())
+    print("START", time.monotonic())
+    signal.pause()
+"""
+
+
+def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud, vm: Vm) -> None:
+    vm.program(BLOCKS)
+    cloud.direct(1, 1)
+    vm.boot()
+    cloud.wait_for_message("vm-ready")
+    vm.wait_for_line("START ")
+    orphan = int(vm.wait_for_number("PID "))
+    os.kill(int(vm.wait_for_number("AGENT ")), signal.SIGKILL)
+
+    body = cloud.wait_for_message("replica-exit", (1, 1)).body
+    assert (body["cause"], body["exit_status"], body["signal"]) == ("vm_restarted", None, None)
+    assert not is_alive(orphan)
+    cloud.direct(1, 2)
+    vm.wait_for_line("START ", 2)
+    cloud.wait_for_message("vm-ready", (1, 2))
+    assert cloud.published() == [("vm-ready", (1, 1)), ("replica-exit", (1, 1)), ("vm-ready", (1, 2))]
+
+
+def test_reboot_into_a_newer_directive_reports_nothing_of_the_old_one(cloud: Cloud, vm: Vm) -> None:
+    vm.program(BLOCKS)
+    cloud.direct(1, 1)
+    vm.boot()
+    vm.wait_for_line("START ")
+    cloud.wait_for_message("vm-ready", (1, 1))
+    vm.power_off()
+    cloud.direct(1, 2)
+    vm.boot()
+    vm.wait_for_line("START ", 2)
+    cloud.wait_for_message("vm-ready", (1, 2))
+    assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
+
+
+def test_unaccepted_exit_is_reported_after_a_reboot(cloud: Cloud, vm: Vm) -> None:
+    vm.program("import sys; sys.exit(7)")
+    cloud.direct(1, 1)
+    with cloud.publishing_fails():
+        vm.boot()
+        vm.wait_for_line("[trainmaster] Module ended with exit status 7")
+        vm.terminate()
+        assert vm.wait() == 0
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"]) == ("process", 7)
+
+
+def test_accepted_exit_is_not_reported_again_after_a_reboot(cloud: Cloud, vm: Vm) -> None:
+    vm.program("import sys; print('START'); sys.exit(7)")
+    cloud.direct(1, 1)
+    vm.boot()
+    cloud.wait_for_message("replica-exit")
+    vm.wait_for_line("[trainmaster] Module ended")
+    vm.terminate()
+    assert vm.wait() == 0
+    vm.boot()
+    vm.wait_for_line("[trainmaster] Waiting for a directive.", 2)
+    cloud.direct(1, 2)
+    cloud.wait_for_message("replica-exit", (1, 2))
+    assert [subject for topic, subject in cloud.published() if topic == "replica-exit"] == [(1, 1), (1, 2)]
+    assert len(vm.lines("START")) == 2
+
+
+@pytest.mark.parametrize("damage", ["another VM's", "cut short"])
+def test_invalid_state_file_is_ignored(damage: str, cloud: Cloud, vm: Vm) -> None:
+    vm.program("print('START')")
+    cloud.direct(1, 1)
+    vm.boot()
+    cloud.wait_for_message("replica-exit")
+    vm.terminate()
+    vm.wait()
+    if damage == "cut short":
+        (vm.work / "state.json").write_text('{"instance_id": "47')
+    else:
+        cloud.set("instance/id", "4712")
+    vm.boot()
+    vm.wait_for_line("START", 2)
+
+
+def test_shutdown_gives_the_program_its_grace_and_reports_its_exit(cloud: Cloud, vm: Vm) -> None:
+    vm.program(
+        """
+        import signal, sys
+        def save(*_):
+            print("SAVED")
+            sys.exit(9)
+        signal.signal(signal.SIGTERM, save)
+        print("START")
+        signal.pause()
+        """
+    )
+    cloud.direct(1, 1)
+    vm.boot()
+    vm.wait_for_line("START")
+    vm.terminate()
+    assert vm.wait() == 0
+    assert vm.lines("SAVED")
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"]) == ("vm_stopping", 9)
+
+
+def test_exit_0_caused_by_a_shutdown_is_not_a_completion(cloud: Cloud, vm: Vm) -> None:
+    """The shutdown may signal the program and the agent in any order. Here the program gets its signal first."""
+    vm.program(
+        """
+        import os, signal, sys
+        def save(*_):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, save)
+        print("START", os.getpid())
+        while True:
+            signal.pause()
+        """
+    )
+    cloud.direct(1, 1)
+    vm.boot()
+    program = int(vm.wait_for_line("START").split()[1])
+    os.kill(program, signal.SIGTERM)
+    vm.terminate()
+    assert vm.wait() == 0
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"]) == ("vm_stopping", 0)
+
+
+def test_shutdown_does_not_wait_for_a_stuck_program_or_pubsub(cloud: Cloud, vm: Vm) -> None:
+    vm.configure(grace_s=0.3)
+    vm.program("import signal; signal.signal(15, signal.SIG_IGN); print('START'); signal.pause()")
+    cloud.direct(1, 1)
+    vm.boot()
+    vm.wait_for_line("START")
+    with cloud.publishing_fails():
+        vm.terminate()
+        assert vm.wait() == 0
+    vm.wait_for_line("[trainmaster] Module ended with signal 9, because its VM is about to stop.")
+
+
+def test_idle_vm_shuts_down_at_once(vm: Vm) -> None:
+    vm.boot()
+    vm.wait_for_line("[trainmaster] Waiting for a directive.")
+    vm.terminate()
+    assert vm.wait() == 0
+
+
+def test_missing_agent_is_fetched_again(cloud: Cloud, vm: Vm) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("__main__.py", "print('FETCHED')")
+    cloud.set("instance/attributes/trainmaster-agent", None)
+    vm.boot()
+    vm.wait_for_line("[trainmaster] The agent cannot be fetched")
+    cloud.set("instance/attributes/trainmaster-agent", base64.encodebytes(archive.getvalue()).decode())
+    vm.wait_for_line("FETCHED")
+    assert vm.wait() == 0
+
+
+def test_startup_works_with_few_commands_and_no_home_variable(cloud: Cloud, vm: Vm) -> None:
+    bin_ = vm.home / "bin"
+    bin_.mkdir()
+    for name in ("id", "cut", "mkdir", "sleep", "python3"):
+        program_path = shutil.which(name, path=vm.environ["PATH"])
+        assert program_path is not None
+        (bin_ / name).write_text(f'#!/bin/bash\nexec {program_path} "$@"\n')
+        (bin_ / name).chmod(0o755)
+    (bin_ / "getent").write_text(f"#!/bin/bash\necho root:x:0:0:root:{vm.home}:/bin/bash\n")
+    (bin_ / "getent").chmod(0o755)
+    vm.program("import os; print('HOME', os.environ['HOME'])")
+    cloud.direct(1, 1)
+    vm.boot({"PATH": str(bin_), "HOME": None})
+    assert vm.wait_for_line("HOME ") == f"HOME {vm.home}"

@@ -1,0 +1,93 @@
+"""The runtime's packages: only missing ones are installed, before the job's packages."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from shared.agent.setup.runtime_packages import is_satisfied
+
+from .support.cloud import Cloud
+from .support.packages import sdist, wheel
+from .support.vm import Vm
+
+PYTEST = version("pytest")
+MAJOR = PYTEST.split(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        (f"pytest=={PYTEST}", True),
+        (f"pytest=={MAJOR}.*", True),
+        (f"PyTest[dev, extra-things] == {MAJOR}.*", True),
+        (f"pytest=={MAJOR}", False),
+        (f"pytest=={MAJOR}9.*", False),
+        ("pytest==0.*", False),
+        ("no-such-thing==1.*", False),
+        (f"pytest>={MAJOR}", False),
+        ("pytest", False),
+    ],
+)
+def test_requirement_is_satisfied_by_the_installed_version(requirement: str, expected: bool) -> None:
+    assert is_satisfied(requirement) is expected
+
+
+def test_local_build_satisfies_its_public_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.agent.setup.runtime_packages.metadata.version", lambda _: "2.13.0+cpu")
+    assert is_satisfied("torch==2.13.*")
+    assert not is_satisfied("torch==2.1.*")
+
+
+def test_pip_does_not_run_for_satisfied_requirements(cloud: Cloud, vm: Vm) -> None:
+    vm.program("print('TRAINED')")
+    vm.configure(packages=[f"pytest[and-more]=={MAJOR}.*"])
+    cloud.direct(1, 1)
+    vm.boot()
+    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
+    assert not any(b"pip3" in line for line in vm.console)
+
+
+def test_missing_requirement_is_installed_once_before_the_jobs_packages(
+    cloud: Cloud, offline: Vm, tmp_path: Path
+) -> None:
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    (shelf / "framework-0.1-py3-none-any.whl").write_bytes(wheel("framework", "NAME = 'a framework'"))
+    offline.environ["PIP_FIND_LINKS"] = str(shelf)
+    cloud.objects["gs://b/trainer-0.1.tar.gz"] = sdist(
+        "trainer", "import framework; print('TRAINED WITH', framework.NAME)", requires=("framework",)
+    )
+    offline.configure(packages=["framework[fast]==0.*"], package_uris=["gs://b/trainer-0.1.tar.gz"])
+    cloud.direct(1, 1)
+    offline.boot()
+    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
+    offline.wait_for_line("TRAINED WITH a framework")
+    commands = [line.decode() for line in offline.lines("[trainmaster] Running command: pip3")]
+    assert commands[0] == "[trainmaster] Running command: pip3 install --user 'framework[fast]==0.*'"
+    assert len(commands) == 3
+
+    cloud.direct(1, 2)
+    cloud.wait_for_message("replica-exit", (1, 2))
+    assert len(offline.lines("[trainmaster] Running command: pip3")) == 3
+
+
+def test_unknown_requirement_is_a_permanent_failure(cloud: Cloud, offline: Vm) -> None:
+    offline.configure(packages=["framework==9.*"])
+    cloud.direct(1, 1)
+    offline.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"], body["error"]["type"]) == ("install", 1, "PackageError")
+    assert "No matching distribution found for framework==9.*" in body["error"]["message"]
+
+
+def test_unreachable_package_index_is_a_transient_failure(cloud: Cloud, offline: Vm) -> None:
+    offline.environ.update(PIP_INDEX_URL="http://127.0.0.1:1/simple", PIP_RETRIES="1", PIP_CONFIG_FILE=os.devnull)
+    del offline.environ["PIP_NO_INDEX"]
+    offline.configure(packages=["framework==9.*"])
+    cloud.direct(1, 1)
+    offline.boot()
+    assert cloud.wait_for_message("replica-exit").body["cause"] == "setup"

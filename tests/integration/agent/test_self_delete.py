@@ -1,0 +1,98 @@
+"""The self-deletion of a TPU node: its deadline, and its retries until the node is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from shared.agent.control.vm_config import VmConfig
+from shared.agent.control.workspace import Workspace
+from shared.agent.google_http.google_api import GoogleApi
+from shared.agent.google_http.http_call import HttpError, HttpResponse
+from shared.agent.google_http.metadata_server import MetadataServer
+from shared.agent.reporting.serial_console import Console
+from shared.agent.shutdown.self_delete import RETRY_MAX_S, SelfDelete
+from tests.integration.compute.emulator import PROJECT, eventually, running_emulator
+from tests.integration.tpu.world import ONE_HOST, ZONE, Slices
+
+from .support.vm import agent_identity
+
+NODE = "projects/p/locations/z/nodes/tm-a"
+
+
+class CloudTpu:
+    """Answers deletions with the given statuses, and keeps the time."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.now = 1000.0
+        self.calls: list[tuple[float, str, str | None]] = []
+        self._statuses = list(statuses)
+
+    def call(self, path: str, *, timeout: float, method: str | None = None, **_: object) -> HttpResponse:
+        self.calls.append((self.now, path, method))
+        status = self._statuses.pop(0)
+        if status != 200:
+            raise HttpError(status, "rejected")
+        return HttpResponse(cast(Mapping[str, str], {}), b"{}")
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def self_delete(tpu: CloudTpu, work: Path, after_s: float = 500) -> SelfDelete:
+    place = Workspace(work, {}, Console())
+    return SelfDelete(NODE, after_s, cast(GoogleApi, tpu), place, sleep=tpu.sleep, now=lambda: tpu.now)
+
+
+def test_node_is_deleted_at_its_deadline(tmp_path: Path) -> None:
+    tpu = CloudTpu(200, 404)
+    self_delete(tpu, tmp_path).run()
+    assert tpu.calls[0] == (1500.0, f"/v2/{NODE}", "DELETE")
+    assert len(tpu.calls) == 2
+
+
+def test_reboot_does_not_postpone_the_deadline(tmp_path: Path) -> None:
+    first = CloudTpu(404)
+    self_delete(first, tmp_path).run()
+    second = CloudTpu(404)
+    second.now = 1400.0
+    self_delete(second, tmp_path).run()
+    assert second.calls[0][0] == 1500.0
+
+
+def test_truncated_deadline_is_chosen_again(tmp_path: Path) -> None:
+    (tmp_path / "delete_at").write_text("")
+    tpu = CloudTpu(404)
+    self_delete(tpu, tmp_path).run()
+    assert tpu.calls[0][0] == 1500.0
+
+
+def test_deletion_is_retried_until_the_node_is_gone(tmp_path: Path) -> None:
+    tpu = CloudTpu(403, 503, 0, *[409] * 12, 200, 404)
+    self_delete(tpu, tmp_path).run()
+    times = [at for at, _, _ in tpu.calls]
+    assert len(times) == 17
+    assert max(after - before for before, after in pairwise(times)) <= RETRY_MAX_S
+
+
+def test_deadline_is_none_unless_the_config_has_one() -> None:
+    assert agent_identity(fuse_s=7200).config.fuse_s == 7200
+    assert isinstance(agent_identity().config, VmConfig)
+    assert agent_identity().config.fuse_s is None
+
+
+@pytest.mark.timeout(120)
+def test_node_is_deleted_on_the_emulator(tmp_path: Path) -> None:
+    with running_emulator(tmp_path) as emulator:
+        slices = Slices(emulator)
+        name = slices.run("node", tpu=ONE_HOST).name
+        work = tmp_path / "work"
+        work.mkdir()
+        google = GoogleApi(emulator.endpoint, "", MetadataServer("127.0.0.1:9"))
+        SelfDelete(name, 0, google, Workspace(work, {}, Console())).run()
+        eventually(lambda: slices.state("node") == "GONE", 30)
+        assert name == f"projects/{PROJECT}/locations/{ZONE}/nodes/node"

@@ -1,0 +1,98 @@
+"""The serial console and its copy for the log."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from shared.agent.control.vm_config import IncarnationKey
+from shared.agent.control.workspace import Workspace
+from shared.agent.google_http.google_api import GoogleApi
+from shared.agent.google_http.metadata_server import MetadataServer
+from shared.agent.program.program import Program
+from shared.agent.reporting.publisher import Event, Outbox, Publisher
+from shared.agent.reporting.serial_console import Console, Stream
+
+from .support.cloud import Cloud
+
+
+class Copy:
+    """A log sink that records its calls."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Stream, bytes]] = []
+        self.steps: list[str] = []
+
+    def put(self, stream: Stream, lines: bytes) -> None:
+        self.lines.append((stream, lines))
+
+    def flush(self, timeout: float) -> None:
+        self.steps.append(f"flushed within {timeout:g} s")
+
+
+@pytest.fixture
+def serial(tmp_path: Path) -> Path:
+    return tmp_path / "serial"
+
+
+def console_of(serial: Path) -> Console:
+    return Console(os.open(serial, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+
+
+def test_copy_has_every_line_with_its_stream_and_without_the_prefix(serial: Path, tmp_path: Path) -> None:
+    console, copy = console_of(serial), Copy()
+    console.log("before")
+    console.copy_to(copy)
+    console.log("hello")
+    source = "import sys; print('out'); print('err', file=sys.stderr)"
+    Program([sys.executable, "-c", source], Workspace(tmp_path, {}, console), env={}, cwd=tmp_path).wait()
+    assert sorted(copy.lines, key=str) == [
+        (Stream.AGENT, b"hello\n"),
+        (Stream.STDERR, b"err\n"),
+        (Stream.STDOUT, b"out\n"),
+    ]
+    assert sorted(serial.read_bytes().splitlines()) == [b"[trainmaster] before", b"[trainmaster] hello", b"err", b"out"]
+
+
+def test_agents_error_has_the_prefix_and_is_an_error_in_the_copy(serial: Path) -> None:
+    console, copy = console_of(serial), Copy()
+    console.copy_to(copy)
+    console.log_error("it failed")
+    assert serial.read_bytes() == b"[trainmaster] it failed\n"
+    assert copy.lines == [(Stream.STDERR, b"it failed\n")]
+
+
+def test_long_line_is_broken_on_the_console_but_not_in_the_copy(serial: Path) -> None:
+    """Google's runner of startup scripts stops reading for ever at a line that does not fit into 64 KiB."""
+    console, copy = console_of(serial), Copy()
+    console.copy_to(copy)
+    bar = b"\r".join(b"step %06d" % step for step in range(20_000))
+    console.write(Stream.STDOUT, b"before\n\n" + bar + b"\nafter\n")
+    console.log("x" * (64 << 10))
+    written = serial.read_bytes()
+    assert max(len(line) for line in written.split(b"\n")) < (64 << 10) - 1
+    assert written.replace(b"\n", b"") == b"before" + bar + b"after[trainmaster] " + b"x" * (64 << 10)
+    assert written.startswith(b"before\n\nstep")
+    assert b"\nafter\n[trainmaster] x" in written
+    assert copy.lines[0] == (Stream.STDOUT, b"before\n\n" + bar + b"\nafter\n")
+
+
+def test_log_is_flushed_before_an_exit_only(cloud: Cloud, serial: Path) -> None:
+    console, copy = console_of(serial), Copy()
+    console.copy_to(copy)
+    metadata = MetadataServer(cloud.host)
+    outbox = Outbox(Publisher(GoogleApi(cloud.host, "", metadata), metadata, console), console)
+    threading.Thread(target=outbox.run, daemon=True).start()
+    for topic, is_final in (("vm-ready", False), ("replica-exit", True)):
+        topic_path = f"projects/p/topics/{topic}"
+        outbox.put(Event(topic_path, IncarnationKey(1, 1), {}, "a", lambda t=topic: copy.steps.append(t), is_final))  # type: ignore[misc]
+    assert outbox.flush(20)
+    assert copy.steps == ["vm-ready", "flushed within 3 s", "replica-exit"]
+
+
+def test_flush_without_a_copy_does_nothing(serial: Path) -> None:
+    console_of(serial).flush(0)
