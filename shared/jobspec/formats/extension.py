@@ -69,7 +69,7 @@ class Extension(WireModel):
     )
     secrets: Mapping[str, String] = wire_field(
         {"API_KEY": "projects/my-project/secrets/api-key/versions/latest"},
-        "Environment variable → secret version in Secret Manager, which the VM reads.",
+        "Environment variables whose values the VM reads from Secret Manager: name and secret version.",
         factory=dict,
     )
     image: OptionalString = wire_field(

@@ -35,7 +35,7 @@ class Problem:
 
 
 class InvalidJob(Exception):  # noqa: N818 - names the outcome that the sender sees, not a fault of this program
-    """The job cannot be accepted. `problems` is never empty; the text has one line per problem in the service's form."""
+    """The job cannot be accepted. `problems` is never empty; the text has a line per problem in the service's form."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
