@@ -14,7 +14,7 @@ TAIL_CHARS = 4096  # the last output of a program that its exit event carries
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a trial reported last."""
+    """The last value of the metric that a trial reported."""
 
     value: float
     """Value of the metric; finite."""

@@ -1,4 +1,4 @@
-"""How the agent comes onto a VM: one metadata value that any Python from 3.8 on can run."""
+"""The agent as a metadata value: one zip application that any Python from 3.8 on can run."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_archive_contains_exactly_the_agents_modules() -> None:
 
 
 def test_archive_imports_without_this_repository(tmp_path: Path) -> None:
-    """Under a Python without this repository in its path, and with user code that has names of ours."""
+    """Run it with a Python that does not have this repository on its path."""
     (tmp_path / "agent.pyz").write_bytes(base64.b64decode(agent_files()["trainmaster-agent"]))
     done = subprocess.run([sys.executable, "-I", tmp_path / "agent.pyz"], capture_output=True, text=True, check=False)
     assert "agent.pyz/shared/agent/main.py" in done.stderr
-    assert "IndexError" in done.stderr  # it got as far as its missing argument
+    assert "IndexError" in done.stderr  # it starts, and misses its argument
 
 
 @pytest.mark.parametrize("key", ["startup-script", "shutdown-script"])

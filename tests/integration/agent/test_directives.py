@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from shared.agent.control.vm_config import IncarnationKey, supersedes
+
 from .support.cloud import Cloud
 from .support.vm import Vm
 
@@ -156,3 +158,14 @@ def test_long_polls_send_the_last_etag(cloud: Cloud, vm: Vm) -> None:
     cloud.wait_for_message("replica-exit")
     polls = [path for path, _ in cloud.requests if path.endswith("trainmaster-directive")]
     assert len(polls) <= 3
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "expected"),
+    [((1, 1), None, True), ((1, 2), (1, 1), True), ((2, 1), (1, 9), True), ((1, 1), (1, 1), False),
+     ((1, 9), (2, 1), False)],
+)  # fmt: skip
+def test_later_incarnation_supersedes_an_earlier_one(
+    new: tuple[int, int], old: tuple[int, int] | None, expected: bool
+) -> None:
+    assert supersedes(IncarnationKey(*new), IncarnationKey(*old) if old else None) is expected

@@ -6,7 +6,7 @@ import subprocess
 
 from shared.wiring.agent_archive import agent_files
 
-from .support.cloud import PATIENCE_S, Cloud
+from .support.cloud import TIMEOUT_S, Cloud
 from .support.vm import Vm
 
 
@@ -21,7 +21,7 @@ def test_agent_reports_the_exit_during_the_shutdown_script(cloud: Cloud, vm: Vm)
     vm.wait_for_line("START")
     script = shut_down(vm)
     assert vm.wait() == 0
-    assert script.wait(PATIENCE_S) == 0
+    assert script.wait(TIMEOUT_S) == 0
     assert cloud.wait_for_message("replica-exit").body["cause"] == "vm_stopping"
 
 
@@ -46,17 +46,17 @@ def test_shutdown_script_waits_for_the_agent(cloud: Cloud, vm: Vm) -> None:
     assert script.poll() is None
     (vm.home / "saved").touch()
     assert vm.wait() == 0
-    assert script.wait(PATIENCE_S) == 0
+    assert script.wait(TIMEOUT_S) == 0
 
 
 def test_process_id_of_an_earlier_boot_is_not_signalled(vm: Vm) -> None:
     vm.work.mkdir(exist_ok=True)
     with subprocess.Popen(["sleep", "600"]) as bystander:
         (vm.work / "startup").write_text(f"00000000-0000-0000-0000-000000000000 {bystander.pid}\n")
-        assert shut_down(vm).wait(PATIENCE_S) == 0
+        assert shut_down(vm).wait(TIMEOUT_S) == 0
         assert bystander.poll() is None
         bystander.kill()
 
 
 def test_shutdown_script_ends_at_once_if_the_agent_never_started(vm: Vm) -> None:
-    assert shut_down(vm).wait(PATIENCE_S) == 0
+    assert shut_down(vm).wait(TIMEOUT_S) == 0

@@ -44,7 +44,7 @@ BUILD_S: Final = 540.0
 START_S: Final = 60.0
 
 # The packages that Google's Debian images have besides the base system, as far as we use them; pip is not among them.
-# Source: compute-image-tools, daisy_workflows/image_build/debian (python3); Debian's class EXTRAS (curl, ca-certificates).
+# Source: compute-image-tools, daisy_workflows/image_build/debian (python3); Debian's class EXTRAS (the other two).
 DEBIAN_DOCKERFILE: Final = """
 FROM {bare}
 RUN apt-get update && apt-get install --yes --no-install-recommends python3 curl ca-certificates && apt-get clean

@@ -85,7 +85,7 @@ def wait_for_message(cloud: Cloud, topic: str, console: Callable[[], str]) -> Me
 
 
 @pytest.mark.parametrize(("suite", "python"), [("bullseye", "3.9"), ("bookworm", "3.11")])
-@pytest.mark.parametrize("kind", ["as Google's", "bare"])
+@pytest.mark.parametrize("kind", ["google", "bare"])
 def test_package_is_installed_and_run_on_debian(
     engine: Engine, cloud: Cloud, boot: Callable[..., str], suite: str, python: str, kind: str
 ) -> None:

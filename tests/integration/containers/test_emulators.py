@@ -27,7 +27,7 @@ CONTRACTS = [
     "tests/integration/stack/test_delivery.py",
 ]
 ENGINE_S = 60.0
-OURS = "label=org.testcontainers"
+TESTCONTAINERS = "label=org.testcontainers"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def images(engine: Engine) -> None:
 
 
 @pytest.fixture(autouse=True)
-def containers_wanted(engine: Engine, images: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def containers_as_backend(engine: Engine, images: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", engine.host)
     monkeypatch.setenv(EMULATORS_VARIABLE, BackendKind.CONTAINERS)
 
@@ -53,14 +53,14 @@ def test_contract_tests_pass_on_emulators_in_containers() -> None:
 
 def test_container_ends_with_the_process_that_represents_it(engine: Engine, tmp_path: Path) -> None:
     ports = Ports()
-    desired = firestore.service(require_backend(), ports.take())
-    with service.run_alone(desired, tmp_path / "log", within_s=ENGINE_S):
-        assert len(engine.containers(OURS)) == 1
+    emulator = firestore.service(require_backend(), ports.take())
+    with service.run_alone(emulator, tmp_path / "log", within_s=ENGINE_S):
+        assert len(engine.containers(TESTCONTAINERS)) == 1
         (process,) = [
             child for child in psutil.Process().children() if "emulators.stack.container_service" in child.cmdline()
         ]
         os.kill(process.pid, signal.SIGKILL)
-        eventually(lambda: not engine.containers(OURS), within_s=ENGINE_S)
+        eventually(lambda: not engine.containers(TESTCONTAINERS), within_s=ENGINE_S)
     ports.close()
 
 
@@ -69,5 +69,5 @@ def test_stopped_stack_leaves_no_container(engine: Engine, tmp_path: Path) -> No
     config = StackConfig(functions_dir=functions, functions=("upload",), compute=False)
     with stack.running_stack(tmp_path / "state", config) as state:
         assert state.backend == BackendKind.CONTAINERS
-        assert len(engine.containers(OURS)) == 3
-    assert not engine.containers(OURS)
+        assert len(engine.containers(TESTCONTAINERS)) == 3
+    assert not engine.containers(TESTCONTAINERS)

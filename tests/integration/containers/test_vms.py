@@ -17,7 +17,7 @@ from tests.support.stack import local_stack, recording_functions
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 ENGINE_S = 60.0
-BUSY = 'docker run --rm --network=host {image} python3 -uc "import time; print(1); time.sleep(600)"'
+RUN_CONTAINER = 'docker run --rm --network=host {image} python3 -uc "import time; print(1); time.sleep(600)"'
 
 
 @pytest.fixture(scope="module")
@@ -34,26 +34,26 @@ def emulator(image: str, tmp_path: Path) -> Iterator[Emulator]:
         emulator.delete_all()
 
 
-def busy(emulator: Emulator, engine: Engine, image: str, *names: str) -> None:
+def start_containers(emulator: Emulator, engine: Engine, image: str, *names: str) -> None:
     for name in names:
-        emulator.run(name, BUSY.format(image=image))
+        emulator.run(name, RUN_CONTAINER.format(image=image))
     eventually(lambda: len(engine.containers("status=running")) == len(names), ENGINE_S)
 
 
-def deleted(emulator: Emulator) -> None:
+def delete(emulator: Emulator) -> None:
     emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance="vm")
 
 
-def stopped(emulator: Emulator) -> None:
+def stop(emulator: Emulator) -> None:
     emulator.instances.stop_unary(project=PROJECT, zone=ZONE, instance="vm")
 
 
-def crashed(emulator: Emulator) -> None:
+def crash(emulator: Emulator) -> None:
     emulator.fault("vm", "crash")
 
 
-def without_its_init(emulator: Emulator) -> None:
-    """As if the machine's kernel had killed what stands for the VM's."""
+def kill_init(emulator: Emulator) -> None:
+    """Kill the process that stands in for the VM's init, as the kernel may do."""
     disk = f"/vms/{emulator.get('vm').id}/".encode()
     for pid in emulator.vm_processes():
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -61,12 +61,12 @@ def without_its_init(emulator: Emulator) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("ends", [deleted, stopped, crashed, without_its_init])
+@pytest.mark.parametrize("end_vm", [delete, stop, crash, kill_init])
 def test_containers_end_with_their_vm(
-    emulator: Emulator, engine: Engine, image: str, ends: Callable[[Emulator], None]
+    emulator: Emulator, engine: Engine, image: str, end_vm: Callable[[Emulator], None]
 ) -> None:
-    busy(emulator, engine, image, "vm", "other")
-    ends(emulator)
+    start_containers(emulator, engine, image, "vm", "other")
+    end_vm(emulator)
     eventually(lambda: emulator.status("vm") in ("TERMINATED", "GONE"), ENGINE_S)
     eventually(lambda: len(engine.containers()) == 1, ENGINE_S)
     assert "other" in emulator.names()
@@ -74,13 +74,13 @@ def test_containers_end_with_their_vm(
 
 def test_killed_emulator_leaves_no_container(engine: Engine, image: str, tmp_path: Path) -> None:
     with running_emulator(tmp_path) as emulator:
-        busy(emulator, engine, image, "vm")
+        start_containers(emulator, engine, image, "vm")
         emulator.process.kill()
         eventually(lambda: not engine.containers(), ENGINE_S)
 
 
 def test_container_reaches_the_services_of_its_vm(emulator: Emulator, image: str) -> None:
-    ask = (
+    source = (
         "import os, urllib.request\\n"
         "address = 'http://' + os.environ['GCE_METADATA_HOST'] + '/computeMetadata/v1/instance/name'\\n"
         "request = urllib.request.Request(address, headers={'Metadata-Flavor': 'Google'})\\n"
@@ -88,7 +88,7 @@ def test_container_reaches_the_services_of_its_vm(emulator: Emulator, image: str
         "print(open(os.environ['A_FILE']).readline())\\n"
         "print('PATH of the image:', os.environ['PATH'])"
     )
-    emulator.run("vm", f'docker run --rm --network=host {image} python3 -c "$(printf "{ask}")"')
+    emulator.run("vm", f'docker run --rm --network=host {image} python3 -c "$(printf "{source}")"')
     eventually(lambda: "exit status" in emulator.serial("vm"), ENGINE_S)
     output = emulator.serial("vm")
     assert "hello vm" in output
@@ -97,14 +97,14 @@ def test_container_reaches_the_services_of_its_vm(emulator: Emulator, image: str
 
 
 def test_vm_sees_only_its_own_containers(emulator: Emulator, engine: Engine, image: str) -> None:
-    busy(emulator, engine, image, "vm")
+    start_containers(emulator, engine, image, "vm")
     emulator.run("other", "echo counted $(docker ps --all --quiet | wc --lines)")
     eventually(lambda: "counted" in emulator.serial("other"), ENGINE_S)
     assert "counted 0" in emulator.serial("other")
 
 
 def test_kill_program_kills_the_program_in_the_container(emulator: Emulator, engine: Engine, image: str) -> None:
-    busy(emulator, engine, image, "vm")
+    start_containers(emulator, engine, image, "vm")
     (container,) = engine.containers()
     pid = int(engine.docker("inspect", "--format", "{{.State.Pid}}", container))
     assert emulator.fault("vm", "kill-program", signal="KILL") == {"pid": pid, "signal": "SIGKILL"}
@@ -115,7 +115,7 @@ def test_kill_program_kills_the_program_in_the_container(emulator: Emulator, eng
 def test_ended_stack_leaves_no_container(engine: Engine, image: str, tmp_path: Path, victim: str) -> None:
     config = StackConfig(functions_dir=recording_functions(tmp_path / "functions"), functions=("upload",))
     with local_stack(tmp_path / "state", config) as local:
-        script = BUSY.format(image=image)
+        script = RUN_CONTAINER.format(image=image)
         create = ["gcloud", "compute", "instances", "create", "vm", f"--zone={ZONE}"]
         created = local.run(*create, f"--metadata=startup-script={script}")
         assert created.returncode == 0, created.stderr

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from shared.memory.bus import ATTRIBUTE_BYTES_MAX
 
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 TOKEN_CHARS: Final = 1200
 """About the length of the identity tokens that Google issues to a VM."""
 DIRECTIVE: Final = "instance/attributes/trainmaster-directive"
@@ -88,7 +88,7 @@ class Cloud:
 
     def wait_for(self, what: str, is_there: Callable[[list[Message]], bool]) -> None:
         with self._changed:
-            if not self._changed.wait_for(lambda: is_there(self.messages), PATIENCE_S):
+            if not self._changed.wait_for(lambda: is_there(self.messages), TIMEOUT_S):
                 raise AssertionError(f"{what} was not published; messages: {self.messages}")
 
     def wait_for_message(self, topic: str, subject: tuple[int, int] | None = None) -> Message:
@@ -109,13 +109,11 @@ class Cloud:
         with self._changed:
             before = polls()
             self.set(path, value)
-            assert self._changed.wait_for(lambda: polls() > before, PATIENCE_S), f"{path} is not watched"
+            assert self._changed.wait_for(lambda: polls() > before, TIMEOUT_S), f"{path} is not watched"
 
     def wait_for_refusal(self, topic: str) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: topic in self.refused, PATIENCE_S), (
-                f"nothing was published to {topic}"
-            )
+            assert self._changed.wait_for(lambda: topic in self.refused, TIMEOUT_S), f"nothing was published to {topic}"
 
     def published(self) -> list[tuple[str, tuple[int, int]]]:
         """Return topic and incarnation of all published messages, in order."""

@@ -17,7 +17,7 @@ from shared.agent.control.vm_config import AgentIdentity, SliceHost, VmConfig, V
 from shared.agent.program.process_table import kill_marked
 from shared.wiring.agent_archive import agent_files
 
-from .cloud import PATIENCE_S, Cloud
+from .cloud import TIMEOUT_S, Cloud
 
 FIRST: Final = "tm-digits-1-a1b2c3-worker-0"
 NAME: Final = "tm-digits-1-a1b2c3-worker-1"
@@ -143,10 +143,10 @@ class Vm:
         assert self._process is not None
         assert self._reader is not None
         try:
-            status = self._process.wait(PATIENCE_S)
+            status = self._process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(b"\n".join(self.console).decode("utf-8", "replace")) from None
-        self._reader.join(PATIENCE_S)
+        self._reader.join(TIMEOUT_S)
         return status
 
     def power_off(self) -> None:
@@ -155,10 +155,10 @@ class Vm:
             return
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(PATIENCE_S)
+        self._process.wait(TIMEOUT_S)
         kill_marked(self.work)
         assert self._reader is not None
-        self._reader.join(PATIENCE_S)
+        self._reader.join(TIMEOUT_S)
         self._process = None
 
     @property
@@ -174,7 +174,7 @@ class Vm:
             return [line for line in self._console if line.startswith(prefix)]
 
         with self._changed:
-            if not self._changed.wait_for(lambda: len(matches()) >= count, PATIENCE_S):
+            if not self._changed.wait_for(lambda: len(matches()) >= count, TIMEOUT_S):
                 console = b"\n".join(self._console).decode("utf-8", "replace")
                 raise AssertionError(f"no line {start!r} (number {count}) on the console:\n{console}")
             return matches()[count - 1].decode()

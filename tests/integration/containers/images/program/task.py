@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 def main() -> int:
@@ -58,14 +58,14 @@ def meet(task: dict[str, Any], cluster: dict[str, list[str]]) -> None:
     if task["type"] != "worker":
         greeted: set[str] = set()
         with socket.create_server((host, int(port))) as server:
-            server.settimeout(PATIENCE_S)
+            server.settimeout(TIMEOUT_S)
             while len(greeted) < workers:
                 connection, _ = server.accept()
                 with connection:
                     greeted.add(connection.recv(100).decode())
         print(f"greeted by {sorted(greeted)}", flush=True)
         return
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             with socket.create_connection((host, int(port)), 5) as connection:
