@@ -1,90 +1,77 @@
-"""Who may do what: remembered for a minute, so that a client that polls does not ask Google each time. What never
-changes (whose token it is, the project's number) is remembered for good.
+"""Cached answers of the project's IAM, so that a polling client does not cause a query for each of its requests.
 
-Remembered by a hash of the token, in this process only; a token is never stored or logged. What a minute may hide is a
-permission just taken away; one just given is seen at once, because refusals are not remembered.
+Permissions are kept for a minute, and only granted ones: a new permission works at once, and a revoked one for at most a
+minute longer. E-mail addresses and the project's number never change, so they are kept as long as there is space.
+Entries are keyed by a hash of the access token, in this process only. A token itself is never stored or logged.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
+
+from cachetools import LRUCache, TTLCache
 
 from shared.ports import Access
 
-REMEMBERED_S: Final = 60.0
-REMEMBERED_MAX: Final = 1_000
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+GRANTED_S: Final = 60.0
+ENTRIES_MAX: Final = 1_000
 
 
-@dataclass
-class RememberedAccess:
-    """See `shared.ports.Access`. `seconds` is a clock that never goes back. Thread-safe."""
+class CachedAccess:
+    """See `shared.ports.Access`. Thread-safe. `clock` is monotonic, in seconds."""
 
-    access: Access
-    seconds: Callable[[], float]
-    _known: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
-    _emails: OrderedDict[str, str | None] = field(default_factory=OrderedDict)
-    _number: str = ""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, access: Access, clock: Callable[[], float]) -> None:
+        self.access = access
+        self._granted: TTLCache[tuple[str, str], bool] = TTLCache(ENTRIES_MAX, GRANTED_S, timer=clock)
+        self._emails: LRUCache[str, str | None] = LRUCache(ENTRIES_MAX)
+        self._number = ""
+        self._lock = threading.Lock()
 
-    def granted(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
-        known = frozenset(each for each in permissions if self._knows(token, each))
-        asked = [each for each in permissions if each not in known]
-        if not asked:
-            return known
-        granted = self.access.granted(token, asked)
-        for each in granted:
-            self._remember(token, each)
-        return granted | known
+    def granted_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+        cached = frozenset(permission for permission in permissions if self._is_granted(token, permission))
+        unknown = [permission for permission in permissions if permission not in cached]
+        if not unknown:
+            return cached
+        granted = self.access.granted_permissions(token, unknown)
+        for permission in granted:
+            self._keep(token, permission)
+        return granted | cached
 
     def may_act_as(self, token: str, account: str) -> bool:
-        as_account = f"as {account}"
-        if not self._knows(token, as_account):
+        permission = f"act as {account}"
+        if not self._is_granted(token, permission):
             if not self.access.may_act_as(token, account):
                 return False
-            self._remember(token, as_account)
+            self._keep(token, permission)
         return True
 
     def project_number(self, token: str) -> str:
-        """Whether the bearer may see it is asked as any permission."""
+        """The number is no secret among callers: whether one may see the project is a permission of its own."""
         if not self._number:
             self._number = self.access.project_number(token)
         return self._number
 
     def email(self, token: str) -> str | None:
-        key = _hashed(token)
+        key = _hash(token)
         with self._lock:
             if key in self._emails:
                 return self._emails[key]
         email = self.access.email(token)
         with self._lock:
-            _keep(self._emails, key, email)
+            self._emails[key] = email
         return email
 
-    def _knows(self, token: str, right: str) -> bool:
-        now = self.seconds()
+    def _is_granted(self, token: str, permission: str) -> bool:
         with self._lock:
-            return self._known.get((_hashed(token), right), now) > now
+            return (_hash(token), permission) in self._granted
 
-    def _remember(self, token: str, right: str) -> None:
-        key = (_hashed(token), right)
+    def _keep(self, token: str, permission: str) -> None:
         with self._lock:
-            _keep(self._known, key, self.seconds() + REMEMBERED_S)
+            self._granted[_hash(token), permission] = True
 
 
-def _keep(remembered: OrderedDict[Key, Value], key: Key, value: Value) -> None:
-    remembered[key] = value
-    remembered.move_to_end(key)
-    while len(remembered) > REMEMBERED_MAX:
-        remembered.popitem(last=False)
-
-
-def _hashed(token: str) -> str:
+def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

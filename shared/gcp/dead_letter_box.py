@@ -1,7 +1,10 @@
-"""The dead letter: messages that could never be handled, kept for people.
+"""Dead letters: messages that could not be handled, kept in a pull subscription until an operator decides.
 
-A look at it takes the messages for a moment and gives them back: Pub/Sub has no other way to see them. What was put
-there by a function has its reason; what Pub/Sub itself moved there after the last delivery says where it came from.
+Pub/Sub shows messages only to a subscriber that pulls them. So every operation pulls all of them, and at the end
+returns to the subscription those that are to stay. A message comes here in one of two ways:
+
+    from a function     it raised PermanentError, whose text is the attribute `reason`
+    from Pub/Sub        it was not acknowledged in all its deliveries; Pub/Sub's attributes name the subscription
 """
 
 from __future__ import annotations
@@ -13,70 +16,81 @@ from datetime import datetime
 from typing import Final
 
 from google.api_core import exceptions
-from google.cloud import pubsub_v1
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 
-from shared.errors import PermanentError, TemporaryError
+from shared.errors import PermanentError
+from shared.gcp import clients
+from shared.gcp.errors import google_errors, translate
+from shared.gcp.pubsub_bus import PubsubBus
+from shared.gcp.retries import CALL
 from shared.messaging import push, topics
 
-TIMEOUT_S: Final = 20.0
 BATCH: Final = 100
 PULL_S: Final = 2.0
-"""How long a pull may bring nothing before all is taken to be seen: Pub/Sub promises no single pull to be all."""
-MOVED_FROM: Final = f"{push.MOVED}Subscription"
-"""Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message; the subscription is named as its topic."""
-MOVED_AT: Final = f"{push.MOVED}TopicPublishTime"
-_OWN: Final = ("reason", "function", "message_id", "told_at", "subscription")
+"""If a pull returns nothing for this long, all messages have been pulled. One pull need not return all of them."""
+MOVED_FROM: Final = f"{push.DEAD_LETTER_PREFIX}Subscription"
+"""Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message. Our subscriptions are named as their
+topics."""
+MOVED_AT: Final = f"{push.DEAD_LETTER_PREFIX}TopicPublishTime"
+_ADDED: Final = ("reason", "function", "message_id", "published_at", "subscription")
+"""Attributes that our functions add to a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """`topic`: where it was first published; None where nothing says so. `told_at`: when. `attributes`: as it was."""
+    """A message in the dead letter subscription."""
 
     id: str
     at: datetime
+    """When the message became a dead letter."""
     topic: str | None
-    told_at: datetime
+    """Topic that the message was first published to. None: unknown."""
+    published_at: datetime
+    """When the message was first published."""
     reason: str
     data: bytes
     attributes: Mapping[str, str]
+    """Those of the original message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """`kept`: with the reason why."""
+    """Result of a replay."""
 
     done: tuple[DeadLetter, ...]
     kept: tuple[tuple[DeadLetter, str], ...]
+    """Letters that stay, each with the reason."""
 
 
 class DeadLetterBox:
+    """The dead letters of a project. Methods raise TemporaryError or PermanentError."""
+
     def __init__(self, project: str) -> None:
-        self._project = project
-        self._subscriber = pubsub_v1.SubscriberClient()
-        self._publisher = pubsub_v1.PublisherClient()
+        self._subscriber = clients.subscriber()
+        self._bus = PubsubBus(clients.publisher(), project)
         self._path = self._subscriber.subscription_path(project, topics.DEAD_LETTER)
 
-    def look(self) -> tuple[DeadLetter, ...]:
-        """All of them, the oldest first. They stay."""
-        with self._taken() as letters:
-            return tuple(letters[ack_id] for ack_id in sorted(letters, key=lambda each: letters[each].at))
+    def list_letters(self) -> tuple[DeadLetter, ...]:
+        """Return all dead letters, the oldest first. They stay."""
+        with self._pulled() as letters:
+            return tuple(sorted(letters.values(), key=lambda letter: letter.at))
 
-    def replay(self, desired: Sequence[str] | None, judged: Callable[[DeadLetter], bool]) -> Replayed:
-        """Publishes them again where they came from, but for those that are `judged` already, and drops them here.
+    def replay(self, ids: Sequence[str] | None, is_handled: Callable[[DeadLetter], bool]) -> Replayed:
+        """Publish the letters to their topics again, and drop them here. `ids` None: all whose topic is known.
 
-        None: all that say where. What `judged` refuses (PermanentError) is kept.
+        `is_handled` is called with each letter first. If it returns True, the letter has been handled and is not
+        published; if it raises PermanentError, the letter stays.
         """
         done, kept = [], []
-        with self._taken() as letters:
-            for ack_id, letter in _chosen(letters, desired):
+        with self._pulled() as letters:
+            for ack_id, letter in _choose(letters, ids):
                 if letter.topic is None:
-                    if desired is not None:
-                        raise PermanentError(f"{letter.id} does not say which topic it was published to")
+                    if ids is not None:
+                        raise PermanentError(f"dead letter {letter.id} does not say which topic it was published to")
                     continue
                 try:
-                    if not judged(letter):
-                        self._publish(letter.topic, letter)
+                    if not is_handled(letter):
+                        self._bus.publish(letter.topic, letter.data, letter.attributes)
                 except PermanentError as error:
                     kept.append((letter, str(error)))
                     continue
@@ -85,10 +99,10 @@ class DeadLetterBox:
                 done.append(letter)
         return Replayed(tuple(done), tuple(kept))
 
-    def drop(self, desired: Sequence[str] | None) -> tuple[DeadLetter, ...]:
-        """For good. None: all of them."""
-        with self._taken() as letters:
-            chosen = _chosen(letters, desired)
+    def drop(self, ids: Sequence[str] | None) -> tuple[DeadLetter, ...]:
+        """Delete the letters, and return them. `ids` None: all."""
+        with self._pulled() as letters:
+            chosen = _choose(letters, ids)
             if chosen:
                 self._acknowledge([ack_id for ack_id, _ in chosen])
             for ack_id, _ in chosen:
@@ -96,82 +110,81 @@ class DeadLetterBox:
         return tuple(letter for _, letter in chosen)
 
     @contextmanager
-    def _taken(self) -> Iterator[dict[str, DeadLetter]]:
-        """By the id that acknowledges them. What is still there at the end is given back."""
+    def _pulled(self) -> Iterator[dict[str, DeadLetter]]:
+        """Yield all letters by acknowledgement id. Those that are still in the dict at the end are returned."""
         letters: dict[str, DeadLetter] = {}
-        seen: set[str] = set()
+        message_ids: set[str] = set()
         try:
-            while new := [each for each in self._pull() if each.message.message_id not in seen]:
-                seen.update(each.message.message_id for each in new)
-                letters.update({each.ack_id: _letter(each.message) for each in new})
+            while received := [item for item in self._pull() if item.message.message_id not in message_ids]:
+                message_ids.update(item.message.message_id for item in received)
+                letters.update({item.ack_id: _letter(item.message) for item in received})
             yield letters
         finally:
             if letters:
-                with _translated():
+                with _dead_letter_errors():
                     self._subscriber.modify_ack_deadline(
-                        subscription=self._path, ack_ids=list(letters), ack_deadline_seconds=0, timeout=TIMEOUT_S
+                        subscription=self._path, ack_ids=list(letters), ack_deadline_seconds=0, **CALL
                     )
 
     def _pull(self) -> Sequence[ReceivedMessage]:
-        with _translated():
+        with _dead_letter_errors():
             try:
-                answer = self._subscriber.pull(subscription=self._path, max_messages=BATCH, retry=None, timeout=PULL_S)
+                response = self._subscriber.pull(
+                    subscription=self._path, max_messages=BATCH, retry=None, timeout=PULL_S
+                )
             except exceptions.DeadlineExceeded:
                 return ()
-        return tuple(answer.received_messages)
-
-    def _publish(self, topic: str, letter: DeadLetter) -> None:
-        path = self._publisher.topic_path(self._project, topic)
-        with _translated():
-            self._publisher.publish(path, letter.data, **letter.attributes).result(TIMEOUT_S)  # type: ignore[arg-type]
+        return tuple(response.received_messages)
 
     def _acknowledge(self, ack_ids: list[str]) -> None:
-        with _translated():
-            self._subscriber.acknowledge(subscription=self._path, ack_ids=ack_ids, timeout=TIMEOUT_S)
+        with _dead_letter_errors():
+            self._subscriber.acknowledge(subscription=self._path, ack_ids=ack_ids, **CALL)
 
 
 def _letter(message: PubsubMessage) -> DeadLetter:
-    said = dict(message.attributes)
-    moved = said.get(MOVED_FROM)
-    reason = said.get("reason") or (f"not acknowledged by {moved} in all its deliveries" if moved else "unknown")
-    told_at = said.get(MOVED_AT if moved else "told_at")
+    attributes = dict(message.attributes)
+    moved_from = attributes.get(MOVED_FROM)
+    unacknowledged = f"not acknowledged by {moved_from} in all its deliveries" if moved_from else "unknown"
+    published_at = attributes.get(MOVED_AT if moved_from else "published_at")
     return DeadLetter(
-        message.message_id,
-        message.publish_time,
-        moved or _topic(said),
-        datetime.fromisoformat(told_at) if told_at else message.publish_time,
-        reason,
-        message.data,
-        {name: value for name, value in said.items() if not _is_added(name)},
+        id=message.message_id,
+        at=message.publish_time,
+        topic=moved_from or _topic(attributes),
+        published_at=datetime.fromisoformat(published_at) if published_at else message.publish_time,
+        reason=attributes.get("reason") or unacknowledged,
+        data=message.data,
+        attributes={name: value for name, value in attributes.items() if not _is_added(name)},
     )
 
 
-def _topic(said: Mapping[str, str]) -> str | None:
-    """Of what a function put there. A function may have two topics; another subscription than ours says nothing."""
-    if said.get("subscription") == topics.SYSTEM_EVENTS:
+def _topic(attributes: Mapping[str, str]) -> str | None:
+    """Return the topic of a letter that a function published. Only `maintenance` has a second topic."""
+    if attributes.get("subscription") == topics.SYSTEM_EVENTS:
         return topics.SYSTEM_EVENTS
-    function = said.get("function")
+    function = attributes.get("function")
     return f"trainmaster-{function.replace('_', '-')}" if function else None
 
 
-def _chosen(letters: Mapping[str, DeadLetter], desired: Sequence[str] | None) -> list[tuple[str, DeadLetter]]:
-    if desired is None:
+def _choose(letters: Mapping[str, DeadLetter], ids: Sequence[str] | None) -> list[tuple[str, DeadLetter]]:
+    if ids is None:
         return list(letters.items())
     by_id = {letter.id: (ack_id, letter) for ack_id, letter in letters.items()}
-    if missing := [one for one in desired if one not in by_id]:
+    if missing := [letter_id for letter_id in ids if letter_id not in by_id]:
         raise PermanentError(f"no dead letter {', '.join(missing)}: `trainmaster dead-letters list` shows them")
-    return [by_id[one] for one in desired]
+    return [by_id[letter_id] for letter_id in ids]
 
 
 def _is_added(attribute: str) -> bool:
-    return attribute in _OWN or attribute.startswith(push.MOVED)
+    return attribute in _ADDED or attribute.startswith(push.DEAD_LETTER_PREFIX)
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    try:
+def _dead_letter_errors() -> Iterator[None]:
+    with google_errors("dead letters", _translate):
         yield
-    except exceptions.NotFound as error:
-        raise PermanentError(f"{error.message}: is Trainmaster installed in this project?") from None
-    except (exceptions.ServerError, exceptions.RetryError, exceptions.DeadlineExceeded) as error:
-        raise TemporaryError(f"the dead letter: {error}") from error
+
+
+def _translate(error: exceptions.GoogleAPICallError) -> Exception | None:
+    if isinstance(error, exceptions.NotFound):
+        return PermanentError(f"{error.message}: is Trainmaster installed in this project?")
+    return translate(error)

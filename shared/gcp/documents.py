@@ -1,21 +1,23 @@
-"""Core values as Firestore documents and back. pydantic reads and writes the dataclasses; times stay times."""
+"""Conversion between the dataclasses of `shared.core` and Firestore documents, by pydantic."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
 
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, Replica
-from shared.core.reconcile.plan import name_hash
+from shared.core.model.job import Job
+from shared.core.model.replica import Replica
+from shared.core.model.vm_names import job_hash
 from shared.core.reconcile.zone_order import Stockout
 from shared.errors import TemporaryError
 from shared.ports import Orphan, Rejection
 
 SCHEMA: Final = 1
-"""Version of the stored shape. A reader ignores fields that it does not know."""
+"""Version of the stored shape. Readers ignore unknown fields, so a new optional field does not change it."""
 
 T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Stockout)
 Document = dict[str, Any]
@@ -24,8 +26,9 @@ _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
 
 
 def job_document(job: Job) -> Document:
-    asked = {} if job.trial_of else {"submitted_at": job.created_at}
-    return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": name_hash(job.job_id), **asked}
+    """Trials have no `submitted_at`: they do not count as submitted jobs."""
+    submitted = {} if job.trial_of else {"submitted_at": job.created_at}
+    return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": job_hash(job.job_id), **submitted}
 
 
 def replica_document(replica: Replica) -> Document:
@@ -49,16 +52,16 @@ def rejection_document(rejection: Rejection) -> Document:
 
 
 def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
-    """Raises TemporaryError for another schema: the event waits for the release that knows it."""
+    """Raises TemporaryError for another schema version, so that the event waits for a release that can read it."""
     schema = (document or {}).get("schema", SCHEMA)
     if schema != SCHEMA:
-        raise TemporaryError(f"a document of schema {schema}: this release knows schema {SCHEMA}")
-    value: T = _adapter(kind).validate_python(document)
+        raise TemporaryError(f"a document has schema version {schema}, and this release reads version {SCHEMA}")
+    value: T = _adapter(kind).validate_python(_plain_times(document))
     return value
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Made when the first of its kind is read or written: all at once would be a tenth of a second at every start."""
+    """Build the adapter at first use: building all of them would add a tenth of a second to every cold start."""
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
@@ -70,11 +73,20 @@ def _dump(kind: type[T], value: T) -> Document:
 
 
 def _storable(value: Any) -> Any:
-    """What a document is made of, whoever stores it: lists, no tuples; words, no members of enumerations."""
+    """Replace tuples by lists, and members of enumerations by their values."""
     if isinstance(value, dict):
-        return {str(key): _storable(each) for key, each in value.items()}
+        return {str(key): _storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_storable(each) for each in value]
+        return [_storable(item) for item in value]
     if isinstance(value, str):
         return str.__str__(value)
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _plain_times(value: Any) -> Any:
+    """Replace Firestore's own subclass of datetime, whose arithmetic and text differ, by datetime."""
+    if isinstance(value, dict):
+        return {key: _plain_times(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain_times(item) for item in value]
+    return datetime.combine(value.date(), value.timetz()) if isinstance(value, datetime) else value

@@ -1,32 +1,38 @@
 """The Store on Firestore (native mode).
 
-    jobs/{job_id}                          Job, `is_live`, `vm_hash`, and but for trials `submitted_at`
-    jobs/{job_id}/replicas/{replica key}   Replica and `ever_ready`, `ever_lost`
-    jobs/{job_id}/ledger/{event key}       LedgerEntry and `is_pending`
+    jobs/{job_id}                          Job, `is_live`, `vm_hash`; `submitted_at` unless it is a trial
+    jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ever_lost`
+    jobs/{job_id}/ledger/{event key}       LedgerEntry, `is_pending`
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     stockouts/{zone and machine kind}      Stockout
-    control/admission                           who was admitted last: its update time is what a turn is taken on
+    control/admission_token                the last admission; its update time is the admission token
 
-A change is one commit: preconditions on the update times that were read, and the ledger entry's creation as duplicate
-check. No transaction, no lock: on a contended document that is several times faster, and correct.
+A change is one batched write. Its preconditions are the update times that were read, and that the ledger entry does not
+exist yet. There are no transactions and no locks: on a contended document that is several times faster, and as correct.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from shared.core.evolve import Change
+from google.api_core import exceptions
+from google.cloud.firestore import Client, DocumentSnapshot, Query, WriteBatch
+from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
+
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, Replica, State
-from shared.core.reconcile.plan import hash_in, replica_id_from_vm_name, vm_name
+from shared.core.model.job import Job, State
+from shared.core.model.replica import Replica
+from shared.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
 from shared.core.reconcile.zone_order import Stockout
-from shared.errors import ConflictError, TemporaryError
+from shared.core.transitions.change import Change
+from shared.errors import ConflictError
 from shared.gcp.documents import (
+    Document,
     entry_document,
     job_document,
     orphan_document,
@@ -35,211 +41,237 @@ from shared.gcp.documents import (
     replica_document,
     stockout_document,
 )
-from shared.gcp.firestore import Document, Fields, Firestore, Order, Write, at_least, create, equal, update
-from shared.gcp.rest import RestError
-from shared.ports import AdmissionToken, AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection
+from shared.gcp.errors import google_errors, is_missing_database, translate
+from shared.gcp.retries import CALL
+from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Loaded, Orphan, Rejection
 
 JOB: Final = "job"
+"""Key of the job's document in `Loaded.tokens`."""
+JOBS: Final = "jobs"
+LEDGER: Final = "ledger"
 REJECTIONS: Final = "rejections"
 ORPHANS: Final = "orphans"
 STOCKOUTS: Final = "stockouts"
 ADMISSION: Final = "control/admission_token"
 
+_CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
+
 
 class FirestoreStore:
     """See `shared.ports.Store`. Thread-safe, as its client is."""
 
-    def __init__(self, client: Firestore) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
 
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
         replicas = _replicas(job_id)
-        with _translated():
-            found = self._client.get(_job(job_id), *([f"{replicas}/{replica}"] if replica else []))
-            job = found.pop(_job(job_id), None)
-            if job is None:
-                return None
-            asked = list(found.values())
-            if asked and lost_peers:
-                of_attempt = equal("attempt", asked[0].fields["attempt"])
-                lost = self._client.find(replicas, of_attempt, equal("ever_lost", True))
-                asked += [each for each in lost if each.id != replica]
-        return _loaded(job, asked, whole=False)
+        paths = [_job(job_id), *([f"{replicas}/{replica}"] if replica else [])]
+        documents = self._get(*paths)
+        job = documents.pop(_job(job_id), None)
+        if job is None:
+            return None
+        snapshots = list(documents.values())
+        if snapshots and lost_peers:
+            attempt = snapshots[0].get("attempt")
+            lost = self._find(self._where(replicas, ("attempt", "==", attempt), ("ever_lost", "==", True)))
+            snapshots += [snapshot for snapshot in lost if snapshot.id != replica]
+        return _loaded(job, snapshots, whole=False)
 
     def load_attempt(self, job_id: str) -> Loaded | None:
-        with _translated():
-            job = self._client.get(_job(job_id)).get(_job(job_id))
-            if job is None:
-                return None
-            replicas = self._client.find(_replicas(job_id), equal("attempt", job.fields["attempt"]))
+        job = self._get(_job(job_id)).get(_job(job_id))
+        if job is None:
+            return None
+        replicas = self._find(self._where(_replicas(job_id), ("attempt", "==", job.get("attempt"))))
         return _loaded(job, replicas, whole=True)
 
     def commit(
         self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
     ) -> None:
         tokens = loaded.tokens if loaded else {}
-        writes = [create(f"{_ledger(entry.job_id)}/{entry.key}", entry_document(entry))]
-        documents = [
-            (replica.key, f"{_replicas(entry.job_id)}/{replica.key}", replica_document(replica))
-            for replica in change.replicas
-        ]
+        batch = self._client.batch()
+        batch.create(self._client.document(f"{_ledger(entry.job_id)}/{entry.key}"), entry_document(entry))
+        for replica in change.replicas:
+            path = f"{_replicas(entry.job_id)}/{replica.key}"
+            self._write(batch, path, replica_document(replica), tokens.get(replica.key))
         if change.job:
-            documents.append((JOB, _job(entry.job_id), job_document(change.job)))
-        for name, path, document in documents:
-            writes.append(update(path, document, tokens[name]) if name in tokens else create(path, document))
+            self._write(batch, _job(entry.job_id), job_document(change.job), tokens.get(JOB))
         if admission_token is not None:
-            # What is written differs each time: a write that changes nothing leaves the update time as it is.
-            taken = {"job_id": entry.job_id, "at": entry.at}
-            writes.append(
-                create(ADMISSION, taken)
-                if admission_token.token is None
-                else update(ADMISSION, taken, admission_token.token)
-            )
+            # The values differ from the last admission's: an update that changes nothing keeps the update time.
+            self._write(batch, ADMISSION, {"job_id": entry.job_id, "at": entry.at}, admission_token.token)
         try:
-            with _translated():
-                self._client.commit(*writes)
+            _commit(batch, f"commit {entry.job_id} {entry.key}")
         except _ExistsError:
             if self.entry(entry.job_id, entry.key):
                 raise AlreadyRecordedError(entry.key) from None
-            raise ConflictError(f"{entry.job_id}: a document was created meanwhile") from None
+            raise ConflictError(f"{entry.job_id}: another writer created one of the documents") from None
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
         path = f"{_ledger(job_id)}/{key}"
-        with _translated():
-            found = self._client.get(path).get(path)
-        return read(LedgerEntry, found.fields) if found else None
+        snapshot = self._get(path).get(path)
+        return read(LedgerEntry, snapshot.to_dict()) if snapshot else None
 
     def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
-        with _translated():
-            found = sorted(self._client.find(_ledger(job_id)), key=lambda each: each.created_at)
-        return tuple(read(LedgerEntry, each.fields) for each in found)
+        snapshots = self._find(self._client.collection(_ledger(job_id)))
+        snapshots.sort(key=lambda snapshot: snapshot.create_time)
+        return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in snapshots)
 
-    def pending(self, job_id: str) -> tuple[str, ...]:
-        with _translated():
-            return tuple(each.id for each in self._client.find(_ledger(job_id), equal("is_pending", True)))
+    def pending_keys(self, job_id: str) -> tuple[str, ...]:
+        return tuple(snapshot.id for snapshot in self._find(self._where(_ledger(job_id), ("is_pending", "==", True))))
 
     def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
         if not keys:
             return
-        done = {"is_pending": False, "done_at": at}
-        with _translated():
-            self._client.commit(*(update(f"{_ledger(job_id)}/{key}", done) for key in keys))
+        batch = self._client.batch()
+        for key in keys:
+            batch.update(self._client.document(f"{_ledger(job_id)}/{key}"), {"is_pending": False, "done_at": at})
+        _commit(batch, f"mark entries of {job_id} done")
 
     def jobs_with_pending(self) -> tuple[str, ...]:
-        with _translated():
-            found = self._client.find("ledger", equal("is_pending", True), everywhere=True, fields=["job_id"])
-        return tuple(sorted({each.fields["job_id"] for each in found}))
+        ledgers = self._client.collection_group(LEDGER)
+        query = ledgers.where(filter=FieldFilter("is_pending", "==", True)).select(["job_id"])
+        return tuple(sorted({snapshot.get("job_id") for snapshot in self._find(query)}))
 
     def live_jobs(self) -> tuple[Job, ...]:
-        with _translated():
-            return tuple(read(Job, each.fields) for each in self._client.find("jobs", equal("is_live", True)))
+        return self._jobs(self._where(JOBS, ("is_live", "==", True)))
 
     def admission_token(self) -> AdmissionToken:
-        with _translated():
-            last = self._client.get(ADMISSION).get(ADMISSION)
+        """Read the token before the jobs: an admission in between then fails the commit that uses the token."""
+        last = self._get(ADMISSION).get(ADMISSION)
         return AdmissionToken(last.update_time if last else None, self.live_jobs())
 
-    def recent_jobs(self, limit: int, after: JobPlace | None = None) -> tuple[Job, ...]:
-        """The order that Firestore's own index of one field has: no index has to be made for it."""
-        order = Order("created_at", limit, (after.created_at, _job(after.job_id)) if after else None)
-        with _translated():
-            return tuple(read(Job, each.fields) for each in self._client.find("jobs", order=order))
+    def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
+        """Use Firestore's automatic index of one field, whose second key is the document's name."""
+        query = self._client.collection(JOBS).order_by("created_at", direction=Query.DESCENDING)
+        query = query.order_by("__name__", direction=Query.DESCENDING).limit(limit)
+        if after:
+            document = self._client.document(_job(after.job_id))
+            query = query.start_after({"created_at": after.created_at, "__name__": document})
+        return self._jobs(query)
 
-    def created_since(self, moment: datetime) -> int:
-        with _translated():
-            return self._client.count("jobs", at_least("submitted_at", moment))
+    def count_created_since(self, moment: datetime) -> int:
+        return self._count(self._where(JOBS, ("submitted_at", ">=", moment)))
 
     def count_ready(self, job_id: str, attempt: int) -> int:
-        with _translated():
-            return self._client.count(_replicas(job_id), equal("attempt", attempt), equal("ever_ready", True))
+        return self._count(self._where(_replicas(job_id), ("attempt", "==", attempt), ("ever_ready", "==", True)))
 
     def reject(self, rejection: Rejection) -> None:
-        self._once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
+        self._create_once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
 
     def rejections(self) -> tuple[Rejection, ...]:
-        with _translated():
-            return tuple(read(Rejection, each.fields) for each in self._client.find(REJECTIONS))
+        return tuple(read(Rejection, each.to_dict()) for each in self._find(self._client.collection(REJECTIONS)))
 
     def job_of_vm(self, name: str) -> str | None:
-        """Asked by the names' common part, which is short enough for two jobs to share; the name itself decides."""
-        vm_hash = hash_in(name)
+        """Query by the hash in the name, which two jobs may share; then compare the whole name."""
+        vm_hash = job_hash_in(name)
         if vm_hash is None:
             return None
-        with _translated():
-            jobs = [read(Job, each.fields) for each in self._client.find("jobs", equal("vm_hash", vm_hash))]
         replica_id = replica_id_from_vm_name(name)
-        return next(
-            (
-                job.job_id
-                for job in jobs
-                if replica_id in job.plan.replica_ids and vm_name(job.job_id, replica_id) == name
-            ),
-            None,
-        )
+        for job in self._jobs(self._where(JOBS, ("vm_hash", "==", vm_hash))):
+            if replica_id in job.plan.replica_ids and vm_name(job.job_id, replica_id) == name:
+                return job.job_id
+        return None
 
     def note_stockout(self, stockout: Stockout) -> None:
-        """Written over: a write that comes late is late by moments, which matter to nobody here."""
+        """Overwrite the last one. Two that arrive in the wrong order are moments apart, which changes nothing."""
         key = f"{stockout.zone}-{hashlib.sha256(stockout.kind.encode()).hexdigest()[:16]}"
-        with _translated():
-            self._client.commit(Write(f"{STOCKOUTS}/{key}", stockout_document(stockout)))
+        batch = self._client.batch()
+        batch.set(self._client.document(f"{STOCKOUTS}/{key}"), stockout_document(stockout))
+        _commit(batch, f"note the stockout in {stockout.zone}")
 
     def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
-        with _translated():
-            return tuple(read(Stockout, each.fields) for each in self._client.find(STOCKOUTS, at_least("at", since)))
+        snapshots = self._find(self._where(STOCKOUTS, ("at", ">=", since)))
+        return tuple(read(Stockout, snapshot.to_dict()) for snapshot in snapshots)
 
     def report_orphan(self, orphan: Orphan) -> None:
-        self._once(f"{ORPHANS}/{orphan.instance_id}", orphan_document(orphan))
+        self._create_once(f"{ORPHANS}/{orphan.instance_id}", orphan_document(orphan))
 
     def orphans(self) -> tuple[Orphan, ...]:
-        with _translated():
-            return tuple(read(Orphan, each.fields) for each in self._client.find(ORPHANS))
+        return tuple(read(Orphan, each.to_dict()) for each in self._find(self._client.collection(ORPHANS)))
 
     def forget_orphan(self, instance_id: str) -> None:
-        with _translated():
-            self._client.commit(Write(f"{ORPHANS}/{instance_id}", None))
+        batch = self._client.batch()
+        batch.delete(self._client.document(f"{ORPHANS}/{instance_id}"))
+        _commit(batch, f"forget orphan {instance_id}")
 
-    def _once(self, path: str, document: Fields) -> None:
-        """Who wrote it first stands."""
-        with suppress(_ExistsError), _translated():
-            self._client.commit(create(path, document))
+    def close(self) -> None:
+        self._client.close()
+
+    def _get(self, *paths: str) -> dict[str, DocumentSnapshot]:
+        """Return the documents that exist, by path, in the order of `paths`."""
+        references = [self._client.document(path) for path in paths]
+        with google_errors("Firestore: get documents"):
+            snapshots = {snapshot.reference.path: snapshot for snapshot in self._client.get_all(references, **CALL)}
+        return {path: snapshots[path] for path in paths if path in snapshots and snapshots[path].exists}
+
+    def _where(self, collection: str, *conditions: tuple[str, str, object]) -> BaseQuery:
+        query = self._client.collection(collection)
+        for field, operator, value in conditions:
+            query = query.where(filter=FieldFilter(field, operator, value))
+        return query
+
+    def _find(self, query: Any) -> list[DocumentSnapshot]:
+        with google_errors("Firestore: query"):
+            return list(query.get(**CALL))
+
+    def _jobs(self, query: Any) -> tuple[Job, ...]:
+        return tuple(read(Job, snapshot.to_dict()) for snapshot in self._find(query))
+
+    def _count(self, query: Any) -> int:
+        with google_errors("Firestore: count"):
+            ((result,),) = query.count().get(**CALL)
+        return int(result.value)
+
+    def _write(self, batch: WriteBatch, path: str, document: Document, update_time: object) -> None:
+        """Update the document if it has not been written since `update_time`. None: create it if it does not exist."""
+        reference = self._client.document(path)
+        if update_time is None:
+            batch.create(reference, document)
+        else:
+            batch.update(reference, document, self._client.write_option(last_update_time=update_time))
+
+    def _create_once(self, path: str, document: Document) -> None:
+        """Create the document. One that exists stays as it is."""
+        batch = self._client.batch()
+        batch.create(self._client.document(path), document)
+        with suppress(_ExistsError):
+            _commit(batch, f"create {path}")
 
 
 class _ExistsError(Exception):
-    """A document that was to be created is there."""
+    """A document that the batch creates exists already."""
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Google's errors as ours. What is neither is a bug and goes on as it is."""
-    try:
-        yield
-    except RestError as error:
-        if error.code == "ALREADY_EXISTS":
-            raise _ExistsError(str(error)) from error
-        if error.code in ("FAILED_PRECONDITION", "ABORTED", "NOT_FOUND"):
-            raise ConflictError(str(error)) from error
-        if error.is_transient:
-            raise TemporaryError(f"Firestore: {error}") from error
-        raise
+def _commit(batch: WriteBatch, action: str) -> None:
+    """Raises _ExistsError, and ConflictError for a document that was written or deleted since it was read."""
+    with google_errors(f"Firestore: {action}", _translate_commit):
+        batch.commit(**CALL)
+
+
+def _translate_commit(error: exceptions.GoogleAPICallError) -> Exception | None:
+    if isinstance(error, exceptions.AlreadyExists):
+        return _ExistsError(error.message)
+    if isinstance(error, _CONFLICTS) and not is_missing_database(error):
+        return ConflictError(error.message)
+    return translate(error)
 
 
 def _job(job_id: str) -> str:
-    return f"jobs/{job_id}"
+    return f"{JOBS}/{job_id}"
 
 
 def _replicas(job_id: str) -> str:
-    return f"jobs/{job_id}/replicas"
+    return f"{JOBS}/{job_id}/replicas"
 
 
 def _ledger(job_id: str) -> str:
-    return f"jobs/{job_id}/ledger"
+    return f"{JOBS}/{job_id}/{LEDGER}"
 
 
-def _loaded(job: Document, replicas: Sequence[Document], *, whole: bool) -> Loaded:
-    state_job = read(Job, job.fields)
-    read_replicas = [read(Replica, each.fields) for each in replicas]
+def _loaded(job: DocumentSnapshot, replicas: Sequence[DocumentSnapshot], *, whole: bool) -> Loaded:
+    state_job = read(Job, job.to_dict())
+    state_replicas = [read(Replica, snapshot.to_dict()) for snapshot in replicas]
     if whole:
-        order = {replica_id: nth for nth, replica_id in enumerate(state_job.plan.replica_ids)}
-        read_replicas.sort(key=lambda each: order[each.replica_id])
-    tokens: dict[str, object] = {each.id: each.update_time for each in replicas}
-    return Loaded(State(state_job, tuple(read_replicas), whole), {JOB: job.update_time, **tokens})
+        order = {replica_id: position for position, replica_id in enumerate(state_job.plan.replica_ids)}
+        state_replicas.sort(key=lambda replica: order[replica.replica_id])
+    tokens: dict[str, object] = {snapshot.id: snapshot.update_time for snapshot in replicas}
+    return Loaded(State(state_job, tuple(state_replicas), whole), {JOB: job.update_time, **tokens})

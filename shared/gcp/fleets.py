@@ -1,6 +1,6 @@
-"""The one Fleet of an installation: groups of VMs are Compute Engine's, groups of TPUs Cloud TPU's.
+"""The Fleet of an installation: Compute Engine for task groups of VMs, Cloud TPU for task groups of TPUs.
 
-Cloud TPU is asked nothing for jobs without TPUs, and nothing at all where the installation does not use it.
+Cloud TPU is not called for jobs without TPUs, and never in installations that do not use it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm
-from shared.ports import CapacityErrorKind, CreateOutcome, Fleet, NotCreated
+from shared.core.model.vm import Directive, LabelledVm, Vm
+from shared.core.reconcile.steps import Create
+from shared.ports import CreateOutcome, Fleet, NotCreated
 
-OFF: Final = NotCreated(
+TPU_DISABLED: Final = NotCreated(
     CapacityErrorKind.DENIED,
     "TPU_OFF",
     "this installation does not use Cloud TPU: enable tpu.googleapis.com and set TRAINMASTER_TPU=true",
@@ -20,7 +22,7 @@ OFF: Final = NotCreated(
 
 
 class Fleets:
-    """See `shared.ports.Fleet`. `tpu` None: Cloud TPU is not used."""
+    """See `shared.ports.Fleet`. `tpu` None: the installation does not use Cloud TPU."""
 
     def __init__(self, compute: Fleet, tpu: Fleet | None) -> None:
         self._compute = compute
@@ -37,23 +39,23 @@ class Fleets:
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         if create.group.tpu is None:
             return self._compute.create(job, create, metadata)
-        return self._tpu.create(job, create, metadata) if self._tpu else OFF
+        return self._tpu.create(job, create, metadata) if self._tpu else TPU_DISABLED
 
     def delete(self, vm: Vm) -> bool:
-        return self._of(vm).delete(vm)
+        return self._fleet_of(vm).delete(vm)
 
-    def direct(self, vm: Vm, directive: Directive) -> bool:
-        return self._of(vm).direct(vm, directive)
+    def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        return self._fleet_of(vm).write_directive(vm, directive)
 
     def release(self, job: Job) -> bool:
         return self._compute.release(job)
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
-        return self._of(vm).serial_output(vm, start)
+        return self._fleet_of(vm).serial_output(vm, start)
 
-    def _of(self, vm: Vm) -> Fleet:
+    def _fleet_of(self, vm: Vm) -> Fleet:
         if not vm.is_tpu:
             return self._compute
         if self._tpu is None:
-            raise LookupError(f"{vm.name} is a TPU node, and Cloud TPU is not used here")
+            raise LookupError(f"{vm.name} is a TPU node, but this installation does not use Cloud TPU")
         return self._tpu

@@ -1,86 +1,103 @@
-"""Identity tokens of VMs, verified with Google's published keys, which are kept as long as Google says.
+"""Identity tokens of VMs, verified by google-auth with Google's published keys.
 
 Source: "Verify the identity of instances", Compute Engine documentation; keys at /oauth2/v1/certs as X.509 by key id.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-import urllib3
+from cachetools import TLRUCache
+from google.auth import exceptions, jwt
+from google.auth.transport.requests import Request
 
 from shared.errors import TemporaryError
-from shared.flows.sender_identity import Claims, IdentityError
+from shared.ports import Claims, IdentityError
 
 ISSUERS: Final = ("https://accounts.google.com", "accounts.google.com")
 TIMEOUT_S: Final = 10.0
-KEEP_S: Final = 3600.0
-"""Where the answer does not say how long its keys are good."""
-ASK_AGAIN_S: Final = 60.0
-"""How soon an unknown key id may make us ask again: a stranger's tokens are no reason for a flood of requests."""
-LATE_S: Final = 8 * 24 * 3600
-"""Whether the token was valid when the event was told is `shared.flows.sender_identity`'s to say; the library would compare it with
-now. An event is delivered within a week, or never: Pub/Sub's longest retention here."""
+KEYS_VALID_S: Final = 3600.0
+"""Used if the response does not say how long its keys are valid."""
+REFETCH_INTERVAL_S: Final = 60.0
+"""How often an unknown key id may cause a new request: forged tokens must not cause a flood of requests."""
+EXPIRY_SLACK_S: Final = 8 * 24 * 3600
+"""google-auth compares a token's expiry with the current time. `shared.flows.authenticate` compares it with the time
+at which the event was published, so here it only has to be younger than any delivery: Pub/Sub keeps messages a week."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Certificates by key id."""
+
+    certificates: Mapping[str, str]
+    valid_s: float
+    fetched_at: float
 
 
 class IdentityTokens:
-    """See `shared.flows.sender_identity.Tokens`. Thread-safe. `clock` is monotonic, in seconds."""
+    """See `shared.ports.Tokens`. Thread-safe. `clock` is monotonic, in seconds."""
 
     def __init__(self, certificates_url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = certificates_url
         self._clock = clock
         self._lock = threading.Lock()
-        self._keys: Mapping[str, str] = {}
-        self._good_until = self._asked_at = float("-inf")
+        self._cache: TLRUCache[str, _Keys] = TLRUCache(
+            maxsize=1, ttu=lambda _url, keys, now: now + keys.valid_s, timer=clock
+        )
+        self._request = Request()
 
     def claims(self, token: str) -> Claims:
-        from google.auth import exceptions, jwt  # brings cryptography: where no token comes, none is read
-
         try:
             key_id = str(jwt.decode_header(token).get("kid"))
-            said: Mapping[str, Any] = jwt.decode(token, certs=self._certificates(key_id), clock_skew_in_seconds=LATE_S)
-            return _claims(said)
+            payload: Mapping[str, Any] = jwt.decode(
+                token, certs=self._certificates(key_id), clock_skew_in_seconds=EXPIRY_SLACK_S
+            )
+            return _claims(payload)
         except (exceptions.GoogleAuthError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise IdentityError(f"identity: no token that Google signed: {error}") from None
+            raise IdentityError(f"identity: the token is not signed by Google: {error}") from None
 
     def _certificates(self, key_id: str) -> Mapping[str, str]:
+        """Fetch them if the known ones have expired, or if Google may have published a new one."""
         with self._lock:
-            now = self._clock()
-            is_unknown = key_id not in self._keys and now - self._asked_at >= ASK_AGAIN_S
-            if now >= self._good_until or is_unknown:
-                self._asked_at = now
-                self._keys, good_s = _fetch(self._url)
-                self._good_until = now + good_s
-            return self._keys
+            keys = self._cache.get(self._url)
+            is_stale = keys is None or (
+                key_id not in keys.certificates and self._clock() - keys.fetched_at >= REFETCH_INTERVAL_S
+            )
+            if keys is None or is_stale:
+                keys = self._fetch()
+                self._cache[self._url] = keys
+            return keys.certificates
+
+    def _fetch(self) -> _Keys:
+        now = self._clock()
+        try:
+            response = self._request(self._url, timeout=TIMEOUT_S)
+            if response.status != HTTPStatus.OK:
+                raise TemporaryError(f"cannot fetch the keys of identity tokens: HTTP {response.status}")
+            certificates: Mapping[str, str] = json.loads(response.data)
+        except (exceptions.TransportError, ValueError) as error:
+            raise TemporaryError(f"cannot fetch the keys of identity tokens: {error}") from error
+        max_age = re.search(r"max-age=(\d+)", response.headers.get("Cache-Control", ""))
+        return _Keys(certificates, float(max_age[1]) if max_age else KEYS_VALID_S, now)
 
 
-def _fetch(url: str) -> tuple[Mapping[str, str], float]:
-    try:
-        answer = urllib3.request("GET", url, timeout=TIMEOUT_S)
-        keys: Mapping[str, str] = answer.json()
-    except (urllib3.exceptions.HTTPError, ValueError) as error:
-        raise TemporaryError(f"the keys of identity tokens cannot be had: {error}") from error
-    if answer.status != HTTPStatus.OK:
-        raise TemporaryError(f"the keys of identity tokens cannot be had: HTTP {answer.status}")
-    age = re.search(r"max-age=(\d+)", answer.headers.get("Cache-Control", ""))
-    return keys, float(age[1]) if age else KEEP_S
-
-
-def _claims(said: Mapping[str, Any]) -> Claims:
-    if said["iss"] not in ISSUERS or not said.get("email_verified"):
-        raise ValueError(f"issued by {said['iss']!r}")
-    vm = said.get("google", {}).get("compute_engine", {})
+def _claims(payload: Mapping[str, Any]) -> Claims:
+    if payload["iss"] not in ISSUERS or not payload.get("email_verified"):
+        raise ValueError(f"issued by {payload['iss']!r}")
+    vm = payload.get("google", {}).get("compute_engine", {})
     return Claims(
-        audience=str(said["aud"]),
-        account=str(said["email"]),
-        issued_at=datetime.fromtimestamp(said["iat"], UTC),
-        expires_at=datetime.fromtimestamp(said["exp"], UTC),
+        audience=str(payload["aud"]),
+        account=str(payload["email"]),
+        issued_at=datetime.fromtimestamp(payload["iat"], UTC),
+        expires_at=datetime.fromtimestamp(payload["exp"], UTC),
         project=vm.get("project_id"),
         instance_id=vm.get("instance_id"),
         instance_name=vm.get("instance_name"),

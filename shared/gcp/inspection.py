@@ -1,78 +1,81 @@
-"""An installation as Google Cloud shows it to `trainmaster doctor`: what is there, read and never changed.
+"""An installation as Google Cloud shows it to `trainmaster doctor`. Everything is read, nothing is changed.
 
-Plain REST with one session: eight small questions to six services are no reason for six client libraries. What is read
-comes back as values; whether they are right is the doctor's to say.
+Not by client libraries: these are ten small reads of six services, and half of the libraries are not needed elsewhere.
+What is read is returned as values; `cli.doctor` judges whether they are right.
 """
 
 from __future__ import annotations
 
 import base64
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http import HTTPStatus
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
-import google.auth
-import google.auth.transport.requests
-import requests
+from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.requests import Request
 
 from shared.errors import TemporaryError
+from shared.gcp import clients
+from shared.gcp.errors import NO_CONNECTION
 from shared.gcp.project_access import ProjectAccess
+from shared.gcp.rest_api import Json, RestApi
 from shared.ports import UnknownTokenError
 
-SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 TIMEOUT_S: Final = 20.0
-TOKEN_FILE: Final = "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"  # noqa: S105 - a variable's name, gcloud's own
 
-Json = Mapping[str, Any]
-
-
-_NEW: Final = ("OBJECT_FINALIZE",)
+NEW_OBJECT: Final = "OBJECT_FINALIZE"
 
 
-class LookError(Exception):
-    """Google answered with an error, or nobody answered: then `status` is 0."""
+class InspectionError(Exception):
+    """Google answered with an error. `status` is the HTTP status, or 0 if no response arrived."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"HTTP {status}: {said}" if status else said)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}" if status else message)
         self.status = status
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """`endpoint` and `dead_letter` are empty where there is none; `dead_letter` is the topic's short name."""
+    """A subscription's settings. Topics are short names, without their project."""
 
     topic: str
     endpoint: str
+    """Where messages are pushed. Empty: it is a pull subscription."""
     ack_deadline_s: int
     has_retry_policy: bool
     dead_letter: str
+    """Topic for messages that were delivered `attempts_max` times. Empty: there is none."""
     attempts_max: int
     expires: bool
+    """Whether Pub/Sub deletes the subscription if it is not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Of a bucket. `events` and `prefix` are empty for all."""
+    """A bucket's notifications to a topic."""
 
     topic: str
     events: tuple[str, ...]
+    """Event types, such as OBJECT_FINALIZE. Empty: all."""
     prefix: str
+    """Of object names. Empty: all objects."""
 
-    def tells(self, topic: str, folder: str) -> bool:
-        """Whether every new object below the folder is told to the topic."""
-        return self.topic == topic and folder.startswith(self.prefix) and "OBJECT_FINALIZE" in (self.events or _NEW)
+    def covers(self, topic: str, folder: str) -> bool:
+        """Whether every new object in the folder is published to the topic."""
+        is_published = not self.events or NEW_OBJECT in self.events
+        return self.topic == topic and folder.startswith(self.prefix) and is_published
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
+    """A quota of a region."""
+
     metric: str
     used: float
     limit: float
@@ -80,15 +83,16 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Base addresses; empty: Google's own, which alone are sent credentials. `accounts` is the API of IAM, `projects`
-    Cloud Resource Manager."""
+    """Base addresses. Empty: Google's own, the only ones that are sent credentials."""
 
     pubsub: str = ""
     firestore: str = ""
     storage: str = ""
     compute: str = ""
     projects: str = ""
+    """Cloud Resource Manager."""
     accounts: str = ""
+    """IAM."""
 
 
 GOOGLE: Final = Endpoints(
@@ -102,7 +106,7 @@ GOOGLE: Final = Endpoints(
 
 
 class Inspection:
-    """Every method raises LookError where it cannot see."""
+    """Reads of one installation. Every method raises InspectionError if it gets no answer."""
 
     def __init__(self, project: str, endpoints: Endpoints, access: ProjectAccess) -> None:
         self.project = project
@@ -110,141 +114,120 @@ class Inspection:
         self._access = access
 
     def google_time(self) -> datetime:
-        """The clock of who answers, to the second. Asked without a token: a wrong clock may be why there is none."""
-        answer = self._ask("projects", f"/v1/projects/{self.project}", needs_token=False)
+        """Return the clock of Google's server, to the second. Sends no token: a wrong clock may prevent getting one."""
+        base = self.endpoints.projects or GOOGLE.projects
         try:
-            return parsedate_to_datetime(answer.headers["Date"])
+            response = Request()(f"{base}/v1/projects/{self.project}", timeout=TIMEOUT_S)
+            return parsedate_to_datetime(response.headers["Date"])
+        except NO_CONNECTION as error:
+            raise InspectionError(0, f"{base} does not answer: {error}") from None
         except (KeyError, ValueError):
-            raise LookError(answer.status_code, "the answer has no date") from None
+            raise InspectionError(response.status, "the response has no date") from None
 
-    def permissions(self, desired: Sequence[str]) -> frozenset[str]:
+    def permissions(self, permissions: Sequence[str]) -> frozenset[str]:
         try:
-            return self._access.granted(self._token(), desired)
+            return self._access.granted_permissions(self._token, permissions)
         except UnknownTokenError:
-            raise LookError(HTTPStatus.UNAUTHORIZED, "your credentials are not valid, or no longer") from None
+            raise InspectionError(HTTPStatus.UNAUTHORIZED, "your credentials are invalid or expired") from None
         except TemporaryError as error:
-            raise LookError(0, str(error)) from None
+            raise InspectionError(0, str(error)) from None
 
     def read_state(self) -> None:
-        """Whether the caller can read documents at all."""
-        self._get("firestore", f"/v1/projects/{self.project}/databases/(default)/documents/jobs?pageSize=1")
+        """Raise InspectionError if the caller cannot read documents."""
+        self._call("firestore", f"/v1/projects/{self.project}/databases/(default)/documents/jobs?pageSize=1")
 
     def has_topic(self, name: str) -> bool:
         return self._pubsub(f"topics/{name}") is not None
 
     def schema(self, topic: str) -> str:
-        """Full name of the schema that its messages must fit; empty: they need not."""
-        said = self._pubsub(f"topics/{topic}") or {}
-        return str(said.get("schemaSettings", {}).get("schema", ""))
+        """Return the full name of the topic's schema. Empty: it has none."""
+        resource = self._pubsub(f"topics/{topic}") or {}
+        return str(resource.get("schemaSettings", {}).get("schema", ""))
 
-    def error_kind(self, schema: str, message: bytes) -> str:
-        """Why Pub/Sub would not take such a message; empty: it would. Nothing is published."""
-        asked = {"name": schema, "message": base64.b64encode(message).decode(), "encoding": "JSON"}
+    def schema_problem(self, schema: str, message: bytes) -> str:
+        """Return why Pub/Sub would reject such a message. Empty: it would accept it. Nothing is published."""
+        body = {"name": schema, "message": base64.b64encode(message).decode(), "encoding": "JSON"}
         try:
-            self._get("pubsub", f"/v1/projects/{self.project}/schemas:validateMessage", asked)
-        except LookError as error:
+            self._call("pubsub", f"/v1/projects/{self.project}/schemas:validateMessage", body)
+        except InspectionError as error:
             if error.status == HTTPStatus.BAD_REQUEST:
                 return str(error)
             raise
         return ""
 
     def subscription(self, name: str) -> Subscription | None:
-        said = self._pubsub(f"subscriptions/{name}")
-        if said is None:
+        """None: there is no such subscription."""
+        resource = self._pubsub(f"subscriptions/{name}")
+        if resource is None:
             return None
-        dead_letter = said.get("deadLetterPolicy", {})
+        dead_letter = resource.get("deadLetterPolicy", {})
         return Subscription(
-            topic=_short(said["topic"]),
-            endpoint=said.get("pushConfig", {}).get("pushEndpoint", ""),
-            ack_deadline_s=said.get("ackDeadlineSeconds", 10),  # Source: Pub/Sub's default
-            has_retry_policy="retryPolicy" in said,
+            topic=_short(resource["topic"]),
+            endpoint=resource.get("pushConfig", {}).get("pushEndpoint", ""),
+            ack_deadline_s=resource.get("ackDeadlineSeconds", 10),  # Source: Pub/Sub's default
+            has_retry_policy="retryPolicy" in resource,
             dead_letter=_short(dead_letter.get("deadLetterTopic", "")),
             attempts_max=dead_letter.get("maxDeliveryAttempts", 0),
             # Source: Subscription.expiration_policy: unset is 31 days; set without a ttl is never.
-            expires=bool(said.get("expirationPolicy", {"ttl": "2678400s"}).get("ttl")),
+            expires=bool(resource.get("expirationPolicy", {"ttl": "2678400s"}).get("ttl")),
         )
 
     def has_bucket(self, bucket: str) -> bool:
-        return self._look("storage", f"/storage/v1/b/{quote(bucket, safe='')}?fields=name") is not None
+        return self._find("storage", f"/storage/v1/b/{quote(bucket, safe='')}?fields=name") is not None
 
     def notifications(self, bucket: str) -> tuple[Notification, ...]:
-        said = self._get("storage", f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs")
+        answer = self._call("storage", f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs")
         return tuple(
-            Notification(_short(each["topic"]), tuple(each.get("event_types", ())), each.get("object_name_prefix", ""))
-            for each in said.get("items", ())
+            Notification(_short(item["topic"]), tuple(item.get("event_types", ())), item.get("object_name_prefix", ""))
+            for item in answer.get("items", ())
         )
 
     def reach_compute(self) -> None:
-        self._get("compute", f"/compute/v1/projects/{self.project}/zones?maxResults=1")
+        """Raise InspectionError if Compute Engine cannot be used."""
+        self._call("compute", f"/compute/v1/projects/{self.project}/zones?maxResults=1")
 
     def quotas(self, region: str) -> tuple[Quota, ...] | None:
         """None: there is no such region."""
-        said = self._look("compute", f"/compute/v1/projects/{self.project}/regions/{region}")
-        if said is None:
+        resource = self._find("compute", f"/compute/v1/projects/{self.project}/regions/{region}")
+        if resource is None:
             return None
-        return tuple(Quota(each["metric"], each["usage"], each["limit"]) for each in said.get("quotas", ()))
+        return tuple(Quota(item["metric"], item["usage"], item["limit"]) for item in resource.get("quotas", ()))
 
     def has_account(self, email: str) -> bool:
-        return self._look("accounts", f"/v1/projects/{self.project}/serviceAccounts/{email}") is not None
+        return self._find("accounts", f"/v1/projects/{self.project}/serviceAccounts/{email}") is not None
 
     def _pubsub(self, path: str) -> Json | None:
-        return self._look("pubsub", f"/v1/projects/{self.project}/{path}")
+        return self._find("pubsub", f"/v1/projects/{self.project}/{path}")
 
-    def _look(self, service: str, path: str) -> Json | None:
-        """None: it is not there."""
+    def _find(self, service: str, path: str) -> Json | None:
+        """Return the resource. None: it does not exist."""
         try:
-            return self._get(service, path)
-        except LookError as error:
+            return self._call(service, path)
+        except InspectionError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
 
-    def _get(self, service: str, path: str, asked: Json | None = None) -> Json:
-        """With something to ask, it is a POST."""
-        answer = self._ask(service, path, asked)
-        try:
-            said = answer.json()
-            if answer.ok:
-                found: Json = said
-                return found
-            raise LookError(answer.status_code, str(said["error"]["message"]))
-        except (ValueError, KeyError, TypeError):
-            raise LookError(answer.status_code, answer.reason) from None
-
-    def _ask(
-        self, service: str, path: str, asked: Json | None = None, *, needs_token: bool = True
-    ) -> requests.Response:
-        """`service` is a field of Endpoints."""
+    def _call(self, service: str, path: str, body: Json | None = None) -> Json:
+        """Get the resource, or post the body. `service` is a field of Endpoints."""
         emulator: str = getattr(self.endpoints, service)
-        headers = {"Authorization": f"Bearer {self._token()}"} if needs_token and not emulator else {}
-        base = emulator or getattr(GOOGLE, service)
+        google: str = getattr(GOOGLE, service)
+        api = RestApi(google, emulator, TIMEOUT_S, "" if emulator else self._token)
         try:
-            method = "GET" if asked is None else "POST"
-            return self._session.request(method, f"{base}{path}", json=asked, headers=headers, timeout=TIMEOUT_S)
-        except requests.RequestException as error:
-            raise LookError(0, f"{base} does not answer: {error}") from None
+            return api.call("GET" if body is None else "POST", path, body)
+        except exceptions.GoogleAPICallError as error:
+            raise InspectionError(int(error.code or 0), str(error.message)) from None
+        except NO_CONNECTION as error:
+            raise InspectionError(0, f"{api.base} does not answer: {error}") from None
+        finally:
+            api.close()
 
     @cached_property
-    def _session(self) -> requests.Session:
-        return requests.Session()
-
     def _token(self) -> str:
-        """As gcloud finds it: a file that is named, or else the caller's own credentials."""
-        named = os.environ.get(TOKEN_FILE)
-        if named:
-            return Path(named).read_text(encoding="utf-8").strip()
         try:
-            credentials = self._credentials
-            if not credentials.valid:
-                credentials.refresh(google.auth.transport.requests.Request())
-            return str(credentials.token)
+            return clients.caller_token(self.project)
         except GoogleAuthError as error:
-            raise LookError(HTTPStatus.UNAUTHORIZED, str(error)) from None
-
-    @cached_property
-    def _credentials(self) -> Any:
-        credentials, _ = google.auth.default(scopes=SCOPES, quota_project_id=self.project)
-        return credentials
+            raise InspectionError(HTTPStatus.UNAUTHORIZED, str(error)) from None
 
 
 def _short(name: str) -> str:

@@ -1,62 +1,72 @@
-"""The JobLog on Cloud Logging, beside what the VMs write there themselves (`shared.agent.reporting.cloud_log`)."""
+"""The JobLog on Cloud Logging. VMs write their own lines there (`shared.agent.reporting.cloud_log`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC
-from http import HTTPStatus
 from typing import Final
 
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+from google.cloud.logging import Client
+
 from shared.core.model.job import public_id
-from shared.core.model.tuning import number_of
+from shared.core.model.tuning import trial_number
 from shared.core.reporting.job_log import LOG_ID, SERVICE, ServiceLine
-from shared.gcp.cloud_logging import CloudLogging, RefusedError
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp.errors import google_errors
 
 TIMEOUT_S: Final = 3.0
-"""Of one call: an event is worth no longer wait for a line that only people read."""
+"""Deadline of one write: an event must not wait longer for lines that only people read."""
+
+Resource = dict[str, object]
 
 
 class CloudJobLog:
-    """See `shared.ports.JobLog`."""
+    """See `shared.ports.JobLog`. Thread-safe, as its client is."""
 
-    def __init__(self, logging: CloudLogging) -> None:
-        self._logging = logging
-        self._is_ours = True
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._may_use_ml_job = True
 
     def write(self, lines: Sequence[ServiceLine]) -> None:
-        """Under the service's own resource type; where the project may not write that, under one for everybody."""
-        job_id = public_id(lines[0].job_id)
-        if self._is_ours:
-            try:
-                self._write(lines, self._ours(job_id))
-            except RefusedError as error:
-                if error.status != HTTPStatus.BAD_REQUEST:
-                    raise
-                self._write(lines, self._anyones(job_id))
-                self._is_ours = False
-        else:
-            self._write(lines, self._anyones(job_id))
+        """Write under the resource type `ml_job`, or `generic_task` in projects that may not write `ml_job`."""
+        try:
+            with google_errors("write to Cloud Logging"):
+                self._write_with_fallback(lines)
+        except (PermanentError, exceptions.GoogleAPICallError, GoogleAuthError) as error:
+            raise TemporaryError(str(error)) from error
 
-    def _write(self, lines: Sequence[ServiceLine], resource: object) -> None:
+    def _write_with_fallback(self, lines: Sequence[ServiceLine]) -> None:
+        job_id = public_id(lines[0].job_id)
+        if self._may_use_ml_job:
+            try:
+                self._write(lines, self._ml_job(job_id))
+            except exceptions.BadRequest:
+                self._write(lines, self._generic_task(job_id))
+                self._may_use_ml_job = False
+        else:
+            self._write(lines, self._generic_task(job_id))
+
+    def _write(self, lines: Sequence[ServiceLine], resource: Resource) -> None:
         labels = {"ml.googleapis.com/job_id": public_id(lines[0].job_id), "ml.googleapis.com/task_name": SERVICE}
-        if trial := number_of(lines[0].job_id):
+        if trial := trial_number(lines[0].job_id):
             labels["ml.googleapis.com/trial_id"] = trial
-        self._logging.write(
-            {
-                "logName": f"projects/{self._logging.project}/logs/{LOG_ID}",
-                "resource": resource,
-                "labels": labels,
-                "entries": [_entry(line) for line in lines],
-            }
+        self._client.logging_api.write_entries(
+            [_entry(line) for line in lines],
+            logger_name=f"projects/{self._client.project}/logs/{LOG_ID}",
+            resource=resource,
+            labels=labels,
+            partial_success=False,
         )
 
-    def _ours(self, job_id: str) -> object:
-        labels = {"project_id": self._logging.project, "job_id": job_id, "task_name": SERVICE}
+    def _ml_job(self, job_id: str) -> Resource:
+        labels = {"project_id": self._client.project, "job_id": job_id, "task_name": SERVICE}
         return {"type": "ml_job", "labels": labels}
 
-    def _anyones(self, job_id: str) -> object:
+    def _generic_task(self, job_id: str) -> Resource:
         labels = {
-            "project_id": self._logging.project,
+            "project_id": self._client.project,
             "location": "global",
             "namespace": LOG_ID,
             "job": job_id,
@@ -66,8 +76,7 @@ class CloudJobLog:
 
 
 def _entry(line: ServiceLine) -> dict[str, object]:
-    """The time ends in no zero: Cloud Logging leaves those out of what it gives back, and gcloud compares times as
-    text."""
+    """The last digit of the time is not zero: Cloud Logging drops trailing zeros, and gcloud compares times as text."""
     return {
         "timestamp": line.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z",
         "insertId": f"{line.job_id}-{line.key}",

@@ -1,28 +1,27 @@
-"""Cloud Scheduler: jobs that publish a message at times given in cron's words."""
+"""Cloud Scheduler: jobs that publish a message at times given by a cron expression."""
 
 from __future__ import annotations
 
 import base64
+import json
 from functools import cached_property
-from http import HTTPStatus
 from typing import Any, Final
 
-import google.auth
-import requests
-from google.auth.exceptions import GoogleAuthError
-from google.auth.transport.requests import AuthorizedSession
+from google.api_core import exceptions
+from google.cloud import scheduler_v1
+from google.protobuf import field_mask_pb2
 
-from shared.errors import PermanentError, TemporaryError
-
-GOOGLE: Final = "https://cloudscheduler.googleapis.com"
-SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
-TIMEOUT_S: Final = 30.0
+from shared.gcp import clients
+from shared.gcp.errors import google_errors
+from shared.gcp.retries import CALL
 
 Json = dict[str, Any]
 
+UPDATED: Final = ("description", "schedule", "time_zone", "pubsub_target")
+
 
 def scheduler_job(parent: str, name: str, cron: str, time_zone: str, topic: str, data: bytes) -> Json:
-    """The resource. `parent`: `projects/P/locations/L`. Source: Job, PubsubTarget in the API's discovery document."""
+    """Return the job resource. `parent`: `projects/P/locations/L`. Source: Job in the API's discovery document."""
     project = parent.split("/")[1]
     return {
         "name": f"{parent}/jobs/{name}",
@@ -38,42 +37,27 @@ def scheduler_job(parent: str, name: str, cron: str, time_zone: str, topic: str,
 
 
 class CloudScheduler:
-    """`endpoint`: one that asks for no credentials, for tests; empty: Google's."""
+    """`endpoint`: one that needs no credentials, for tests; empty: Google's."""
 
     def __init__(self, endpoint: str = "") -> None:
-        self._base = endpoint or GOOGLE
-        self._needs_credentials = not endpoint
+        self._endpoint = endpoint
 
-    def put(self, job: Json) -> bool:
-        """Create it, or make the one of that name equal to it. Whether it is new."""
-        parent, _, _ = job["name"].rpartition("/jobs/")
-        answer = self._call("POST", f"{parent}/jobs", job)
-        if answer.status_code != HTTPStatus.CONFLICT:
-            self._check(answer)
-            return True
-        self._check(self._call("PATCH", job["name"], job))
-        return False
+    def put(self, resource: Json) -> bool:
+        """Create the job, or replace the one with its name. Return whether it is new."""
+        job = scheduler_v1.Job.from_json(json.dumps(resource))
+        parent, _, _ = job.name.rpartition("/jobs/")
+        with google_errors("Cloud Scheduler"):
+            try:
+                self._client.create_job(parent=parent, job=job, **CALL)
+            except exceptions.Conflict:
+                mask = field_mask_pb2.FieldMask(paths=UPDATED)
+                self._client.update_job(job=job, update_mask=mask, **CALL)
+                return False
+        return True
+
+    def close(self) -> None:
+        self._client.transport.close()
 
     @cached_property
-    def _session(self) -> requests.Session:
-        if not self._needs_credentials:
-            return requests.Session()
-        credentials, _ = google.auth.default(scopes=SCOPES)
-        session: requests.Session = AuthorizedSession(credentials)
-        return session
-
-    def _call(self, method: str, path: str, job: Json) -> requests.Response:
-        try:
-            return self._session.request(method, f"{self._base}/v1/{path}", json=job, timeout=TIMEOUT_S)
-        except (requests.RequestException, GoogleAuthError) as error:
-            raise TemporaryError(f"Cloud Scheduler: {error}") from error
-
-    @staticmethod
-    def _check(answer: requests.Response) -> None:
-        if answer.ok:
-            return
-        try:
-            said = answer.json()["error"]["message"]
-        except (ValueError, KeyError, TypeError):
-            said = answer.text or answer.reason
-        raise PermanentError(f"Cloud Scheduler refuses: {said}")
+    def _client(self) -> scheduler_v1.CloudSchedulerClient:
+        return clients.rest_client(scheduler_v1.CloudSchedulerClient, self._endpoint, transport="rest")

@@ -1,74 +1,48 @@
-"""Objects on Cloud Storage, over REST.
-
-Source: Cloud Storage's JSON API, v1 (https://cloud.google.com/storage/docs/json_api/v1/objects).
-"""
+"""Objects on Cloud Storage."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from http import HTTPStatus
-from typing import Final
-from urllib.parse import quote, urlencode
+from typing import Any
 
-from shared.errors import TemporaryError
-from shared.gcp import callers
-from shared.gcp.rest import Rest, RestError
+from google.api_core import exceptions
+from google.cloud.storage import Blob, Client
 
-GOOGLE: Final = "https://storage.googleapis.com"
-TIMEOUT_S: Final = 12.0
-"""Of one try; four of them fit into the functions' own deadline of 60 s."""
+from shared.gcp.errors import google_errors
+from shared.gcp.retries import CALL
 
 
 class StorageObjects:
-    """See `shared.ports.Objects`. Thread-safe."""
+    """See `shared.ports.Objects`. Thread-safe, as its client is."""
 
-    def __init__(self) -> None:
-        emulator = os.environ.get("STORAGE_EMULATOR_HOST")
-        caller = callers.Emulated() if emulator else callers.ours()
-        self._rest = Rest(emulator or GOOGLE, caller, TIMEOUT_S)
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
-        desired = {"alt": "media", **({"generation": str(generation)} if generation else {})}
-        try:
-            data = self._call("GET", f"{_object(uri)}?{urlencode(desired)}", {"Range": f"bytes=0-{max_bytes - 1}"})
-        except RestError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
+        blob = self._blob(uri, generation)
+        with google_errors(f"read {uri}"):
+            try:
+                # A part of an object cannot be compared with the checksum of the whole.
+                data: bytes = blob.download_as_bytes(start=0, end=max_bytes - 1, checksum=None, **CALL)
+            except exceptions.NotFound:
                 return None
-            if error.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return b""  # it has no first byte
-            raise
-        return data[:max_bytes]  # of what is stored compressed, all comes
+            except exceptions.RequestRangeNotSatisfiable:
+                return b""  # an empty object has no first byte
+        return data[:max_bytes]  # a compressed object is sent whole, whatever range was requested
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> None:
-        bucket, name = _parts(uri)
-        path = f"/upload/storage/v1/b/{quote(bucket, safe='')}/o?{urlencode({'uploadType': 'media', 'name': name})}"
-        self._call("POST", path, {"Content-Type": content_type}, data)
+        with google_errors(f"write {uri}"):
+            self._blob(uri).upload_from_string(data, content_type=content_type, **CALL)
 
     def delete(self, uri: str) -> None:
-        try:
-            self._call("DELETE", _object(uri))
-        except RestError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
+        with google_errors(f"delete {uri}"):
+            try:
+                self._blob(uri).delete(**CALL)
+            except exceptions.NotFound:
+                return
 
     def close(self) -> None:
-        self._rest.close()
+        self._client.close()
 
-    def _call(self, method: str, path: str, headers: Mapping[str, str] | None = None, data: bytes = b"") -> bytes:
-        try:
-            return self._rest.call(method, path, data, headers or {})
-        except RestError as error:
-            if error.is_transient:
-                raise TemporaryError(f"Cloud Storage: {error}") from error
-            raise
-
-
-def _object(uri: str) -> str:
-    bucket, name = _parts(uri)
-    return f"/storage/v1/b/{quote(bucket, safe='')}/o/{quote(name, safe='')}"
-
-
-def _parts(uri: str) -> tuple[str, str]:
-    bucket, _, name = uri.removeprefix("gs://").partition("/")
-    return bucket, name
+    def _blob(self, uri: str, generation: int | None = None) -> Any:
+        bucket, _, name = uri.removeprefix("gs://").partition("/")
+        return Blob(name, self._client.bucket(bucket), generation=generation)

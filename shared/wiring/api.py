@@ -6,7 +6,7 @@ import time
 import uuid
 from functools import cache
 
-from shared.api.cached_access import RememberedAccess
+from shared.api.cached_access import CachedAccess
 from shared.api.quotas import Bucket
 from shared.api.request import Service
 from shared.gcp.project_access import ProjectAccess
@@ -19,7 +19,7 @@ from shared.wiring.core_services import deps
 def access() -> Access:
     values = settings()
     endpoints = values.iam_endpoint, values.iam_accounts_endpoint, values.iam_people_endpoint
-    return RememberedAccess(ProjectAccess(values.project, *endpoints), time.monotonic)
+    return CachedAccess(ProjectAccess(values.project, *endpoints), time.monotonic)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Firestore, Pub/Sub and the job's log: what every function needs."""
+"""The adapters that every function needs: Firestore, Pub/Sub and Cloud Logging. Each is built at its first use."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from shared.flows.record import Deps
-from shared.gcp.cloud_logging import CloudLogging
-from shared.gcp.firestore import Firestore
+from shared.gcp import clients
 from shared.gcp.firestore_store import FirestoreStore
 from shared.gcp.job_log import TIMEOUT_S, CloudJobLog
 from shared.gcp.pubsub_bus import PubsubBus
@@ -18,18 +17,18 @@ from shared.settings import settings
 
 @cache
 def store() -> Store:
-    return FirestoreStore(Firestore(settings().project))
+    return FirestoreStore(clients.firestore_client(settings().project))
 
 
 @cache
 def bus() -> Bus:
-    return PubsubBus(settings().project)
+    return PubsubBus(clients.publisher(), settings().project)
 
 
 @cache
 def job_log() -> JobLog:
     values = settings()
-    return CloudJobLog(CloudLogging(values.project, values.logging_endpoint, TIMEOUT_S))
+    return CloudJobLog(clients.logging_client(values.project, values.logging_endpoint, TIMEOUT_S))
 
 
 @cache

@@ -1,10 +1,13 @@
-"""Compute Engine and Cloud TPU: only `provision` may touch machines."""
+"""Compute Engine and Cloud TPU, for the function `provision`: no other function may create or delete VMs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Final
 
-from shared.flows.provision import Machines, in_threads
+from shared.flows.provision import FleetDeps
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.fleets import Fleets
@@ -12,9 +15,19 @@ from shared.ports import AddressBook, Fleet
 from shared.settings import Addressing, settings
 from shared.wiring.agent_archive import agent_files
 
+THREADS: Final = 8
+
+
+def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all tasks to their end, in parallel, and then raise the first error: a slow task delays no other."""
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        futures = [pool.submit(task) for task in tasks]
+    for future in futures:
+        future.result()
+
 
 @cache
-def machines() -> Machines:
+def fleet_deps() -> FleetDeps:
     values = settings()
     compute = ComputeFleet(
         project=values.project,
@@ -25,7 +38,7 @@ def machines() -> Machines:
         wait_s=values.operation_wait_s,
     )
     fleet = Fleets(compute, _tpu_fleet() if values.tpu else None)
-    return Machines(fleet, addresses(), values.project, agent_files(), in_threads)
+    return FleetDeps(fleet, addresses(), values.project, agent_files(), run_in_threads)
 
 
 def _tpu_fleet() -> Fleet:

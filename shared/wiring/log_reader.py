@@ -1,17 +1,14 @@
-"""Cloud Logging, for those who read."""
+"""Cloud Logging as `trainmaster logs` reads it."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
 
-from shared.gcp.cloud_logging import CloudLogging
+from shared.gcp.log_entries import LogEntries
 from shared.settings import settings
-
-TIMEOUT_S: Final = 60.0
 
 
 @cache
-def logging() -> CloudLogging:
+def log_entries() -> LogEntries:
     values = settings()
-    return CloudLogging(values.project, values.logging_endpoint, TIMEOUT_S)
+    return LogEntries(values.project, values.logging_endpoint)

@@ -1,13 +1,14 @@
-"""Cloud Storage: only what reads or writes objects needs it."""
+"""Cloud Storage, which only `upload` and the command line use."""
 
 from __future__ import annotations
 
 from functools import cache
 
+from shared.gcp import clients
 from shared.gcp.storage_objects import StorageObjects
 from shared.ports import Objects
 
 
 @cache
 def objects() -> Objects:
-    return StorageObjects()
+    return StorageObjects(clients.storage_client())

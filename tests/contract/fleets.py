@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from shared.core.model.job import Job
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import Create, Directive, DirectiveAction, Vm, vm_name
+from shared.core.model.vm import Directive, DirectiveAction, Vm
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.steps import Create
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Fleet

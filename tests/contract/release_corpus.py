@@ -18,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from shared.core.actions import Action
 from shared.core.decisions import Decision
 from shared.core.events import Event
 from shared.core.ledger import LedgerEntry
@@ -121,16 +122,16 @@ def needed(value: Any, document: Any) -> Any:
 
 
 def stored() -> list[dict[str, Any]]:
-    """Of each kind; of ledger entries, each event and each decision."""
+    """Return a document of each kind, and a ledger entry for each event and each action."""
     found = []
     for name, (kind, document) in KINDS.items():
         choices: list[dict[str, object]] = [{}]
         if kind is LedgerEntry:
-            events, decisions = get_args(Event), get_args(Decision)
-            choices = [{"event": whole(each), "decision": whole(decisions[0])} for each in events]
-            choices += [{"event": whole(events[0]), "decision": whole(each)} for each in decisions]
-            choices += [{"event": least(each), "decision": least(decisions[0])} for each in events]
-            choices += [{"event": least(events[0]), "decision": least(each)} for each in decisions]
+            events, actions = get_args(Event), get_args(Action)
+            for make in (whole, least):
+                choices += [{"event": make(event)} for event in events]
+                choices += [{"decision": make(Decision, action=make(action))} for action in actions]
+            choices = choices[1:]
         for given in choices:
             short = least(kind, **given)
             found.append(

@@ -30,10 +30,10 @@ def access(request: pytest.FixtureRequest) -> Iterator[Access]:
 
 
 def test_those_of_the_asked_that_the_token_has_and_no_others(access: Access) -> None:
-    assert access.granted(iam.OWNER, [CREATE, GET]) == {CREATE, GET}
-    assert access.granted(iam.VIEWER, [CREATE, GET]) == {GET}
-    assert access.granted(iam.OWNER, [GET]) == {GET}
-    assert access.granted(iam.NOBODY, [CREATE, GET]) == frozenset()
+    assert access.granted_permissions(iam.OWNER, [CREATE, GET]) == {CREATE, GET}
+    assert access.granted_permissions(iam.VIEWER, [CREATE, GET]) == {GET}
+    assert access.granted_permissions(iam.OWNER, [GET]) == {GET}
+    assert access.granted_permissions(iam.NOBODY, [CREATE, GET]) == frozenset()
 
 
 def test_whom_one_may_act_as(access: Access) -> None:
@@ -56,7 +56,7 @@ def test_whose_token_it_is_as_far_as_its_scopes_tell(access: Access) -> None:
 
 def test_a_token_that_nobody_has_is_unknown(access: Access) -> None:
     with pytest.raises(UnknownTokenError):
-        access.granted("ya29.expired", [GET])
+        access.granted_permissions("ya29.expired", [GET])
     with pytest.raises(UnknownTokenError):
         access.may_act_as("ya29.expired", ACCOUNT)
 
@@ -89,7 +89,7 @@ def test_trouble_is_no_answer(google: tuple[str, list[tuple[int, object]]], stat
     endpoint, answers = google
     answers.append((status, {"error": {"code": status}}))
     with pytest.raises(TemporaryError, match=str(status)):
-        ProjectAccess("my-project", endpoint, endpoint).granted("t", [GET])
+        ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET])
 
 
 def test_a_resource_manager_that_is_switched_off_is_trouble_and_a_forbidden_project_is_a_no(
@@ -100,8 +100,8 @@ def test_a_resource_manager_that_is_switched_off_is_trouble_and_a_forbidden_proj
     answers += [(403, reason), (403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}})]
     access = ProjectAccess("my-project", endpoint, endpoint)
     with pytest.raises(TemporaryError, match="SERVICE_DISABLED"):
-        access.granted("t", [GET])
-    assert access.granted("t", [GET]) == frozenset()
+        access.granted_permissions("t", [GET])
+    assert access.granted_permissions("t", [GET]) == frozenset()
 
 
 def test_an_account_that_there_is_not_is_nobodys(google: tuple[str, list[tuple[int, object]]]) -> None:
@@ -116,12 +116,12 @@ def test_an_account_that_there_is_not_is_nobodys(google: tuple[str, list[tuple[i
 def test_google_may_not_grant_what_was_not_asked(google: tuple[str, list[tuple[int, object]]]) -> None:
     endpoint, answers = google
     answers.append((200, {"permissions": [GET, CREATE]}))
-    assert ProjectAccess("my-project", endpoint, endpoint).granted("t", [GET]) == {GET}
+    assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == {GET}
 
 
 def test_who_does_not_answer_is_asked_again_later() -> None:
     with pytest.raises(TemporaryError):
-        ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1").granted("t", [GET])
+        ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1").granted_permissions("t", [GET])
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,20 @@ import pytest
 
 from emulators.services.storage import create_bucket
 from emulators.stack.loopback import call
-from shared.agent.http.metadata_server import Google, Metadata
+from shared.agent.google_http.google_api import GoogleApi
+from shared.agent.google_http.metadata_server import MetadataServer
 from shared.agent.reporting.serial_console import Console
-from shared.agent.setup.cloud_storage import Objects
-from shared.agent.setup.failure import Patience, SetupError
+from shared.agent.setup.cloud_storage import StorageReader
+from shared.agent.setup.setup_errors import Retrier, SetupError
 
 
 class Bucket:
     def __init__(self, host: str) -> None:
         self.host, self.name = host, f"b-{uuid.uuid4().hex[:8]}"
         create_bucket(host, "p", self.name)
-        google = Google(f"http://{host}", "", Metadata("127.0.0.1:1"))
+        google = GoogleApi(f"http://{host}", "", MetadataServer("127.0.0.1:1"))
         find_startup_timeouts = Console(os.open(os.devnull, os.O_WRONLY))
-        self.objects = Objects(google, Patience(find_startup_timeouts, lambda _: None))
+        self.objects = StorageReader(google, Retrier(find_startup_timeouts, lambda _: None))
 
     def put(self, name: str, content: dict[str, Any]) -> None:
         path = f"/upload/storage/v1/b/{self.name}/o?uploadType=media&name={quote(name, safe='')}"
@@ -39,22 +40,22 @@ def bucket(storage_emulator: str) -> Bucket:
 def test_what_is_below_a_folder_is_listed_however_deep_and_nothing_beside_it(bucket: Bucket) -> None:
     for name in ("d/3/a", "d/3/logs/train/ä b", "d/30/x", "d/3x", "other"):
         bucket.put(name, {})
-    found = bucket.objects.below(f"gs://{bucket.name}/d/3")
+    found = bucket.objects.list_below(f"gs://{bucket.name}/d/3")
     assert {each.uri for each in found} == {f"gs://{bucket.name}/d/3/a", f"gs://{bucket.name}/d/3/logs/train/ä b"}
     assert {each.name for each in found} == {"a", "ä b"}
     assert all(each.updated.startswith("20") for each in found)
     assert {each.size for each in found} == {2}
-    assert bucket.objects.below(f"gs://{bucket.name}/nothing") == []
+    assert bucket.objects.list_below(f"gs://{bucket.name}/nothing") == []
 
 
 def test_an_object_is_downloaded_whatever_its_name(bucket: Bucket, tmp_path: Path) -> None:
     bucket.put("logs/ä b", {"x": 1})
-    bucket.objects.fetch(f"gs://{bucket.name}/logs/ä b", tmp_path / "new" / "file")
+    bucket.objects.download(f"gs://{bucket.name}/logs/ä b", tmp_path / "new" / "file")
     assert (tmp_path / "new" / "file").read_bytes().startswith(b'{"x"')
 
 
 @pytest.mark.parametrize("uri", ["gs://{}/nothing", "gs://{}", "/local"])
 def test_what_is_not_there_is_a_permanent_failure(bucket: Bucket, tmp_path: Path, uri: str) -> None:
     with pytest.raises(SetupError) as error:
-        bucket.objects.fetch(uri.format(bucket.name), tmp_path / "file")
+        bucket.objects.download(uri.format(bucket.name), tmp_path / "file")
     assert error.value.failure.cause == "install"

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.job import Accelerator, Job
-from shared.core.reconcile.plan import Directive, DirectiveAction, VmStatus, job_label
+from shared.core.events import CapacityErrorKind
+from shared.core.model.job import Job
+from shared.core.model.plan import Accelerator
+from shared.core.model.vm import Directive, DirectiveAction, VmStatus
+from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
-from shared.ports import CapacityErrorKind, Created, NotCreated, Pending
+from shared.ports import Created, NotCreated, Pending
 from tests.contract.fleets import (
     OTHER_ZONE,
     EmulatorWorld,
@@ -38,7 +41,7 @@ def test_a_directive_leaves_the_other_metadata_as_it_was(compute: EmulatorWorld,
     compute.fleet.create(job, a_create(job, 1), {**metadata(), "other": "kept"})
     vm = sole(compute.fleet, job)
     hold = Directive(1, 2, DirectiveAction.HOLD)
-    assert compute.fleet.direct(vm, hold)
+    assert compute.fleet.write_directive(vm, hold)
     assert compute.metadata(vm) == {**metadata(hold), "other": "kept"}
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Directive, DirectiveAction, LabelledVm, VmStatus, job_label
-from shared.ports import CapacityErrorKind, Created, NotCreated
+from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, VmStatus
+from shared.core.model.vm_names import job_label
+from shared.ports import Created, NotCreated
 from tests.contract.fleets import (
     OTHER_ZONE,
     RUN,
@@ -77,19 +79,19 @@ def test_deleting_by_an_old_id_does_not_hit_the_younger_vm_of_that_name(world: W
     younger = sole(world.fleet, job)
     assert (younger.name, younger.vm_generation) == (old.name, 2)
     assert younger.instance_id != old.instance_id
-    assert not world.fleet.direct(old, replace(RUN, incarnation=2))
+    assert not world.fleet.write_directive(old, replace(RUN, incarnation=2))
 
 
 def test_a_directive_is_written_once_per_fingerprint_and_keeps_everything_else(world: World, job: Job) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     listed = sole(world.fleet, job)
     hold = Directive(1, 2, DirectiveAction.HOLD)
-    assert world.fleet.direct(listed, hold)
-    assert not world.fleet.direct(listed, replace(hold, incarnation=3))  # somebody wrote since it was listed
+    assert world.fleet.write_directive(listed, hold)
+    assert not world.fleet.write_directive(listed, replace(hold, incarnation=3))  # somebody wrote since it was listed
     now = sole(world.fleet, job)
     assert now.directive == hold
     assert now.fingerprint != listed.fingerprint
-    assert world.fleet.direct(now, replace(hold, action=DirectiveAction.RUN))
+    assert world.fleet.write_directive(now, replace(hold, action=DirectiveAction.RUN))
 
 
 def test_all_vms_of_all_jobs_are_listed_with_their_labels_and_the_times_of_their_lives(world: World, job: Job) -> None:

@@ -9,6 +9,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
+from shared.gcp import clients
 from shared.gcp.storage_objects import StorageObjects
 from shared.memory.objects import MemoryObjects
 from shared.ports import Objects
@@ -23,7 +24,7 @@ def objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     client = storage.Client(project="test", credentials=AnonymousCredentials())
     client.create_bucket("bucket", timeout=10) if client.lookup_bucket("bucket", timeout=10) is None else None
     client.close()
-    made = StorageObjects()
+    made = StorageObjects(clients.storage_client())
     yield made
     made.close()
 

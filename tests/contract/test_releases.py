@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from shared.core.decisions import Decision
+from shared.core.actions import Action
 from shared.core.events import Event
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp import documents
@@ -30,8 +30,9 @@ SENT: Final[list[tuple[str, dict[str, Any]]]] = [
 
 def a_name(case: Any) -> str | None:
     if isinstance(case, dict) and "whole" in case:
-        parts = [case["kind"], *(case["whole"].get(name, {}).get("kind", "") for name in ("event", "decision"))]
-        return "-".join(filter(None, parts))
+        entry = case["whole"]
+        action = entry.get("decision", {}).get("action", {})
+        return "-".join(filter(None, [case["kind"], entry.get("event", {}).get("kind"), action.get("kind")]))
     return None
 
 
@@ -65,10 +66,10 @@ def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
     assert documents.read(kind, strangers(case["whole"])) == documents.read(kind, case["whole"])
 
 
-def test_there_is_a_document_of_every_kind_of_event_and_verdict() -> None:
+def test_corpus_has_a_document_of_every_kind_of_event_and_action() -> None:
     entries = [case["whole"] for case in DOCUMENTS if case["kind"] == "ledger"]
-    for name, union in (("event", Event), ("decision", Decision)):
-        assert {entry[name]["kind"] for entry in entries} == {_kind(each) for each in get_args(union)}
+    assert {entry["event"]["kind"] for entry in entries} == {_kind(event) for event in get_args(Event)}
+    assert {entry["decision"]["action"]["kind"] for entry in entries} == {_kind(action) for action in get_args(Action)}
     assert {case["kind"] for case in DOCUMENTS} == set(KINDS)
 
 
@@ -76,7 +77,7 @@ def test_there_is_a_document_of_every_kind_of_event_and_verdict() -> None:
 def test_a_document_of_another_schema_waits_for_the_release_that_knows_it(kind: str) -> None:
     stored = next(case["whole"] for case in DOCUMENTS if case["kind"] == kind)
     assert stored["schema"] == documents.SCHEMA
-    with pytest.raises(TemporaryError, match="schema 2"):
+    with pytest.raises(TemporaryError, match="schema version 2"):
         documents.read(KINDS[kind][0], {**stored, "schema": documents.SCHEMA + 1})
 
 
@@ -101,5 +102,5 @@ def test_what_this_release_sends_is_in_the_corpus() -> None:
     assert all((function, message) in SENT for function, messages in MESSAGES.items() for message in messages)
 
 
-def _kind(event_or_verdict: Any) -> str:
-    return str(event_or_verdict.__dataclass_fields__["kind"].default)
+def _kind(event_or_action: Any) -> str:
+    return str(event_or_action.__dataclass_fields__["kind"].default)

@@ -10,19 +10,30 @@ from dataclasses import replace
 import pytest
 
 from shared.core.events import JobSubmitted, ProvisioningStarted, ReplicaExited
-from shared.core.evolve import Change, evolve
+from shared.core.evolve import evolve
 from shared.core.ledger import LedgerEntry, counters, fold
-from shared.core.model.job import Job, JobState, Label, Replica, State
-from shared.core.model.tuning import Measurement, Parameter, ParameterKind, Past, Trial, TrialOf, TrialState, Tuning
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.job import Job, JobState, Label, State
+from shared.core.model.replica import Replica
+from shared.core.model.tuning import (
+    EarlierTrial,
+    Measurement,
+    Parameter,
+    ParameterKind,
+    Trial,
+    TrialOf,
+    TrialState,
+    Tuning,
+)
+from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.rules.judge import judge
+from shared.core.transitions.change import Change
 from shared.errors import ConflictError
+from shared.gcp import clients
 from shared.gcp.documents import job_document
-from shared.gcp.firestore import Firestore
 from shared.gcp.firestore_store import FirestoreStore
 from shared.memory.store import MemoryStore
-from shared.ports import AlreadyRecordedError, JobPlace, Loaded, Orphan, Rejection, Store
+from shared.ports import AlreadyRecordedError, JobPosition, Loaded, Orphan, Rejection, Store
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at, exited, ready
 
 
@@ -32,9 +43,9 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
         yield MemoryStore()
         return
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", request.getfixturevalue("firestore_emulator"))
-    client = Firestore(f"test-{uuid.uuid4().hex[:12]}")
-    yield FirestoreStore(client)
-    client.close()
+    store = FirestoreStore(clients.firestore_client(f"test-{uuid.uuid4().hex[:12]}"))
+    yield store
+    store.close()
 
 
 def submit(store: Store, job: Job | None = None) -> Job:
@@ -43,7 +54,7 @@ def submit(store: Store, job: Job | None = None) -> Job:
     decision = judge(None, event, START)
     change = evolve(None, decision, START)
     after = counters(None, None)
-    store.commit(None, LedgerEntry(job.job_id, event.key, START, event, decision, after, after, ("provision",)), change)
+    store.commit(None, LedgerEntry(job.job_id, event.key, START, event, decision, after, after, change.effects), change)
     return job
 
 
@@ -51,7 +62,7 @@ def entry_of(state: State, event: ReplicaExited) -> tuple[LedgerEntry, Change]:
     decision = judge(state, event, at(100))
     change = evolve(state, decision, at(100))
     before = counters(state, "1-worker-0")
-    return LedgerEntry("digits_1", event.key, at(100), event, decision, before, before, ("provision",)), change
+    return LedgerEntry("digits_1", event.key, at(100), event, decision, before, before, change.effects), change
 
 
 def must(loaded: Loaded | None) -> Loaded:
@@ -138,11 +149,11 @@ def test_lost_peers_come_with_a_replica_only_when_asked(store: Store) -> None:
 
 def test_effects_are_pending_until_seen_done_and_the_first_time_stands(store: Store) -> None:
     submit(store)
-    assert store.pending("digits_1") == ("submitted",)
+    assert store.pending_keys("digits_1") == ("submitted",)
     assert store.jobs_with_pending() == ("digits_1",)
-    store.mark_done("digits_1", store.pending("digits_1"), at(1))
+    store.mark_done("digits_1", store.pending_keys("digits_1"), at(1))
     store.mark_done("digits_1", (), at(2))
-    assert store.pending("digits_1") == store.jobs_with_pending() == ()
+    assert store.pending_keys("digits_1") == store.jobs_with_pending() == ()
     entry = store.entry("digits_1", "submitted")
     assert entry is not None
     assert entry.done_at == at(1)
@@ -176,22 +187,22 @@ def test_the_list_of_jobs_is_gone_through_page_by_page_and_jobs_of_one_moment_ha
     page = store.recent_jobs(2)
     while page:
         listed += [job.job_id for job in page]
-        page = store.recent_jobs(2, JobPlace(page[-1].created_at, page[-1].job_id))
+        page = store.recent_jobs(2, JobPosition(page[-1].created_at, page[-1].job_id))
     assert listed == ["job_e", "job_d", "job_c", "job_b", "job_a"]
-    assert store.recent_jobs(5, JobPlace(at(5), "job_zz"))[0].job_id == "job_a", "a place where no job is"
+    assert store.recent_jobs(5, JobPosition(at(5), "job_zz"))[0].job_id == "job_a", "a place where no job is"
 
 
 def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:
-    assert store.created_since(START) == 0
+    assert store.count_created_since(START) == 0
     for nth in range(3):
         submit(store, a_job(JobState.QUEUED, job_id=f"job_{nth}", created_at=at(nth)))
-    assert [store.created_since(at(seconds)) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
+    assert [store.count_created_since(at(seconds)) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
 
 
 def test_trials_are_no_jobs_that_somebody_created(store: Store) -> None:
     submit(store)
     submit(store, a_job(JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")))
-    assert store.created_since(START) == 1
+    assert store.count_created_since(START) == 1
     assert {job.job_id for job in store.live_jobs()} == {"digits_1", "digits_1-trial-1"}
 
 
@@ -230,7 +241,7 @@ def test_the_largest_tuning_job_fits_a_document_with_as_much_of_an_earlier_one()
     job = a_large_study()
     tuning = job.tuning
     assert tuning is not None
-    whole = replace(tuning, earlier=tuple(Past(trial.values, 0.5) for trial in tuning.trials))
+    whole = replace(tuning, earlier=tuple(EarlierTrial(trial.values, 0.5) for trial in tuning.trials))
     size = size_of(job_document(replace(job, tuning=whole)))
     assert 500_000 < size < 1 << 20
 

@@ -11,11 +11,11 @@ import pytest
 
 from shared.core.model.tuning import (
     Algorithm,
+    EarlierTrial,
     Goal,
     Measurement,
     Parameter,
     ParameterKind,
-    Past,
     Scale,
     Trial,
     TrialState,
@@ -73,7 +73,7 @@ def test_every_value_may_be_tried_is_different_and_can_be_suggested_again(algori
 def test_a_space_with_an_end_is_tried_once_each_with_what_is_under_way_and_what_was_tried_before(
     algorithm: Algorithm,
 ) -> None:
-    tuning = Tuning(SMALL, algorithm=algorithm, max_trials=10, earlier=(Past(("2", "sgd"), 0.1),))
+    tuning = Tuning(SMALL, algorithm=algorithm, max_trials=10, earlier=(EarlierTrial(("2", "sgd"), 0.1),))
     for number in range(1, 6):
         tuning = after(tuning, suggester.suggest(tuning, f"s-trial-{number}"), live=True)
     tried = {trial.values for trial in tuning.trials}
@@ -105,7 +105,7 @@ def test_values_are_spread_along_their_scale(scale: Scale, middle: float) -> Non
     assert statistics.median(values) == pytest.approx(middle, rel=0.35)
 
 
-def optimum(goal: Goal, algorithm: Algorithm, trials: int, earlier: tuple[Past, ...] = ()) -> float:
+def optimum(goal: Goal, algorithm: Algorithm, trials: int, earlier: tuple[EarlierTrial, ...] = ()) -> float:
     """The distance of the best trial from the peak of a simple mountain (or the bottom of its pit)."""
     tuning = Tuning(EVERY_KIND[:2], goal=goal, algorithm=algorithm, max_trials=trials, earlier=earlier)
     for number in range(1, trials + 1):
@@ -125,7 +125,7 @@ def test_what_was_learned_is_made_use_of(goal: Goal) -> None:
 
 def test_what_an_earlier_study_learned_is_known_from_the_first_trial_on() -> None:
     tuning = Tuning((Parameter("p", K.DOUBLE, 0.0, 1.0),))
-    earlier = tuple(Past((str(nth / 20),), -abs(nth / 20 - 0.7)) for nth in range(21))
+    earlier = tuple(EarlierTrial((str(nth / 20),), -abs(nth / 20 - 0.7)) for nth in range(21))
     near = [float(suggester.suggest(replace(tuning, earlier=earlier), str(seed))[0]) for seed in range(10)]
     assert statistics.median(abs(value - 0.7) for value in near) < 0.1
 

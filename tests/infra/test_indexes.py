@@ -14,10 +14,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
+from google.cloud.firestore_v1.types import StructuredQuery
+from google.protobuf.json_format import MessageToDict
 
-from shared.gcp.firestore import Firestore
+from shared.gcp import clients
 from shared.gcp.firestore_store import FirestoreStore
-from shared.ports import JobPlace, Store
+from shared.ports import JobPosition, Store
 from tests.infra.conftest import Plan
 from tests.support.jobs import CHIEF
 from tests.support.world import World
@@ -28,12 +30,12 @@ ASK: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "load_attempt": lambda store, world: store.load_attempt(world.job_id),
     "entry": lambda store, world: store.entry(world.job_id, "x"),
     "ledger": lambda store, world: store.ledger(world.job_id),
-    "pending": lambda store, world: store.pending(world.job_id),
+    "pending_keys": lambda store, world: store.pending_keys(world.job_id),
     "jobs_with_pending": lambda store, world: store.jobs_with_pending(),
     "live_jobs": lambda store, world: store.live_jobs(),
     "admission_token": lambda store, world: store.admission_token(),
-    "recent_jobs": lambda store, world: store.recent_jobs(5, JobPlace(NOW, world.job_id)),
-    "created_since": lambda store, world: store.created_since(NOW),
+    "recent_jobs": lambda store, world: store.recent_jobs(5, JobPosition(NOW, world.job_id)),
+    "count_created_since": lambda store, world: store.count_created_since(NOW),
     "count_ready": lambda store, world: store.count_ready(world.job_id, 1),
     "rejections": lambda store, world: store.rejections(),
     "job_of_vm": lambda store, world: store.job_of_vm(world.vms[0].name),
@@ -63,22 +65,29 @@ class Asked:
 @pytest.fixture
 def asked(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Asked]]:
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
-    client = Firestore(f"test-{uuid.uuid4().hex[:8]}")
+    client = clients.firestore_client(f"test-{uuid.uuid4().hex[:8]}")
     store = FirestoreStore(client)
     world = World(store=store)  # type: ignore[arg-type]  # another store
-    world.running()
+    world.start_running()
     found: list[Asked] = []
     method = ""
-    send = client._rest.post
+    api = client._firestore_api
+    run_query, run_aggregation = api.run_query, api.run_aggregation_query
 
-    def recorded(path: str, body: Json) -> Any:
-        said = body.get("structuredAggregationQuery", body).get("structuredQuery")
-        if said is not None:
-            found.append(read(method, said))
-        return send(path, body)
+    def record(query: Any) -> None:
+        found.append(read(method, MessageToDict(StructuredQuery.pb(query))))
 
-    monkeypatch.setattr(client._rest, "post", recorded)
-    for method, ask in ASK.items():  # noqa: B007 - `recorded` reads it
+    def recorded_query(request: Json, **options: Any) -> Any:
+        record(request["structured_query"])
+        return run_query(request, **options)
+
+    def recorded_aggregation(request: Json, **options: Any) -> Any:
+        record(request["structured_aggregation_query"].structured_query)
+        return run_aggregation(request, **options)
+
+    monkeypatch.setattr(api, "run_query", recorded_query)
+    monkeypatch.setattr(api, "run_aggregation_query", recorded_aggregation)
+    for method, ask in ASK.items():  # noqa: B007 - `record` reads it
         ask(store, world)
     yield found
     client.close()

@@ -1,37 +1,36 @@
-"""Following Compute's operations: the server answers when it knows, and nobody waits longer than told.
+"""Following Compute Engine's long-running operations, for a bounded time.
 
-The operation objects that the client's calls return poll Google's own endpoint whatever the options say, so operations
-are followed by hand. Source: InstancesRestTransport._zone_operations_client.
+The operation objects that the client's calls return always poll Google's own endpoint, whatever endpoint the client
+has. So operations are followed by their `wait` method. Source: InstancesRestTransport._zone_operations_client.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
 
-import requests
-from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from shared.gcp.compute_fleet.refusals import CONSEQUENCES, Problem, problems
-
-CALL_TIMEOUT_S: Final = 30.0
+from shared.gcp import clients
+from shared.gcp.compute_fleet.errors import is_cause, problems_in
+from shared.gcp.errors import TIMEOUTS
+from shared.gcp.retries import FLEET_READ
+from shared.gcp.vm_defaults import Problem
 
 
 class Operations:
-    """Of one project. `options` as for any client of Compute's."""
+    """The operations of one project. `endpoint` empty: Google's."""
 
-    def __init__(self, project: str, options: dict[str, Any]) -> None:
-        self._zones = compute_v1.ZoneOperationsClient(**options)
-        self._regions = compute_v1.RegionOperationsClient(**options)
+    def __init__(self, project: str, endpoint: str) -> None:
+        self._zones = clients.rest_client(compute_v1.ZoneOperationsClient, endpoint)
+        self._regions = clients.rest_client(compute_v1.RegionOperationsClient, endpoint)
         self._project = project
 
     def in_zone(self, zone: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
-        """The operation once it is DONE; None when it is not within `wait_s`."""
+        """Return the operation when it is DONE; None if it is not within `wait_s`."""
 
         def wait(name: str, left_s: float) -> compute_v1.Operation:
-            return self._zones.wait(project=self._project, zone=zone, operation=name, timeout=left_s)
+            return self._zones.wait(project=self._project, zone=zone, operation=name, retry=None, timeout=left_s)
 
         return _followed(operation, wait_s, wait)
 
@@ -39,23 +38,26 @@ class Operations:
         """As `in_zone`."""
 
         def wait(name: str, left_s: float) -> compute_v1.Operation:
-            return self._regions.wait(project=self._project, region=region, operation=name, timeout=left_s)
+            return self._regions.wait(project=self._project, region=region, operation=name, retry=None, timeout=left_s)
 
         return _followed(operation, wait_s, wait)
 
     def causes(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
-        """Why it failed, first cause first; empty: it did not. A bulk insert may only say that it gave up: then its
-        VMs' own operations, under the same group id, say why."""
-        every = list(problems(operation))
-        found = [each for each in every if each.code not in CONSEQUENCES]
-        return found or (self._in_group(zone, operation) if every else []) or every
+        """Return why the operation failed, the first cause first. Empty: it succeeded.
 
-    def _in_group(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
+        A bulk insert may only say that it gave up. Then the operations of its VMs, which have the same group id, have
+        the causes.
+        """
+        problems = list(problems_in(operation))
+        causes = [problem for problem in problems if is_cause(problem)]
+        return causes or (self._causes_in_group(zone, operation) if problems else []) or problems
+
+    def _causes_in_group(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         request = compute_v1.ListZoneOperationsRequest(
             project=self._project, zone=zone, filter=f'operationGroupId="{operation.operation_group_id}"'
         )
-        operations = self._zones.list(request, timeout=CALL_TIMEOUT_S)
-        return [found for each in operations for found in problems(each) if found.code not in CONSEQUENCES]
+        members = self._zones.list(request, **FLEET_READ)
+        return [problem for member in members for problem in problems_in(member) if is_cause(problem)]
 
 
 def _followed(
@@ -68,6 +70,6 @@ def _followed(
             return None
         try:
             operation = wait(operation.name, left_s)
-        except (requests.Timeout, exceptions.GatewayTimeout):
+        except TIMEOUTS:
             return None
     return operation

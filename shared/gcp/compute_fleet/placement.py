@@ -1,48 +1,52 @@
-"""Compact placement: VMs of one role that should stand close to each other name one resource policy.
+"""Placement policies: VMs of one task type that should be close to each other name one resource policy.
 
-A policy belongs to a job, a role and a zone: VMs of several zones cannot share one, and a gang may move. It is made
-right before the first insert that names it, under a name that is a function of these three, and deleted when the job
-has ended and its VMs are gone; what is made or gone already is as good. It costs nothing, but a region has a quota.
+A policy belongs to a job, a task type and a zone: VMs of several zones cannot share one, and a gang may move to another
+zone. Its name is a function of these three. It is created right before the first insert that names it, and deleted when
+the job has ended and its VMs are gone. It costs nothing, but counts against a quota of the region.
 Source: Compute Engine "Placement policies overview".
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from shared.core.model.job import Job, TaskGroup
-from shared.core.reconcile.machine_families import goes_side_by_side
-from shared.core.reconcile.plan import NAME_LENGTH_MAX, name_hash, slug
-from shared.gcp.compute_fleet.operations import CALL_TIMEOUT_S, Operations
-from shared.gcp.compute_fleet.refusals import is_transient, problem, problems, refused, trouble
-from shared.ports import CapacityErrorKind, Created, CreateOutcome, Pending
+from shared.core.events import CapacityErrorKind
+from shared.core.model.job import Job
+from shared.core.model.plan import TaskGroup
+from shared.core.model.vm_names import NAME_LENGTH_MAX, job_hash, slug
+from shared.core.reconcile.machine_families import needs_compact_placement
+from shared.gcp import clients
+from shared.gcp.compute_fleet.errors import compute_errors, is_transient, not_created, problem_of, problems_in
+from shared.gcp.compute_fleet.operations import Operations
+from shared.gcp.retries import FLEET_WRITE
+from shared.ports import Created, CreateOutcome, Pending
 
 SETTLE_S: Final = 5.0
-"""How long a policy is waited for: it is only a record, made in a second or two."""
+"""How long to wait for a policy: it is only a record, created in a second or two."""
 _IN_USE: Final = "resourceInUseByAnotherResource"
 
 
-def policy_of(job: Job, group: TaskGroup, zone: str) -> str | None:
-    """The name of the policy its VMs in that zone have; None where they need none."""
-    if not goes_side_by_side(job.plan, group):
+def policy_name(job: Job, group: TaskGroup, zone: str) -> str | None:
+    """Return the name of the group's policy in that zone. None: its VMs need none."""
+    if not needs_compact_placement(job.plan, group):
         return None
-    tail = f"-{name_hash(job.job_id)}-{group.task_type}-{zone.rpartition('-')[2]}"
+    tail = f"-{job_hash(job.job_id)}-{group.task_type}-{zone.rpartition('-')[2]}"
     return "tm-" + slug(job.job_id, NAME_LENGTH_MAX - len("tm-") - len(tail)) + tail
 
 
 class Placements:
-    """Of one project."""
+    """The placement policies of one project. `endpoint` empty: Google's."""
 
-    def __init__(self, project: str, options: dict[str, Any], operations: Operations) -> None:
-        self._policies = compute_v1.ResourcePoliciesClient(**options)
+    def __init__(self, project: str, endpoint: str, operations: Operations) -> None:
+        self._policies = clients.rest_client(compute_v1.ResourcePoliciesClient, endpoint)
         self._project, self._operations = project, operations
 
     def ensure(self, job: Job, group: TaskGroup, zone: str) -> CreateOutcome:
-        """Created also where none is needed."""
-        name = policy_of(job, group, zone)
+        """Create the group's policy if it needs one. Return Created if it exists or is not needed."""
+        name = policy_name(job, group, zone)
         if name is None:
             return Created()
         policy = compute_v1.ResourcePolicy(
@@ -50,51 +54,51 @@ class Placements:
             description=f"Trainmaster: VMs of {job.job_id}",
             group_placement_policy=compute_v1.ResourcePolicyGroupPlacementPolicy(collocation="COLLOCATED"),
         )
-        region = region_of(zone)
-        with trouble(f"make the placement policy {name}"):
+        region = _region_of(zone)
+        with compute_errors(f"create the placement policy {name}"):
             try:
                 operation = self._policies.insert_unary(
-                    project=self._project, region=region, resource_policy_resource=policy, timeout=CALL_TIMEOUT_S
+                    project=self._project, region=region, resource_policy_resource=policy, **FLEET_WRITE
                 )
             except exceptions.Conflict:
                 return Created()
             except exceptions.ClientError as error:
-                found = problem(error)
-                if is_transient(error, found):
+                problem = problem_of(error)
+                if is_transient(error, problem):
                     raise
-                return refused(found, otherwise=CapacityErrorKind.DENIED)
+                return not_created(problem, otherwise=CapacityErrorKind.DENIED)
             finished = self._operations.in_region(region, operation, SETTLE_S)
         if finished is None:
             return Pending()
-        first = next(problems(finished), None)
-        return refused(first) if first else Created()
+        first = next(problems_in(finished), None)
+        return not_created(first) if first else Created()
 
     def release(self, job: Job) -> bool:
-        """False: a policy is still being deleted, or a VM that has it is."""
-        named = {
-            (region_of(zone), name)
+        """Delete all policies of the job. Return False if one is still being deleted, or used by a VM."""
+        policies = {
+            (_region_of(zone), name)
             for group in job.plan.groups
             for zone in job.plan.zones
-            if (name := policy_of(job, group, zone))
+            if (name := policy_name(job, group, zone))
         }
-        left = [name for region, name in sorted(named) if not self._delete(region, name)]
-        return not left
+        remaining = [name for region, name in sorted(policies) if not self._delete(region, name)]
+        return not remaining
 
     def _delete(self, region: str, name: str) -> bool:
-        with trouble(f"delete the placement policy {name}"):
+        with compute_errors(f"delete the placement policy {name}"):
             try:
                 operation = self._policies.delete_unary(
-                    project=self._project, region=region, resource_policy=name, timeout=CALL_TIMEOUT_S
+                    project=self._project, region=region, resource_policy=name, **FLEET_WRITE
                 )
             except exceptions.NotFound:
                 return True
             except exceptions.BadRequest as error:
-                if problem(error).code == _IN_USE:
+                if problem_of(error).code == _IN_USE:
                     return False
                 raise
             finished = self._operations.in_region(region, operation, SETTLE_S)
         return finished is not None and not finished.error.errors
 
 
-def region_of(zone: str) -> str:
+def _region_of(zone: str) -> str:
     return zone.rpartition("-")[0]

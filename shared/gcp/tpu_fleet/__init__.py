@@ -1,9 +1,10 @@
-"""The Fleet on Cloud TPU (and its emulator): a replica is a node, which is a slice of one or more hosts.
+"""The Fleet on Cloud TPU and its emulator: a replica's VM is a node, which is a slice of one or more hosts.
 
-fleet: the calls · making: a gang of nodes at once · queue: a node that is waited for · operations: what became of it
-nodes, queued: what a node and a queued resource ask for and say of themselves · refusals: what Google's errors mean
+fleet: the port's methods · node_creation: all nodes of a gang · queued_resources: nodes that are waited for in a queue
+· operations: long-running operations · nodes, queued_resource_spec: requests and what they become ·
+errors: the meaning of Google's errors
 
-docs/decisions/0012-tpu-nodes.md says why nodes, and what stands in for the fuse; 0021 when a queued resource.
+docs/decisions/0012-tpu-nodes.md says why nodes, and what replaces the fuse; 0021 when to use a queued resource.
 """
 
 from shared.gcp.tpu_fleet.fleet import TpuFleet

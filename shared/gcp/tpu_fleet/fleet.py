@@ -1,11 +1,12 @@
-"""The calls: one port method each.
+"""TpuFleet: the methods of the Fleet port.
 
-Cloud TPU knows no bulk insert, and for nodes no request ids: the name alone makes a repeated call harmless. A gang of
-slices is one CreateNode each (`making`), a slice that is waited for a queued resource (`queue`), which makes the node.
-Both are listed, the requests first: one that is ACTIVE without a node in the later list has lost it.
+Cloud TPU has no bulk insert, and no request ids for nodes: the name alone makes a repeated call harmless. Slices of a
+gang are created by one CreateNode call each (`node_creation`). A slice that is waited for is a queued resource
+(`queued_resources`), which creates the node. Both are listed, queued resources first: one that is ACTIVE, and has no
+node in the later list, has lost it.
 
-Nodes are changed and deleted by name only, so the numeric id is compared first. Nothing can come in between: a name is
-free only when its node is gone, and that takes longer than the two calls.
+Nodes are changed and deleted by name only, so the numeric id is compared first. Nothing can happen in between: a name
+is free only when its node has been deleted, and that takes longer than the two calls.
 """
 
 from __future__ import annotations
@@ -13,31 +14,35 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from google.api_core import exceptions
-from google.api_core.client_options import ClientOptions
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
 from google.protobuf import field_mask_pb2
 
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Create, Directive, LabelledVm, Vm, job_label
+from shared.core.model.vm import Directive, LabelledVm, Vm
+from shared.core.model.vm_names import job_label
+from shared.core.reconcile.steps import Create
 from shared.errors import TemporaryError
-from shared.gcp.marks import DIRECTIVE_KEY, LABEL_JOB, directive_json
-from shared.gcp.tpu_fleet.making import Maker
-from shared.gcp.tpu_fleet.nodes import Site, fingerprint, resource, tell_of_trouble, vm_of
+from shared.gcp import clients
+from shared.gcp.rest_api import RestApi
+from shared.gcp.retries import FLEET_CALL_S, FLEET_READ, FLEET_WRITE
+from shared.gcp.tpu_fleet.errors import has_no_tpus, problem_of, tpu_errors
+from shared.gcp.tpu_fleet.node_creation import NodeCreation
+from shared.gcp.tpu_fleet.nodes import fingerprint, log_health, resource, vm_of
 from shared.gcp.tpu_fleet.operations import Operations
-from shared.gcp.tpu_fleet.queue import Queue
-from shared.gcp.tpu_fleet.queued import is_queued
-from shared.gcp.tpu_fleet.refusals import problem, says_no_such_zone, trouble
-from shared.gcp.tpu_fleet.rest import CALL_TIMEOUT_S, Rest
+from shared.gcp.tpu_fleet.queued_resource_spec import is_queued
+from shared.gcp.tpu_fleet.queued_resources import QueuedResources
+from shared.gcp.vm_defaults import VmDefaults
+from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_JOB, directive_json
 from shared.ports import CreateOutcome, NotCreated
 
+GOOGLE: Final = "https://tpu.googleapis.com"
 SETTLE_S: Final = 3.0
-"""How long a delete or a directive is waited for; on Google's side a delete takes a minute or more."""
+"""How long to wait for a delete or a directive. On Google Cloud a delete takes a minute or more."""
 PAGE_SIZE: Final = 200
-ANYWHERE: Final = "-"
+ALL_ZONES: Final = "-"
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +50,8 @@ _log = logging.getLogger(__name__)
 class TpuFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    `endpoint` empty: Google's, with the default credentials; else an emulator's, without any. An empty
-    `service_account` leaves the choice to Cloud TPU. `wait_s` is the longest a create is waited for.
+    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`: see VmDefaults. `wait_s`:
+    how long a create may be waited for.
     """
 
     def __init__(
@@ -59,82 +64,80 @@ class TpuFleet:
         subnetwork: str = "",
         wait_s: float = 20.0,
     ) -> None:
-        options: dict[str, Any] = {}
-        if endpoint:
-            options["credentials"] = AnonymousCredentials()
-            options["client_options"] = ClientOptions(api_endpoint=endpoint.rstrip("/"))
-        self._client = tpu_v2.TpuClient(transport="rest", **options)
-        rest = Rest(endpoint)
-        self._operations = Operations(rest)
-        self._maker = Maker(self._client, self._operations)
-        self._queue = Queue(self._client, self._operations, rest)
+        self._client = clients.rest_client(tpu_v2.TpuClient, endpoint, transport="rest")
+        api = RestApi(GOOGLE, endpoint, FLEET_CALL_S)
+        self._operations = Operations(api)
+        self._creation = NodeCreation(self._client, self._operations)
+        self._queued_resources = QueuedResources(self._client, self._operations, api)
         self._project = project
-        self._site = Site(project, service_account, network, subnetwork)
+        self._defaults = VmDefaults(project, service_account, network, subnetwork)
         self._wait_s = wait_s
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         label = job_label(job_id)
-        with trouble(f"list the TPU nodes of {job_id}"):
-            found = [each for zone in tpu_zones for each in self._in_zone(zone)]
-        return tuple(each.vm for each in found if each.label == label)
+        with tpu_errors(f"list the TPU nodes of {job_id}"):
+            labelled = [item for zone in tpu_zones for item in self._in_zone(zone)]
+        return tuple(item.vm for item in labelled if item.label == label)
 
     def list_all(self) -> tuple[LabelledVm, ...]:
-        """A zone that cannot be reached is left out: what is not seen is not deleted, and looked for again."""
-        with trouble("list the TPU nodes of all jobs"):
-            return tuple(self._seen(ANYWHERE, must_reach=False))
+        """A zone that cannot be reached is left out: its nodes are found by a later call."""
+        with tpu_errors("list the TPU nodes of all jobs"):
+            return tuple(self._list(ALL_ZONES, must_reach=False))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        """Raises TemporaryError where nothing can be known; what was begun is then found at the next call."""
+        """Raises TemporaryError if the outcome is unknown. The next call then finds what has been started."""
         deadline, parent = time.monotonic() + self._wait_s, self._parent(create.zone)
-        with trouble(f"create {create.group.task_type} TPU nodes in {create.zone}"):
-            node = resource(job, create, self._site, metadata)
+        with tpu_errors(f"create {create.group.task_type} TPU nodes in {create.zone}"):
+            node = resource(job, create, self._defaults, metadata)
             if is_queued(create):
-                return self._queue.ask(parent, job, create, node)
-            outcome = self._maker.make(parent, job, create, node, deadline)
+                return self._queued_resources.create(parent, job, create, node)
+            outcome = self._creation.create(parent, job, create, node, deadline)
         if isinstance(outcome, NotCreated):
-            self._take_back(job, create)
+            self._delete_created(job, create)
         return outcome
 
     def delete(self, vm: Vm) -> bool:
-        with trouble(f"delete {vm.name}"):
+        with tpu_errors(f"delete {vm.name}"):
             if not vm.instance_id.isdigit():
-                return self._queue.delete(f"{self._parent(vm.zone)}/queuedResources/{vm.name}", vm.instance_id)
+                return self._queued_resources.delete(
+                    f"{self._parent(vm.zone)}/queuedResources/{vm.name}", vm.instance_id
+                )
             node = self._same(vm)
             if node is None:
                 return True
-            if node.queued_resource and not self._queue.delete(node.queued_resource):
+            if node.queued_resource and not self._queued_resources.delete(node.queued_resource):
                 return False
             return self._delete_node(node)
 
-    def direct(self, vm: Vm, directive: Directive) -> bool:
-        """All metadata is sent again, as the mask names the whole of it. Two writers at once are not kept apart: an
-        agent obeys no directive older than one it has seen, and the older one, if it stays, is overwritten again."""
-        with trouble(f"direct {vm.name}"):
+    def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        """All metadata is sent again, because the mask names the whole of it. Two concurrent writers are not detected:
+        an agent ignores a directive that is older than its last one, and the next provisioning round overwrites it."""
+        with tpu_errors(f"direct {vm.name}"):
             node = self._same(vm)
             if node is None or fingerprint(node) != vm.fingerprint:
                 return False
-            said = {**node.metadata, DIRECTIVE_KEY: directive_json(directive)}
+            metadata = {**node.metadata, DIRECTIVE_KEY: directive_json(directive)}
             request = tpu_v2.UpdateNodeRequest(
-                node=tpu_v2.Node(name=node.name, metadata=said),
+                node=tpu_v2.Node(name=node.name, metadata=metadata),
                 update_mask=field_mask_pb2.FieldMask(paths=["metadata"]),
             )
             try:
-                operation = self._client.update_node(request, timeout=CALL_TIMEOUT_S).operation.name
+                operation = self._client.update_node(request, **FLEET_WRITE).operation.name
             except exceptions.NotFound:
                 return False
             except exceptions.BadRequest as error:
-                # "update is not supported while in state PREEMPTED", and in others in which no agent would hear it
-                _log.warning("%s takes no directive now: %s", vm.name, problem(error).message)
+                # "update is not supported while in state PREEMPTED", and other states without a running agent
+                _log.warning("%s accepts no directive now: %s", vm.name, problem_of(error).message)
                 return False
-            finished = self._operations.followed(operation, time.monotonic() + SETTLE_S)
+            finished = self._operations.follow(operation, time.monotonic() + SETTLE_S)
         return finished.error is None
 
     def release(self, job: Job) -> bool:  # noqa: ARG002 - the port's signature
-        """Nodes are all that a job has here."""
+        """Cloud TPU keeps nothing of a job but its nodes."""
         return True
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:  # noqa: ARG002 - the port's signature
-        """Cloud TPU shows no console; what programs print is in Cloud Logging."""
+        """Cloud TPU has no serial console. The output of programs is in Cloud Logging."""
         return "", start
 
     def _parent(self, zone: str) -> str:
@@ -142,34 +145,34 @@ class TpuFleet:
 
     def _in_zone(self, zone: str) -> list[LabelledVm]:
         try:
-            return self._seen(zone, must_reach=True)
+            return self._list(zone, must_reach=True)
         except exceptions.GoogleAPICallError as error:
-            if says_no_such_zone(problem(error)):
+            if has_no_tpus(problem_of(error)):
                 return []
             raise
 
-    def _seen(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
-        """Nodes, and requests that have none."""
-        queued = list(self._queue.listed(self._parent(zone), must_reach=must_reach))
-        nodes = list(self._listed(zone, must_reach=must_reach))
-        there = {(each.vm.name, each.vm.zone) for each in nodes}
-        return nodes + [each for each in queued if (each.vm.name, each.vm.zone) not in there]
+    def _list(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
+        """Return the nodes, and the queued resources without a node."""
+        queued = list(self._queued_resources.list_labelled(self._parent(zone), must_reach=must_reach))
+        nodes = list(self._list_nodes(zone, must_reach=must_reach))
+        with_node = {(node.vm.name, node.vm.zone) for node in nodes}
+        return nodes + [item for item in queued if (item.vm.name, item.vm.zone) not in with_node]
 
-    def _listed(self, zone: str, *, must_reach: bool) -> Iterator[LabelledVm]:
-        """Nodes with a job's label. `must_reach`: a zone that does not answer is an error, not an empty zone whose
-        nodes would be taken for lost."""
+    def _list_nodes(self, zone: str, *, must_reach: bool) -> Iterator[LabelledVm]:
+        """Yield the nodes with a job's label. `must_reach`: a zone that cannot be reached is an error, because the
+        nodes of an empty zone would count as lost."""
         request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=PAGE_SIZE)
-        for page in self._client.list_nodes(request, timeout=CALL_TIMEOUT_S).pages:
+        for page in self._client.list_nodes(request, **FLEET_READ).pages:
             if page.unreachable:
-                unreachable = f"Cloud TPU does not reach {', '.join(page.unreachable)}"
+                unreachable = f"Cloud TPU cannot reach {', '.join(page.unreachable)}"
                 if must_reach:
                     raise TemporaryError(unreachable)
-                _log.warning("%s: nodes there are not seen", unreachable)
+                _log.warning("%s: the nodes there are left out", unreachable)
             yield from _labelled(page.nodes)
 
-    def _take_back(self, job: Job, create: Create) -> None:
-        """All or nothing: the slices of this create that were made go again. One that cannot be deleted now is
-        deleted by whoever looks next, as one in a zone that was given up."""
+    def _delete_created(self, job: Job, create: Create) -> None:
+        """Delete the nodes that this create made, because it is all or nothing. One that cannot be deleted now is
+        deleted in a later provisioning round, as a node in the wrong zone."""
         for vm in self.list_vms(job.job_id, (create.zone,)):
             if vm.name in create.names and vm.vm_generation == create.vm_generation:
                 self.delete(vm)
@@ -178,26 +181,24 @@ class TpuFleet:
         if node.state == tpu_v2.Node.State.DELETING:
             return False
         try:
-            operation = self._client.delete_node(
-                tpu_v2.DeleteNodeRequest(name=node.name), timeout=CALL_TIMEOUT_S
-            ).operation.name
+            operation = self._client.delete_node(tpu_v2.DeleteNodeRequest(name=node.name), **FLEET_WRITE).operation.name
         except exceptions.NotFound:
             return True
         except exceptions.GoogleAPICallError as error:
-            if problem(error).code == "FAILED_PRECONDITION":  # being made, or changed by another call
+            if problem_of(error).code == "FAILED_PRECONDITION":  # another call is creating or changing it
                 return False
             raise
-        finished = self._operations.followed(operation, time.monotonic() + SETTLE_S)
+        finished = self._operations.follow(operation, time.monotonic() + SETTLE_S)
         return finished.done and finished.error is None
 
     def _same(self, vm: Vm) -> tpu_v2.Node | None:
-        """The very node, if it is still there: not a younger one of its name."""
+        """Return the node of this VM. None: it does not exist, though a newer one of its name may."""
         node = self._get(f"{self._parent(vm.zone)}/nodes/{vm.name}")
         return node if node is not None and str(node.id) == vm.instance_id else None
 
     def _get(self, name: str) -> tpu_v2.Node | None:
         try:
-            return self._client.get_node(tpu_v2.GetNodeRequest(name=name), timeout=CALL_TIMEOUT_S)
+            return self._client.get_node(tpu_v2.GetNodeRequest(name=name), **FLEET_READ)
         except exceptions.NotFound:
             return None
 
@@ -206,8 +207,8 @@ def _labelled(nodes: Iterable[tpu_v2.Node]) -> Iterator[LabelledVm]:
     for node in nodes:
         if LABEL_JOB not in node.labels:
             continue
-        tell_of_trouble(node)
+        log_health(node)
         try:
             yield LabelledVm(vm_of(node), node.labels[LABEL_JOB])
         except ValueError:
-            _log.warning("%s carries a job's label but no replica's name: left alone", node.name)
+            _log.warning("%s has a job's label, but a name that no replica has; it is ignored", node.name)

@@ -1,13 +1,16 @@
-"""What became of the nodes that were asked for.
+"""Long-running operations of Cloud TPU, which alone know why a node was not created.
 
-A node that cannot be made is simply not there, perhaps minutes after the call: only its operation knows why. So a node
-that is missing is looked for among the operations before it is asked for again:
+A node that cannot be created simply does not exist, perhaps minutes after the call. So a missing node is looked up
+among the operations before it is requested again:
 
-    no create of it known ──► ask for it        one is running ──► wait for that one
-    the youngest one worked ──► ask for it      the youngest one failed ──► that is the answer, given once
+    no create operation ──► request it                  one is running ──► wait for it
+    the last one succeeded ──► request it               the last one failed ──► that is the outcome, reported once
 
-An answer that was given is deleted, so that the next try is a try. Where Google keeps it all the same, it stands for
-`ANSWER_S`: the tries are then that far apart.
+An operation whose outcome was reported is deleted, so that the next request starts afresh. If Google keeps it, its
+outcome is valid for `OUTCOME_VALID_S`, and requests are that far apart.
+
+Not by google-cloud-tpu: an operation contains the resource it created. If that has a field that the installed client
+does not know, the client fails to read the whole page of operations.
 """
 
 from __future__ import annotations
@@ -21,70 +24,76 @@ from typing import Any, Final
 
 from google.api_core import exceptions
 
-from shared.gcp.tpu_fleet.refusals import Problem, problem_in
-from shared.gcp.tpu_fleet.rest import Rest
+from shared.gcp.rest_api import RestApi
+from shared.gcp.tpu_fleet.errors import problem_of_operation
+from shared.gcp.vm_defaults import Problem
 
-ANSWER_S: Final = 300
+OUTCOME_VALID_S: Final = 300
 PAGE_SIZE: Final = 500
-"""One page is read: the operations that matter are minutes old."""
+"""Only one page is read: the operations that matter are minutes old."""
 POLL_FIRST_S: Final = 0.1
 POLL_MAX_S: Final = 2.0
-"""Cloud TPU has no call that waits for an operation."""
+"""Longest pause between two looks at an operation: Cloud TPU has no call that waits for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`target` is the full name of what it is about, `verb` what is done to it (`create`), `begun_at` since when."""
+    """A long-running operation."""
 
     name: str
     target: str = ""
+    """Full name of the resource that it changes."""
     verb: str = ""
-    begun_at: datetime | None = None
+    """What it does, such as `create`."""
+    started_at: datetime | None = None
     done: bool = False
     error: Problem | None = None
 
     @staticmethod
-    def parse(said: Mapping[str, Any]) -> Operation:
-        metadata = said.get("metadata") or {}
-        begun = metadata.get("createTime")
+    def parse(body: Mapping[str, Any]) -> Operation:
+        metadata = body.get("metadata") or {}
+        created_at = metadata.get("createTime")
         return Operation(
-            name=said["name"],
+            name=body["name"],
             target=metadata.get("target", ""),
             verb=metadata.get("verb", ""),
-            begun_at=datetime.fromisoformat(begun) if begun else None,
-            done=bool(said.get("done")),
-            error=problem_in(said["error"]) if "error" in said else None,
+            started_at=datetime.fromisoformat(created_at) if created_at else None,
+            done=bool(body.get("done")),
+            error=problem_of_operation(body["error"]) if "error" in body else None,
         )
 
 
 class Operations:
-    def __init__(self, rest: Rest) -> None:
-        self._rest = rest
+    """The operations of Cloud TPU. Methods raise GoogleAPICallError."""
 
-    def makings(self, parent: str) -> dict[str, Operation]:
-        """By full name of what is made, the youngest create of each that still says something."""
-        listed = self._rest.call("GET", f"/v2/{parent}/operations", pageSize=str(PAGE_SIZE)).get("operations", [])
-        creates = [(each.begun_at, each) for each in map(Operation.parse, listed) if each.verb == "create"]
-        since = datetime.now(UTC) - timedelta(seconds=ANSWER_S)
-        found: dict[str, Operation] = {}
-        for begun_at, operation in sorted(((at, it) for at, it in creates if at), key=lambda pair: pair[0]):
-            found.pop(operation.target, None)
-            if not operation.done or begun_at > since:
-                found[operation.target] = operation
-        return found
+    def __init__(self, api: RestApi) -> None:
+        self._api = api
 
-    def followed(self, name: str, deadline: float) -> Operation:
-        """As it is when it is done, or when the monotonic clock reads `deadline`."""
+    def creations(self, parent: str) -> dict[str, Operation]:
+        """Return the last create operation of each resource, by the resource's full name, if its outcome is valid."""
+        listed = self._api.get(f"/v2/{parent}/operations", pageSize=str(PAGE_SIZE)).get("operations", [])
+        creations = [operation for operation in map(Operation.parse, listed) if operation.verb == "create"]
+        since = datetime.now(UTC) - timedelta(seconds=OUTCOME_VALID_S)
+        started = [(operation.started_at, operation) for operation in creations]
+        last: dict[str, Operation] = {}
+        for started_at, operation in sorted(((at, each) for at, each in started if at), key=lambda pair: pair[0]):
+            last.pop(operation.target, None)
+            if not operation.done or started_at > since:
+                last[operation.target] = operation
+        return last
+
+    def follow(self, name: str, deadline: float) -> Operation:
+        """Return the operation when it is done, or as it is at `deadline` (monotonic clock)."""
         pause_s = POLL_FIRST_S
         while True:
-            operation = Operation.parse(self._rest.call("GET", f"/v2/{name}"))
+            operation = Operation.parse(self._api.get(f"/v2/{name}"))
             left_s = deadline - time.monotonic()
             if operation.done or left_s <= 0:
                 return operation
             time.sleep(min(pause_s, left_s))
             pause_s = min(pause_s * 2, POLL_MAX_S)
 
-    def forget(self, operation: Operation) -> None:
-        """Its answer was given."""
+    def delete(self, operation: Operation) -> None:
+        """Delete an operation whose outcome was reported. It may not exist, or Google may keep it."""
         with suppress(exceptions.NotFound, exceptions.MethodNotImplemented, exceptions.BadRequest):
-            self._rest.call("DELETE", f"/v2/{operation.name}")
+            self._api.call("DELETE", f"/v2/{operation.name}")

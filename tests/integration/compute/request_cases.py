@@ -16,18 +16,22 @@ from typing import Any, Final
 
 from google.cloud import compute_v1
 
-from shared.core.model.job import Job, Replica, ReplicaState
+from shared.core.model.job import Job
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import Create, desired, plan_steps
-from shared.flows.submit import new_job
-from shared.gcp.compute_fleet.properties import Site, resource
+from shared.core.reconcile.desired import desired_vms
+from shared.core.reconcile.plan import vm_steps
+from shared.core.reconcile.steps import Create
+from shared.flows.intake import new_job
+from shared.gcp.compute_fleet.properties import resource
+from shared.gcp.vm_defaults import VmDefaults
 from shared.jobspec import accept
 from shared.jobspec.catalog.machine_types import LEGACY_MACHINES
 from tests.support.jobs import START
 from tests.unit.jobspec.bodies import custom, gpus, job
 
 GOLDEN: Final = Path(__file__).parent / "golden"
-SITE: Final = Site("workers@p.iam.gserviceaccount.com", "global/networks/default", "")
+DEFAULTS: Final = VmDefaults("p", "workers@p.iam.gserviceaccount.com", "global/networks/default", "")
 METADATA: Final = {"trainmaster-vm-config": "{}"}
 
 Json = dict[str, Any]
@@ -35,11 +39,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """`lost`: how many VMs each replica has lost so far. `site`: where it is installed."""
+    """`lost`: how many VMs each replica has lost so far. `defaults`: those of the installation."""
 
     document: Mapping[str, object]
     lost: Mapping[ReplicaId, int] = field(default_factory=dict)
-    site: Site = SITE
+    defaults: VmDefaults = DEFAULTS
 
     def job(self) -> Job:
         return new_job(accept(self.document, default_job_id=None), "gs://b/jobs/digits.yaml#1", START)
@@ -47,8 +51,8 @@ class Case:
     def requests(self) -> list[compute_v1.BulkInsertInstanceResource]:
         """Of the replicas that lost a VM, or, where none did, of all."""
         job = self.job()
-        found = plan_steps(job, desired(job, self._replicas(job)), ())
-        return [resource(job, step, self.site, METADATA) for step in found if isinstance(step, Create)]
+        found = vm_steps(job, desired_vms(job, self._replicas(job)), ())
+        return [resource(job, step, self.defaults, METADATA) for step in found if isinstance(step, Create)]
 
     def _replicas(self, job: Job) -> tuple[Replica, ...]:
         if not self.lost:
@@ -166,9 +170,10 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
         "account": Case(plain(serviceAccount="me@p.iam.gserviceaccount.com")),
         "network": Case(plain(network="projects/123456789012/global/networks/vpc")),
         "subnetwork of the installation": Case(
-            plain(), site=replace(SITE, network="global/networks/vpc", subnetwork="regions/{region}/subnetworks/s")
+            plain(),
+            defaults=replace(DEFAULTS, network="global/networks/vpc", subnetwork="regions/{region}/subnetworks/s"),
         ),
-        "no account at all": Case(plain(), site=replace(SITE, service_account="")),
+        "no account at all": Case(plain(), defaults=replace(DEFAULTS, service_account="")),
         "labels": Case({**plain(), "labels": {"team": "vision", "cost_center": "4711"}}),
         "disk": Case(plain(masterConfig={"diskConfig": {"bootDiskType": "pd-standard", "bootDiskSizeGb": 200}})),
         "container": Case(

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.control.vm_config import Key
-from shared.agent.http.metadata_server import Google, Metadata
-from shared.agent.reporting.cloud_log import CloudLog, Origin
+from shared.agent.control.vm_config import IncarnationKey
+from shared.agent.google_http.google_api import GoogleApi
+from shared.agent.google_http.metadata_server import MetadataServer
+from shared.agent.reporting.cloud_log import CloudLog, LogOrigin
 from shared.agent.reporting.log_buffer import LogBuffer
 from shared.agent.reporting.serial_console import Stream
 from shared.core.reporting.job_log import ServiceLine, Severity
-from shared.gcp.cloud_logging import CloudLogging
+from shared.gcp import clients
 from shared.gcp.job_log import CloudJobLog
+from shared.gcp.log_entries import LogEntries
 from shared.presentation.log_reader import LogReader
 from tests.integration.logging.cloud import LOG, PROJECT, Cloud, an_entry
 from tests.support.jobs import START
@@ -109,16 +111,16 @@ class Vm:
     """Prints so many lines a second in bursts, as programs do, through the real shipping."""
 
     def __init__(self, number: int, address: str) -> None:
-        google = Google(address, "", Metadata("127.0.0.1:9"))
-        origin = Origin(LOG, PROJECT, "us-central1", "digits_1", f"worker-replica-{number}", "", f"{number}{number}")
+        google = GoogleApi(address, "", MetadataServer("127.0.0.1:9"))
+        origin = LogOrigin(LOG, PROJECT, "us-central1", "digits_1", f"worker-replica-{number}", "", f"{number}{number}")
         self.log = CloudLog(
             origin,
             lambda body: google.call("/v2/entries:write", timeout=60, body=body),
             LogBuffer(),
-            lambda: Key(1, 1),
+            lambda: IncarnationKey(1, 1),
             print,
         )
-        threading.Thread(target=self.log.carry, daemon=True).start()
+        threading.Thread(target=self.log.run, daemon=True).start()
         self.thread = threading.Thread(target=self._print, args=(number,))
         self.thread.start()
 
@@ -137,8 +139,8 @@ class Vm:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_four_replicas_of_a_thousand_lines_a_second_are_followed_without_loss_or_disorder(served: str) -> None:
-    logging = CloudLogging(PROJECT, served, timeout_s=60)
-    service = CloudJobLog(logging)
+    logging = LogEntries(PROJECT, served)
+    service = CloudJobLog(clients.logging_client(PROJECT, served, timeout_s=60))
     reader = LogReader(logging.page, "digits_1")
     seen: dict[str, list[str]] = {}
     vms = [Vm(number, served) for number in range(VMS)]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.model.job import Dialect
+from shared.core.model.plan import Dialect
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reporting.job_log import ServiceLine, Severity, task_base
 from shared.errors import TemporaryError
-from shared.flows import submit, vm_ready
+from shared.flows import readiness, submit
 from shared.flows.record import Deps
-from shared.gcp.cloud_logging import CloudLogging
+from shared.gcp import clients
 from shared.gcp.job_log import CloudJobLog
 from shared.memory.job_log import MemoryJobLog
 from shared.presentation.log_reader import parse
@@ -49,8 +49,8 @@ def test_a_job_that_goes_well_is_told_in_the_services_words() -> None:
     world.submit()
     world.wait(1)
     world.deliver()
-    world.everyone_ready()
-    world.tell("replica-exit", CHIEF, cause="process", exit_status=0)
+    world.report_all_ready()
+    world.send("replica-exit", CHIEF, cause="process", exit_status=0)
     said = world.said()
     assert said[:5] == [
         "Validating job requirements...",
@@ -65,12 +65,12 @@ def test_a_job_that_goes_well_is_told_in_the_services_words() -> None:
 
 def test_a_job_that_fails_is_told_with_its_error_and_what_was_tried_before() -> None:
     world = LoggedWorld()
-    world.running()
+    world.start_running()
     error = {"type": "ValueError", "message": "bad", "frame": "task.py:1 in main"}
-    world.fail(WORKER, error=error, tail="Traceback\nValueError: bad")
+    world.exit_program(WORKER, error=error, tail="Traceback\nValueError: bad")
     world.deliver()
-    world.tell("vm-ready", WORKER)
-    world.fail(WORKER, error=error, tail="Traceback\nValueError: bad")
+    world.send("vm-ready", WORKER)
+    world.exit_program(WORKER, error=error, tail="Traceback\nValueError: bad")
     lines = world.log.lines(world.job_id)
     assert any(line.severity is Severity.WARNING and "worker 0" in line.message for line in lines), world.said()
     failed = [line for line in lines if line.severity is Severity.ERROR]
@@ -81,12 +81,12 @@ def test_a_job_that_fails_is_told_with_its_error_and_what_was_tried_before() -> 
 
 def test_an_event_that_is_told_twice_says_its_lines_once_and_one_that_is_ignored_says_nothing() -> None:
     world = LoggedWorld()
-    world.running()
+    world.start_running()
     before = world.said()
     world.submit()
     for replica in world.replicas:
-        vm_ready.begin_running(world.job_id, world.deps)
-        world.tell("vm-ready", replica.replica_id)
+        readiness.start_if_all_ready(world.job_id, world.deps)
+        world.send("vm-ready", replica.replica_id)
     assert world.said() == before
 
 
@@ -108,8 +108,8 @@ class BrokenLog(MemoryJobLog):
 
 def test_a_log_that_fails_holds_up_no_job() -> None:
     world = LoggedWorld(BrokenLog())
-    world.running()
-    world.tell("replica-exit", CHIEF, cause="process", exit_status=0)
+    world.start_running()
+    world.send("replica-exit", CHIEF, cause="process", exit_status=0)
     assert world.state == "SUCCEEDED"
     world.check()
 
@@ -144,7 +144,7 @@ LINES = tuple(
 def job_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[CloudJobLog, Cloud]]:
     cloud = Cloud(tmp_path, refused=request.param)
     with cloud.serving() as address:
-        logging = CloudLogging(PROJECT, address, timeout_s=30)
+        logging = clients.logging_client(PROJECT, address, timeout_s=30)
         yield CloudJobLog(logging), cloud
         logging.close()
     cloud.entries.close()
@@ -199,7 +199,7 @@ def test_an_answer_that_is_none_is_temporary(answer: tuple[int, bytes]) -> None:
             """Quiet."""
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Wrong)) as address:
-        logging = CloudLogging(PROJECT, address, timeout_s=30)
+        logging = clients.logging_client(PROJECT, address, timeout_s=30)
         with pytest.raises(TemporaryError):
             CloudJobLog(logging).write(LINES)
         logging.close()
@@ -207,4 +207,4 @@ def test_an_answer_that_is_none_is_temporary(answer: tuple[int, bytes]) -> None:
 
 def test_nobody_who_listens_is_temporary() -> None:
     with pytest.raises(TemporaryError):
-        CloudJobLog(CloudLogging(PROJECT, "http://127.0.0.1:9", timeout_s=5)).write(LINES)
+        CloudJobLog(clients.logging_client(PROJECT, "http://127.0.0.1:9", timeout_s=5)).write(LINES)

@@ -12,13 +12,15 @@ from typing import Protocol
 import pytest
 from google.cloud import tpu_v2
 
+from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Directive, DirectiveAction, LabelledVm, Vm, VmStatus, job_label
+from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
+from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.tpu_fleet import fleet as adapter
-from shared.gcp.tpu_fleet.nodes import tell_of_trouble
+from shared.gcp.tpu_fleet.nodes import log_health
 from shared.memory.fleet import MemoryFleet
-from shared.ports import CapacityErrorKind, Created, Fleet, NotCreated, Pending
+from shared.ports import Created, Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.world import (
     FOUR_HOSTS,
@@ -129,11 +131,11 @@ def test_a_stockout_leaves_nothing(world: World) -> None:
 
 def test_a_directive_is_written_once_for_each_time_that_it_was_listed(world: World, job: Job) -> None:
     vm = created(world.fleet, job)
-    assert world.fleet.direct(vm, LATER)
-    assert not world.fleet.direct(vm, Directive(1, 3, DirectiveAction.RUN)), "listed before the last write"
+    assert world.fleet.write_directive(vm, LATER)
+    assert not world.fleet.write_directive(vm, Directive(1, 3, DirectiveAction.RUN)), "listed before the last write"
     (now,) = listed(world.fleet, job)
     assert now.directive == LATER
-    assert world.fleet.direct(now, Directive(1, 3, DirectiveAction.STOP))
+    assert world.fleet.write_directive(now, Directive(1, 3, DirectiveAction.STOP))
 
 
 def test_deleting_ends_it_and_may_be_repeated(world: World, job: Job) -> None:
@@ -141,7 +143,7 @@ def test_deleting_ends_it_and_may_be_repeated(world: World, job: Job) -> None:
     assert world.fleet.delete(vm)
     assert listed(world.fleet, job) == ()
     assert world.fleet.delete(vm), "what is not there is gone"
-    assert not world.fleet.direct(vm, LATER)
+    assert not world.fleet.write_directive(vm, LATER)
 
 
 def test_a_younger_one_of_the_same_name_is_never_hit(world: World, job: Job) -> None:
@@ -150,7 +152,7 @@ def test_a_younger_one_of_the_same_name_is_never_hit(world: World, job: Job) -> 
     assert world.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
     (young,) = listed(world.fleet, job)
     assert world.fleet.delete(old)
-    assert not world.fleet.direct(old, LATER)
+    assert not world.fleet.write_directive(old, LATER)
     assert listed(world.fleet, job) == (young,)
 
 
@@ -177,7 +179,7 @@ def test_every_host_of_a_slice_hears_its_directive(tpus: EmulatorWorld) -> None:
 
     def all_heard() -> bool:
         (now,) = listed(tpus.fleet, job)
-        tpus.fleet.direct(now, Directive(1, (now.directive or RUN).incarnation + 1, DirectiveAction.RUN))
+        tpus.fleet.write_directive(now, Directive(1, (now.directive or RUN).incarnation + 1, DirectiveAction.RUN))
         logs = tpus.slices.logs(vm.name)
         return len(logs) == 4 and all('"incarnation"' in log for log in logs)
 
@@ -187,7 +189,7 @@ def test_every_host_of_a_slice_hears_its_directive(tpus: EmulatorWorld) -> None:
 def test_a_directive_leaves_everything_else_as_it_is(tpus: EmulatorWorld, job: Job) -> None:
     vm = created(tpus.fleet, job)
     before = dict(tpus.slices.get(vm.name).metadata)
-    assert tpus.fleet.direct(vm, LATER)
+    assert tpus.fleet.write_directive(vm, LATER)
     after = dict(tpus.slices.get(vm.name).metadata)
     assert after.pop("trainmaster-directive") != before.pop("trainmaster-directive")
     assert after == before == {"startup-script": "sleep 600"}
@@ -264,7 +266,7 @@ def test_a_preempted_slice_stays_takes_no_directive_and_is_deleted_like_any_othe
     eventually(lambda: tpus.slices.state(vm.name) == "PREEMPTED", 30)
     (gone,) = listed(tpus.fleet, job)
     assert (gone.status, gone.loss) == (VmStatus.STOPPED, "preemption")
-    assert not tpus.fleet.direct(gone, LATER)
+    assert not tpus.fleet.write_directive(gone, LATER)
     assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Pending(), "its name is taken"
     assert tpus.fleet.delete(gone)
     assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
@@ -305,6 +307,6 @@ def test_a_node_with_our_label_and_a_name_that_no_seat_has_is_not_ours(
 def test_an_unhealthy_node_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     symptom = tpu_v2.Symptom(symptom_type="HBM_OUT_OF_MEMORY", worker_id="2", details="15.9 of 16 GiB")
     node = tpu_v2.Node(name="n", health="UNHEALTHY_MAINTENANCE", health_description="moving", symptoms=[symptom])
-    tell_of_trouble(node)
+    log_health(node)
     assert "TPU node n is UNHEALTHY_MAINTENANCE: moving" in caplog.text
     assert "TPU node n, worker 2: HBM_OUT_OF_MEMORY: 15.9 of 16 GiB" in caplog.text

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from shared.core.model.job import Job, TaskGroup
+from shared.core.model.job import Job
+from shared.core.model.plan import TaskGroup
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import LabelledVm, Vm
-from shared.gcp.fleets import OFF, Fleets
+from shared.core.model.vm import LabelledVm, Vm
+from shared.gcp.fleets import TPU_DISABLED, Fleets
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Created
 from tests.integration.tpu.world import FOUR_HOSTS, RUN, a_create, a_metadata, a_tpu_job
@@ -55,7 +56,7 @@ def test_each_group_goes_where_its_machines_are() -> None:
     assert {each.vm for each in fleet.list_all()} == set(vms)
     later = replace(RUN, incarnation=2)
     for vm in vms:
-        assert fleet.direct(vm, later)
+        assert fleet.write_directive(vm, later)
         assert fleet.serial_output(vm, 0) == ("", 0)
     assert [vm.directive for vm in fleet.list_vms(job.job_id, job.plan.tpu_zones)] == [later, later]
     for vm in vms:
@@ -74,7 +75,7 @@ def test_a_job_without_tpus_asks_cloud_tpu_nothing() -> None:
 def test_where_cloud_tpu_is_not_used_a_job_with_slices_is_told_what_to_set() -> None:
     fleet = Fleets(MemoryFleet(), None)
     job = a_tpu_job()
-    assert fleet.create(job, a_create(job), a_metadata()) == OFF
-    assert "TRAINMASTER_TPU=true" in OFF.message
+    assert fleet.create(job, a_create(job), a_metadata()) == TPU_DISABLED
+    assert "TRAINMASTER_TPU=true" in TPU_DISABLED.message
     assert not fleet.list_vms(job.job_id, job.plan.tpu_zones)
     assert not fleet.list_all()

@@ -11,7 +11,7 @@ import pytest
 from shared.core.decisions import Reason
 from shared.core.events import CancelRequested, IncarnationRef, JobSubmitted, VmReady, VmRef
 from shared.core.model.job import Job, JobState
-from shared.core.reconcile.plan import Vm, VmStatus
+from shared.core.model.vm import Vm, VmStatus
 from shared.errors import TemporaryError
 from shared.flows import orphans, provision, vm_ready
 from shared.flows.record import Deps, record
@@ -22,7 +22,7 @@ from shared.memory.store import MemoryStore
 from shared.ports import Fleet
 from tests.integration.compute.emulator import PROJECT, eventually
 from tests.integration.tpu.world import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job
-from tests.support.world import FixedAddresses, in_turn
+from tests.support.world import FixedAddresses, run_in_sequence
 
 
 class Plane:
@@ -33,23 +33,21 @@ class Plane:
         self.deps = Deps(self.store, MemoryBus(), clock=lambda: datetime.now(UTC), sleep=lambda _: time.sleep(0.05))
         self.fleet = fleet
         agent = {"startup-script": "sleep 600"}
-        self.machines = provision.Machines(self.fleet, FixedAddresses(), PROJECT, agent, in_turn)
+        self.fleet_deps = provision.FleetDeps(self.fleet, FixedAddresses(), PROJECT, agent, run_in_sequence)
 
     def submit(self, job: Job) -> None:
-        record(
-            job.job_id, JobSubmitted(replace(job, state=JobState.QUEUED, started_at=None), datetime.now(UTC)), self.deps
-        )
+        record(JobSubmitted(replace(job, state=JobState.QUEUED, started_at=None), datetime.now(UTC)), self.deps)
 
     def provision(self, job: Job) -> bool:
         """Whether it was done; else Pub/Sub would deliver it again."""
         try:
-            provision.handle(job.job_id, self.machines, self.deps)
+            provision.handle(job.job_id, self.fleet_deps, self.deps)
         except TemporaryError:
             return False
         return True
 
     def cancel(self, job: Job) -> None:
-        record(job.job_id, CancelRequested(job.job_id, "me", datetime.now(UTC)), self.deps)
+        record(CancelRequested(job.job_id, "me", datetime.now(UTC)), self.deps)
 
     def begin(self, job: Job) -> None:
         """Every replica says that it is up."""
@@ -103,10 +101,10 @@ def test_slices_of_no_job_are_found_reported_and_then_deleted(slices: Slices) ->
     kept = a_tpu_job(ONE_HOST)
     plane.submit(kept)
     eventually(lambda: plane.provision(kept), 60)
-    patience = orphans.Patience(grace_s=0.0, age_min_s=0.0)
+    patience = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
 
     def search() -> None:
-        orphans.handle(plane.fleet, plane.deps, patience, in_turn)
+        orphans.handle(plane.fleet, plane.deps, patience, run_in_sequence)
 
     search()
     (reported,) = plane.store.orphans()

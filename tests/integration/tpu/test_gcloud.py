@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.model.job import TpuQueue
-from shared.gcp.tpu_fleet.nodes import Site, resource
-from shared.gcp.tpu_fleet.queued import flex_start, request
+from shared.core.model.plan import TpuQueue
+from shared.gcp.tpu_fleet.nodes import resource
+from shared.gcp.tpu_fleet.queued_resource_spec import flex_start, request
+from shared.gcp.vm_defaults import VmDefaults
 from tests.integration.compute.emulator import PROJECT, eventually
 from tests.integration.tpu.world import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
 
@@ -121,7 +122,7 @@ def test_a_flexible_start_is_asked_for_as_gcloud_asks(slices: Slices, gcloud: Gc
     assert gcloud.run(*create, track=("alpha",)).returncode == 0
     theirs = slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/mine")
     job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)
-    asked = request(parent(), job, a_create(job), resource(job, a_create(job), Site("p", "", "n", ""), {}))
+    asked = request(parent(), job, a_create(job), resource(job, a_create(job), VmDefaults("p", "", "n", ""), {}))
     ours = flex_start(asked, job.plan)
     assert {name: theirs[name] for name in ("provisioningModel", "runDuration")} == {
         name: ours[name] for name in ("provisioningModel", "runDuration")

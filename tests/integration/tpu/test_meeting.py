@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.events import ExitCause, IncarnationRef, LossCause, ReplicaExited, VmLost, VmReady, VmRef
-from shared.core.model.job import Job, JobState, Replica, ReplicaState
+from shared.core.events import ExitCause, IncarnationRef, ReplicaExited, VmLost, VmReady, VmRef
+from shared.core.model.job import Job, JobState
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import DirectiveAction, Vm
+from shared.core.model.vm import DirectiveAction, LossCause, Vm
 from shared.flows import vm_ready
 from shared.flows.record import record
 from shared.gcp.fleets import Fleets
@@ -57,12 +58,12 @@ class Two:
 
     def fails(self, replica_id: ReplicaId) -> None:
         event = ReplicaExited(self.subject(replica_id), datetime.now(UTC), cause=ExitCause.PROCESS, exit_status=1)
-        record(self.job.job_id, event, self.plane.deps)
+        record(event, self.plane.deps)
 
     def is_taken(self, replica_id: ReplicaId) -> None:
         subject = self.subject(replica_id)
         self.tpu.stop(self.vm(replica_id).name, LossCause.PREEMPTION)
-        record(self.job.job_id, VmLost(subject, datetime.now(UTC), LossCause.PREEMPTION), self.plane.deps)
+        record(VmLost(subject, datetime.now(UTC), LossCause.PREEMPTION), self.plane.deps)
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_while_there_is_no_room_for_the_other_one_nothing_is_done_and_nothing_fo
     for _ in range(3):
         two.plane.provision(two.job)
     assert two.told(FIRST) == (2, HOLD, ())
-    assert two.plane.store.pending(two.job.job_id), "the sweep asks again"
+    assert two.plane.store.pending_keys(two.job.job_id), "the sweep asks again"
     two.tpu.stockout_zones = set()
     later = datetime.now(UTC)
     two.plane.deps = replace(two.plane.deps, clock=lambda: later.replace(year=later.year + 1))

@@ -14,25 +14,29 @@ from google.cloud import tpu_v2
 from google.protobuf import duration_pb2
 
 from shared.core.decisions import Reason
-from shared.core.events import LossCause as Loss
-from shared.core.model.job import Job, JobState, Label, TpuQueue
-from shared.core.reconcile.plan import Vm, VmStatus, job_label
+from shared.core.events import CapacityErrorKind
+from shared.core.model.job import Job, JobState, Label
+from shared.core.model.label_rules import LABELS_MAX
+from shared.core.model.plan import TpuQueue
+from shared.core.model.vm import LossCause as Loss
+from shared.core.model.vm import Vm, VmStatus
+from shared.core.model.vm_names import job_label
 from shared.flows import orphans
 from shared.gcp.fleets import Fleets
-from shared.gcp.marks import LABELS_MAX
-from shared.gcp.tpu_fleet.nodes import Site, resource
+from shared.gcp.tpu_fleet.nodes import resource
 from shared.gcp.tpu_fleet.operations import Operation
-from shared.gcp.tpu_fleet.queued import flex_start, request, vm_of
+from shared.gcp.tpu_fleet.queued_resource_spec import flex_start, request, vm_of
+from shared.gcp.vm_defaults import VmDefaults
 from shared.memory.fleet import MemoryFleet
-from shared.ports import CapacityErrorKind, Fleet, NotCreated, Pending
+from shared.ports import Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.test_flows import Plane
 from tests.integration.tpu.world import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job, parent
 from tests.support.jobs import START
-from tests.support.world import in_turn
+from tests.support.world import run_in_sequence
 
 WAITING = replace(ONE_HOST, queue=TpuQueue.STANDARD)
-SITE = Site("p", "", "global/networks/default", "")
+DEFAULTS = VmDefaults("p", "", "global/networks/default", "")
 
 
 def a_job(**plan: Any) -> Job:
@@ -269,12 +273,12 @@ def test_a_job_waits_in_the_queue_and_is_told_of_once(tpus: EmulatorWorld) -> No
     plane.submit(job)
     for _ in range(3):
         assert plane.provision(job), "a message that waits for days would end in the dead letter"
-    assert plane.store.pending(job.job_id), "the sweep asks again"
+    assert plane.store.pending_keys(job.job_id), "the sweep asks again"
     (said,) = [each for each in plane.store.ledger(job.job_id) if each.decision.reason is Reason.QUEUED]
     assert said.decision.text == f"1 x v5litepod-4 (chief) waits in Cloud TPU's queue in {ZONE}."
     tpus.admit(a_create(job).names[0])
     assert plane.provision(job)
-    assert not plane.store.pending(job.job_id)
+    assert not plane.store.pending_keys(job.job_id)
     assert [vm.status for vm in plane.vms(job)] == [VmStatus.RUNNING]
 
 
@@ -308,10 +312,10 @@ def test_a_preempted_job_waits_again_under_the_same_name(tpus: EmulatorWorld) ->
 def test_requests_of_no_job_are_found_reported_and_then_deleted(tpus: EmulatorWorld) -> None:
     plane, lost = a_plane(tpus), a_job()
     asked(plane.fleet, lost)
-    patience = orphans.Patience(grace_s=0.0, age_min_s=0.0)
-    orphans.handle(plane.fleet, plane.deps, patience, in_turn)
+    patience = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
+    orphans.handle(plane.fleet, plane.deps, patience, run_in_sequence)
     assert len(plane.store.orphans()) == 1
-    orphans.handle(plane.fleet, plane.deps, patience, in_turn)
+    orphans.handle(plane.fleet, plane.deps, patience, run_in_sequence)
     eventually(lambda: tpus.slices.all_queued() == [], 30)
 
 
@@ -320,7 +324,7 @@ def test_requests_of_no_job_are_found_reported_and_then_deleted(tpus: EmulatorWo
 
 def a_request(job: Job, **changes: Any) -> tpu_v2.QueuedResource:
     create = a_create(job, **changes)
-    return request(parent(), job, create, resource(job, create, SITE, {"key": "value"}))
+    return request(parent(), job, create, resource(job, create, DEFAULTS, {"key": "value"}))
 
 
 def test_what_a_request_says() -> None:
@@ -429,4 +433,4 @@ def test_an_operation_whose_answer_nobody_knows_is_read_all_the_same() -> None:
     }
     operation = Operation.parse(said)
     assert (operation.target, operation.verb, operation.done, operation.error) == ("t", "create", True, None)
-    assert operation.begun_at == datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)
+    assert operation.started_at == datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)

@@ -9,9 +9,9 @@ import requests
 from google.api_core import exceptions
 from google.rpc import code_pb2, status_pb2
 
+from shared.core.events import CapacityErrorKind
 from shared.errors import PermanentError, TemporaryError
-from shared.gcp.tpu_fleet.refusals import problem, problem_of, refused, trouble
-from shared.ports import CapacityErrorKind
+from shared.gcp.tpu_fleet.errors import not_created, problem_of, problem_of_status, tpu_errors
 
 STOCKOUT, QUOTA, DENIED, INTERNAL = (
     CapacityErrorKind.STOCKOUT,
@@ -44,7 +44,7 @@ IN_OPERATIONS = [
 @pytest.mark.parametrize(("code", "message", "kind"), IN_OPERATIONS)
 def test_an_operation_that_failed(code: str, message: str, kind: CapacityErrorKind) -> None:
     status = status_pb2.Status(code=code_pb2.Code.Value(code), message=message)
-    found = refused(problem_of(status))
+    found = not_created(problem_of_status(status))
     assert (found.kind, found.code, found.message) == (kind, code, message)
 
 
@@ -74,15 +74,15 @@ STAYING = [
 ]
 
 
-@pytest.mark.parametrize("error", PASSING, ids=lambda error: problem(error).message[:30])
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: problem_of(error).message[:30])
 def test_trouble_that_passes(error: exceptions.GoogleAPICallError) -> None:
-    with pytest.raises(TemporaryError), trouble("try"):
+    with pytest.raises(TemporaryError), tpu_errors("try"):
         raise error
 
 
-@pytest.mark.parametrize("error", STAYING, ids=lambda error: problem(error).message[:30])
+@pytest.mark.parametrize("error", STAYING, ids=lambda error: problem_of(error).message[:30])
 def test_trouble_that_stays_names_what_was_tried(error: exceptions.GoogleAPICallError) -> None:
-    with pytest.raises(PermanentError, match=r"^create x: [A-Z_]+: "), trouble("create x"):
+    with pytest.raises(PermanentError, match=r"^create x: [A-Z_]+: "), tpu_errors("create x"):
         raise error
 
 
@@ -92,11 +92,11 @@ def test_an_answer_that_is_not_googles_still_has_a_code() -> None:
     response._content = b"<html>Bad gateway"
     response.request = requests.Request("GET", "https://tpu.googleapis.com/").prepare()
     error = exceptions.from_http_response(response)
-    assert problem(error).code == "502"
-    with pytest.raises(TemporaryError), trouble("list"):
+    assert problem_of(error).code == "502"
+    with pytest.raises(TemporaryError), tpu_errors("list"):
         raise error
 
 
 def test_no_answer_at_all_passes() -> None:
-    with pytest.raises(TemporaryError), trouble("list"):
+    with pytest.raises(TemporaryError), tpu_errors("list"):
         raise requests.ConnectionError("refused")

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 from google.cloud import tpu_v2
 
-from shared.core.events import LossCause as Loss
-from shared.core.model.job import Job, Label, Tpu
-from shared.core.reconcile.plan import VmStatus, job_label
-from shared.gcp.tpu_fleet.nodes import Site, resource, vm_of
+from shared.core.model.job import Job, Label
+from shared.core.model.plan import Tpu
+from shared.core.model.vm import LossCause as Loss
+from shared.core.model.vm import VmStatus
+from shared.core.model.vm_names import job_label
+from shared.gcp.tpu_fleet.nodes import resource, vm_of
+from shared.gcp.vm_defaults import VmDefaults
 from tests.integration.tpu.world import a_create, a_tpu_job
 from tests.support.jobs import a_plan
 
-SITE = Site("my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", "")
+DEFAULTS = VmDefaults("my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", "")
 
 
 def labels_of(job: Job, task_type: str = "chief") -> dict[str, str]:
@@ -62,7 +65,7 @@ def a_node(job: Job, runtime: str, **changes: Any) -> tpu_v2.Node:
 )
 def test_a_slice_is_asked_for_by_its_type(name: str, runtime: str) -> None:
     job = a_tpu_job(Tpu(name, runtime))
-    assert resource(job, a_create(job), SITE, {"key": "value"}) == a_node(job, runtime, accelerator_type=name)
+    assert resource(job, a_create(job), DEFAULTS, {"key": "value"}) == a_node(job, runtime, accelerator_type=name)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +82,13 @@ def test_a_slice_of_an_unusual_shape_is_asked_for_by_generation_and_shape(
 ) -> None:
     job = a_tpu_job(tpu)
     shape = tpu_v2.AcceleratorConfig(type_=kind, topology=tpu.topology)
-    assert resource(job, a_create(job), SITE, {"key": "value"}) == a_node(job, "r", accelerator_config=shape)
+    assert resource(job, a_create(job), DEFAULTS, {"key": "value"}) == a_node(job, "r", accelerator_config=shape)
 
 
 def test_a_shape_of_an_unknown_generation_is_an_error() -> None:
     job = a_tpu_job(Tpu("v9-16", "r", topology="2x8"))
     with pytest.raises(ValueError, match="v9-16 is no type of TPU"):
-        resource(job, a_create(job), SITE, {})
+        resource(job, a_create(job), DEFAULTS, {})
 
 
 @pytest.mark.parametrize(
@@ -98,43 +101,43 @@ def test_a_shape_of_an_unknown_generation_is_an_error() -> None:
 )
 def test_spot_and_reserved_slices(reservation: str | None, spot: bool, asked: tpu_v2.SchedulingConfig) -> None:
     job = a_tpu_job(reservation=reservation)
-    node = resource(job, a_create(job, spot=spot), SITE, {"key": "value"})
+    node = resource(job, a_create(job, spot=spot), DEFAULTS, {"key": "value"})
     kind = {"accelerator_type": "v5litepod-16", "scheduling_config": asked}
     assert node == a_node(job, "v2-alpha-tpuv5-lite", **kind)
 
 
 @pytest.mark.parametrize(
-    ("plan", "site", "network"),
+    ("plan", "defaults", "network"),
     [
         (
             {},
-            Site("p", "", "global/networks/n", "regions/{region}/subnetworks/s"),
+            VmDefaults("p", "", "global/networks/n", "regions/{region}/subnetworks/s"),
             tpu_v2.NetworkConfig(
                 network="projects/p/global/networks/n", subnetwork="projects/p/regions/us-central1/subnetworks/s"
             ),
         ),
         (
             {"network": "projects/host/global/networks/shared"},
-            Site("p", "", "global/networks/n", "regions/r/subnetworks/s"),
+            VmDefaults("p", "", "global/networks/n", "regions/r/subnetworks/s"),
             tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
         ),
     ],
 )
 def test_the_network_is_the_jobs_or_the_installations(
-    plan: dict[str, Any], site: Site, network: tpu_v2.NetworkConfig
+    plan: dict[str, Any], defaults: VmDefaults, network: tpu_v2.NetworkConfig
 ) -> None:
     job = a_tpu_job(**plan)
-    assert resource(job, a_create(job), site, {}).network_config == network
+    assert resource(job, a_create(job), defaults, {}).network_config == network
 
 
 def test_the_jobs_own_account_and_labels_come_with_it_and_without_any_the_choice_is_cloud_tpus() -> None:
     labels = (Label("team", "vision"), Label("Not-Legal", "x"), Label("trainmaster-job", "y"))
     job = replace(a_tpu_job(service_account="own@my-project.iam.gserviceaccount.com"), labels=labels)
-    node = resource(job, a_create(job), SITE, {})
+    node = resource(job, a_create(job), DEFAULTS, {})
     assert node.service_account.email == "own@my-project.iam.gserviceaccount.com"
     assert dict(node.labels) == {"team": "vision", **labels_of(job)}
     nobody = a_tpu_job()
-    assert not resource(nobody, a_create(nobody), Site("p", "", "n", ""), {}).service_account.email
+    assert not resource(nobody, a_create(nobody), VmDefaults("p", "", "n", ""), {}).service_account.email
 
 
 STATES = {

@@ -14,9 +14,12 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
 from google.longrunning import operations_pb2
 
-from shared.core.model.job import Job, TaskGroup, Tpu
+from shared.core.model.job import Job
+from shared.core.model.plan import TaskGroup, Tpu
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import Create, Directive, DirectiveAction, vm_name
+from shared.core.model.vm import Directive, DirectiveAction
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.steps import Create
 from shared.gcp.tpu_fleet import TpuFleet
 from tests.integration.compute.emulator import PROJECT, Emulator, eventually
 from tests.support.jobs import a_job, a_plan

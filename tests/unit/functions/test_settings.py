@@ -1,15 +1,14 @@
-"""A wrong setting stops the start, with its name and the fix."""
+"""Settings from environment variables: values, and errors that name the setting and the fix."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from shared.presentation.price import Price
-from shared.settings import Addressing, Settings
+from shared.settings import Addressing, Settings, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -18,23 +17,23 @@ def project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings() -> Settings:
-    return Settings.of(os.environ)
+    return read_settings()
 
 
-def test_limits_are_read_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().limits == {}
     monkeypatch.setenv("TRAINMASTER_LIMITS", "vcpus=450, nvidia-tesla-t4=8,")
     assert settings().limits == {"vcpus": 450, "nvidia-tesla-t4": 8}
 
 
 @pytest.mark.parametrize("text", ["vcpus", "vcpus=", "=4", "vcpus=-1", "vcpus=4.5", "vcpus=4,vcpus=5"])
-def test_a_limit_that_is_none_is_refused_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_limit_is_rejected_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", text)
     with pytest.raises(ValidationError, match=r"limits(.|\n)*is not RESOURCE=NUMBER, once each, such as vcpus=450"):
         settings()
 
 
-def test_a_price_is_read_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_price_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().ml_unit_price is None
     monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", "")
     assert settings().ml_unit_price is None
@@ -43,13 +42,13 @@ def test_a_price_is_read_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("text", ["0.49", "USD", "0,49 EUR", "-1 USD", "0.49USD", "1e3 USD", "0.49 usd"])
-def test_a_price_that_is_none_is_refused_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_price_is_rejected_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", text)
     with pytest.raises(ValidationError, match=r"ml_unit_price(.|\n)*is not AMOUNT CURRENCY, such as 0.49 USD"):
         settings()
 
 
-def test_every_setting_is_in_the_table_of_settings_and_says_what_it_is_for() -> None:
+def test_every_setting_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "interfaces.md").read_text(encoding="utf-8")
     table = page.partition("## 5. Settings")[2].partition("\n## ")[0]
     for name, field in Settings.model_fields.items():
@@ -57,7 +56,7 @@ def test_every_setting_is_in_the_table_of_settings_and_says_what_it_is_for() -> 
         assert field.description or field.annotation is Addressing, name
 
 
-def test_a_missing_project_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_project_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRAINMASTER_PROJECT")
     with pytest.raises(ValidationError, match="project"):
         settings()

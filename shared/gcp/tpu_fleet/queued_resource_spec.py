@@ -1,8 +1,8 @@
-"""What a queued resource asks for, and what one that is there says of itself.
+"""The request of a queued resource, and an existing one as a Vm.
 
-CREATING, ACCEPTED, WAITING_FOR_RESOURCES, PROVISIONING    QUEUED     (from PROVISIONING on there is a node, too)
-FAILED                                                     REFUSED    stays, and holds quota, until it is deleted
-ACTIVE without its node, SUSPENDED                         STOPPED    Cloud TPU, or somebody, took the node
+CREATING, ACCEPTED, WAITING_FOR_RESOURCES, PROVISIONING    QUEUED     (from PROVISIONING on, the node exists as well)
+FAILED                                                     REFUSED    stays, and uses quota, until it is deleted
+ACTIVE without its node, SUSPENDED                         STOPPED    Cloud TPU or a user took the node away
 SUSPENDING, DELETING                                       STOPPING
 """
 
@@ -14,12 +14,15 @@ from typing import Final
 from google.cloud import tpu_v2
 from google.protobuf import duration_pb2, json_format
 
-from shared.core.events import LossCause
-from shared.core.model.job import FLEX_START_MAX_S, FUSE_SLACK_S, Job, Plan, TpuQueue
-from shared.core.reconcile.plan import Create, Vm, VmStatus, replica_id_from_vm_name
-from shared.core.rules.capacity import PROVISIONING_MAX_S, provisioning_until
-from shared.gcp.marks import DIRECTIVE_KEY, LABEL_VM_GENERATION, parse_directive
-from shared.gcp.tpu_fleet.rest import Json
+from shared.core.model.job import Job
+from shared.core.model.plan import FLEX_START_MAX_S, Plan, TpuQueue
+from shared.core.model.vm import LossCause, Vm, VmStatus
+from shared.core.model.vm_names import replica_id_from_vm_name
+from shared.core.reconcile.steps import Create
+from shared.core.rules.capacity import provisioning_deadline
+from shared.core.timeouts import FUSE_SLACK_S, PROVISIONING_MAX_S
+from shared.gcp.rest_api import Json
+from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_VM_GENERATION, parse_directive
 
 _State = tpu_v2.QueuedResourceState.State
 _STATUSES: Final = {
@@ -32,13 +35,14 @@ _STATUSES: Final = {
 
 
 def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.QueuedResource:
-    """For the one node of this create. How it is bought is the request's to say, no longer the node's."""
+    """Return the request for the only node of `create`. It replaces the node's scheduling configuration by its own
+    fields."""
     node = tpu_v2.Node(node)
     del node.scheduling_config
     (name,) = create.names
     spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=name, node=node)
     queued = tpu_v2.QueuedResource(
-        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=_policy(provisioning_until(job))
+        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=_policy(provisioning_deadline(job))
     )
     if create.spot:
         queued.spot = tpu_v2.QueuedResource.Spot()
@@ -48,28 +52,27 @@ def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.
 
 
 def flex_start(queued: tpu_v2.QueuedResource, plan: Plan) -> Json:
-    """The same in v2alpha1, for a bounded time: as long as the job may run, with what it takes to come up."""
+    """Return the request in v2alpha1, for a bounded time: as long as the job may run, plus the time to start."""
     run_s = min(plan.max_running_s + FUSE_SLACK_S, FLEX_START_MAX_S)
-    found: Json = json_format.MessageToDict(tpu_v2.QueuedResource.pb(queued))
-    return {**found, "provisioningModel": "FLEX_START", "runDuration": {"maxRunDuration": f"{run_s}s"}}
+    body: Json = json_format.MessageToDict(tpu_v2.QueuedResource.pb(queued))
+    return {**body, "provisioningModel": "FLEX_START", "runDuration": {"maxRunDuration": f"{run_s}s"}}
 
 
 def is_queued(create: Create) -> bool:
     return create.group.tpu is not None and create.group.tpu.queue is not None
 
 
-def is_flexible(create: Create) -> bool:
+def is_flex_start(create: Create) -> bool:
     return create.group.tpu is not None and create.group.tpu.queue is TpuQueue.FLEX_START
 
 
 def node_of(queued: tpu_v2.QueuedResource) -> tpu_v2.Node:
-    """That it asks for; an empty one where it asks for none."""
+    """Return the node that it requests; an empty one if it requests none."""
     return queued.tpu.node_spec[0].node if queued.tpu.node_spec else tpu_v2.Node()
 
 
 def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
-    """Raises ValueError where no replica has the node's name. A queued resource has no numeric id: its name and the time
-    at which it was made tell it from a younger one."""
+    """Raises ValueError if no replica can have the node's name."""
     _, _, _, zone, _, name = queued.name.split("/")
     node = node_of(queued)
     by_service = queued.state.state_initiator == tpu_v2.QueuedResourceState.StateInitiator.SERVICE
@@ -89,11 +92,12 @@ def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
 
 
 def identity(queued: tpu_v2.QueuedResource) -> str:
+    """Return what identifies it among others of its name: its creation time, since it has no numeric id."""
     return f"{queued.name.rpartition('/')[2]}-queued-{int(queued.create_time.timestamp() * 1000)}"
 
 
 def _policy(until: datetime | None) -> tpu_v2.QueuedResource.QueueingPolicy:
-    """None waits for ever: what nobody deletes would be paid for some day."""
+    """Without a limit it would wait for ever, and one that is never deleted would cost money one day."""
     if until is None:
         week = duration_pb2.Duration(seconds=PROVISIONING_MAX_S)
         return tpu_v2.QueuedResource.QueueingPolicy(valid_until_duration=week)

@@ -1,4 +1,4 @@
-"""The hardware of a VM: boot disk, GPUs, what becomes of it at maintenance, preemption, and the end of its fuse."""
+"""The hardware of a VM: boot disk, GPUs, and what Compute does at maintenance, preemption and the end of its fuse."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Final
 
 from google.cloud import compute_v1
 
-from shared.core.model.job import Plan, TaskGroup
-from shared.core.reconcile.machine_families import boot_disk_type, brings_gpus, has_gpus, migrates
-from shared.core.reconcile.plan import Create
+from shared.core.model.plan import Plan, TaskGroup
+from shared.core.reconcile.machine_families import boot_disk_type, brings_gpus, has_gpus, supports_live_migration
+from shared.core.reconcile.steps import Create
 
 FUSE_S_MIN: Final = 30
 FUSE_S_MAX: Final = 120 * 24 * 3600
 """Limits of maxRunDuration. Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
 PREEMPTION_NOTICE_S: Final = 120
-"""From `preempted` in the metadata to the soft-off, where otherwise the 30 s after it are all there is. Source: "Create
-and use Spot VMs", preemptionNoticeDuration; there is no other value."""
+"""Time between the preemption notice in the metadata and the shutdown. Without it, only the 30 s of the shutdown are
+left. Source: "Create and use Spot VMs", preemptionNoticeDuration; no other value is allowed."""
 DRIVER_KEY: Final = "install-nvidia-driver"
 _DEEP_LEARNING: Final = "projects/deeplearning-platform-release/"
 _WITH_DRIVER: Final = "-nvidia-"
-"""In the names of Deep Learning VM images that have the driver on board, with its version. Source: their list."""
+"""Part of the names of Deep Learning VM images that contain the driver. Source: list of Deep Learning VM images."""
 
 
 def boot_disk(plan: Plan, group: TaskGroup) -> compute_v1.AttachedDisk:
@@ -35,7 +35,7 @@ def boot_disk(plan: Plan, group: TaskGroup) -> compute_v1.AttachedDisk:
 
 
 def accelerators(group: TaskGroup) -> list[compute_v1.AcceleratorConfig]:
-    """Those to attach. Where GPUs come with the machine type, its name says it all."""
+    """Return the GPUs to attach. None are attached to machine types that include them."""
     gpu = group.accelerator
     if gpu is None or brings_gpus(group.machine_type):
         return []
@@ -43,27 +43,27 @@ def accelerators(group: TaskGroup) -> list[compute_v1.AcceleratorConfig]:
 
 
 def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
-    """Deep Learning VM images without a driver install one at their first boot, if told to."""
+    """Deep Learning VM images without a driver install one at their first boot if this metadata is set."""
     needs_one = plan.image.startswith(_DEEP_LEARNING) and _WITH_DRIVER not in plan.image
     return {DRIVER_KEY: "True"} if has_gpus(group) and needs_one else {}
 
 
 def scheduling(plan: Plan, create: Create) -> compute_v1.Scheduling:
-    """Maintenance moves a VM that can be moved and ends any other; nothing but this control plane starts one again."""
-    asked = compute_v1.Scheduling(
-        on_host_maintenance="MIGRATE" if migrates(create.group, spot=create.spot) else "TERMINATE",
+    """Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster restarts a VM."""
+    request = compute_v1.Scheduling(
+        on_host_maintenance="MIGRATE" if supports_live_migration(create.group, spot=create.spot) else "TERMINATE",
         automatic_restart=False,
         provisioning_model="SPOT" if create.spot else "STANDARD",
         max_run_duration=compute_v1.Duration(seconds=min(max(plan.fuse_s, FUSE_S_MIN), FUSE_S_MAX)),
         instance_termination_action="DELETE",
     )
     if create.spot:
-        asked.preemption_notice_duration = compute_v1.Duration(seconds=PREEMPTION_NOTICE_S)
-    return asked
+        request.preemption_notice_duration = compute_v1.Duration(seconds=PREEMPTION_NOTICE_S)
+    return request
 
 
 def shielded(group: TaskGroup) -> compute_v1.ShieldedInstanceConfig:
-    """Secure Boot refuses the NVIDIA drivers that images build for themselves, so VMs with GPUs go without.
+    """Secure Boot rejects NVIDIA drivers that an image builds itself, so VMs with GPUs do not use it.
     Source: https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot."""
     return compute_v1.ShieldedInstanceConfig(
         enable_secure_boot=not has_gpus(group), enable_vtpm=True, enable_integrity_monitoring=True

@@ -1,33 +1,28 @@
-"""What every machine of a job carries, whichever service made it: labels that say whose it is, and the directive.
-
-docs/interfaces.md sections 3 and 4.
-"""
+"""Labels and the directive of a job's VMs and TPU nodes. Documented in docs/interfaces.md, sections 3 and 4."""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import Final
 
 from shared.core.model.job import Job
-from shared.core.reconcile.plan import Create, Directive, DirectiveAction, job_label
+from shared.core.model.label_rules import LABELS_MAX, is_legal_job_label
+from shared.core.model.vm import Directive, DirectiveAction
+from shared.core.model.vm_names import job_label
+from shared.core.reconcile.steps import Create
 
 LABEL_JOB: Final = "trainmaster-job"
 LABEL_TASK: Final = "trainmaster-task"
 LABEL_ATTEMPT: Final = "trainmaster-attempt"
 LABEL_VM_GENERATION: Final = "trainmaster-vm-generation"
 LABEL_ROUND: Final = "trainmaster-round"
-"""Of what waits in Cloud TPU's queue, the search that asked: an answer to an earlier one is no answer to this one."""
-OWN_LABELS: Final = "trainmaster-"
-LABELS_MAX: Final = 64
-"""Of one resource. Source: Compute Engine "Labels overview"."""
+"""Provisioning round of a queued resource: its failure in an earlier round says nothing about the current one."""
 DIRECTIVE_KEY: Final = "trainmaster-directive"
-
-_LABEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}")
 
 
 def labels(job: Job, create: Create) -> dict[str, str]:
-    """The job's own, for the bill, and ours. Attempt and machine are those of now."""
+    """Return the job's own labels, which billing reports show, and ours. Attempt and VM generation are the current
+    ones."""
     ours = {
         LABEL_JOB: job_label(job.job_id),
         LABEL_TASK: create.group.task_type.value,
@@ -36,16 +31,12 @@ def labels(job: Job, create: Create) -> dict[str, str]:
     }
     if create.group.tpu is not None and create.group.tpu.queue is not None:
         ours[LABEL_ROUND] = str(create.round)
-    legal = [
-        (label.key, label.value)
-        for label in job.labels
-        if _LABEL.fullmatch(f"{label.key}={label.value}") and not label.key.startswith(OWN_LABELS)
-    ]
+    legal = [(label.key, label.value) for label in job.labels if is_legal_job_label(label.key, label.value)]
     return {**dict(legal[: LABELS_MAX - len(ours)]), **ours}
 
 
 def parse_directive(text: str | None) -> Directive | None:
-    """None: there is none, or nobody of ours wrote it; it will be written anew."""
+    """None: there is no directive, or an unreadable one, which will be overwritten."""
     try:
         said = json.loads(text or "")
         action = DirectiveAction(said["action"])
@@ -55,4 +46,4 @@ def parse_directive(text: str | None) -> Directive | None:
 
 
 def directive_json(directive: Directive) -> str:
-    return json.dumps(directive.said)
+    return json.dumps(directive.to_metadata())

@@ -1,0 +1,61 @@
+"""JSON calls of a Google API for which Google publishes no client that would do. Each user of this module says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.api_core import exceptions
+
+from shared.gcp import clients
+
+Json = dict[str, Any]
+
+
+class RestApi:
+    """One API at one address. Thread-safe.
+
+    `google` is Google's address; `endpoint` an emulator's, which is sent no credentials. `token`: an access token to
+    use in place of our own credentials.
+    """
+
+    def __init__(self, google: str, endpoint: str, timeout_s: float, token: str = "") -> None:
+        self.base = endpoint.rstrip("/") or google
+        self._options = endpoint, timeout_s, token
+        self._session: clients.Session | None = None
+
+    def call(self, method: str, path: str, body: Json | None = None, **parameters: str) -> Json:
+        """Return the response. Raises GoogleAPICallError for an error, requests' errors for no response at all."""
+        if self._session is None:
+            self._session = clients.session(*self._options)
+        response = self._session.request(
+            method, f"{self.base}{path}", params=parameters, json=body, allow_redirects=False
+        )
+        if not response.ok:
+            raise _error_of(response)
+        try:
+            answer: Json = response.json()
+        except ValueError as error:
+            raise exceptions.BadGateway(f"{self.base}{path}: the response is not JSON") from error
+        return answer
+
+    def get(self, path: str, **parameters: str) -> Json:
+        return self.call("GET", path, **parameters)
+
+    def find(self, path: str) -> Json | None:
+        """Return the resource. None: it does not exist."""
+        try:
+            return self.get(path)
+        except exceptions.NotFound:
+            return None
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+
+def _error_of(response: Any) -> exceptions.GoogleAPICallError:
+    """OpenID Connect's UserInfo answers errors in a form of its own, in which `error` is a word."""
+    try:
+        return exceptions.from_http_response(response)
+    except AttributeError:
+        return exceptions.from_http_status(response.status_code, response.text[:300], response=response)
