@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from cli.installation import worker_account_of
 from shared.flows import maintenance, replica_exit, vm_ready
 from shared.flows.authenticate import AuthDeps, authenticate, authenticate_loss
 from shared.messaging import topics
@@ -67,4 +68,4 @@ def _auth_deps() -> AuthDeps:
     values, auth_deps = settings(), authentication.auth_deps()
     if "worker_service_account" in values.model_fields_set:
         return auth_deps
-    return replace(auth_deps, account=f"trainmaster-worker@{values.project}.iam.gserviceaccount.com")
+    return replace(auth_deps, account=worker_account_of(values.project))

@@ -12,7 +12,7 @@ from shared.flows import provision as flow
 from shared.messaging import push
 from shared.messaging.internal_requests import decode_provision
 from shared.wiring.core_services import bus, deps
-from shared.wiring.fleet import machines
+from shared.wiring.fleet import fleet_deps
 
 
 @functions_framework.http
@@ -21,4 +21,4 @@ def provision(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    flow.handle(decode_provision(message.data), machines(), deps())
+    flow.handle(decode_provision(message.data), fleet_deps(), deps())

@@ -1,1 +1,4 @@
-"""One module per event: load, judge, commit, publish. Judging is shared.core's, effects are behind shared.ports."""
+"""One module per event: load, judge, commit, publish.
+
+The rules are in `shared.core`; everything outside the process is behind `shared.ports`.
+"""

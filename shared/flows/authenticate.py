@@ -38,7 +38,7 @@ IDENTITY_ATTRIBUTE: Final = "identity"
 
 @dataclass(frozen=True, slots=True)
 class AuthDeps:
-    """What authentication needs."""
+    """The ports and settings that authentication uses."""
 
     tokens: Tokens
     store: Store
@@ -98,7 +98,7 @@ def _load_job(job_id: str, store: Store) -> Job | None:
 
 
 def _is_slice(subject: IncarnationRef, job: Job) -> bool:
-    """Return whether the stored job, not the event, says that this replica is a TPU slice."""
+    """Return whether this replica is a TPU slice according to the stored job. The event itself is not trusted."""
     groups = {group.task_type: group for group in job.plan.groups}
     group = groups.get(subject.replica_id.task_type)
     return group is not None and group.tpu is not None

@@ -1,10 +1,10 @@
-"""A VM is going or gone: its replica starts on another one with the same hostname.
+"""A VM is being shut down or is gone: its replica gets another VM with the same hostname.
 
-Two tell of it: the agent, before it goes and while it can; and Compute's system-event audit log, which also knows of
-VMs that went without a word, or before their agent's first.
+There are two sources: the VM's agent, while it still can report; and Compute's system-event audit log, which also
+covers VMs that went down without a report.
 
-    entry ──► whose VM? ──► the replica's present one, by numeric id: lost, for the cause the entry names
-                       └──► any other of that job's: provision looks at what is there
+    audit log entry ──► the VM's job ──► the VM is its replica's current one: the VM is lost, for the entry's cause
+                                    └──► any other VM of the job: `provision` compares the VMs with the stored state
 """
 
 from __future__ import annotations
@@ -24,38 +24,41 @@ _log = logging.getLogger(__name__)
 
 def handle(event: VmLost | SystemEvent, deps: Deps) -> None:
     if isinstance(event, VmLost):
-        record(event.subject.job_id, event, deps)
+        record(event, deps)
     else:
-        _look_after(event, deps)
+        _handle_system_event(event, deps)
 
 
-def _look_after(event: SystemEvent, deps: Deps) -> None:
-    """Safe to repeat, late, and for any VM of the project: what is about none of ours is only logged."""
+def _handle_system_event(event: SystemEvent, deps: Deps) -> None:
+    """Handle an audit log entry about any VM of the project, however late or often it is delivered."""
     vm = event.vm
     if not event.matters:
-        _log.info("%s of %s: nothing follows from it", event.method, vm.name)
+        _log.info("%s of %s: not relevant", event.method, vm.name)
         return
     job_id = deps.store.job_of_vm(vm.name)
     if job_id is None:
-        _log.info("%s of %s: no job has such a VM", event.method, vm.name)
+        _log.info("%s of %s: not a VM of a job", event.method, vm.name)
         return
-    subject = _life_on(job_id, event, deps.store)
+    subject = _incarnation_on(job_id, event, deps.store)
     if event.loss is None or subject is None:
-        _log.info("%s of %s: looking at the VMs of its job", event.method, vm.name, extra={"job_id": job_id})
+        _log.info("%s of %s: comparing the job's VMs", event.method, vm.name, extra={"job_id": job_id})
         deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
     else:
-        record(job_id, VmLost(subject, event.at, event.loss), deps)
+        record(VmLost(subject, event.at, event.loss), deps)
 
 
-def _life_on(job_id: str, event: SystemEvent, store: Store) -> IncarnationRef | None:
-    """The incarnation on this very VM. None where the agent has not spoken from it yet, or the replica has moved to another."""
-    found = store.load(job_id)
-    if found is None:
+def _incarnation_on(job_id: str, event: SystemEvent, store: Store) -> IncarnationRef | None:
+    """Return the incarnation on exactly this VM.
+
+    None: no agent has reported from the VM yet, or the replica has another VM by now.
+    """
+    loaded = store.load(job_id)
+    if loaded is None:
         return None
     replica_id = replica_id_from_vm_name(event.vm.name)
-    attempt = found.state.job.attempt
-    loaded = store.load(job_id, replica_key(attempt, replica_id))
-    replica = loaded.state.find(attempt, replica_id) if loaded else None
+    attempt = loaded.state.job.attempt
+    with_replica = store.load(job_id, replica_key(attempt, replica_id))
+    replica = with_replica.state.find(attempt, replica_id) if with_replica else None
     if replica is None or replica.instance_id != event.vm.instance_id:
         return None
     return IncarnationRef(job_id, attempt, replica_id, replica.incarnation, replica.vm_generation, event.vm)

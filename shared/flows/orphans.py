@@ -1,19 +1,19 @@
-"""VMs without a living owner: found, reported, and only then deleted.
+"""Orphans: VMs with a job's label, but without a live job. They are found, reported, and only then deleted.
 
-    job is live                 its own provision keeps what it wants and deletes the rest (another machine's, zombies)
-    job has ended               its own provision deletes every VM: asked for at once
-    no job of that label        report ──ORPHAN_GRACE_S──► a later search finds it again ──► deleted by numeric id
+    the job is live             its own provisioning keeps the desired VMs and deletes all others
+    the job has ended           its own provisioning deletes all VMs: it is requested at once
+    there is no such job        report ──ORPHAN_GRACE_S──► the next search finds the VM again ──► delete by numeric id
 
-The VMs are listed before any job is looked up, and a job is stored before its first VM is asked for: a VM that is seen
-without a job has none. A sweeper with a rule less careful than this kills live work (a naive orphan rule, a slow create
-taken for dead), so a VM that is still being made or is young is never touched, and its owner is looked for once more
-right before the end. Every step may be repeated, or done by two at once, or be the last before a crash.
+The search must never delete a live job's VM. It lists the VMs before it looks up any job, and a job is always stored
+before its first VM is requested: a listed VM without a job has none. VMs that are being created or are younger than
+ORPHAN_AGE_MIN_S are never touched, and the owner is looked up once more before the deletion. Every step may be
+repeated, run concurrently, or be the last one before a crash.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,98 +27,103 @@ from shared.messaging import internal_requests, topics
 from shared.ports import Fleet, Orphan, Store
 
 ORPHAN_GRACE_S: Final = 60.0
-"""From the report to the deletion: one sweep, so that two looks have to agree before anything is deleted, and whoever
-watches the log can see it coming."""
+"""Time from the report to the deletion: one sweep interval. Two searches must agree before a VM is deleted, and
+operators see the report in the log first."""
 ORPHAN_AGE_MIN_S: Final = 600.0
-"""Age before which a VM is nobody's orphan. Longer than any delivery of a provision message runs or waits to be tried
-again (10 min, the longest backoff of Pub/Sub), so whoever made it has finished."""
+"""Age below which a VM is not considered an orphan. No delivery of a provision message runs or waits for its retry
+longer than 10 min (the longest backoff of Pub/Sub), so the request that created the VM has finished."""
 DELETES_MAX: Final = 64
-"""In one search, eight at a time for a few seconds each: well within the ack deadline. The rest is the next sweep's."""
+"""Deletions in one search. Eight at a time for a few seconds each stay well within the ack deadline; the next search
+deletes the rest."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """In seconds; see the constants."""
+class OrphanTimes:
+    """How long orphans are left alone. See the constants for the reasons."""
 
     grace_s: float = ORPHAN_GRACE_S
     age_min_s: float = ORPHAN_AGE_MIN_S
 
 
 def handle(
-    fleet: Fleet, deps: Deps, patience: Patience, run_all: Callable[[Sequence[Callable[[], None]]], None]
+    fleet: Fleet, deps: Deps, times: OrphanTimes, run_all: Callable[[Sequence[Callable[[], None]]], None]
 ) -> None:
-    """`run_all` as in `shared.flows.provision.Machines`."""
+    """Search once. `run_all` is explained at `shared.flows.provision.FleetDeps`."""
     now = deps.clock()
     listed = fleet.list_all()
-    ended, ownerless = _sorted_out(listed, deps.store)
-    for job_id, count in sorted(ended.items()):
-        _log.warning("%s VMs of a job that has ended: its provision deletes them", count, extra={"job_id": job_id})
+    vms_of_ended_jobs, ownerless = _find_ownerless(listed, deps.store)
+    for job_id, count in sorted(vms_of_ended_jobs.items()):
+        _log.warning("%s VMs of an ended job: requesting their deletion", count, extra={"job_id": job_id})
         deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
-    known = {orphan.instance_id: orphan for orphan in deps.store.orphans()}
+    reported = {orphan.instance_id: orphan for orphan in deps.store.orphans()}
     due = []
-    for each in ownerless:
-        if each.vm.status in (VmStatus.CREATING, VmStatus.STOPPING) or not _is_old(each, now, patience):
+    for orphan_vm in ownerless:
+        is_changing = orphan_vm.vm.status in (VmStatus.CREATING, VmStatus.STOPPING)
+        if is_changing or not _is_old(orphan_vm, now, times):
             continue
-        reported = known.get(each.vm.instance_id)
-        if reported is None:
-            _report(each, now, deps.store)
-        elif now - reported.first_seen_at >= timedelta(seconds=patience.grace_s):
-            due.append(each)
-    for instance_id in known.keys() - {each.vm.instance_id for each in ownerless}:
+        report = reported.get(orphan_vm.vm.instance_id)
+        if report is None:
+            _report(orphan_vm, now, deps.store)
+        elif now - report.first_seen_at >= timedelta(seconds=times.grace_s):
+            due.append(orphan_vm)
+    for instance_id in reported.keys() - {orphan_vm.vm.instance_id for orphan_vm in ownerless}:
         deps.store.forget_orphan(instance_id)
     if len(due) > DELETES_MAX:
-        _log.warning("%s orphans are due, %s are deleted now", len(due), DELETES_MAX)
-    run_all([partial(_delete, each, fleet, deps.store) for each in due[:DELETES_MAX]])
+        _log.warning("%s orphans are due for deletion; deleting %s of them now", len(due), DELETES_MAX)
+    run_all([partial(_delete, orphan_vm, fleet, deps.store) for orphan_vm in due[:DELETES_MAX]])
 
 
-def _sorted_out(listed: Iterable[LabelledVm], store: Store) -> tuple[dict[str, int], list[LabelledVm]]:
-    """How many VMs each ended job still has, and the VMs of no job. The live ones' are not looked up one by one."""
-    live = {job_label(job.job_id) for job in store.live_jobs()}
+def _find_ownerless(listed: Iterable[LabelledVm], store: Store) -> tuple[Counter[str], list[LabelledVm]]:
+    """Return how many VMs each ended job still has, and the VMs without a job.
+
+    VMs of live jobs are recognized by their label, without a lookup of their own.
+    """
+    live_labels = {job_label(job.job_id) for job in store.live_jobs()}
     owners: dict[tuple[str, str], str | None] = {}
-    ended: dict[str, int] = defaultdict(int)
+    vms_of_ended_jobs: Counter[str] = Counter()
     ownerless = []
-    for each in listed:
-        if each.label in live:
+    for labelled in listed:
+        if labelled.label in live_labels:
             continue
-        name_hash = job_hash_in(each.vm.name)
+        name_hash = job_hash_in(labelled.vm.name)
         if name_hash is None:
-            _log.warning("%s carries a job's label under a name that we never give: left alone", each.vm.name)
+            _log.warning("VM %s has a job's label, but not the name of a job's VM: not touched", labelled.vm.name)
             continue
-        key = (each.label, name_hash)
+        key = (labelled.label, name_hash)
         if key not in owners:
-            owners[key] = _owner(each, store)
+            owners[key] = _find_owner(labelled, store)
         if owner := owners[key]:
-            ended[owner] += 1
+            vms_of_ended_jobs[owner] += 1
         else:
-            ownerless.append(each)
-    return ended, ownerless
+            ownerless.append(labelled)
+    return vms_of_ended_jobs, ownerless
 
 
-def _owner(each: LabelledVm, store: Store) -> str | None:
-    """The job that has this VM's name, if it has its label too."""
-    job_id = store.job_of_vm(each.vm.name)
-    return job_id if job_id is not None and job_label(job_id) == each.label else None
+def _find_owner(labelled: LabelledVm, store: Store) -> str | None:
+    """Return the id of the job that has both this VM's name and its label."""
+    job_id = store.job_of_vm(labelled.vm.name)
+    return job_id if job_id is not None and job_label(job_id) == labelled.label else None
 
 
-def _is_old(each: LabelledVm, now: datetime, patience: Patience) -> bool:
-    created_at = each.vm.created_at
-    return created_at is not None and now - created_at >= timedelta(seconds=patience.age_min_s)
+def _is_old(labelled: LabelledVm, now: datetime, times: OrphanTimes) -> bool:
+    created_at = labelled.vm.created_at
+    return created_at is not None and now - created_at >= timedelta(seconds=times.age_min_s)
 
 
-def _report(each: LabelledVm, now: datetime, store: Store) -> None:
-    vm = each.vm
-    store.report_orphan(Orphan(vm.instance_id, vm.name, vm.zone, each.label, now))
+def _report(labelled: LabelledVm, now: datetime, store: Store) -> None:
+    vm = labelled.vm
+    store.report_orphan(Orphan(vm.instance_id, vm.name, vm.zone, labelled.label, now))
     _log.warning(
-        "orphan found: VM %s (%s, %s) of job %s, which does not exist", vm.name, vm.instance_id, vm.zone, each.label
+        "orphan found: VM %s (%s, %s) of job %s, which does not exist", vm.name, vm.instance_id, vm.zone, labelled.label
     )
 
 
-def _delete(each: LabelledVm, fleet: Fleet, store: Store) -> None:
-    vm = each.vm
-    if owner := _owner(each, store):
-        _log.warning("VM %s is no orphan: it belongs to %s", vm.name, owner, extra={"job_id": owner})
+def _delete(labelled: LabelledVm, fleet: Fleet, store: Store) -> None:
+    vm = labelled.vm
+    if owner := _find_owner(labelled, store):
+        _log.warning("VM %s is not an orphan: it belongs to %s", vm.name, owner, extra={"job_id": owner})
         store.forget_orphan(vm.instance_id)
         return
     is_gone = fleet.delete(vm)

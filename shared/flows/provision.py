@@ -1,203 +1,114 @@
-"""Make the fleet equal what the stored job wants: the only flow that touches machines.
+"""Make the VMs equal what the stored job requires. This is the only flow that creates, changes or deletes VMs.
 
-    read what is pending ──► [ load state, list VMs ──► steps ──► carry them out ] ──► no step left: mark it done
-                                 ▲                                      │
-                                 └──────────────────────────────────────┘
+    read pending entries ──► [ load state, list VMs ──► plan ──► execute the steps ] ──► no step left: mark them done
+                                 ▲                                     │
+                                 └─────────────────────────────────────┘
 
-Level-triggered: it looks at what is, not at what was asked, so it may run twice, late, beside another, or stop
-half-way. It is done only when a state loaded after its last step wants nothing more; what it did on a state that had
-meanwhile changed is therefore undone by itself.
+The flow is level-triggered: it compares the stored state with the listed VMs, so it may run twice, late, concurrently,
+or stop halfway. It is done only when a state that was loaded after its last step needs no further step. A step that
+was planned on an outdated state is therefore corrected by the next round.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, assert_never
+from typing import Final
 
-from shared.core.events import (
-    CapacityErrorKind,
-    CompletionOutdated,
-    IncarnationRef,
-    VmLost,
-    VmRef,
-    VmsNotCreated,
-    VmsQueued,
-)
-from shared.core.model.job import Job, JobState, State
-from shared.core.model.vm import Vm
+from shared.core.model.job import Job, JobState
 from shared.core.reconcile.plan import plan
-from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, ReportLoss, Step
-from shared.core.reconcile.zone_order import Stockout, machine_kind
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import admission, orphans
-from shared.flows.record import Deps, record
-from shared.flows.vm_metadata import metadata
-from shared.messaging import internal_requests, topics
-from shared.ports import AddressBook, Created, Fleet, NotCreated, Pending
+from shared.flows.execute_steps import execute_step, record_queued_vms
+from shared.flows.record import Deps
+from shared.flows.vm_metadata import vm_metadata
+from shared.messaging import topics
+from shared.messaging.internal_requests import OrphanSearch, encode_tune
+from shared.ports import AddressBook, Fleet
 
-PASSES: Final = 8
-"""Rounds in one delivery; the rest is left to the next one. Each waits at most the fleet's own bounded time, and where
-there is nothing to do but wait, 0.25 s doubling to 4 s: a delivery ends well within its ack deadline."""
+ROUNDS_MAX: Final = 8
+"""Rounds in one delivery. What is left is done by the next delivery. A round waits at most the fleet's own bounded
+time, or 0.25 s doubling to 4 s if it can only wait: a delivery ends well within its ack deadline."""
+WAIT_MIN_S: Final = 0.25
+WAIT_MAX_S: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Machines:
-    """What only this flow may use. `agent_files` are the metadata entries that are the same for every VM; `run_all`
-    carries out the steps of one round, to their end even where one raises; `patience` is had with orphans."""
+class FleetDeps:
+    """The ports and settings that only this flow may use."""
 
     fleet: Fleet
     addresses: AddressBook
     project: str
     agent_files: dict[str, str]
+    """Metadata entries that are the same for every VM: the agent and its scripts."""
     run_all: Callable[[Sequence[Callable[[], None]]], None]
-    patience: orphans.Patience = field(default_factory=orphans.Patience)
+    """Runs the steps of one round. Runs all of them to their end, and then raises the first error."""
+    orphan_times: orphans.OrphanTimes = field(default_factory=orphans.OrphanTimes)
 
 
-def handle(asked: str | internal_requests.OrphanSearch, machines: Machines, deps: Deps) -> None:
-    """A job id, or the search for what belongs to no job."""
-    if isinstance(asked, internal_requests.OrphanSearch):
-        orphans.handle(machines.fleet, deps, machines.patience, machines.run_all)
+def handle(request: str | OrphanSearch, fleet_deps: FleetDeps, deps: Deps) -> None:
+    """Provision the job with this id, or search for VMs that belong to no job."""
+    if isinstance(request, OrphanSearch):
+        orphans.handle(fleet_deps.fleet, deps, fleet_deps.orphan_times, fleet_deps.run_all)
     else:
-        _provision(asked, machines, deps)
+        _provision(request, fleet_deps, deps)
 
 
-def _provision(job_id: str, machines: Machines, deps: Deps) -> None:
-    """Returns when the fleet equals what is desired; raises TemporaryError when that takes longer."""
-    keys = deps.store.pending_keys(job_id)
+def _provision(job_id: str, fleet_deps: FleetDeps, deps: Deps) -> None:
+    """Return when the VMs equal the stored state, or when only a sweep can continue.
+
+    Raises TemporaryError if more rounds are needed.
+    """
+    fleet = fleet_deps.fleet
+    pending_keys = deps.store.pending_keys(job_id)
     created: Counter[str] = Counter()
-    for nth in range(PASSES):
+    for round_number in range(ROUNDS_MAX):
         loaded = deps.store.load_attempt(job_id)
         if loaded is None:
-            raise PermanentError(f"no job {job_id}")
-        state = loaded.state
-        if _has_none(state.job, deps):
+            raise PermanentError(f"there is no job {job_id}")
+        state, job = loaded.state, loaded.state.job
+        if job.tuning is not None:
+            deps.bus.publish(topics.TUNE, encode_tune(job_id), {})  # a tuning job has no VMs, but its trials have
             return
-        vms = machines.fleet.list_vms(job_id, state.job.plan.tpu_zones)
-        steps = plan(state, vms, deps.clock(), created)
+        if job.state is JobState.QUEUED and admission.admit(job, deps) is not None:
+            return  # its ledger entries stay pending: the next sweep tries again
+        steps = plan(state, fleet.list_vms(job_id, job.plan.tpu_zones), deps.clock(), created)
         if steps.is_done:
-            if _is_done(state.job, keys, machines.fleet, deps):
-                return
-            break
+            if not _release(job, fleet):
+                break
+            _finish(job, pending_keys, deps)
+            return
         if steps.waits_for_backoff:
-            return  # the ledger entries stay pending: the sweep starts the next round
+            return  # its ledger entries stay pending: a sweep starts the next provisioning round
         if steps.queued_vms:
-            _record_queued(steps.queued_vms, state.job, deps)
-            return  # the queue may take days: the sweep looks again
+            record_queued_vms(steps.queued_vms, job, deps)
+            return  # Cloud TPU's queue may take days: the next sweep looks again
         if steps.waits:
-            deps.sleep(min(0.25 * 2**nth, 4.0))
+            deps.sleep(min(WAIT_MIN_S * 2**round_number, WAIT_MAX_S))
         else:
-            machines.run_all([partial(_carry_out, step, state, machines, deps, created) for step in steps.steps])
+            metadata = partial(
+                vm_metadata,
+                job,
+                project=fleet_deps.project,
+                address_book=fleet_deps.addresses,
+                agent_files=fleet_deps.agent_files,
+            )
+            fleet_deps.run_all(
+                [partial(execute_step, step, job, fleet, metadata, deps, created) for step in steps.steps]
+            )
     raise TemporaryError(f"{job_id}: provisioning is not finished; it continues automatically")
 
 
-def _is_done(job: Job, keys: Sequence[str], fleet: Fleet, deps: Deps) -> bool:
-    """And marked so; False: something of a job that has ended is still being given back."""
-    if job.state.is_terminal and not fleet.release(job):
-        return False
-    deps.store.mark_done(job.job_id, keys, deps.clock())
+def _release(job: Job, fleet: Fleet) -> bool:
+    """Delete what an ended job has beside VMs, such as placement policies. False: some deletions are not finished."""
+    return not job.state.is_terminal or fleet.release(job)
+
+
+def _finish(job: Job, pending_keys: Sequence[str], deps: Deps) -> None:
+    """Confirm the effects of the ledger entries. If the job has ended, others may be admitted."""
+    deps.store.mark_done(job.job_id, pending_keys, deps.clock())
     if job.state.is_terminal:
-        admission.wake(deps)
-    return True
-
-
-def _has_none(job: Job, deps: Deps) -> bool:
-    """A tuning job has no machines, its trials have. A job that waits for others has none yet: what is pending stays
-    so, and is looked at again."""
-    if job.tuning is not None:
-        deps.bus.publish(topics.TUNE, internal_requests.encode_tune(job.job_id), {})
-        return True
-    return job.state is JobState.QUEUED and admission.admit(job, deps) is not None
-
-
-def _carry_out(step: Step, state: State, machines: Machines, deps: Deps, created: Counter[str]) -> None:
-    match step:
-        case Create():
-            _create(step, state.job, machines, deps, created)
-        case Delete():
-            machines.fleet.delete(step.vm)
-        case Direct():
-            machines.fleet.write_directive(step.vm, step.directive)
-        case Await():
-            pass
-        case ReportLoss():
-            _lost(step, state.job, deps)
-        case Reactivate():
-            _call_back(step, state.job, deps)
-        case _:
-            assert_never(step)
-
-
-def _create(create: Create, job: Job, machines: Machines, deps: Deps, created: Counter[str]) -> None:
-    outcome = machines.fleet.create(
-        job, create, metadata(job, create, machines.project, machines.addresses, machines.agent_files)
-    )
-    match outcome:
-        case Created():
-            created[create.request_key(job.job_id)] += 1
-        case Pending():
-            pass
-        case NotCreated():
-            kind = machine_kind(create.group, spot=create.spot)
-            now = deps.clock()
-            if outcome.kind is CapacityErrorKind.STOCKOUT:
-                deps.store.note_stockout(Stockout(create.zone, kind, now))
-            refused = VmsNotCreated(
-                job_id=job.job_id,
-                attempt=create.directive.attempt,
-                zone=create.zone,
-                round=create.round,
-                error_kind=outcome.kind,
-                code=outcome.code,
-                message=outcome.message,
-                at=now,
-                zones_available=outcome.zones_available,
-                requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
-            )
-            record(job.job_id, refused, deps)
-        case _:
-            assert_never(outcome)
-
-
-def _record_queued(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
-    """Record once per provisioning round that the job waits in Cloud TPU's queue, which reports no position."""
-    for vm in vms:
-        group = job.plan.group(vm.replica_id.task_type)
-        queued = VmsQueued(
-            job_id=job.job_id,
-            attempt=job.attempt,
-            zone=vm.zone,
-            round=job.placement.round,
-            requested=f"1 x {machine_kind(group, spot=group.spot)} ({vm.replica_id.task_type})",
-            at=deps.clock(),
-        )
-        record(job.job_id, queued, deps)
-
-
-def _lost(lost: ReportLoss, job: Job, deps: Deps) -> None:
-    replica, vm = lost.replica, lost.vm
-    where = VmRef(lost.name, vm.zone if vm else job.zone, vm.instance_id if vm else "")
-    subject = IncarnationRef(
-        job.job_id, replica.attempt, replica.replica_id, replica.incarnation, replica.vm_generation, where
-    )
-    record(job.job_id, VmLost(subject, deps.clock(), lost.cause, job.placement.round), deps)
-
-
-def _call_back(step: Reactivate, job: Job, deps: Deps) -> None:
-    replica = step.replica
-    where = VmRef(step.name, job.zone, replica.instance_id or "")
-    subject = IncarnationRef(
-        job.job_id, replica.attempt, replica.replica_id, replica.incarnation, replica.vm_generation, where
-    )
-    record(job.job_id, CompletionOutdated(subject, deps.clock()), deps)
-
-
-def in_threads(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run all to their end side by side, then raise the first error: one slow or refused insert holds up no other."""
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        futures = [pool.submit(task) for task in tasks]
-    for future in futures:
-        future.result()
+        admission.retry_queued_jobs(deps)

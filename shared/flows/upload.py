@@ -1,22 +1,22 @@
-"""A job file was uploaded: checked whole, then submitted; or answered beside it with every problem at once.
+"""A job file was uploaded: it is submitted, or all of its problems are written next to it.
 
 gs://bucket/jobs/NAME.yaml              the job file
-gs://bucket/jobs/NAME.yaml.error.json   what is wrong with it; gone when a right one of that name is uploaded
+gs://bucket/jobs/NAME.yaml.error.json   its problems; deleted when a valid file of that name is uploaded
 
-A job id may hold the time at which the object was stored: the same file uploaded again is then another job, and one
-upload delivered twice is one.
+A job id may contain the time at which the object was stored: uploading the same file again is then another job, and a
+repeated notification is not.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from shared.core.intake.job_files import ERROR_SUFFIX, Uploaded
-from shared.core.intake.job_id_template import at_time, is_template
 from shared.core.rules.messages import JOB_EXISTS
+from shared.flows.intake import resume_previous_study, with_time_in_job_id
 from shared.flows.record import Deps
-from shared.flows.submit import continued
 from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
 from shared.messaging import topics
 from shared.ports import Objects
@@ -25,7 +25,10 @@ FILE_BYTES_MAX: Final = 1 << 20
 
 
 def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
-    """Returns the job id, or None where the object was no job file, is gone, or was answered with its problems."""
+    """Publish the job of the uploaded file, and return its id.
+
+    None: the object is not a job file, does not exist any more, or has problems that were written next to it.
+    """
     if not uploaded.is_job_file:
         return None
     data = objects.read(uploaded.uri, generation=uploaded.generation, max_bytes=FILE_BYTES_MAX + 1)
@@ -33,49 +36,44 @@ def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
         return None
     source = f"{uploaded.uri}#{uploaded.generation}"
     try:
-        document = _named(dict(parse_document(data, uploaded.name)), uploaded)
-        spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
-        if spec.job_id is None:
-            raise ValueError("a default job id was given")
-        is_new = _is_new(spec.job_id, source, deps)
-        if spec.tuning is not None and is_new:
-            continued(spec.tuning, deps.store)
+        job_id, document = _check(data, source, uploaded, deps)
     except InvalidJob as invalid:
-        _answer(uploaded, invalid.problems, objects)
+        _write_problems(uploaded, invalid.problems, objects)
         return None
-    document.pop("job_id", None)
-    message = json.dumps({**document, "jobId": spec.job_id}).encode()
-    deps.bus.publish(topics.SUBMIT, message, {"source": source})
+    deps.bus.publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
     objects.delete(uploaded.uri + ERROR_SUFFIX)
-    return spec.job_id
+    return job_id
 
 
-def _named(document: dict[str, object], uploaded: Uploaded) -> dict[str, object]:
-    """With its object's own time where its job id holds one: not that of the delivery, which may be a second one."""
-    job_id = document.get("jobId", document.get("job_id"))
-    if not isinstance(job_id, str) or not is_template(job_id):
-        return document
-    if uploaded.created_at is None:
-        raise InvalidJob((Problem("jobId", "holds a time, and its notification tells none", "digits_1"),))
-    document.pop("job_id", None)
-    return {**document, "jobId": at_time(job_id, uploaded.created_at)}
+def _check(data: bytes, source: str, uploaded: Uploaded, deps: Deps) -> tuple[str, Mapping[str, object]]:
+    """Return the job id and the document with that id. Raises InvalidJob with every problem that can be found now."""
+    document = with_time_in_job_id(parse_document(data, uploaded.name), uploaded.created_at)
+    spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
+    if spec.job_id is None:
+        raise ValueError("a spec that was accepted with a default job id must have a job id")
+    if _is_new(spec.job_id, source, deps) and spec.tuning is not None:
+        resume_previous_study(spec.tuning, deps.store)
+    others = {name: value for name, value in document.items() if name != "job_id"}
+    return spec.job_id, {**others, "jobId": spec.job_id}
 
 
 def _is_new(job_id: str, source: str, deps: Deps) -> bool:
-    """False: it was submitted before. Raises InvalidJob where another one was."""
+    """Return False if this file was submitted before. Raises InvalidJob if the job id was used otherwise."""
     loaded = deps.store.load(job_id)
     if loaded and loaded.state.job.submission != source:
-        example = f"{job_id}_2 (or leave jobId out: the file's name and time then make one)"
+        example = f"{job_id}_2 (or leave jobId out; it is then made from the name and time of the file)"
         raise InvalidJob((Problem("jobId", JOB_EXISTS.partition("Error: ")[2], example),))
     return loaded is None
 
 
-def _answer(uploaded: Uploaded, problems: tuple[Problem, ...], objects: Objects) -> None:
-    answer = {
+def _write_problems(uploaded: Uploaded, problems: tuple[Problem, ...], objects: Objects) -> None:
+    report = {
         "file": uploaded.uri,
         "generation": str(uploaded.generation),
         "created": False,
-        "problems": [{"field": each.field, "problem": each.problem, "example": each.example} for each in problems],
+        "problems": [
+            {"field": problem.field, "problem": problem.problem, "example": problem.example} for problem in problems
+        ],
     }
-    body = json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
+    body = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
     objects.write(uploaded.uri + ERROR_SUFFIX, body.encode(), content_type="application/json")

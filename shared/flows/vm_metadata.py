@@ -1,6 +1,6 @@
-"""What a machine is told when it is made: the metadata of every VM of one bulk insert, or of a TPU node.
+"""The metadata of new VMs: the agent, its configuration, and its first directive. docs/interfaces.md, section 3.
 
-docs/interfaces.md section 3.
+All VMs of one bulk insert have the same metadata. Each finds its own replica in the configuration by its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from shared.core.cluster.environment import environment
 from shared.core.cluster.tf_config import Cluster
 from shared.core.model.job import Job
-from shared.core.model.plan import Dialect
+from shared.core.model.plan import Dialect, Program
 from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.steps import Create
 from shared.core.reporting.job_log import LOG_ID, task_base
@@ -20,64 +20,83 @@ from shared.messaging import topics
 from shared.ports import AddressBook
 
 GRACE_S: Final = 25
-"""From SIGTERM to SIGKILL for the program. Source: Spot VMs get 30 s from the signal to the end."""
+"""Time from SIGTERM to SIGKILL for the program. Source: a Spot VM gets 30 s from the preemption notice to its end."""
 
 Json = dict[str, object]
 
 
-def metadata(
-    job: Job, create: Create, project: str, book: AddressBook, agent_files: Mapping[str, str]
+def vm_metadata(
+    job: Job, create: Create, project: str, address_book: AddressBook, agent_files: Mapping[str, str]
 ) -> dict[str, str]:
-    """`agent_files`: the entries that are the same for every VM."""
-    names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
-    addresses = {replica_id: book.address(name, create.zone) for replica_id, name in names.items()}
-    cluster = Cluster(job, project, addresses)
-    task_type = create.group.task_type
-    program = job.plan.program_of(task_type)
-    container = program.container
-    of_role = tuple(name for replica_id, name in names.items() if replica_id.task_type is task_type)
-    topic = f"projects/{project}/topics/"
-    gang: Json = {
+    """Return the metadata entries of the VMs, or of the TPU node, that `create` requests.
+
+    `agent_files` are the entries that are the same for every VM of the installation.
+    """
+    return {
+        **agent_files,
+        "trainmaster-vm-config": json.dumps(_vm_config(job, create, project, address_book)),
+        "trainmaster-directive": json.dumps(create.directive.to_metadata()),
+        "serial-port-logging-enable": "TRUE",
+    }
+
+
+def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
+    plan, task_type = job.plan, create.group.task_type
+    return {
         "version": 1,
         "project": project,
         "job_id": job.job_id,
-        "region": job.plan.region,
+        "region": plan.region,
         "zone": create.zone,
         "task_type": task_type,
-        "vm_names": of_role,
         "vm_generation": create.vm_generation,
+        "hosts": create.group.hosts,
+        "fuse_s": plan.fuse_s if create.group.tpu else None,
+        "checkpoint_signal": plan.checkpoint_signal,
+        "grace_s": GRACE_S,
+        **_cluster_config(job, create, project, address_book),
+        "packages": plan.packages,
+        **_program_config(plan.program_of(task_type)),
+        "expands": plan.dialect is Dialect.VERTEX,
+        "topics": {
+            "vm_ready": f"projects/{project}/topics/{topics.VM_READY}",
+            "replica_exit": f"projects/{project}/topics/{topics.REPLICA_EXIT}",
+            "maintenance": f"projects/{project}/topics/{topics.MAINTENANCE}",
+        },
+        "log": {
+            "name": f"projects/{project}/logs/{LOG_ID}",
+            "task": task_base(task_type, plan.dialect),
+            "region": plan.region,
+        },
+    }
+
+
+def _cluster_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
+    """Return what the replica must know about the others: names, addresses and ranks."""
+    task_type = create.group.task_type
+    names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
+    addresses = {replica_id: address_book.address(name, create.zone) for replica_id, name in names.items()}
+    role_names = tuple(name for replica_id, name in names.items() if replica_id.task_type is task_type)
+    cluster = Cluster(job, project, addresses)
+    return {
+        "vm_names": role_names,
         "tf_config": cluster.tf_config(task_type),
         "cluster_spec": cluster.cluster_spec(task_type),
         "rank_base": cluster.rank_base(task_type),
         "slice_base": cluster.slice_base(task_type),
-        "environment": environment(cluster, task_type, create.zone, of_role),
-        "packages": job.plan.packages,
+        "environment": environment(cluster, task_type, create.zone, role_names),
+    }
+
+
+def _program_config(program: Program) -> Json:
+    """Return what the agent runs: a Python module or a container."""
+    container = program.container
+    return {
         "package_uris": program.package_uris,
         "python_module": program.python_module,
         "args": program.args,
         "job_dir": program.job_dir,
         "container": {"image": container.image, "command": container.command} if container else None,
-        "variables": {each.name: each.value for each in program.environment if each.secret is None},
-        "secrets": {each.name: each.secret for each in program.environment if each.secret is not None},
-        "expands": job.plan.dialect is Dialect.VERTEX,
-        "hosts": create.group.hosts,
-        "fuse_s": job.plan.fuse_s if create.group.tpu else None,
-        "checkpoint_signal": job.plan.checkpoint_signal,
-        "grace_s": GRACE_S,
-        "topics": {
-            "vm_ready": topic + topics.VM_READY,
-            "replica_exit": topic + topics.REPLICA_EXIT,
-            "maintenance": topic + topics.MAINTENANCE,
-        },
-        "log": {
-            "name": f"projects/{project}/logs/{LOG_ID}",
-            "task": task_base(task_type, job.plan.dialect),
-            "region": job.plan.region,
-        },
-    }
-    return {
-        **agent_files,
-        "trainmaster-vm-config": json.dumps(gang),
-        "trainmaster-directive": json.dumps(create.directive.to_metadata()),
-        "serial-port-logging-enable": "TRUE",
+        "variables": {variable.name: variable.value for variable in program.environment if variable.secret is None},
+        "secrets": {variable.name: variable.secret for variable in program.environment if variable.secret is not None},
     }

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from shared.core.evolve import Change
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, State
 from shared.core.model.replica import Replica
 from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.zone_order import Stockout
+from shared.core.transitions.change import Change
 from shared.errors import ConflictError
 from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Loaded, Orphan, Rejection
 

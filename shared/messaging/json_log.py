@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Final
 
-_FIELDS: Final = ("job_id", "event", "rule", "decision", "reason", "duplicate")
+_FIELDS: Final = ("job_id", "event", "rule", "action", "reason", "duplicate")
 _context: ContextVar[dict[str, str] | None] = ContextVar("log_context", default=None)
 
 

@@ -1,4 +1,4 @@
-"""What callers of the HTTP API may do in the project."""
+"""Permissions of the HTTP API's callers."""
 
 from __future__ import annotations
 

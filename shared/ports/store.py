@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from shared.core.evolve import Change
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, State
 from shared.core.reconcile.zone_order import Stockout
+from shared.core.transitions.change import Change
 
 
 @dataclass(frozen=True, slots=True)

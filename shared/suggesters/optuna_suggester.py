@@ -1,14 +1,14 @@
-"""The Suggester on Optuna, which only the function `tune` imports.
+"""The Suggester port with Optuna, which only the function `tune` imports.
 
-The study that Optuna sees is made anew for each suggestion, from what the ledger says: nothing is kept in between, and
-the same trials and seed give the same values. Trials under way count as bad ones, so that those beside them look
-elsewhere (TPE's constant liar).
+Every suggestion builds a new Optuna study from the tuning job's ledger. Nothing is kept between suggestions, and the
+same trials and seed give the same values. Running trials count as bad ones, so that new trials look elsewhere (TPE's
+constant liar).
 
-| scale                  | Optuna sees                                                     |
+| scale                  | Optuna's value                                                  |
 | ---------------------- | --------------------------------------------------------------- |
 | linear, log            | the value itself                                                |
-| reverse log            | low + high - value, on a log scale: fine near the top           |
-| DISCRETE               | the value's place in the list, whatever its scale               |
+| reverse log            | low + high - value, on a log scale: fine near the upper bound   |
+| DISCRETE               | the index in the list of values, for any scale                  |
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from shared.core.model.tuning import Algorithm, Goal, Parameter, ParameterKind, Scale, Trial, Tuning, shown
+from shared.core.model.tuning import Algorithm, Goal, Parameter, ParameterKind, Scale, Trial, Tuning, format_number
 from shared.core.model.tuning import TrialState as State
 
 TRIES: Final = 16
-"""Suggestions that were tried before, until one is taken from what is left."""
+"""Suggestions of the sampler that may repeat an earlier trial, until an untried point of the space is taken."""
 
 Values = tuple[str, ...]
 
@@ -44,33 +44,35 @@ class OptunaSuggester:
     def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
         tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
         if tuning.algorithm is Algorithm.GRID_SEARCH:
-            return _untried(tuning, tried, 0)
-        asked = (_ask(tuning, _number(f"{seed}/{nth}")) for nth in range(TRIES))
-        found = next((values for values in asked if values not in tried), None)
-        if found is not None or tuning.size is None:
-            return found or _ask(tuning, _number(seed))
-        return _untried(tuning, tried, _number(seed))
+            return _first_untried(tuning, tried, 0)
+        suggestions = (_ask_optuna(tuning, _seed_number(f"{seed}/{attempt}")) for attempt in range(TRIES))
+        untried = next((values for values in suggestions if values not in tried), None)
+        if untried is not None:
+            return untried
+        if tuning.size is None:
+            return _ask_optuna(tuning, _seed_number(seed))
+        return _first_untried(tuning, tried, _seed_number(seed))
 
 
-def _ask(tuning: Tuning, seed: int) -> Values:
+def _ask_optuna(tuning: Tuning, seed: int) -> Values:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     direction = StudyDirection.MAXIMIZE if tuning.goal is Goal.MAXIMIZE else StudyDirection.MINIMIZE
     study = optuna.create_study(direction=direction, sampler=_sampler(tuning.algorithm, seed))
-    distributions = {each.name: _distribution(each) for each in tuning.parameters}
+    distributions = {parameter.name: _distribution(parameter) for parameter in tuning.parameters}
     for past in tuning.earlier:
-        study.add_trial(_frozen(tuning, past.values, distributions, TrialState.COMPLETE, past.value))
+        study.add_trial(_optuna_trial(tuning, past.values, distributions, TrialState.COMPLETE, past.value))
     for trial in tuning.trials:
         value = trial.measurement.value if trial.measurement else None
-        study.add_trial(_frozen(tuning, trial.values, distributions, _state(trial), value))
+        study.add_trial(_optuna_trial(tuning, trial.values, distributions, _state(trial), value))
     params = study.ask(distributions).params
-    return tuple(_text(each, params[each.name]) for each in tuning.parameters)
+    return tuple(_to_text(parameter, params[parameter.name]) for parameter in tuning.parameters)
 
 
 def _sampler(algorithm: Algorithm, seed: int) -> BaseSampler:
     if algorithm is Algorithm.RANDOM_SEARCH:
         return RandomSampler(seed=seed)
     with warnings.catch_warnings():
-        # Both options are years old, and still called experimental.
+        # Optuna still marks both options as experimental, years after their introduction.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return TPESampler(seed=seed, multivariate=True, constant_liar=True)
 
@@ -82,10 +84,12 @@ def _state(trial: Trial) -> TrialState:
     return TrialState.COMPLETE if is_known else TrialState.FAIL
 
 
-def _frozen(
+def _optuna_trial(
     tuning: Tuning, values: Values, distributions: dict[str, BaseDistribution], state: TrialState, value: float | None
 ) -> FrozenTrial:
-    params = {each.name: _param(each, text) for each, text in zip(tuning.parameters, values, strict=True)}
+    params = {
+        parameter.name: _from_text(parameter, text) for parameter, text in zip(tuning.parameters, values, strict=True)
+    }
     return create_trial(
         state=state,
         params=params,
@@ -107,56 +111,56 @@ def _distribution(parameter: Parameter) -> BaseDistribution:
             return CategoricalDistribution(parameter.choices)
 
 
-def _text(parameter: Parameter, param: float | str) -> str:
-    """What Optuna chose → what the program gets."""
+def _to_text(parameter: Parameter, param: float | str) -> str:
+    """Convert Optuna's value to the program's argument."""
     match parameter.kind:
         case ParameterKind.DOUBLE:
-            return shown(_within(parameter, _mirrored(parameter, float(param))))
+            return format_number(_clamp(parameter, _mirror(parameter, float(param))))
         case ParameterKind.INTEGER:
-            return str(int(_mirrored(parameter, int(param))))
+            return str(int(_mirror(parameter, int(param))))
         case ParameterKind.DISCRETE:
             return parameter.choices[int(param)]
         case ParameterKind.CATEGORICAL:
             return str(param)
 
 
-def _param(parameter: Parameter, text: str) -> float | str:
-    """The other way round."""
+def _from_text(parameter: Parameter, text: str) -> float | str:
+    """Convert the program's argument to Optuna's value: the inverse of `_to_text`."""
     match parameter.kind:
         case ParameterKind.DOUBLE:
-            return _within(parameter, _mirrored(parameter, float(text)))
+            return _clamp(parameter, _mirror(parameter, float(text)))
         case ParameterKind.INTEGER:
-            return int(_mirrored(parameter, int(text)))
+            return int(_mirror(parameter, int(text)))
         case ParameterKind.DISCRETE:
             return parameter.choices.index(text)
         case ParameterKind.CATEGORICAL:
             return text
 
 
-def _mirrored(parameter: Parameter, value: float) -> float:
+def _mirror(parameter: Parameter, value: float) -> float:
     return parameter.low + parameter.high - value if parameter.scale is Scale.REVERSE_LOG else value
 
 
-def _within(parameter: Parameter, value: float) -> float:
-    """Subtracting rounds."""
+def _clamp(parameter: Parameter, value: float) -> float:
+    """Keep the value within its range, which the rounding of `_mirror` may leave."""
     return min(max(value, parameter.low), parameter.high)
 
 
-def _untried(tuning: Tuning, tried: set[Values], start: int) -> Values:
-    """The first of the space's points, counted from `start` on, that was not tried; the start itself where all were."""
+def _first_untried(tuning: Tuning, tried: set[Values], start: int) -> Values:
+    """Return the first untried point of a finite space, searching from `start`; the start itself if all were tried."""
     size = tuning.size or 1
-    points = (_nth(tuning, (start + nth) % size) for nth in count())
-    return next(point for nth, point in enumerate(points) if point not in tried or nth >= size)
+    points = (_point(tuning, (start + offset) % size) for offset in count())
+    return next(point for offset, point in enumerate(points) if point not in tried or offset >= size)
 
 
-def _nth(tuning: Tuning, index: int) -> Values:
-    """The last parameter changes first."""
+def _point(tuning: Tuning, index: int) -> Values:
+    """Return the point with this index of a finite space. The last parameter changes fastest."""
     values: list[str] = []
     for parameter in reversed(tuning.parameters):
         index, digit = divmod(index, parameter.size or 1)
-        values.append(parameter.nth(digit))
+        values.append(parameter.value_at(digit))
     return tuple(reversed(values))
 
 
-def _number(seed: str) -> int:
+def _seed_number(seed: str) -> int:
     return int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16)

@@ -1,4 +1,4 @@
-"""A tuning job in the world of `world`: its trials' agents speak, and it hears of them."""
+"""A tuning job in a `World`, and the messages of its trials' agents."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ STUDY = "digits_1"
 
 @dataclass
 class Study(World):
-    """A world whose job is a tuning job; `trial` is the world of one of its trials."""
+    """A world whose job is a tuning job. `trial` returns the world of one of its trials."""
 
     def trial(self, number: int) -> World:
         return World(
             trial_id(self.job_id, number), self.now, self.store, self.bus, self.fleet, self.limits, self.suggester
         )
 
-    def tell_of(self, number: int, kind: str, **more: object) -> None:
+    def send_from_trial(self, number: int, kind: str, **more: object) -> None:
         trial = self.trial(number)
-        trial.tell(kind, CHIEF, **more)
+        trial.send(kind, CHIEF, **more)
         self.now = trial.now
         self.fleet.clock = lambda: self.now
 
-    def up(self, *numbers: int) -> None:
+    def report_ready(self, *numbers: int) -> None:
         for number in numbers:
-            self.tell_of(number, "vm-ready")
+            self.send_from_trial(number, "vm-ready")
         self.deliver()
 
-    def done(self, number: int, value: float | None = None) -> None:
+    def complete_trial(self, number: int, value: float | None = None) -> None:
         metric = {} if value is None else {"metric": {"value": value, "step": 100}}
-        self.tell_of(number, "replica-exit", cause="process", exit_status=0, **metric)
+        self.send_from_trial(number, "replica-exit", cause="process", exit_status=0, **metric)
         self.deliver()
 
-    def failed(self, number: int) -> None:
-        self.tell_of(number, "replica-exit", cause="install", exit_status=1, tail="no such package")
+    def fail_trial(self, number: int) -> None:
+        self.send_from_trial(number, "replica-exit", cause="install", exit_status=1, tail="no such package")
         self.deliver()
 
-    def begin(self, **hyperparameters: Any) -> None:
+    def start_tuning(self, **hyperparameters: Any) -> None:
         self.submit(a_tuning_spec(**hyperparameters))
         self.deliver()
 
@@ -56,7 +56,7 @@ class Study(World):
         return [trial.state.value for trial in self.tuning.trials]
 
     def check(self) -> None:
-        """Every ledger leads to what is stored; what runs has a tuning job that has not ended; not too much runs."""
+        """Check the invariants of the tuning job and of all of its trials."""
         super().check()
         live = [job for job in self.store.live_jobs() if job.trial_of]
         assert len(live) <= self.tuning.max_parallel
@@ -66,10 +66,10 @@ class Study(World):
                 assert fold(self.store.ledger(loaded.state.job.job_id)) == loaded.state
 
 
-def a_whole_study(study: Study) -> None:
-    study.begin()
+def run_whole_study(study: Study) -> None:
+    study.start_tuning()
     for number in (1, 2, 3):
-        study.up(number)
-        study.done(number, number / 10)
+        study.report_ready(number)
+        study.complete_trial(number, number / 10)
     assert (study.state, study.states) == ("SUCCEEDED", ["SUCCEEDED"] * 3)
     study.check()

@@ -1,4 +1,4 @@
-"""A whole control plane in one process: the real flows over the adapters in memory, and a clock that tests move."""
+"""A whole control plane in one process: the real flows, the in-memory adapters, and a clock that tests move."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.core.model.vm_names import vm_name
 from shared.errors import TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
 from shared.flows.record import Deps
-from shared.memory.bus import MemoryBus
+from shared.memory.bus import MemoryBus, Message
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, google_events, internal_requests, topics
@@ -27,28 +27,31 @@ from tests.support.jobs import START, a_spec
 
 
 class FixedAddresses:
+    """Addresses that follow from the VM's name and zone."""
+
     def address(self, name: str, zone: str) -> str:
         return f"{name}.{zone}:2222"
 
 
 class Grid:
-    """Tries what has an end in its order, and knows nothing of what came of it."""
+    """Suggests the points of a finite search space in order, whatever the results are."""
 
     def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
         tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
-        points = product(*([each.nth(nth) for nth in range(each.size or 1)] for each in tuning.parameters))
+        points = product(
+            *([parameter.value_at(index) for index in range(parameter.size or 1)] for parameter in tuning.parameters)
+        )
         return next(point for point in points if point not in tried)
 
 
-def in_turn(tasks: Sequence[Callable[[], None]]) -> None:
+def run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
     for task in tasks:
         task()
 
 
 @dataclass
 class World:
-    """`deliver` hands every waiting message of ours to its function, as Pub/Sub would; a TemporaryError puts it back
-    once. Agents' events are told with `tell`."""
+    """The control plane of one job. `send` delivers a message of an agent, `deliver` those between the functions."""
 
     job_id: str = "digits_1"
     now: datetime = START
@@ -66,8 +69,10 @@ class World:
         return Deps(self.store, self.bus, clock=lambda: self.now, sleep=self.wait, limits=self.limits)
 
     @property
-    def machines(self) -> provision.Machines:
-        return provision.Machines(self.fleet, FixedAddresses(), "my-project", {"startup-script": "#!"}, in_turn)
+    def fleet_deps(self) -> provision.FleetDeps:
+        return provision.FleetDeps(
+            self.fleet, FixedAddresses(), "my-project", {"startup-script": "#!"}, run_in_sequence
+        )
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -77,36 +82,46 @@ class World:
         submit.handle(json.dumps(document).encode(), source, self.deps)
 
     def provision(self) -> None:
-        provision.handle(self.job_id, self.machines, self.deps)
+        provision.handle(self.job_id, self.fleet_deps, self.deps)
 
     def sweep(self) -> None:
         sweep.handle(self.deps)
 
     def deliver(self) -> None:
+        """Deliver the published messages to their functions until there are none. Retry a TemporaryError once."""
         while message := self.bus.take():
-            functions: dict[str, Callable[[bytes], None]] = {
-                topics.PROVISION: lambda data: provision.handle(
-                    internal_requests.decode_provision(data), self.machines, self.deps
-                ),
-                topics.TUNE: lambda data: tune.handle(internal_requests.decode_tune(data), self.suggester, self.deps),
-            }
             try:
-                functions[message.topic](message.data)
+                self._deliver(message)
             except TemporaryError:
                 self.wait(10)
-                functions[message.topic](message.data)
+                self._deliver(message)
 
-    def tell(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
-        """An agent's event: of the incarnation and machine that its VM was last told, unless said otherwise."""
+    def _deliver(self, message: Message) -> None:
+        match message.topic:
+            case topics.PROVISION:
+                request = internal_requests.decode_provision(message.data)
+                provision.handle(request, self.fleet_deps, self.deps)
+            case topics.TUNE:
+                tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps)
+            case topic:
+                raise KeyError(topic)
+
+    def send(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
+        """Deliver a message of an agent about the incarnation in its VM's latest directive. `more` overrides fields."""
         self.wait(1)
-        handle, decode = {
-            "vm-ready": (vm_ready.handle, agent_messages.decode_vm_ready),
-            "replica-exit": (replica_exit.handle, agent_messages.decode_replica_exit),
-            "maintenance": (maintenance.handle, google_events.decode_maintenance),
-        }[kind]
-        handle(decode(json.dumps({**self.subject(replica_id), **more}).encode()), self.deps)  # type: ignore[operator]
+        data = json.dumps({**self.message_fields(replica_id), **more}).encode()
+        match kind:
+            case "vm-ready":
+                vm_ready.handle(agent_messages.decode_vm_ready(data), self.deps)
+            case "replica-exit":
+                replica_exit.handle(agent_messages.decode_replica_exit(data), self.deps)
+            case "maintenance":
+                maintenance.handle(google_events.decode_maintenance(data), self.deps)
+            case _:
+                raise KeyError(kind)
 
-    def subject(self, replica_id: ReplicaId) -> dict[str, object]:
+    def message_fields(self, replica_id: ReplicaId) -> dict[str, object]:
+        """Return the fields that every message of the replica's agent has."""
         vm = self.vm(replica_id)
         assert vm is not None, f"{replica_id} has no VM"
         assert vm.directive is not None
@@ -122,21 +137,21 @@ class World:
             "at": self.now.isoformat(),
         }
 
-    def everyone_ready(self) -> None:
+    def report_all_ready(self) -> None:
         for replica in self.replicas:
-            self.tell("vm-ready", replica.replica_id)
+            self.send("vm-ready", replica.replica_id)
 
-    def running(self) -> None:
-        """A submitted job whose replicas are all up."""
+    def start_running(self) -> None:
+        """Submit the job, create its VMs, and report all replicas as ready."""
         self.submit()
         self.deliver()
-        self.everyone_ready()
+        self.report_all_ready()
 
-    def fail(self, replica_id: ReplicaId, status: int = 1, **more: object) -> None:
-        self.tell("replica-exit", replica_id, cause="process", exit_status=status, **more)
+    def exit_program(self, replica_id: ReplicaId, status: int = 1, **more: object) -> None:
+        self.send("replica-exit", replica_id, cause="process", exit_status=status, **more)
 
     def kill(self, replica_id: ReplicaId, signal: int = 9) -> None:
-        self.tell("replica-exit", replica_id, cause="process", signal=signal)
+        self.send("replica-exit", replica_id, cause="process", signal=signal)
 
     @property
     def job(self) -> Job:
@@ -173,10 +188,10 @@ class World:
         return self.store.ledger(self.job_id)
 
     def check(self) -> None:
-        """What holds after every step (I3, I5, I9)."""
+        """Check the invariants that hold after every step."""
         loaded = self.store.load_attempt(self.job_id)
         assert loaded is not None
-        assert fold(self.ledger) == loaded.state, "the ledger's fold is what is stored"
-        assert len({vm.name for vm in self.vms}) == len(self.vms), "one VM per name"
+        assert fold(self.ledger) == loaded.state, "folding the ledger gives the stored state"
+        assert len({vm.name for vm in self.vms}) == len(self.vms), "each VM has a name of its own"
         assert loaded.state.job.budgets.reruns_used <= 3
         assert all(replica.restarts_used <= 5 for replica in loaded.state.replicas)

@@ -1,4 +1,4 @@
-"""Worlds that most tests of the flows begin with."""
+"""The worlds that most tests of the flows start with."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from tests.support.world import World
 
 @pytest.fixture
 def world() -> World:
+    """A world without a job."""
     return World()
 
 
 @pytest.fixture
 def running() -> World:
+    """A world whose job is RUNNING: a chief and two workers."""
     world = World()
-    world.running()
+    world.start_running()
     world.deliver()
     return world

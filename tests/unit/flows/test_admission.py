@@ -1,4 +1,4 @@
-"""Jobs under limits: one starts when another ends, in their order, and two that race are never both admitted."""
+"""Admission of jobs under limits: order, retries, and races between two admissions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.world import World
 
 class LimitedWorld(World):
     def add(self, job_id: str, priority: int = 0) -> None:
-        """12 vCPUs."""
+        """Submit a job that needs 12 vCPUs."""
         spec = a_spec()
         training = {**spec["trainingInput"], "scheduling": {"priority": str(priority)}}  # type: ignore[dict-item]
         document = {"jobId": job_id, **spec, "trainingInput": training}
@@ -30,6 +30,7 @@ class LimitedWorld(World):
 
 @pytest.fixture
 def world() -> LimitedWorld:
+    """A world with capacity for one job: the first one has it, the other two are queued."""
     world = LimitedWorld(limits={"vcpus": 12})
     world.add("first")
     world.deliver()
@@ -39,19 +40,19 @@ def world() -> LimitedWorld:
     return world
 
 
-def test_what_does_not_fit_stays_queued_and_makes_no_machine(world: LimitedWorld) -> None:
+def test_job_over_the_limit_stays_queued_without_vms(world: LimitedWorld) -> None:
     assert world.states() == {
         "first": JobState.PREPARING,
         "second": JobState.QUEUED,
         "urgent": JobState.QUEUED,
     }
-    assert {each.label for each in world.fleet.list_all()} == {"first"}
+    assert {labelled.label for labelled in world.fleet.list_all()} == {"first"}
 
 
-def test_the_end_of_one_starts_the_most_important_one(world: LimitedWorld) -> None:
+def test_job_end_admits_the_queued_job_of_highest_priority(world: LimitedWorld) -> None:
     world.job_id = "first"
-    world.everyone_ready()
-    world.tell("replica-exit", ReplicaId(TaskType.CHIEF, 0), cause="process", exit_status=0)
+    world.report_all_ready()
+    world.send("replica-exit", ReplicaId(TaskType.CHIEF, 0), cause="process", exit_status=0)
     world.deliver()
     assert world.states() == {
         "first": JobState.SUCCEEDED,
@@ -60,7 +61,7 @@ def test_the_end_of_one_starts_the_most_important_one(world: LimitedWorld) -> No
     }
 
 
-def test_a_lost_wake_up_is_made_good_by_the_sweep(world: LimitedWorld) -> None:
+def test_sweep_admits_jobs_when_the_message_about_free_capacity_was_lost(world: LimitedWorld) -> None:
     world.limits["vcpus"] = 24
     sweep.handle(world.deps)
     world.deliver()
@@ -68,10 +69,10 @@ def test_a_lost_wake_up_is_made_good_by_the_sweep(world: LimitedWorld) -> None:
     assert world.states()["second"] is JobState.QUEUED
 
 
-def test_a_turn_that_was_taken_before_another_admission_admits_nobody(
+def test_admission_token_from_before_another_admission_is_rejected(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both saw room for one; the second to commit looks again, and waits."""
+    """Both deliveries saw capacity for one job. The second to commit takes a new token, and its job waits."""
     world.limits["vcpus"] = 24
     real = world.store.admission_token
     raced: list[bool] = []
@@ -80,7 +81,7 @@ def test_a_turn_that_was_taken_before_another_admission_admits_nobody(
         admission_token = real()
         if not raced:
             raced.append(True)
-            provision.handle("urgent", world.machines, world.deps)
+            provision.handle("urgent", world.fleet_deps, world.deps)
         return admission_token
 
     monkeypatch.setattr(world.store, "admission_token", raced_admission_token)
@@ -92,20 +93,22 @@ def test_a_turn_that_was_taken_before_another_admission_admits_nobody(
     assert world.states()["urgent"] is JobState.PREPARING
 
 
-def test_turns_that_are_always_lost_give_the_message_back(world: LimitedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admission_that_loses_every_race_raises_conflict_error(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.limits["vcpus"] = 24
     monkeypatch.setattr(world.store, "admission_token", lambda: AdmissionToken("old", world.store.live_jobs()))
     loaded = world.store.load("urgent")
     assert loaded is not None
-    with pytest.raises(ConflictError, match="5 turns"):
+    with pytest.raises(ConflictError, match="5 tries"):
         admission.admit(loaded.state.job, world.deps)
     assert world.states()["urgent"] is JobState.QUEUED
 
 
-def test_a_job_that_could_never_start_is_refused_and_says_what_it_asked_for(world: LimitedWorld) -> None:
+def test_job_that_exceeds_a_limit_alone_is_rejected_with_the_limit(world: LimitedWorld) -> None:
     world.limits["vcpus"] = 8
     with pytest.raises(PermanentError, match="The request for 12 vcpus exceeds the allowed maximum of 8 vcpus"):
         world.add("huge")
     (rejection,) = world.store.rejections()
     assert rejection.job_id == "huge"
-    world.add("first")  # accepted before the limit was lowered: its redelivery is no capacity error
+    world.add("first")  # it was accepted before the limit was lowered, so its redelivery is not rejected

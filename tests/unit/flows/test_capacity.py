@@ -1,4 +1,4 @@
-"""Where machines are requested, how they are bought, and what is left of a gang when one is lost: through the flows."""
+"""Provisioning: zones, Spot VMs, stockouts, and replacement of lost VMs, through the flows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.core.model.plan import Plan
 from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reconcile.steps import Create
-from shared.core.reconcile.zone_order import STOCKOUT_REMEMBERED
+from shared.core.timeouts import STOCKOUT_MEMORY
 from shared.errors import TemporaryError
 from shared.flows.record import record
 from shared.memory.fleet import MemoryFleet
@@ -26,87 +26,87 @@ A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 
 
 @dataclass
-class Ordering(MemoryFleet):
-    """Remembers what was asked for, and how often what was made for a job was to be given back. `answers` are to
-    inserts of one role in one zone."""
+class RecordingFleet(MemoryFleet):
+    """A fleet that records its calls, and whose outcomes tests can choose."""
 
-    asked: list[Create] = field(default_factory=list)
-    answers: dict[tuple[TaskType, str], CreateOutcome] = field(default_factory=dict)
-    releases: list[bool] = field(default_factory=list)
-    released: int = 0
+    requested: list[Create] = field(default_factory=list)
+    outcomes: dict[tuple[TaskType, str], CreateOutcome] = field(default_factory=dict)
+    """Outcomes of the inserts of one role in one zone. Other inserts succeed."""
+    release_results: list[bool] = field(default_factory=list)
+    """Results of the next calls of `release`."""
+    release_calls: int = 0
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        self.asked.append(create)
-        if answer := self.answers.get((create.group.task_type, create.zone)):
-            return answer
+        self.requested.append(create)
+        if outcome := self.outcomes.get((create.group.task_type, create.zone)):
+            return outcome
         return super().create(job, create, metadata)
 
     def release(self, job: Job) -> bool:
-        assert not self.list_vms(job.job_id), "its VMs are gone first"
-        self.released += 1
-        return self.releases.pop(0) if self.releases else True
+        assert not self.list_vms(job.job_id), "release comes after the deletion of all VMs"
+        self.release_calls += 1
+        return self.release_results.pop(0) if self.release_results else True
 
-    def bought(self, replica_id: ReplicaId) -> list[bool]:
-        return [create.spot for create in self.asked if replica_id in create.replica_ids]
-
-
-@pytest.fixture
-def fleet() -> Ordering:
-    return Ordering()
+    def spot_requests(self, replica_id: ReplicaId) -> list[bool]:
+        """Return for each requested VM of the replica whether it was a Spot VM."""
+        return [create.spot for create in self.requested if replica_id in create.replica_ids]
 
 
 @pytest.fixture
-def world(fleet: Ordering) -> World:
+def fleet() -> RecordingFleet:
+    return RecordingFleet()
+
+
+@pytest.fixture
+def world(fleet: RecordingFleet) -> World:
     return World(fleet=fleet)
 
 
 def submit(world: World, plan: Plan) -> None:
     job = a_job(JobState.QUEUED, plan)
-    record(job.job_id, JobSubmitted(job, world.now), world.deps)
+    record(JobSubmitted(job, world.now), world.deps)
     world.deliver()
 
 
-def on_spot(workers: int = 2, **changes: object) -> Plan:
+def spot_plan(workers: int = 2, **changes: object) -> Plan:
     plan = a_plan(workers, **changes)
     groups = tuple(replace(group, spot=group.task_type is TaskType.WORKER) for group in plan.groups)
     return replace(plan, groups=groups)
 
 
 def preempt(world: World, replica_id: ReplicaId) -> None:
-    world.tell("maintenance", replica_id, cause="preemption")
+    world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
-    world.tell("vm-ready", replica_id)
+    world.send("vm-ready", replica_id)
 
 
-def test_after_its_spot_vms_a_seat_gets_one_on_demand_and_its_peers_stay_as_they_are(
-    world: World, fleet: Ordering
-) -> None:
-    submit(world, on_spot(on_demand_after=2))
-    world.everyone_ready()
+def test_replica_gets_an_on_demand_vm_after_losing_its_spot_vms(world: World, fleet: RecordingFleet) -> None:
+    submit(world, spot_plan(on_demand_after=2))
+    world.report_all_ready()
     for _ in range(3):
         preempt(world, WORKER_0)
-    assert fleet.bought(WORKER_0) == [True, True, False, False]
-    assert fleet.bought(WORKER_1) == [True]
-    assert fleet.bought(CHIEF) == [False]
+    assert fleet.spot_requests(WORKER_0) == [True, True, False, False]
+    assert fleet.spot_requests(WORKER_1) == [True]
+    assert fleet.spot_requests(CHIEF) == [False]
     assert world.replica(WORKER_0).replaced == 3
     assert world.state == "RUNNING"
     world.check()
 
 
-def test_a_rerun_does_not_send_a_seat_back_to_spot(world: World, fleet: Ordering) -> None:
-    submit(world, on_spot(on_demand_after=1))
-    world.everyone_ready()
+def test_rerun_keeps_on_demand_vms(world: World, fleet: RecordingFleet) -> None:
+    submit(world, spot_plan(on_demand_after=1))
+    world.report_all_ready()
     preempt(world, WORKER_0)
     world.kill(WORKER_0, signal=6)
     world.deliver()
     assert world.job.attempt == 2
-    world.everyone_ready()
+    world.report_all_ready()
     preempt(world, WORKER_0)
-    assert fleet.bought(WORKER_0) == [True, False, False]
+    assert fleet.spot_requests(WORKER_0) == [True, False, False]
     world.check()
 
 
-def test_what_one_job_found_full_the_next_one_tries_last(world: World, fleet: Ordering) -> None:
+def test_zones_with_a_recent_stockout_are_tried_last_by_the_next_job(world: World, fleet: RecordingFleet) -> None:
     fleet.stockout_zones = {A, B}
     world.submit()
     world.deliver()
@@ -114,24 +114,24 @@ def test_what_one_job_found_full_the_next_one_tries_last(world: World, fleet: Or
     world.job_id = "digits_2"
     world.submit(source="gs://b/jobs/digits.yaml#2")
     assert world.job.plan.zones == (C, F, A, B)
-    assert f"Tried last: {A}, {B}" in world.ledger[0].decision.text
+    assert f"Zones tried last, because of recent stockouts: {A}, {B}." in world.ledger[0].decision.text
     world.deliver()
-    assert [create.zone for create in fleet.asked if "digits-2" in create.names[0]] == [C, C]
+    assert [create.zone for create in fleet.requested if "digits-2" in create.names[0]] == [C, C]
     world.check()
 
 
-def test_half_an_hour_later_it_is_forgotten(world: World, fleet: Ordering) -> None:
+def test_old_stockout_does_not_change_the_zone_order(world: World, fleet: RecordingFleet) -> None:
     fleet.stockout_zones = {A}
     world.submit()
     world.deliver()
-    world.wait(STOCKOUT_REMEMBERED.total_seconds() + 1)
+    world.wait(STOCKOUT_MEMORY.total_seconds() + 1)
     world.job_id = "digits_2"
     world.submit(source="gs://b/jobs/digits.yaml#2")
     assert world.job.plan.zones == (A, B, C, F)
-    assert "Tried last" not in world.ledger[0].decision.text
+    assert "tried last" not in world.ledger[0].decision.text
 
 
-def test_the_same_submission_later_changes_no_order(world: World, fleet: Ordering) -> None:
+def test_repeated_submission_keeps_the_zone_order(world: World, fleet: RecordingFleet) -> None:
     fleet.stockout_zones = {A}
     world.submit()
     before = world.job.plan.zones
@@ -141,58 +141,58 @@ def test_the_same_submission_later_changes_no_order(world: World, fleet: Orderin
     world.check()
 
 
-def test_a_stockout_says_what_was_asked_for_where_and_what_google_said(world: World, fleet: Ordering) -> None:
+def test_stockout_decision_names_request_zone_and_googles_error(world: World, fleet: RecordingFleet) -> None:
     fleet.stockout_zones = {A}
     world.submit()
     world.deliver()
-    (text,) = [each.decision.text for each in world.ledger if each.decision.reason is Reason.STOCKOUT]
+    (text,) = [entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.STOCKOUT]
     assert text == (
-        f"No room for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} does not have enough "
-        f"resources available); trying {B} next."
+        f"No capacity for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} does not have enough "
+        f"resources available): trying {B} next."
     )
 
 
-def test_only_the_lost_part_of_a_gang_is_made_again_in_its_zone(world: World, fleet: Ordering) -> None:
-    submit(world, on_spot(3))
-    world.everyone_ready()
+def test_only_lost_vms_are_replaced_in_the_zone_of_the_gang(world: World, fleet: RecordingFleet) -> None:
+    submit(world, spot_plan(3))
+    world.report_all_ready()
     kept = {vm.name: vm.instance_id for vm in world.vms}
-    gone = [ReplicaId(TaskType.WORKER, index) for index in (0, 2)]
-    fleet.asked.clear()
-    for replica_id in gone:
-        world.tell("maintenance", replica_id, cause="preemption")
+    lost = [ReplicaId(TaskType.WORKER, index) for index in (0, 2)]
+    fleet.requested.clear()
+    for replica_id in lost:
+        world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
-    assert [(create.replica_ids, create.zone, create.spot) for create in fleet.asked] == [(tuple(gone), A, True)]
+    assert [(create.replica_ids, create.zone, create.spot) for create in fleet.requested] == [(tuple(lost), A, True)]
     assert sum(kept.get(vm.name) == vm.instance_id for vm in world.vms) == 2
-    for replica_id in gone:
-        world.tell("vm-ready", replica_id)
+    for replica_id in lost:
+        world.send("vm-ready", replica_id)
     assert {replica.state for replica in world.replicas} == {ReplicaState.RUNNING}
     assert world.job.attempt == 1
     world.check()
 
 
-def test_what_was_made_beside_the_vms_is_given_back_after_them_and_asked_for_until_it_is(
-    world: World, fleet: Ordering
+def test_other_resources_are_released_after_the_vms_and_until_they_are_gone(
+    world: World, fleet: RecordingFleet
 ) -> None:
-    world.running()
-    assert fleet.released == 0, "not while the job incarnations"
-    fleet.releases = [False, True]
-    world.fail(CHIEF, 0)
+    world.start_running()
+    assert fleet.release_calls == 0, "not while the job runs"
+    fleet.release_results = [False, True]
+    world.exit_program(CHIEF, 0)
     with pytest.raises(TemporaryError):
         world.provision()
-    assert world.store.pending_keys("digits_1"), "the sweep asks again"
+    assert world.store.pending_keys("digits_1"), "the sweep tries again"
     world.provision()
-    assert fleet.released == 2
+    assert fleet.release_calls == 2
     assert world.store.pending_keys("digits_1") == ()
 
 
-def test_who_is_up_where_its_peers_find_no_room_follows_them_to_another_zone(world: World, fleet: Ordering) -> None:
-    """Roles are made by inserts of their own: the chief is up, and then there is no room for the workers."""
-    fleet.answers = {(TaskType.WORKER, A): Pending()}
+def test_ready_replica_follows_its_peers_to_another_zone_after_a_stockout(world: World, fleet: RecordingFleet) -> None:
+    """Each role has its own insert: the chief is ready when the workers' insert fails for lack of capacity."""
+    fleet.outcomes = {(TaskType.WORKER, A): Pending()}
     world.submit()
     with pytest.raises(TemporaryError):
         world.provision()
-    world.tell("vm-ready", CHIEF)
-    fleet.answers = {
+    world.send("vm-ready", CHIEF)
+    fleet.outcomes = {
         (TaskType.WORKER, A): NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
     }
     world.deliver()
@@ -200,8 +200,8 @@ def test_who_is_up_where_its_peers_find_no_room_follows_them_to_another_zone(wor
         (replica_id, B) for replica_id in (CHIEF, WORKER_0, WORKER_1)
     }
     assert (world.replica(CHIEF).vm_generation, world.replica(CHIEF).restarts_used) == (2, 0)
-    (text,) = [each.decision.text for each in world.ledger if each.decision.reason is Reason.WRONG_ZONE]
-    assert f"is in {A}, and its peers are requested in {B}: chief 0 starts on another VM" in text
-    world.everyone_ready()
+    (text,) = [entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.WRONG_ZONE]
+    assert f"is in {A}, but VMs for its peers are requested in {B}: chief 0 restarts on another VM" in text
+    world.report_all_ready()
     assert (world.state, world.job.attempt) == ("RUNNING", 1)
     world.check()

@@ -1,4 +1,4 @@
-"""What no event of an agent reports: VMs without a living owner."""
+"""Orphans: VMs with a job's label, but without a live job."""
 
 from __future__ import annotations
 
@@ -19,90 +19,100 @@ from shared.memory.fleet import MemoryFleet
 from shared.messaging import internal_requests
 from shared.ports import Orphan
 from tests.support.jobs import CHIEF, WORKER_0
-from tests.support.world import World, in_turn
-from tests.unit.flows.sweeping import FORGOTTEN, SWEEP_S, abandoned, forget_inserts, left, make_vms, must, search, sweep
+from tests.support.world import World, run_in_sequence
+from tests.unit.flows.sweep_helpers import (
+    FORGOTTEN,
+    SWEEP_S,
+    forget_inserts,
+    make_orphans,
+    make_vms,
+    must,
+    orphan_vms,
+    search_orphans,
+    sweep,
+)
 
 
-def test_vms_of_no_job_are_reported_first_and_deleted_by_a_later_sweep(
+def test_orphans_are_reported_first_and_deleted_by_a_later_sweep(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    vms = abandoned(world)
+    vms = make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
     with caplog.at_level(logging.WARNING):
         sweep(world)
-        assert {each.instance_id for each in world.store.orphans()} == {vm.instance_id for vm in vms}
-        assert {each.first_seen_at for each in world.store.orphans()} == {world.now}
-        assert left(world) == vms, "a report deletes nothing"
+        assert {orphan.instance_id for orphan in world.store.orphans()} == {vm.instance_id for vm in vms}
+        assert {orphan.first_seen_at for orphan in world.store.orphans()} == {world.now}
+        assert orphan_vms(world) == vms, "a report deletes nothing"
         sweep(world)
-    assert left(world) == ()
+    assert orphan_vms(world) == ()
     assert world.store.orphans() == ()
-    said = [record.getMessage() for record in caplog.records]
+    messages = [record.getMessage() for record in caplog.records]
     for vm in vms:
-        assert [text for text in said if vm.name in text] == [
+        assert [text for text in messages if vm.name in text] == [
             f"orphan found: VM {vm.name} ({vm.instance_id}, us-central1-a) of job {FORGOTTEN}, which does not exist",
             f"orphan deleted: VM {vm.name} ({vm.instance_id})",
         ]
 
 
-def test_two_looks_within_the_grace_delete_nothing(world: World) -> None:
-    vms = abandoned(world)
+def test_second_search_within_the_grace_period_deletes_nothing(world: World) -> None:
+    vms = make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
-    search(world)
+    search_orphans(world)
     world.wait(orphans.ORPHAN_GRACE_S - 1)
-    search(world)
-    assert left(world) == vms
+    search_orphans(world)
+    assert orphan_vms(world) == vms
     world.wait(1)
-    search(world)
-    assert left(world) == ()
+    search_orphans(world)
+    assert orphan_vms(world) == ()
 
 
-def test_a_young_vm_is_nobodys_orphan(world: World) -> None:
-    vms = abandoned(world)
+def test_young_vm_is_not_an_orphan(world: World) -> None:
+    vms = make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S - 1)
-    search(world)
+    search_orphans(world)
     assert world.store.orphans() == ()
-    assert left(world) == vms
+    assert orphan_vms(world) == vms
 
 
-def test_a_slow_create_is_never_taken_for_an_orphan(world: World) -> None:
+def test_vm_that_is_being_created_is_not_an_orphan(world: World) -> None:
     world.fleet.is_slow = True
-    abandoned(world)
+    make_orphans(world)
     sweep(world, times=60)
     assert world.store.orphans() == ()
-    assert {vm.status for vm in left(world)} == {VmStatus.CREATING}
+    assert {vm.status for vm in orphan_vms(world)} == {VmStatus.CREATING}
     world.fleet.settle()
     world.fleet.is_slow = False
     sweep(world)
-    assert len(left(world)) == 3, "now that it runs it is reported, no more"
+    assert len(orphan_vms(world)) == 3, "a running VM is only reported"
     sweep(world)
-    assert left(world) == ()
+    assert orphan_vms(world) == ()
 
 
-def test_a_job_accepted_but_not_yet_provisioned_has_no_orphans_and_gets_its_vms(world: World) -> None:
+def test_sweep_provisions_a_job_whose_message_was_lost(world: World) -> None:
     world.submit()
     world.bus.drain()  # the message is lost
     sweep(world)
     assert len(world.vms) == 3
     vms = world.vms
-    world.everyone_ready()
+    world.report_all_ready()
     sweep(world, times=30)
     assert world.vms == vms
     assert world.store.orphans() == ()
 
 
-def test_a_running_job_keeps_its_vms_however_often_it_is_swept(running: World) -> None:
+def test_running_job_keeps_its_vms_over_many_sweeps(running: World) -> None:
     vms = running.vms
     sweep(running, times=120)
     assert running.vms == vms
     assert running.store.orphans() == ()
-    search(running)
-    assert running.bus.drain() == [], "what incarnations is its own provision's business"
+    search_orphans(running)
+    assert running.bus.drain() == [], "a search leaves the VMs of live jobs to their own provisioning"
     running.check()
 
 
-def test_vms_that_came_after_their_job_had_ended_and_was_cleaned_up_are_deleted_at_once(running: World) -> None:
+def test_vms_created_after_their_job_was_cleaned_up_are_deleted_at_once(running: World) -> None:
     world = running
-    world.fail(CHIEF, 0)
+    world.exit_program(CHIEF, 0)
     world.deliver()
     assert (world.vms, world.store.pending_keys("digits_1")) == ((), ())
     forget_inserts(world)
@@ -112,73 +122,73 @@ def test_vms_that_came_after_their_job_had_ended_and_was_cleaned_up_are_deleted_
     assert world.store.orphans() == ()
 
 
-def test_an_owner_that_appears_between_report_and_deletion_keeps_its_vms(world: World) -> None:
-    abandoned(world)
+def test_job_stored_between_report_and_deletion_keeps_its_vms(world: World) -> None:
+    make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
-    search(world)
+    search_orphans(world)
     world.wait(orphans.ORPHAN_GRACE_S)
-    vms = left(world)
+    vms = orphan_vms(world)
 
     def run_late(tasks: Sequence[Callable[[], None]]) -> None:
         World(FORGOTTEN, world.now, world.store, world.bus, world.fleet).submit()
-        in_turn(tasks)
+        run_in_sequence(tasks)
 
-    orphans.handle(world.fleet, world.deps, orphans.Patience(), run_late)
-    assert left(world) == vms
+    orphans.handle(world.fleet, world.deps, orphans.OrphanTimes(), run_late)
+    assert orphan_vms(world) == vms
     assert world.store.orphans() == ()
 
 
-def test_a_crash_between_report_and_deletion_is_made_good_by_the_next_sweep(world: World) -> None:
+def test_crash_during_deletion_is_repaired_by_the_next_search(world: World) -> None:
     class Crashing(MemoryFleet):
         def delete(self, vm: Vm) -> bool:
             super().delete(vm)
-            raise TemporaryError("the reply is lost")
+            raise TemporaryError("the response is lost")
 
     crashing = world.fleet = Crashing(clock=lambda: world.now)
-    abandoned(world)
+    make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
-    search(world)
+    search_orphans(world)
     world.wait(orphans.ORPHAN_GRACE_S)
     with pytest.raises(TemporaryError):
-        search(world)
-    assert len(left(world)) == 2, "one delete was heard"
+        search_orphans(world)
+    assert len(orphan_vms(world)) == 2, "one deletion was executed"
     assert len(world.store.orphans()) == 3
     world.fleet = MemoryFleet(clock=crashing.clock, _vms=crashing._vms, _metadata=crashing._metadata)
-    search(world)
-    assert left(world) == ()
-    search(world)
+    search_orphans(world)
+    assert orphan_vms(world) == ()
+    search_orphans(world)
     assert world.store.orphans() == ()
 
 
-def test_two_sweeps_at_once_delete_once_and_report_what_stands(world: World) -> None:
-    """The second listed the VMs before the first deleted them."""
+def test_concurrent_search_with_an_outdated_list_does_not_delete_new_vms(world: World) -> None:
+    """The second search listed the VMs before the first one deleted them."""
 
-    class AsOf(MemoryFleet):
+    class OutdatedFleet(MemoryFleet):
         def list_all(self) -> tuple[LabelledVm, ...]:
             return listed
 
-    abandoned(world)
+    make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
-    search(world)
+    search_orphans(world)
     first_seen = world.store.orphans()
     world.wait(orphans.ORPHAN_GRACE_S)
     listed = world.fleet.list_all()
-    search(world)
-    assert left(world) == ()
+    search_orphans(world)
+    assert orphan_vms(world) == ()
     forget_inserts(world)
-    young = abandoned(world)  # of the same names
-    search(world, AsOf(clock=world.fleet.clock, _vms=world.fleet._vms))
-    assert left(world) == young
-    assert {each.instance_id for each in world.store.orphans()} <= {each.instance_id for each in first_seen}
+    young = make_orphans(world)  # of the same names
+    search_orphans(world, OutdatedFleet(clock=world.fleet.clock, _vms=world.fleet._vms))
+    assert orphan_vms(world) == young
+    assert {orphan.instance_id for orphan in world.store.orphans()} <= {orphan.instance_id for orphan in first_seen}
     sweep(world)
     assert world.store.orphans() == ()
 
 
-def test_a_name_that_we_never_give_is_left_alone_whatever_its_label(world: World) -> None:
-    vm = replace(abandoned(world)[0], name="somebodys-db-worker-0")
+def test_vm_with_another_name_format_is_never_deleted(world: World) -> None:
+    vm = replace(make_orphans(world)[0], name="other-database-worker-0")
     listed = LabelledVm(vm, FORGOTTEN)
 
-    class Strange(MemoryFleet):
+    class ForeignVmFleet(MemoryFleet):
         def list_all(self) -> tuple[LabelledVm, ...]:
             return (listed,)
 
@@ -187,59 +197,57 @@ def test_a_name_that_we_never_give_is_left_alone_whatever_its_label(world: World
 
     world.wait(orphans.ORPHAN_AGE_MIN_S)
     for _ in range(3):
-        search(world, Strange())
+        search_orphans(world, ForeignVmFleet())
         world.wait(SWEEP_S)
     assert world.store.orphans() == ()
 
 
-def test_a_vm_with_a_living_jobs_name_and_another_ones_label_is_not_that_jobs(running: World) -> None:
-    """Names and labels are both functions of the job: a VM that has them of two jobs is neither's."""
+def test_vm_with_a_live_jobs_name_but_another_label_is_an_orphan(running: World) -> None:
+    """Name and label both follow from the job: a VM with the name of one and the label of another has no owner."""
     world = running
     own = must(world.vm(CHIEF))
 
-    class Odd(MemoryFleet):
+    class MislabelledFleet(MemoryFleet):
         def list_all(self) -> tuple[LabelledVm, ...]:
             return (LabelledVm(own, "another"),)
 
     world.wait(orphans.ORPHAN_AGE_MIN_S)
-    search(world, Odd())
-    assert [each.label for each in world.store.orphans()] == ["another"]
+    search_orphans(world, MislabelledFleet())
+    assert [orphan.label for orphan in world.store.orphans()] == ["another"]
 
 
-def test_what_is_reported_and_then_gone_is_forgotten(world: World) -> None:
+def test_report_of_a_vm_that_no_longer_exists_is_deleted(world: World) -> None:
     world.store.report_orphan(Orphan("4711", "tm-x-abcdef-chief-0", "us-central1-a", "x", world.now))
     sweep(world)
     assert world.store.orphans() == ()
 
 
-def test_so_many_orphans_are_deleted_in_one_search_and_the_rest_later(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_deletes_a_limited_number_of_orphans(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orphans, "DELETES_MAX", 2)
-    abandoned(world)
+    make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
     sweep(world, times=2)
-    assert len(left(world)) == 1
+    assert len(orphan_vms(world)) == 1
     sweep(world)
-    assert left(world) == ()
+    assert orphan_vms(world) == ()
 
 
-def test_of_two_vms_of_one_name_the_replicas_own_is_kept(running: World) -> None:
-    """An insert may come late, in a zone that was given up."""
+def test_of_two_vms_with_one_name_only_the_replicas_own_is_kept(running: World) -> None:
+    """A late insert may create a second VM in a zone that the job has left."""
     world = running
     own = must(world.vm(WORKER_0))
-    zombie = replace(own, zone="us-central1-b", instance_id="9")
+    extra = replace(own, zone="us-central1-b", instance_id="9")
     peers = [vm for vm in world.vms if vm.name != own.name]
-    wants = desired_vms(world.job, world.replicas)
-    for order in ([own, zombie], [zombie, own]):
-        (step,) = vm_steps(world.job, wants, (*peers, *order))
-        assert step == Delete(zombie)
+    desired = desired_vms(world.job, world.replicas)
+    for order in ([own, extra], [extra, own]):
+        (step,) = vm_steps(world.job, desired, (*peers, *order))
+        assert step == Delete(extra)
     moved = replace(own, vm_generation=2, zone="us-central1-b", instance_id="9")
-    (step,) = vm_steps(world.job, wants, (*peers, moved, own))
-    assert step == Delete(own), "a machine number lower than another's of that name is a zombie"
+    (step,) = vm_steps(world.job, desired, (*peers, moved, own))
+    assert step == Delete(own), "the VM with the lower generation is the extra one"
 
 
-def test_a_provision_message_is_about_a_job_or_about_orphans() -> None:
+def test_provision_message_names_a_job_or_requests_an_orphan_search() -> None:
     assert (
         internal_requests.decode_provision(internal_requests.encode_orphan_search()) == internal_requests.OrphanSearch()
     )
@@ -247,6 +255,6 @@ def test_a_provision_message_is_about_a_job_or_about_orphans() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"version": 2, "orphans": true}', '{"version": 1, "orphans": false}', "[]", "{"])
-def test_a_provision_message_that_is_about_neither_is_kept_for_people(text: str) -> None:
+def test_malformed_provision_message_is_a_permanent_error(text: str) -> None:
     with pytest.raises(PermanentError):
         internal_requests.decode_provision(text.encode())

@@ -1,4 +1,4 @@
-"""Compute's own word: its audit log of VMs that it took away."""
+"""Entries of Compute's system-event audit log, through the flow of `maintenance`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.errors import PermanentError
 from shared.messaging import google_events, internal_requests, topics
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World
-from tests.unit.flows.sweeping import entry, must, sweep, told
+from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry, must, sweep
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ from tests.unit.flows.sweeping import entry, must, sweep, told
         ("guestTerminate", Reason.GONE),
     ],
 )
-def test_a_system_event_replaces_the_vm_without_a_sweep_and_names_the_cause(
+def test_system_event_replaces_the_vm_without_a_sweep_and_names_the_cause(
     running: World, method: str, reason: Reason
 ) -> None:
     world = running
     old = must(world.vm(WORKER_0))
-    told(world, entry(old, method))
+    deliver_entry(world, audit_log_entry(old, method))
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     assert world.ledger[-1].decision.reason is reason
     world.deliver()
@@ -39,47 +39,47 @@ def test_a_system_event_replaces_the_vm_without_a_sweep_and_names_the_cause(
     world.check()
 
 
-def test_an_event_told_by_the_agent_and_by_compute_counts_once(running: World) -> None:
+def test_loss_reported_by_agent_and_audit_log_counts_once(running: World) -> None:
     world = running
     old = must(world.vm(WORKER_0))
-    world.tell("maintenance", WORKER_0, cause="preemption")
+    world.send("maintenance", WORKER_0, cause="preemption")
     for _ in range(2):
-        told(world, entry(old, "preempted"))
+        deliver_entry(world, audit_log_entry(old, "preempted"))
     world.deliver()
-    told(world, entry(old, "preempted"))
+    deliver_entry(world, audit_log_entry(old, "preempted"))
     world.deliver()
     assert (world.replica(WORKER_0).vm_generation, world.replica(WORKER_0).replaced) == (2, 1)
     world.check()
 
 
-def test_a_vm_preempted_before_its_agents_first_word_is_replaced_as_what_it_is_found_to_be(world: World) -> None:
+def test_vm_preempted_before_its_agents_first_report_is_replaced(world: World) -> None:
     world.submit()
     world.deliver()
     old = must(world.vm(WORKER_0))
     world.fleet.stop(old.name)
-    told(world, entry(old, "preempted"))
+    deliver_entry(world, audit_log_entry(old, "preempted"))
     world.deliver()
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     assert must(world.vm(WORKER_0)).instance_id != old.instance_id
     world.check()
 
 
-def test_a_late_entry_about_an_old_vm_does_no_harm(running: World) -> None:
+def test_late_entry_about_a_replaced_vm_changes_nothing(running: World) -> None:
     world = running
     old = must(world.vm(WORKER_0))
-    world.tell("maintenance", WORKER_0, cause="maintenance")
+    world.send("maintenance", WORKER_0, cause="maintenance")
     world.deliver()
-    world.tell("vm-ready", WORKER_0)
+    world.send("vm-ready", WORKER_0)
     before, vms = world.replicas, world.vms
-    told(world, entry(old, "hostError"))
+    deliver_entry(world, audit_log_entry(old, "hostError"))
     world.deliver()
     assert (world.replicas, world.vms) == (before, vms)
 
 
-def test_an_entry_about_a_vm_that_runs_again_only_looks(running: World) -> None:
+def test_entry_about_a_restarted_vm_only_requests_provisioning(running: World) -> None:
     world = running
     before, vms = world.replicas, world.vms
-    told(world, entry(must(world.vm(WORKER_0)), "automaticRestart"))
+    deliver_entry(world, audit_log_entry(must(world.vm(WORKER_0)), "automaticRestart"))
     (message,) = world.bus.drain()
     assert (message.topic, internal_requests.decode_provision(message.data)) == (topics.PROVISION, "digits_1")
     assert (world.replicas, world.vms) == (before, vms)
@@ -96,21 +96,19 @@ def test_an_entry_about_a_vm_that_runs_again_only_looks(running: World) -> None:
         (vm_name("digits_1", WORKER_0), "somethingNew"),
     ],
 )
-def test_entries_about_what_is_not_ours_or_means_nothing_are_acknowledged(
-    running: World, name: str, method: str
-) -> None:
+def test_entry_about_another_vm_or_irrelevant_method_is_ignored(running: World, name: str, method: str) -> None:
     before = len(running.ledger)
-    told(running, entry(replace(must(running.vm(WORKER_0)), name=name), method))
+    deliver_entry(running, audit_log_entry(replace(must(running.vm(WORKER_0)), name=name), method))
     assert running.bus.drain() == []
     assert len(running.ledger) == before
 
 
-def test_an_entry_about_an_ended_jobs_vm_changes_nothing(running: World) -> None:
+def test_entry_about_a_vm_of_an_ended_job_changes_nothing(running: World) -> None:
     world = running
     vm = must(world.vm(WORKER_0))
-    world.fail(CHIEF, 0)
+    world.exit_program(CHIEF, 0)
     world.deliver()
-    told(world, entry(vm, "preempted"))
+    deliver_entry(world, audit_log_entry(vm, "preempted"))
     world.deliver()
     assert (world.state, world.vms) == ("SUCCEEDED", ())
     world.check()
@@ -124,18 +122,18 @@ def test_an_entry_about_an_ended_jobs_vm_changes_nothing(running: World) -> None
         {"protoPayload": {"methodName": "x", "resourceName": "disks/d"}},
     ],
 )
-def test_an_entry_that_is_none_is_kept_for_people(running: World, changes: dict[str, object]) -> None:
+def test_malformed_entry_is_a_permanent_error(running: World, changes: dict[str, object]) -> None:
     with pytest.raises(PermanentError):
-        google_events.decode_maintenance(entry(must(running.vm(WORKER_0)), "preempted", **changes))
+        google_events.decode_maintenance(audit_log_entry(must(running.vm(WORKER_0)), "preempted", **changes))
 
 
-def test_without_any_event_the_sweep_finds_the_vm_that_crashed(running: World) -> None:
+def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> None:
     world = running
     old = must(world.vm(WORKER_0))
     world.fleet.stop(old.name)
     sweep(world)
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     assert must(world.vm(WORKER_0)).instance_id != old.instance_id
-    world.tell("vm-ready", WORKER_0)
-    assert [each.decision.reason for each in world.ledger].count(Reason.GONE) == 1
+    world.send("vm-ready", WORKER_0)
+    assert [entry.decision.reason for entry in world.ledger].count(Reason.GONE) == 1
     world.check()

@@ -14,6 +14,7 @@ import functions_framework
 import pytest
 from flask.testing import FlaskClient
 from google.auth import jwt
+from google.auth.exceptions import TransportError
 from google.pubsub_v1.types import PubsubMessage
 
 from cli.dead_letter_replay import replay_agent_event
@@ -76,7 +77,7 @@ class Sender:
     def token(
         self, *, issuer: TokenIssuer | None = None, at: datetime = NOW, audience: str = "", **identity: object
     ) -> str:
-        subject = self.world.subject(WORKER_0)
+        subject = self.world.message_fields(WORKER_0)
         vm = self.world.vm(WORKER_0)
         assert vm is not None
         vm_identity = VmIdentity(ACCOUNT, "my-project", 1234, vm.zone, int(vm.instance_id), vm.name, NOW)
@@ -97,7 +98,7 @@ class Sender:
         attributes: Mapping[str, str] | None = None,
         **body: object,
     ) -> int:
-        data = json.dumps({**self.world.subject(WORKER_0), **body}).encode()
+        data = json.dumps({**self.world.message_fields(WORKER_0), **body}).encode()
         return self.post(data, token, published_at, subscription, attributes or {})
 
     def post(
@@ -168,8 +169,8 @@ def test_token_in_one_attribute_is_read(sender: Sender) -> None:
 
 FORGERIES: list[tuple[str, Callable[[Sender], str | None], str]] = [
     ("absent", lambda _: None, "carries no token"),
-    ("not a token", lambda _: "eyJhbGciOiJub25lIn0.e30.", "not a valid token"),
-    ("signed with other keys", lambda sender: sender.token(issuer=TokenIssuer()), "not a valid token"),
+    ("not a token", lambda _: "eyJhbGciOiJub25lIn0.e30.", "not signed by Google"),
+    ("signed with other keys", lambda sender: sender.token(issuer=TokenIssuer()), "not signed by Google"),
     ("expired", lambda sender: sender.token(at=NOW - timedelta(hours=2)), "was valid until"),
     ("not yet valid", lambda sender: sender.token(at=NOW + timedelta(hours=2)), "was valid until"),
     ("of another VM", lambda sender: sender.token(instance_name=vm_name("digits_1", WORKER_1)), "the token is of VM"),
@@ -277,7 +278,7 @@ def own_account_sender(sender: Sender) -> Sender:
 
 def test_vm_with_the_jobs_own_account_is_authenticated(own_account_sender: Sender) -> None:
     replica_id = own_account_sender.world.job.plan.primary
-    subject, vm = own_account_sender.world.subject(replica_id), own_account_sender.world.vm(replica_id)
+    subject, vm = own_account_sender.world.message_fields(replica_id), own_account_sender.world.vm(replica_id)
     assert vm is not None
     audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
     token = own_account_sender.token(
@@ -321,7 +322,11 @@ def test_unknown_key_id_fetches_keys_at_most_once_a_minute(keys: str, issuer: To
     tokens = IdentityTokens(keys, clock=lambda: now[0])
     vm = VmIdentity(ACCOUNT, "my-project", 1, "z", 1, "n", NOW)
     assert tokens.claims(issuer.identity_token(vm, "a", full=True, now=NOW)).audience == "a"
-    tokens._url = "http://127.0.0.1:9/certs"  # a second request would fail
+
+    def fail_to_fetch(*_: object, **__: object) -> None:
+        raise TransportError("unreachable")
+
+    tokens._request = fail_to_fetch  # type: ignore[assignment]
     with pytest.raises(IdentityError):
         tokens.claims(TokenIssuer().identity_token(vm, "a", full=True, now=NOW))
     now[0] = 61.0

@@ -1,4 +1,4 @@
-"""Acknowledgement semantics, through functions-framework's own app and the project's own functions."""
+"""Acknowledgement, redelivery and dead letters, through functions-framework and the project's own functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def envelope(data: object, **attributes: str) -> dict[str, object]:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Whose VMs have no account: who may tell of a replica is another page (test_identity)."""
+    """A world whose events are not authenticated. test_identity.py covers authentication."""
     world = World()
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     monkeypatch.delenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", raising=False)
@@ -56,20 +56,20 @@ def dead_letters(world: World) -> list[Message]:
     return [message for message in world.bus.drain() if message.topic == topics.DEAD_LETTER]
 
 
-def test_a_handled_message_is_acknowledged_without_a_word(world: World, client: Callable[[str], FlaskClient]) -> None:
-    answer = client("submit").post("/", json=envelope({"jobId": "digits_1", **a_spec()}))
-    assert (answer.status_code, answer.data) == (204, b"")
+def test_handled_message_is_acknowledged_with_an_empty_body(world: World, client: Callable[[str], FlaskClient]) -> None:
+    response = client("submit").post("/", json=envelope({"jobId": "digits_1", **a_spec()}))
+    assert (response.status_code, response.data) == (204, b"")
     assert world.job.job_id == "digits_1"
 
 
-def test_a_repeated_message_is_acknowledged_and_changes_nothing(
+def test_repeated_message_is_acknowledged_and_changes_nothing(
     world: World, client: Callable[[str], FlaskClient]
 ) -> None:
     world.submit()
     world.deliver()
     vm_ready = client("vm_ready")
     for _ in range(5):
-        assert vm_ready.post("/", json=envelope(world.subject(CHIEF))).status_code == 204
+        assert vm_ready.post("/", json=envelope(world.message_fields(CHIEF))).status_code == 204
     assert world.replica(CHIEF).version == 2
 
 
@@ -85,75 +85,77 @@ def test_a_repeated_message_is_acknowledged_and_changes_nothing(
         ("replica_exit", {"job_id": "nobody"}),
     ],
 )
-def test_a_message_that_can_never_be_handled_is_kept_with_its_reason_and_not_delivered_again(
+def test_message_that_cannot_be_handled_is_dead_lettered_with_its_reason(
     world: World, client: Callable[[str], FlaskClient], function: str, data: object
 ) -> None:
-    answer = client(function).post("/", json=envelope(data, identity=SECRET))
-    assert answer.status_code == 204
+    response = client(function).post("/", json=envelope(data, identity=SECRET))
+    assert response.status_code == 204
     (letter,) = dead_letters(world)
     assert letter.attributes["function"] == function
     assert letter.attributes["reason"]
-    assert letter.attributes["identity"] == SECRET, "a replay holds it against the time at which it was told"
+    assert letter.attributes["identity"] == SECRET, "a replay compares it with the publish time"
     assert letter.attributes["published_at"]
     body = data if isinstance(data, bytes) else json.dumps(data).encode()
-    assert letter.data == body, "nothing is lost"
+    assert letter.data == body, "the data is kept"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"message": 3}', b'{"message": {"data": "%%%"}}'])
-def test_what_is_no_push_request_is_kept_and_never_echoed(
+def test_malformed_push_request_is_dead_lettered_and_not_echoed(
     world: World, client: Callable[[str], FlaskClient], body: bytes
 ) -> None:
     headers = {"Authorization": f"Bearer {SECRET}", "Content-Type": "application/json"}
-    answer = client("vm_ready").post("/", data=body, headers=headers)
-    assert answer.status_code == 204
-    assert SECRET.encode() not in answer.data
+    response = client("vm_ready").post("/", data=body, headers=headers)
+    assert response.status_code == 204
+    assert SECRET.encode() not in response.data
     assert len(dead_letters(world)) == 1
 
 
-def test_trouble_that_passes_is_delivered_again(
+def test_message_is_redelivered_after_a_temporary_error(
     world: World, client: Callable[[str], FlaskClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.submit()
     world.deliver()
 
     def broken(*_: object, **__: object) -> None:
-        raise TemporaryError("Firestore is not there")
+        raise TemporaryError("Firestore is not available")
 
     monkeypatch.setattr(world.store, "load", broken)
-    answer = client("vm_ready").post("/", json=envelope(world.subject(CHIEF)))
-    assert answer.status_code == 503
+    response = client("vm_ready").post("/", json=envelope(world.message_fields(CHIEF)))
+    assert response.status_code == 503
     assert dead_letters(world) == []
 
 
-def test_a_bug_is_delivered_again_until_pubsub_gives_up(
+def test_message_is_redelivered_after_an_unexpected_exception(
     world: World, client: Callable[[str], FlaskClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.submit()
     world.deliver()
     monkeypatch.setattr(world.store, "load", lambda *_, **__: 1 / 0)
-    answer = client("vm_ready").post("/", json=envelope(world.subject(CHIEF)))
-    assert answer.status_code == 500
-    assert b"ZeroDivision" not in answer.data
+    response = client("vm_ready").post("/", json=envelope(world.message_fields(CHIEF)))
+    assert response.status_code == 500
+    assert b"ZeroDivision" not in response.data
     assert dead_letters(world) == []
 
 
-def test_a_dead_letter_that_cannot_be_written_is_tried_again(
+def test_message_is_redelivered_if_its_dead_letter_cannot_be_written(
     world: World, client: Callable[[str], FlaskClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        raise TemporaryError("Pub/Sub is not there")
+        raise TemporaryError("Pub/Sub is not available")
 
     monkeypatch.setattr(world.bus, "publish", broken)
     assert client("vm_ready").post("/", json=envelope({})).status_code == 503
 
 
-def test_a_message_may_come_without_attributes_or_data(world: World, client: Callable[[str], FlaskClient]) -> None:
-    answer = client("sweep").post("/", json={"message": {"messageId": "1"}, "subscription": "s"})
-    assert answer.status_code == 204
+def test_message_without_attributes_and_data_is_handled(world: World, client: Callable[[str], FlaskClient]) -> None:
+    response = client("sweep").post("/", json={"message": {"messageId": "1"}, "subscription": "s"})
+    assert response.status_code == 204
 
 
-def test_the_reason_of_a_dead_letter_fits_an_attribute(world: World, client: Callable[[str], FlaskClient]) -> None:
-    spec = a_spec(**{f"unknown{nth}": nth for nth in range(200)})
+def test_reason_of_a_dead_letter_is_truncated_to_the_attribute_limit(
+    world: World, client: Callable[[str], FlaskClient]
+) -> None:
+    spec = a_spec(**{f"unknown{number}": number for number in range(200)})
     client("submit").post("/", json=envelope({"jobId": "digits_1", **spec}))
     (letter,) = dead_letters(world)
     assert len(letter.attributes["reason"].encode()) <= 1024

@@ -1,4 +1,4 @@
-"""Whole courses of a job through the real flows, told event by event."""
+"""The lifecycle of a job through the flows, event by event."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from shared.core.decisions import Reason
 from shared.core.events import CancelRequested, CapacityErrorKind, VmLost
-from shared.core.evolve import Change
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job
 from shared.core.model.replica import ReplicaState
 from shared.core.model.vm import DirectiveAction, VmStatus
 from shared.core.reconcile.steps import Create
+from shared.core.transitions.change import Change
 from shared.errors import PermanentError, TemporaryError
 from shared.flows.record import record
 from shared.messaging import google_events
@@ -26,34 +26,30 @@ PEER_GONE = {"type": "UnavailableError", "message": "Socket closed", "frame": "o
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def running() -> World:
+    """A world whose job is RUNNING, with the messages of its last commits still undelivered."""
     world = World()
-    world.running()
+    world.start_running()
     assert world.state == "RUNNING"
     return world
 
 
-def test_a_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -> None:
+def test_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -> None:
     world.submit()
     assert world.state == "QUEUED"
     world.deliver()
     assert world.state == "PREPARING"
     assert len(world.vms) == 3
     for replica_id in (CHIEF, WORKER_1):
-        world.tell("vm-ready", replica_id)
-    assert world.state == "PREPARING", "one replica is not up yet"
-    world.tell("vm-ready", WORKER_0)
+        world.send("vm-ready", replica_id)
+    assert world.state == "PREPARING", "one replica is not ready yet"
+    world.send("vm-ready", WORKER_0)
     assert world.state == "RUNNING"
     assert world.job.started_at == world.now
-    world.fail(WORKER_0, 0)
+    world.exit_program(WORKER_0, 0)
     world.deliver()
-    assert world.vm(WORKER_0) is None, "nothing is paid for a done replica"
-    world.fail(CHIEF, 0)
+    assert world.vm(WORKER_0) is None, "a completed replica has no VM that costs money"
+    world.exit_program(CHIEF, 0)
     assert world.state == "SUCCEEDED"
     world.deliver()
     assert list(world.vms) == []
@@ -61,7 +57,7 @@ def test_a_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -
     world.check()
 
 
-def test_every_vm_is_told_its_gang_and_its_first_life(world: World) -> None:
+def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: World) -> None:
     world.submit()
     world.deliver()
     vm = world.vm(WORKER_1)
@@ -73,36 +69,36 @@ def test_every_vm_is_told_its_gang_and_its_first_life(world: World) -> None:
         "trainmaster-directive",
         "serial-port-logging-enable",
     }
-    gang = json.loads(metadata["trainmaster-vm-config"])
-    assert gang["vm_names"].index(vm.name) == 1
-    assert gang["tf_config"]["cluster"]["worker"][1] == f"{vm.name}.us-central1-a:2222"
-    assert gang["args"] == ["--epochs", "5"]
-    assert gang["expands"] is False
-    assert gang["job_dir"] == "gs://bucket/digits"
-    assert gang["topics"]["vm_ready"] == "projects/my-project/topics/trainmaster-vm-ready"
+    config = json.loads(metadata["trainmaster-vm-config"])
+    assert config["vm_names"].index(vm.name) == 1
+    assert config["tf_config"]["cluster"]["worker"][1] == f"{vm.name}.us-central1-a:2222"
+    assert config["args"] == ["--epochs", "5"]
+    assert config["expands"] is False
+    assert config["job_dir"] == "gs://bucket/digits"
+    assert config["topics"]["vm_ready"] == "projects/my-project/topics/trainmaster-vm-ready"
     assert json.loads(metadata["trainmaster-directive"]) == {"attempt": 1, "incarnation": 1, "action": "run"}
 
 
-def test_a_killed_worker_restarts_in_its_vm_and_its_peers_pay_nothing(running: World) -> None:
+def test_killed_worker_restarts_in_its_vm_without_charge_to_its_peers(running: World) -> None:
     world = running
     before = world.vm(WORKER_0)
     assert before is not None
     world.kill(WORKER_0)
-    world.fail(CHIEF, error=PEER_GONE)
+    world.exit_program(CHIEF, error=PEER_GONE)
     world.deliver()
     held = world.vm(CHIEF)
     assert held is not None
     assert held.directive is not None
     assert (held.directive.incarnation, held.directive.action) == (2, DirectiveAction.HOLD)
-    world.tell("vm-ready", WORKER_0)
-    world.fail(WORKER_1, error=PEER_GONE)
+    world.send("vm-ready", WORKER_0)
+    world.exit_program(WORKER_1, error=PEER_GONE)
     world.deliver()
     for replica_id in (CHIEF, WORKER_1):
         vm = world.vm(replica_id)
         assert vm is not None
         assert vm.directive is not None
         assert (vm.directive.incarnation, vm.directive.action) == (2, DirectiveAction.RUN)
-        world.tell("vm-ready", replica_id)
+        world.send("vm-ready", replica_id)
     after = world.vm(WORKER_0)
     assert after is not None
     assert after.instance_id == before.instance_id
@@ -112,18 +108,18 @@ def test_a_killed_worker_restarts_in_its_vm_and_its_peers_pay_nothing(running: W
     world.check()
 
 
-def test_maintenance_gives_the_replica_another_vm_of_the_same_name(running: World) -> None:
+def test_maintenance_replaces_the_vm_by_one_of_the_same_name(running: World) -> None:
     world = running
     before = world.vm(WORKER_1)
     assert before is not None
-    world.tell("maintenance", WORKER_1, cause="maintenance")
+    world.send("maintenance", WORKER_1, cause="maintenance")
     world.deliver()
     after = world.vm(WORKER_1)
     assert after is not None
     assert after.name == before.name
     assert after.instance_id != before.instance_id
     assert after.vm_generation == 2
-    world.tell("vm-ready", WORKER_1)
+    world.send("vm-ready", WORKER_1)
     replica = world.replica(WORKER_1)
     assert (replica.state, replica.incarnation, replica.replaced, replica.restarts_used) == (
         ReplicaState.RUNNING,
@@ -135,20 +131,20 @@ def test_maintenance_gives_the_replica_another_vm_of_the_same_name(running: Worl
     world.check()
 
 
-def test_what_the_old_vm_says_after_its_replacement_changes_nothing(running: World) -> None:
+def test_messages_of_a_replaced_vm_change_nothing(running: World) -> None:
     world = running
-    old = world.subject(WORKER_1)
-    world.tell("maintenance", WORKER_1, cause="preemption")
+    old = world.message_fields(WORKER_1)
+    world.send("maintenance", WORKER_1, cause="preemption")
     world.deliver()
     state = world.replicas
-    world.tell("replica-exit", WORKER_1, **old, cause="process", signal=15)
-    world.tell("maintenance", WORKER_1, **old, cause="preemption")
+    world.send("replica-exit", WORKER_1, **old, cause="process", signal=15)
+    world.send("maintenance", WORKER_1, **old, cause="preemption")
     assert world.replicas == state
     assert world.ledger[-1].decision.reason is Reason.OLD_VM_GENERATION
     world.check()
 
 
-def test_a_replica_fails_six_times_per_attempt_and_the_job_four_attempts_long(running: World) -> None:
+def test_job_fails_after_six_exits_in_each_of_four_attempts(running: World) -> None:
     world = running
     incarnations = 0
     while not world.has_ended:
@@ -157,7 +153,7 @@ def test_a_replica_fails_six_times_per_attempt_and_the_job_four_attempts_long(ru
         world.kill(WORKER_0, signal=15)
         world.deliver()
         if not world.has_ended:
-            world.everyone_ready()
+            world.report_all_ready()
         world.check()
     assert incarnations == 4 * 6
     assert world.state == "FAILED"
@@ -167,28 +163,28 @@ def test_a_replica_fails_six_times_per_attempt_and_the_job_four_attempts_long(ru
     assert not world.vms
 
 
-def test_a_rerun_uses_the_vms_that_are_there(running: World) -> None:
+def test_rerun_uses_the_existing_vms(running: World) -> None:
     world = running
     before = {vm.name: vm.instance_id for vm in world.vms}
     world.kill(WORKER_0, signal=11)
     world.deliver()
     assert {vm.name: vm.instance_id for vm in world.vms} == before
     assert {(vm.directive.attempt, vm.directive.incarnation) for vm in world.vms if vm.directive} == {(2, 1)}
-    world.everyone_ready()
+    world.report_all_ready()
     assert world.state == "RUNNING"
     world.check()
 
 
-@pytest.mark.parametrize("how", ["preempted", "stopping", "gone"])
-def test_where_one_restart_reruns_the_job_a_lost_vm_does_and_only_that_one_is_made_anew(world: World, how: str) -> None:
+@pytest.mark.parametrize("loss", ["preempted", "stopping", "gone"])
+def test_lost_vm_reruns_a_job_that_reruns_on_restarts_and_is_the_only_one_replaced(world: World, loss: str) -> None:
     world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}})
     world.deliver()
-    world.everyone_ready()
+    world.report_all_ready()
     name = world.vms[1].name
-    if how == "preempted":
-        world.tell("maintenance", WORKER_0, cause="preemption")
-    elif how == "stopping":
-        world.tell("replica-exit", WORKER_0, cause="vm_stopping", signal=15)
+    if loss == "preempted":
+        world.send("maintenance", WORKER_0, cause="preemption")
+    elif loss == "stopping":
+        world.send("replica-exit", WORKER_0, cause="vm_stopping", signal=15)
     else:
         world.fleet.vanish(name)
         world.sweep()
@@ -196,25 +192,25 @@ def test_where_one_restart_reruns_the_job_a_lost_vm_does_and_only_that_one_is_ma
     assert (world.job.attempt, world.job.budgets.reruns_used) == (2, 0)
     assert {vm.replica_id: vm.vm_generation for vm in world.vms} == {CHIEF: 1, WORKER_0: 2, WORKER_1: 1}
     assert {(vm.directive.attempt, vm.directive.incarnation) for vm in world.vms if vm.directive} == {(2, 1)}
-    world.everyone_ready()
+    world.report_all_ready()
     world.check()
 
 
-def test_the_same_event_five_times_is_one_event(running: World) -> None:
+def test_repeated_event_is_recorded_once(running: World) -> None:
     world = running
-    subject = world.subject(WORKER_0)
+    subject = world.message_fields(WORKER_0)
     for _ in range(5):
-        world.tell("replica-exit", WORKER_0, **subject, cause="process", signal=9)
+        world.send("replica-exit", WORKER_0, **subject, cause="process", signal=9)
     assert world.replica(WORKER_0).restarts_used == 1
     assert sum(entry.key == "1-worker-0-1-exit" for entry in world.ledger) == 1
     for _ in range(5):
         world.deliver()
-        world.tell("vm-ready", WORKER_0)
+        world.send("vm-ready", WORKER_0)
     assert world.replica(WORKER_0).incarnation == 2
     world.check()
 
 
-def test_the_same_submission_five_times_is_one_job(world: World) -> None:
+def test_repeated_submission_is_one_job(world: World) -> None:
     for _ in range(5):
         world.submit()
     world.deliver()
@@ -222,7 +218,7 @@ def test_the_same_submission_five_times_is_one_job(world: World) -> None:
     assert len(world.ledger) == 2
 
 
-def test_another_submission_under_a_used_id_is_rejected_and_recorded(running: World) -> None:
+def test_other_submission_with_a_used_job_id_is_rejected(running: World) -> None:
     for _ in range(2):
         with pytest.raises(PermanentError, match="A job with this id already exists"):
             running.submit(source="gs://b/jobs/other.yaml#2")
@@ -231,7 +227,7 @@ def test_another_submission_under_a_used_id_is_rejected_and_recorded(running: Wo
     running.check()
 
 
-def test_a_submission_that_is_no_job_is_recorded_with_every_problem(world: World) -> None:
+def test_invalid_submission_is_rejected_with_every_problem(world: World) -> None:
     spec = a_spec(workerCount=-1, region="nowhere", colour="red")
     with pytest.raises(PermanentError):
         world.submit(spec)
@@ -241,7 +237,7 @@ def test_a_submission_that_is_no_job_is_recorded_with_every_problem(world: World
     assert world.store.load("digits_1") is None
 
 
-def test_a_stockout_tries_the_next_zone_and_leaves_nothing_in_the_first(world: World) -> None:
+def test_stockout_moves_the_gang_to_the_next_zone(world: World) -> None:
     world.fleet.stockout_zones = {"us-central1-a"}
     world.submit()
     world.deliver()
@@ -252,20 +248,20 @@ def test_a_stockout_tries_the_next_zone_and_leaves_nothing_in_the_first(world: W
     world.check()
 
 
-def test_a_stockout_everywhere_is_waited_for(world: World) -> None:
+def test_stockout_in_all_zones_is_retried_after_a_backoff(world: World) -> None:
     world.submit()
     world.fleet.stockout_zones = set(world.job.plan.zones)
     world.deliver()
-    refused = world.job.placement.round
-    assert refused == len(world.job.plan.zones), "each zone was asked"
+    rounds = world.job.placement.round
+    assert rounds == len(world.job.plan.zones), "each zone was tried"
     for _ in range(3):
         world.provision()
-    assert world.job.placement.round == refused, "and is not asked again at once, whoever comes"
-    assert world.store.pending_keys("digits_1"), "what is not there yet stays desired"
+    assert world.job.placement.round == rounds, "no zone is tried again before the backoff ends"
+    assert world.store.pending_keys("digits_1"), "the entry stays pending until all VMs exist"
     world.wait(60)
     world.sweep()
     world.deliver()
-    assert world.job.placement.round == 2 * refused
+    assert world.job.placement.round == 2 * rounds
     assert not world.vms
     world.fleet.stockout_zones = set()
     world.wait(60)
@@ -276,20 +272,20 @@ def test_a_stockout_everywhere_is_waited_for(world: World) -> None:
     world.check()
 
 
-def test_a_job_that_ends_while_it_waits_for_machines_is_cleaned_up_at_once(world: World) -> None:
+def test_job_cancelled_while_waiting_for_capacity_is_cleaned_up_at_once(world: World) -> None:
     world.submit()
     world.fleet.stockout_zones = set(world.job.plan.zones)
     world.deliver()
-    record("digits_1", CancelRequested("digits_1", "me", world.now), world.deps)
+    record(CancelRequested("digits_1", "me", world.now), world.deps)
     world.deliver()
     assert (world.state, world.store.pending_keys("digits_1")) == ("CANCELLED", ())
     world.check()
 
 
-def test_what_needs_no_new_machine_is_done_while_one_is_waited_for(running: World) -> None:
+def test_restart_of_a_replica_does_not_wait_for_another_ones_vm(running: World) -> None:
     world = running
     world.fleet.stockout_zones = set(world.job.plan.zones)
-    world.tell("maintenance", WORKER_0, cause="preemption")
+    world.send("maintenance", WORKER_0, cause="preemption")
     world.deliver()
     assert world.job.placement.next_at is not None
     world.kill(WORKER_1)
@@ -297,15 +293,15 @@ def test_what_needs_no_new_machine_is_done_while_one_is_waited_for(running: Worl
     vm = world.vm(WORKER_1)
     assert vm is not None
     assert vm.directive is not None
-    assert vm.directive.incarnation == 2, "told although the other's VM is not asked for yet"
+    assert vm.directive.incarnation == 2, "the directive is written before the other VM is requested"
     world.check()
 
 
-def test_a_refusal_for_good_ends_the_job_with_googles_words(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    error_kind = NotCreated(
-        CapacityErrorKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission"
-    )
-    monkeypatch.setattr(world.fleet, "create", lambda *_: error_kind)
+def test_permanent_capacity_error_fails_the_job_with_googles_message(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = NotCreated(CapacityErrorKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission")
+    monkeypatch.setattr(world.fleet, "create", lambda *_: denied)
     world.submit()
     world.provision()
     assert world.state == "FAILED"
@@ -313,7 +309,7 @@ def test_a_refusal_for_good_ends_the_job_with_googles_words(world: World, monkey
     assert "compute.instances.create" in world.job.error_message
 
 
-def test_slow_machines_are_waited_for_and_never_made_twice(world: World) -> None:
+def test_slow_creation_is_awaited_and_never_repeated(world: World) -> None:
     world.fleet.is_slow = True
     world.submit()
     with pytest.raises(TemporaryError):
@@ -322,13 +318,13 @@ def test_slow_machines_are_waited_for_and_never_made_twice(world: World) -> None
     with pytest.raises(TemporaryError):
         world.provision()
     assert world.vms == first
-    assert world.store.pending_keys("digits_1"), "what is not seen done stays desired"
+    assert world.store.pending_keys("digits_1"), "the entry stays pending until the VMs run"
     world.fleet.settle()
     world.provision()
     assert world.store.pending_keys("digits_1") == ()
 
 
-def test_a_vm_that_stopped_without_a_word_is_found_by_the_sweep(running: World) -> None:
+def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> None:
     world = running
     name = world.vms[1].name
     world.fleet.stop(name)
@@ -341,7 +337,7 @@ def test_a_vm_that_stopped_without_a_word_is_found_by_the_sweep(running: World) 
     world.check()
 
 
-def test_a_vm_that_vanished_is_found_by_the_sweep(running: World) -> None:
+def test_sweep_replaces_a_vm_that_no_longer_exists(running: World) -> None:
     world = running
     world.fleet.vanish(world.vms[0].name)
     world.sweep()
@@ -351,7 +347,7 @@ def test_a_vm_that_vanished_is_found_by_the_sweep(running: World) -> None:
     world.check()
 
 
-def test_the_sweep_ends_a_job_whose_time_is_over(running: World) -> None:
+def test_sweep_cancels_a_job_after_its_maximum_running_time(running: World) -> None:
     world = running
     world.wait(world.job.plan.max_running_s)
     world.sweep()
@@ -363,7 +359,7 @@ def test_the_sweep_ends_a_job_whose_time_is_over(running: World) -> None:
     world.check()
 
 
-def test_the_sweep_finds_what_a_lost_message_left_undone(world: World) -> None:
+def test_sweep_provisions_a_job_whose_message_was_lost(world: World) -> None:
     world.submit()
     world.bus.drain()
     world.sweep()
@@ -371,45 +367,45 @@ def test_the_sweep_finds_what_a_lost_message_left_undone(world: World) -> None:
     assert len(world.vms) == 3
 
 
-def test_an_event_of_an_unknown_job_can_never_succeed(running: World) -> None:
+def test_event_of_an_unknown_job_is_a_permanent_error(running: World) -> None:
     with pytest.raises(PermanentError, match="no job"):
-        running.tell("vm-ready", CHIEF, job_id="another")
+        running.send("vm-ready", CHIEF, job_id="another")
 
 
-def test_an_insert_made_on_a_state_that_had_meanwhile_ended_is_undone(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The hardest race: a slow provision creates VMs of a job that another has just cleaned up after."""
+def test_vms_created_for_a_job_that_ended_meanwhile_are_deleted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow delivery creates VMs of a job after another delivery has cleaned the job up."""
     world.submit()
     create = world.fleet.create
 
-    def late(job: Job, step: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+    def create_late(job: Job, step: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         monkeypatch.setattr(world.fleet, "create", create)
-        record("digits_1", CancelRequested("digits_1", "me", world.now), world.deps)
+        record(CancelRequested("digits_1", "me", world.now), world.deps)
         world.provision()
         assert not world.vms
         return create(job, step, metadata)
 
-    monkeypatch.setattr(world.fleet, "create", late)
+    monkeypatch.setattr(world.fleet, "create", create_late)
     world.provision()
     assert world.state == "CANCELLED"
     assert not world.vms
     world.check()
 
 
-def test_a_lost_race_is_judged_again_on_what_the_winner_wrote(running: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_that_loses_a_race_is_judged_again_on_the_new_state(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = running
     commit = world.store.commit
 
-    def second(
+    def commit_second(
         loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
     ) -> None:
-        """Another function is faster: it hears that the VM is lost while this one judges the exit."""
+        """Let another function record the loss of the VM before this one commits its decision on the exit."""
         monkeypatch.setattr(world.store, "commit", commit)
-        world.tell("maintenance", WORKER_0, cause="preemption")
+        world.send("maintenance", WORKER_0, cause="preemption")
         commit(loaded, entry, change, admission_token)
 
-    monkeypatch.setattr(world.store, "commit", second)
+    monkeypatch.setattr(world.store, "commit", commit_second)
     world.kill(WORKER_0)
     replica = world.replica(WORKER_0)
     assert (replica.vm_generation, replica.restarts_used) == (2, 0)
@@ -417,35 +413,37 @@ def test_a_lost_race_is_judged_again_on_what_the_winner_wrote(running: World, mo
     world.check()
 
 
-def test_a_fatal_exit_of_a_life_that_is_replaced_meanwhile_ends_nothing(
+def test_fatal_exit_of_an_incarnation_that_was_replaced_meanwhile_is_ignored(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = running
     commit = world.store.commit
 
-    def second(
+    def commit_second(
         loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
     ) -> None:
         monkeypatch.setattr(world.store, "commit", commit)
-        world.tell("maintenance", WORKER_0, cause="preemption")
+        world.send("maintenance", WORKER_0, cause="preemption")
         commit(loaded, entry, change, admission_token)
 
-    monkeypatch.setattr(world.store, "commit", second)
-    world.fail(WORKER_0, 2)
+    monkeypatch.setattr(world.store, "commit", commit_second)
+    world.exit_program(WORKER_0, 2)
     assert world.state == "RUNNING"
     world.check()
 
 
-def test_a_loss_is_judged_however_often_the_job_is_rerun_while_it_is_read(
+def test_vm_loss_is_judged_although_the_job_is_rerun_while_it_is_loaded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told of attempt 1, read first in attempt 2 and then in attempt 3: it is the loss of attempt 3's machine."""
-    world.running()
-    event = google_events.decode_maintenance(json.dumps({**world.subject(WORKER_0), "cause": "preemption"}).encode())
+    """The event names attempt 1; the job is read in attempt 2, then in attempt 3, which still uses that VM."""
+    world.start_running()
+    event = google_events.decode_maintenance(
+        json.dumps({**world.message_fields(WORKER_0), "cause": "preemption"}).encode()
+    )
     assert isinstance(event, VmLost)
     world.kill(CHIEF, 11)
     world.deliver()
-    world.tell("vm-ready", CHIEF)
+    world.send("vm-ready", CHIEF)
     load = world.store.load
 
     def rerun_after(job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
@@ -456,6 +454,6 @@ def test_a_loss_is_judged_however_often_the_job_is_rerun_while_it_is_read(
         return loaded
 
     monkeypatch.setattr(world.store, "load", rerun_after)
-    record(world.job_id, event, world.deps)
+    record(event, world.deps)
     assert (world.job.attempt, world.replica(WORKER_0).state) == (3, "REPLACING")
     world.check()

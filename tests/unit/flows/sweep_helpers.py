@@ -1,4 +1,4 @@
-"""What tests of the sweep do: let it come round, leave VMs without an owner behind, speak as Compute's audit log."""
+"""Helpers for tests of the sweep: run it, create orphan VMs, deliver entries of Compute's audit log."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from shared.core.reconcile.desired import desired_vms
 from shared.core.reconcile.plan import vm_steps
 from shared.core.reconcile.steps import Create
 from shared.flows import maintenance, orphans
-from shared.flows.vm_metadata import metadata
+from shared.flows.vm_metadata import vm_metadata
 from shared.memory.fleet import MemoryFleet
 from shared.messaging import google_events
 from tests.support.jobs import a_job
-from tests.support.world import World, in_turn
+from tests.support.world import World, run_in_sequence
 
 SWEEP_S = 60
 FORGOTTEN = "forgotten_1"
 
 
 def sweep(world: World, times: int = 1) -> None:
+    """Run the scheduled sweep, with its interval before each run."""
     for _ in range(times):
         world.wait(SWEEP_S)
         world.sweep()
@@ -34,34 +35,36 @@ def must(vm: Vm | None) -> Vm:
 
 
 def make_vms(world: World, job: Job) -> tuple[Vm, ...]:
-    """The VMs of a job, whether it exists or not."""
+    """Create all VMs of a job, whether the job is stored or not."""
     replicas = tuple(Replica(1, replica_id) for replica_id in job.plan.replica_ids)
     for step in vm_steps(job, desired_vms(job, replicas), ()):
         assert isinstance(step, Create)
-        made = world.machines
-        world.fleet.create(job, step, metadata(job, step, made.project, made.addresses, made.agent_files))
+        fleet_deps = world.fleet_deps
+        world.fleet.create(
+            job, step, vm_metadata(job, step, fleet_deps.project, fleet_deps.addresses, fleet_deps.agent_files)
+        )
     return world.fleet.list_vms(job.job_id)
 
 
-def abandoned(world: World) -> tuple[Vm, ...]:
-    """VMs of a job that nobody knows: its records were lost, or never written."""
+def make_orphans(world: World) -> tuple[Vm, ...]:
+    """Create the VMs of a job that is not stored."""
     return make_vms(world, a_job(JobState.PREPARING, job_id=FORGOTTEN))
 
 
-def left(world: World) -> tuple[Vm, ...]:
+def orphan_vms(world: World) -> tuple[Vm, ...]:
     return world.fleet.list_vms(FORGOTTEN)
 
 
-def search(world: World, fleet: MemoryFleet | None = None) -> None:
-    orphans.handle(fleet or world.fleet, world.deps, orphans.Patience(), in_turn)
+def search_orphans(world: World, fleet: MemoryFleet | None = None) -> None:
+    orphans.handle(fleet or world.fleet, world.deps, orphans.OrphanTimes(), run_in_sequence)
 
 
 def forget_inserts(world: World) -> None:
-    """The same insert again is another one: the cloud remembers requests for a while only."""
+    """Forget request ids, as Compute does after a while: the same insert then creates VMs again."""
     world.fleet._outcomes.clear()
 
 
-def entry(vm: Vm, method: str, **changes: object) -> bytes:
+def audit_log_entry(vm: Vm, method: str, **changes: object) -> bytes:
     return json.dumps(
         {
             "protoPayload": {
@@ -81,5 +84,5 @@ def entry(vm: Vm, method: str, **changes: object) -> bytes:
     ).encode()
 
 
-def told(world: World, data: bytes) -> None:
+def deliver_entry(world: World, data: bytes) -> None:
     maintenance.handle(google_events.decode_maintenance(data), world.deps)

@@ -1,0 +1,116 @@
+"""Execution of the steps that bring the observed VMs to the desired ones: calls to the fleet, or events to record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from shared.core.events import (
+    CapacityErrorKind,
+    CompletionOutdated,
+    IncarnationRef,
+    VmLost,
+    VmRef,
+    VmsNotCreated,
+    VmsQueued,
+)
+from shared.core.model.job import Job
+from shared.core.model.replica import Replica
+from shared.core.model.vm import Vm
+from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, ReportLoss, Step
+from shared.core.reconcile.zone_order import Stockout, machine_kind
+from shared.flows.record import Deps, record
+from shared.ports import Created, Fleet, NotCreated, Pending
+
+
+def execute_step(
+    step: Step, job: Job, fleet: Fleet, metadata: Callable[[Create], dict[str, str]], deps: Deps, created: Counter[str]
+) -> None:
+    """Execute one step of the job. Every step may be repeated.
+
+    `metadata` returns the metadata of new VMs. `created` counts, by request key, the inserts that Compute answered
+    with "created".
+    """
+    match step:
+        case Create():
+            _create_vms(step, job, fleet, metadata(step), deps, created)
+        case Delete():
+            fleet.delete(step.vm)
+        case Direct():
+            fleet.write_directive(step.vm, step.directive)
+        case Await():
+            pass
+        case ReportLoss():
+            _record_loss(step, job, deps)
+        case Reactivate():
+            _record_outdated_completion(step, job, deps)
+        case _:
+            assert_never(step)
+
+
+def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
+    """Record once per provisioning round that the job waits in Cloud TPU's queue, which reports no position."""
+    for vm in vms:
+        group = job.plan.group(vm.replica_id.task_type)
+        queued = VmsQueued(
+            job_id=job.job_id,
+            attempt=job.attempt,
+            zone=vm.zone,
+            round=job.placement.round,
+            requested=f"1 x {machine_kind(group, spot=group.spot)} ({vm.replica_id.task_type})",
+            at=deps.clock(),
+        )
+        record(queued, deps)
+
+
+def _create_vms(
+    create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, created: Counter[str]
+) -> None:
+    outcome = fleet.create(job, create, metadata)
+    match outcome:
+        case Created():
+            created[create.request_key(job.job_id)] += 1
+        case Pending():
+            pass
+        case NotCreated():
+            _record_capacity_error(create, outcome, job, deps)
+        case _:
+            assert_never(outcome)
+
+
+def _record_capacity_error(create: Create, outcome: NotCreated, job: Job, deps: Deps) -> None:
+    """Record why the VMs were not created, and remember a stockout for the zone order of later jobs."""
+    kind = machine_kind(create.group, spot=create.spot)
+    now = deps.clock()
+    if outcome.kind is CapacityErrorKind.STOCKOUT:
+        deps.store.note_stockout(Stockout(create.zone, kind, now))
+    not_created = VmsNotCreated(
+        job_id=job.job_id,
+        attempt=create.directive.attempt,
+        zone=create.zone,
+        round=create.round,
+        error_kind=outcome.kind,
+        code=outcome.code,
+        message=outcome.message,
+        at=now,
+        zones_available=outcome.zones_available,
+        requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
+    )
+    record(not_created, deps)
+
+
+def _record_loss(step: ReportLoss, job: Job, deps: Deps) -> None:
+    vm = VmRef(step.name, step.vm.zone if step.vm else job.zone, step.vm.instance_id if step.vm else "")
+    subject = _subject(step.replica, vm, job.job_id)
+    record(VmLost(subject, deps.clock(), step.cause, job.placement.round), deps)
+
+
+def _record_outdated_completion(step: Reactivate, job: Job, deps: Deps) -> None:
+    vm = VmRef(step.name, job.zone, step.replica.instance_id or "")
+    subject = _subject(step.replica, vm, job.job_id)
+    record(CompletionOutdated(subject, deps.clock()), deps)
+
+
+def _subject(replica: Replica, vm: VmRef, job_id: str) -> IncarnationRef:
+    return IncarnationRef(job_id, replica.attempt, replica.replica_id, replica.incarnation, replica.vm_generation, vm)

@@ -1,0 +1,130 @@
+"""From an accepted job document to a stored job. Used for messages, uploaded files, the HTTP API and trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from shared.core.events import JobSubmitted
+from shared.core.intake.job_id_template import at_time, is_template
+from shared.core.model.job import Job, JobState, Label
+from shared.core.model.tuning import Tuning
+from shared.core.reconcile.trial_jobs import results_to_resume
+from shared.core.reconcile.zone_order import move_to_end, zones_with_stockout
+from shared.core.rules.admission_queue import limit_problem
+from shared.core.rules.tuning import planned_trials
+from shared.core.timeouts import STOCKOUT_MEMORY
+from shared.flows.record import Deps, record
+from shared.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from shared.ports import Store
+
+RESUMED_JOB_FIELD: Final = "trainingInput.hyperparameters.resumePreviousJobId"
+
+
+class JobExistsError(Exception):
+    """The job id was already used by another submission. Job ids are never used again."""
+
+
+class OverLimitError(Exception):
+    """The job can never be admitted: it needs more than all jobs together may use."""
+
+
+def create_job(
+    document: Mapping[str, object],
+    submission: str,
+    now: datetime,
+    deps: Deps,
+    *,
+    default_job_id: str | None = None,
+    by: str | None = None,
+) -> Job:
+    """Store the job and return it. If the same submission was stored before, return that job.
+
+    `submission` identifies the submission, and `by` is the e-mail address of the submitter. Raises InvalidJob,
+    JobExistsError or OverLimitError; nothing is stored then.
+    """
+    spec = accept(document, default_job_id=default_job_id)
+    job = new_job(spec, submission, now, by)
+    over_limit = limit_problem(spec.plan, deps.limits)
+    if (job.tuning or over_limit) and deps.store.load(job.job_id) is None:
+        if job.tuning is not None:
+            job = replace(job, tuning=resume_previous_study(job.tuning, deps.store))
+        if over_limit:
+            raise OverLimitError(over_limit)
+    recorded = record(with_zone_order(job, now, deps.store), deps)
+    first = recorded.entry.event
+    if not isinstance(first, JobSubmitted) or first.job.submission != submission:
+        raise JobExistsError(job.job_id)
+    return first.job
+
+
+def new_job(spec: AcceptedSpec, submission: str, now: datetime, by: str | None = None) -> Job:
+    """Return the job in its first state. The spec must have a job id."""
+    if spec.job_id is None:
+        raise ValueError("an accepted spec without a default job id must have a job id")
+    return Job(
+        job_id=spec.job_id,
+        spec_json=spec.spec_json,
+        submission=submission,
+        plan=spec.plan,
+        state=JobState.QUEUED,
+        created_at=now,
+        labels=tuple(Label(key, value) for key, value in sorted(spec.labels.items())),
+        submitted_by=by,
+        tuning=spec.tuning,
+    )
+
+
+def with_zone_order(job: Job, now: datetime, store: Store) -> JobSubmitted:
+    """Return the submission of the job, with zones that had a recent stockout moved to the end of its plan.
+
+    The order goes into the ledger with the job, so that a replay does not depend on the stockouts.
+    """
+    last = zones_with_stockout(job.plan, store.stockouts(now - STOCKOUT_MEMORY), now)
+    plan = replace(job.plan, zones=move_to_end(job.plan.zones, last))
+    return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
+
+
+def resume_previous_study(tuning: Tuning, store: Store) -> Tuning:
+    """Add the results of the tuning job that this one resumes, if any. Raises InvalidJob if that is impossible."""
+    if tuning.resumes is None:
+        return tuning
+    loaded = store.load(tuning.resumes)
+    previous = loaded.state.job.tuning if loaded and loaded.state.job.deleted_at is None else None
+    if previous is None:
+        problem = f"names {tuning.resumes}, which is not a tuning job"
+    elif (previous.parameters, previous.goal, previous.metric_tag) != (
+        tuning.parameters,
+        tuning.goal,
+        tuning.metric_tag,
+    ):
+        problem = f"names {tuning.resumes}, which has other params, another goal or another metric"
+    else:
+        resumed = replace(tuning, earlier=results_to_resume(previous))
+        if planned_trials(resumed) > 0:
+            return resumed
+        problem = f"names {tuning.resumes}, which has already tried every combination of values"
+    raise InvalidJob((Problem(RESUMED_JOB_FIELD, problem, "leave it out"),))
+
+
+def requested_job_id(document: Mapping[str, object]) -> str | None:
+    """Return the job id as it was submitted, which may be a template."""
+    job_id = document.get("jobId", document.get("job_id"))
+    return job_id if isinstance(job_id, str) else None
+
+
+def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> Mapping[str, object]:
+    """Fill the time `at` into a job id such as `nightly_{time:%Y%m%d}`. Other documents are returned unchanged.
+
+    `at` is the time of the submission itself, not of its delivery, which may be repeated. Raises InvalidJob if a time
+    is needed and `at` is None.
+    """
+    job_id = requested_job_id(document)
+    if job_id is None or not is_template(job_id):
+        return document
+    if at is None:
+        raise InvalidJob((Problem("jobId", "contains a time, but the submission has no time", "digits_1"),))
+    others = {name: value for name, value in document.items() if name != "job_id"}
+    return {**others, "jobId": at_time(job_id, at)}

@@ -1,0 +1,39 @@
+"""Requests of users about an existing job: cancel it, delete it, change its labels.
+
+All of them may be repeated, and raise PermanentError if the job does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shared.core.actions import SetLabels
+from shared.core.decisions import Reason
+from shared.core.events import CancelRequested, DeleteRequested, LabelsChanged
+from shared.core.model.job import Label
+from shared.flows.record import Deps, record
+
+
+def cancel_job(job_id: str, by: str, deps: Deps) -> None:
+    """Cancel the job and delete its VMs. Does nothing if the job has ended. `by` names the user in messages."""
+    record(CancelRequested(job_id, by, deps.clock()), deps)
+
+
+def delete_job(job_id: str, request_key: str, deps: Deps) -> bool:
+    """Remove an ended job from lists. Its id stays used, and its history is kept. False: the job has not ended.
+
+    `request_key` identifies the request, so that a repeated request is recorded once.
+    """
+    recorded = record(DeleteRequested(job_id, request_key, deps.clock()), deps)
+    return recorded.entry.decision.reason is not Reason.NOT_ENDED
+
+
+def change_labels(job_id: str, labels: Mapping[str, str], request_key: str, seen: int | None, deps: Deps) -> bool:
+    """Replace all labels of the job, whether it has ended or not.
+
+    False: the labels have changed since the version `seen`. None as `seen` replaces them in any case. `request_key`
+    identifies the request, so that a repeated request is recorded once.
+    """
+    new_labels = tuple(Label(key, value) for key, value in sorted(labels.items()))
+    recorded = record(LabelsChanged(job_id, new_labels, request_key, deps.clock(), seen), deps)
+    return isinstance(recorded.entry.decision.action, SetLabels)

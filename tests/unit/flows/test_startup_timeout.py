@@ -1,0 +1,148 @@
+"""Startup timeout: replicas whose agent never reports get another VM, and others do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.core.decisions import Reason
+from shared.core.events import IncarnationRef, VmLost, VmRef
+from shared.core.model.replica import ReplicaState
+from shared.core.model.vm import LossCause
+from shared.core.model.vm_names import vm_name
+from shared.core.timeouts import STARTUP_TIMEOUT_S
+from shared.errors import TemporaryError
+from shared.flows.record import record
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
+from tests.support.world import World
+from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry, must
+
+
+def times_out_after(world: World, seconds: float) -> bool:
+    """Wait, sweep, and return whether the sweep found a startup timeout."""
+    before = len(world.ledger)
+    world.wait(seconds)
+    world.sweep()
+    world.deliver()
+    return Reason.STARTUP_TIMEOUT in [entry.decision.reason for entry in world.ledger[before:]]
+
+
+def test_replica_without_a_report_gets_another_vm_after_the_startup_timeout(world: World) -> None:
+    world.submit()
+    world.deliver()
+    for replica_id in (CHIEF, WORKER_1):
+        world.send("vm-ready", replica_id)
+    old = must(world.vm(WORKER_0))
+    assert not times_out_after(world, STARTUP_TIMEOUT_S - 3)
+    assert times_out_after(world, 1)
+    replica = world.replica(WORKER_0)
+    assert (replica.state, replica.vm_generation, replica.restarts_used) == (ReplicaState.REPLACING, 2, 0)
+    assert must(world.vm(WORKER_0)).instance_id != old.instance_id
+    assert not times_out_after(world, STARTUP_TIMEOUT_S - 1), "the new VM has a timeout of its own"
+    world.send("vm-ready", WORKER_0)
+    assert world.state == "RUNNING"
+    world.check()
+
+
+def test_restart_without_a_report_gets_another_vm(running: World) -> None:
+    world = running
+    world.wait(7200)
+    world.kill(WORKER_0)
+    world.deliver()
+    assert not times_out_after(world, STARTUP_TIMEOUT_S - 1)
+    assert times_out_after(world, 1)
+    assert must(world.vm(WORKER_0)).vm_generation == 2
+    world.check()
+
+
+def test_running_replica_never_times_out(running: World) -> None:
+    assert not times_out_after(running, 5 * 3600)
+
+
+def create_slowly(world: World) -> None:
+    """Let the creation of the VMs take an hour."""
+    world.fleet.is_slow = True
+    world.bus.drain()
+    for _ in range(6):
+        with pytest.raises(TemporaryError):
+            world.provision()
+        world.wait(600)
+    world.fleet.settle()
+    world.fleet.is_slow = False
+
+
+def test_timeout_counts_from_the_start_of_the_vm_after_a_slow_creation(world: World) -> None:
+    world.submit()
+    create_slowly(world)
+    assert not times_out_after(world, STARTUP_TIMEOUT_S - 1)
+    assert times_out_after(world, 1)
+    world.check()
+
+
+def test_timeout_counts_from_the_start_of_the_vm_after_waiting_for_capacity(world: World) -> None:
+    world.submit()
+    world.fleet.stockout_zones = {f"us-central1-{letter}" for letter in "abcdef"}
+    for _ in range(6):
+        world.bus.drain()
+        world.provision()
+        world.wait(600)
+    world.fleet.stockout_zones = set()
+    world.provision()
+    assert len(world.vms) == 3
+    assert not times_out_after(world, STARTUP_TIMEOUT_S - 1)
+    assert times_out_after(world, 1)
+    world.check()
+
+
+def test_timeout_of_a_held_replica_counts_from_the_return_of_its_peers(running: World) -> None:
+    world = running
+    world.send("maintenance", WORKER_0, cause="preemption")
+    world.fleet.vanish(vm_name("digits_1", WORKER_0))
+    world.exit_program(CHIEF, error={"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in f"})
+    create_slowly(world)
+    world.send("vm-ready", WORKER_0)
+    world.deliver()
+    assert world.replica(CHIEF).state is ReplicaState.HELD
+    assert not times_out_after(world, STARTUP_TIMEOUT_S - 2)
+    assert times_out_after(world, 2)
+    assert world.replica(CHIEF).state is ReplicaState.REPLACING
+    world.check()
+
+
+def test_timeout_of_a_late_collateral_exit_counts_from_the_exit(running: World) -> None:
+    world = running
+    world.send("maintenance", WORKER_0, cause="preemption")
+    world.deliver()
+    world.send("vm-ready", WORKER_0)
+    world.wait(7200)
+    world.exit_program(CHIEF, error={"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in f"})
+    world.deliver()
+    assert world.replica(CHIEF).state is ReplicaState.HELD
+    assert not times_out_after(world, STARTUP_TIMEOUT_S - 1)
+    assert times_out_after(world, 1)
+    world.check()
+
+
+def test_ignored_startup_timeout_does_not_hide_a_later_loss_of_the_vm(running: World) -> None:
+    world = running
+    replica, vm = world.replica(WORKER_0), must(world.vm(WORKER_0))
+    subject = IncarnationRef(
+        "digits_1", 1, WORKER_0, replica.incarnation, replica.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
+    )
+    recorded = record(VmLost(subject, world.now, LossCause.STARTUP_TIMEOUT), world.deps)
+    assert recorded.entry.decision.action.kind == "ignore"
+    deliver_entry(world, audit_log_entry(vm, "hostError"))
+    assert world.replica(WORKER_0).state is ReplicaState.REPLACING
+    world.check()
+
+
+def test_two_sweeps_that_find_the_same_timeout_replace_one_vm(world: World) -> None:
+    world.submit()
+    world.deliver()
+    for replica_id in (CHIEF, WORKER_1):
+        world.send("vm-ready", replica_id)
+    world.wait(STARTUP_TIMEOUT_S)
+    world.sweep()
+    world.sweep()
+    world.deliver()
+    assert world.replica(WORKER_0).vm_generation == 2
+    world.check()
