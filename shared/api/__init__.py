@@ -1,7 +1,7 @@
-"""The HTTP API of the old service, so that its clients work as they are: `ml` v1, and Vertex AI's custom jobs.
+"""The HTTP API of AI Platform Training (`ml` v1) and of Vertex AI's custom jobs, so that their clients work unchanged.
 
-    request ──► door: route, token, permission ──► jobs, custom_jobs, projects ──► flows, store
-                  └── every capacity error in Google's form (errors)
+    request ──► handler: route, token, permission, quota ──► jobs, custom_jobs, tuning_jobs, projects ──► flows, store
+                  └── every error in Google's form (errors)
 
-It holds no state and decides nothing about jobs: what changes one goes through the same flows as any event.
+It holds no state and makes no decisions about jobs: changes go through the same flows as every event.
 """

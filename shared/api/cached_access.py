@@ -1,7 +1,7 @@
 """Cached answers of the project's IAM, so that a polling client does not cause a query for each of its requests.
 
-Permissions are kept for a minute, and only granted ones: a new permission works at once, and a revoked one for at most a
-minute longer. E-mail addresses and the project's number never change, so they are kept as long as there is space.
+Permissions are kept for a minute, and only granted ones: a new permission works at once, and a revoked one for at most
+a minute longer. E-mail addresses and the project's number never change, so they are kept as long as there is space.
 Entries are keyed by a hash of the access token, in this process only. A token itself is never stored or logged.
 """
 
@@ -49,7 +49,7 @@ class CachedAccess:
         return True
 
     def project_number(self, token: str) -> str:
-        """The number is no secret among callers: whether one may see the project is a permission of its own."""
+        """Return the project's number. Every caller gets the cached one: the route checks who may see the project."""
         if not self._number:
             self._number = self.access.project_number(token)
         return self._number

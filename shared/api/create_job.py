@@ -1,7 +1,7 @@
-"""A job is created: answered only when it is stored, by the same flow that a submitted message takes.
+"""Create a job through the flow that submitted messages use. The response is sent when the job is stored.
 
-A client that sends its request again because no answer came gets the job it made; every other second create of a job
-id is 409, as it was. Nothing of a refused request is kept.
+A client that repeats its request because it received no response gets the job that the request created; any other
+second request with the same job id is 409, as it was. A refused request stores nothing.
 """
 
 from __future__ import annotations
@@ -13,49 +13,58 @@ from typing import Final
 
 from shared.api import errors
 from shared.api.quotas import MINUTE_S
-from shared.api.request import Call, Service, email_of
+from shared.api.request import Call, Service, caller_email
 from shared.core.model.job import Job
 from shared.errors import TemporaryError
-from shared.flows import submit
+from shared.flows import intake
 from shared.jobspec import accept
 
-SOURCE: Final = "api"
+SUBMISSION_PREFIX: Final = "api"
 
 
-def create(document: Mapping[str, object], job_id: str, call: Call, service: Service, *, default: bool = False) -> Job:
-    """The stored job. `default`: `job_id` is ours, not the document's. Raises InvalidJob and ApiError."""
-    submission = f"{SOURCE}:{call.key}"
+def create_job(
+    document: Mapping[str, object], job_id: str, call: Call, service: Service, *, is_default_id: bool = False
+) -> Job:
+    """Return the stored job. Raises InvalidJob and ApiError.
+
+    `job_id`: that of the document, or empty if it has no legal one. `is_default_id`: the document names none, and the
+    job gets `job_id`.
+    """
+    submission = f"{SUBMISSION_PREFIX}:{call.idempotency_key}"
     now, deps = service.now(), service.deps
-    before = deps.store.load(job_id) if job_id else None
-    if before and before.state.job.submission == submission:
-        return before.state.job
-    _within_quota(call, service)
-    default_id = job_id if default else None
-    _may_use(accept(document, default_job_id=default_id).plan.service_account, call, service)
-    by = email_of(call, service)
+    earlier = deps.store.load(job_id) if job_id else None
+    if earlier and earlier.state.job.submission == submission:
+        return earlier.state.job
+    _check_quota(call, service)
+    default_id = job_id if is_default_id else None
+    _check_service_account(accept(document, default_job_id=default_id).plan.service_account, call, service)
+    by = caller_email(call, service)
     try:
-        return submit.create(document, submission, now, deps, default_job_id=default_id, by=by)
-    except submit.JobExistsError:
+        return intake.create_job(document, submission, now, deps, default_job_id=default_id, by=by)
+    except intake.JobExistsError:
         raise errors.job_exists() from None
-    except submit.OverLimitError as over:
-        raise errors.quota(call.project, str(over)) from None
+    except intake.OverLimitError as over_limit:
+        raise errors.quota_exceeded(call.project, str(over_limit)) from None
     except TemporaryError:
-        # Stored, and only the word to provision did not get out: the sweep says it again.
+        # The job may be stored, and only the message to `provision` not sent. The sweep will send it.
         stored = deps.store.load(job_id)
         if stored and stored.state.job.submission == submission:
             return stored.state.job
         raise
 
 
-def _may_use(account: str | None, call: Call, service: Service) -> None:
-    """Who trains as an account has all that it has. The installation's own is everybody's, as the service's was."""
+def _check_service_account(account: str | None, call: Call, service: Service) -> None:
+    """Require the permission to act as the account: its jobs can do what it can.
+
+    Every caller may use the installation's own account, as every user of the service could use the service's.
+    """
     is_own = account in (None, service.service_account)
     if account and not is_own and not service.access.may_act_as(call.token, account):
-        raise errors.not_as(account)
+        raise errors.cannot_act_as(account)
 
 
-def _within_quota(call: Call, service: Service) -> None:
-    """Source: the service's quota of 60 `jobs.create` a minute. It also stops a loop that submits without end."""
+def _check_quota(call: Call, service: Service) -> None:
+    """Source: the service's quota of 60 `jobs.create` per minute. It also stops a client that submits in a loop."""
     limit = service.jobs_per_minute
-    if limit and service.deps.store.created_since(service.now() - timedelta(seconds=MINUTE_S)) >= limit:
-        raise errors.too_often(call.project, "jobs created", limit, math.ceil(MINUTE_S / limit))
+    if limit and service.deps.store.count_created_since(service.now() - timedelta(seconds=MINUTE_S)) >= limit:
+        raise errors.rate_limited(call.project, "jobs created", limit, math.ceil(MINUTE_S / limit))

@@ -1,9 +1,9 @@
-"""Enum values by number, as Google's generated clients send them over REST: read as the names that a job file has.
+"""Replace enum numbers by their names: Google's generated clients send enums as numbers over REST.
 
     {"machineSpec": {"acceleratorType": 5}}  →  {"machineSpec": {"acceleratorType": "NVIDIA_TESLA_T4"}}
 
-Source: aiplatform/v1's accelerator_type.proto, custom_job.proto and study.proto. A number that is not there stays as it
-is, and is refused as any wrong value. Answers have names, which those clients read as well.
+Source: aiplatform/v1's accelerator_type.proto, custom_job.proto and study.proto. An unknown number stays, and is then
+refused as any other wrong value. Responses have names, which those clients also read.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ NAMES: Final[Mapping[str, Mapping[int, str]]] = {
 """Field → number → name."""
 
 
-def with_names(value: object, field: str = "") -> object:
-    """The document, its enum numbers as names. The generated clients write fields in camelCase."""
+def replace_numbers(value: object, field: str = "") -> object:
+    """Return a document, or the value of a field, with names for numbers. The clients write fields in camelCase."""
     if isinstance(value, Mapping):
-        return {name: with_names(each, str(name)) for name, each in value.items()}
+        return {name: replace_numbers(item, str(name)) for name, item in value.items()}
     if isinstance(value, list):
-        return [with_names(each) for each in value]
+        return [replace_numbers(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return NAMES.get(field, {}).get(value, value)
     return value

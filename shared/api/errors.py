@@ -1,8 +1,8 @@
-"""Refusals in Google's form: a status of HTTP and of gRPC, a sentence, and details that programs read.
+"""Error responses in Google's form: an HTTP and a gRPC status, a sentence, and details for programs.
 
     {"error": {"code": 404, "message": "…", "status": "NOT_FOUND", "details": [{"@type": "…", …}]}}
 
-Source: google.rpc.Status, its error details, and the answers of the old service that its users have published.
+Source: google.rpc.Status and its error details; responses of the old service that its users have published.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from shared.core.rules.messages import JOB_EXISTS
-from shared.jobspec import InvalidJob, Problem
+from shared.jobspec import InvalidJob
 from shared.jobspec.reading.problems import service_path
 
 Json = dict[str, object]
@@ -21,7 +21,7 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="https://accounts.google.
 
 
 class ApiError(Exception):
-    """Ends a request. `headers` are sent beside the body."""
+    """Ends a request with an error response."""
 
     def __init__(
         self,
@@ -45,38 +45,38 @@ class ApiError(Exception):
         return {"error": error}
 
 
-def no_token() -> ApiError:
+def missing_token() -> ApiError:
     message = (
         "Request is missing required authentication credential. Expected an OAuth 2 access token in the Authorization "
         "header."
     )
-    return ApiError(401, "UNAUTHENTICATED", message, [_info("CREDENTIALS_MISSING", {})], _CHALLENGE)
+    return ApiError(401, "UNAUTHENTICATED", message, [_error_info("CREDENTIALS_MISSING", {})], _CHALLENGE)
 
 
-def bad_token() -> ApiError:
+def invalid_token() -> ApiError:
     message = (
         "Request had invalid authentication credentials: the OAuth 2 access token is expired, revoked or malformed. "
         "Log in again (gcloud auth login, or gcloud auth application-default login)."
     )
-    return ApiError(401, "UNAUTHENTICATED", message, [_info("ACCESS_TOKEN_EXPIRED", {})], _CHALLENGE)
+    return ApiError(401, "UNAUTHENTICATED", message, [_error_info("ACCESS_TOKEN_EXPIRED", {})], _CHALLENGE)
 
 
-def denied(permission: str, project: str) -> ApiError:
+def permission_denied(permission: str, project: str) -> ApiError:
     resource = f"//cloudresourcemanager.googleapis.com/projects/{project}"
     message = f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
-    info = _info("IAM_PERMISSION_DENIED", {"permission": permission, "resource": f"projects/{project}"})
+    info = _error_info("IAM_PERMISSION_DENIED", {"permission": permission, "resource": f"projects/{project}"})
     return ApiError(403, "PERMISSION_DENIED", message, [info])
 
 
-def not_as(account: str) -> ApiError:
-    """In Vertex AI's words, which its users search for."""
+def cannot_act_as(account: str) -> ApiError:
+    """The message is Vertex AI's, because users search for it."""
     message = f"You do not have permission to act as service_account: {account}. (or it may not exist)."
-    info = _info("IAM_PERMISSION_DENIED", {"permission": "iam.serviceAccounts.actAs", "resource": account})
+    info = _error_info("IAM_PERMISSION_DENIED", {"permission": "iam.serviceAccounts.actAs", "resource": account})
     return ApiError(403, "PERMISSION_DENIED", message, [info])
 
 
-def other_project(project: str) -> ApiError:
-    message = f"Permission denied on project {project}: this installation serves another one."
+def wrong_project(project: str) -> ApiError:
+    message = f"Permission denied on project {project}: this installation serves another project."
     return ApiError(403, "PERMISSION_DENIED", message)
 
 
@@ -84,39 +84,42 @@ def not_found(resource: str) -> ApiError:
     return ApiError(404, "NOT_FOUND", f"Field: name Error: The resource {resource} was not found.")
 
 
-def no_method(method: str, path: str) -> ApiError:
-    """Vertex AI's training pipelines are custom jobs with models and data sets around them, which are not served."""
+def unknown_method(method: str, path: str) -> ApiError:
+    """Vertex AI's training pipelines are not served: they are custom jobs with models and data sets around them."""
     hint = " Create a custom job instead (aiplatform.CustomJob)." if "/trainingPipelines" in path else ""
     return ApiError(404, "NOT_FOUND", f"There is no method {method} {path[:200]}.{hint}")
 
 
 def job_exists() -> ApiError:
     field, _, description = JOB_EXISTS.removeprefix("Field: ").partition(" Error: ")
-    return ApiError(409, "ALREADY_EXISTS", JOB_EXISTS, [_violations([(field, description)])])
+    return ApiError(409, "ALREADY_EXISTS", JOB_EXISTS, [_bad_request([(field, description)])])
 
 
-def changed_meanwhile() -> ApiError:
-    message = "Field: job.etag Error: The job was changed since it was read: read it again and repeat the change."
+def etag_mismatch() -> ApiError:
+    message = "Field: job.etag Error: The job has changed since it was read. Read it again and repeat the change."
     return ApiError(409, "ABORTED", message)
 
 
-def too_early(message: str) -> ApiError:
+def failed_precondition(message: str) -> ApiError:
     return ApiError(400, "FAILED_PRECONDITION", message)
 
 
-def invalid(field: str, description: str) -> ApiError:
-    """A parameter or a body that is no job: one field, in the names of the API."""
-    return ApiError(
-        400, "INVALID_ARGUMENT", f"Field: {field} Error: {description}", [_violations([(field, description)])]
-    )
+def invalid_argument(field: str, description: str) -> ApiError:
+    """A wrong parameter or field of a body, in the API's names."""
+    message = f"Field: {field} Error: {description}"
+    return ApiError(400, "INVALID_ARGUMENT", message, [_bad_request([(field, description)])])
 
 
 def invalid_job(error: InvalidJob) -> ApiError:
-    return ApiError(400, "INVALID_ARGUMENT", str(error), [_violations(map(_violation, error.problems))])
+    violations = [
+        (service_path(problem.field), f"{problem.problem} (for example {problem.example})")
+        for problem in error.problems
+    ]
+    return ApiError(400, "INVALID_ARGUMENT", str(error), [_bad_request(violations)])
 
 
-def quota(project: str, description: str) -> ApiError:
-    """Source: the service's own answer to too many accelerators."""
+def quota_exceeded(project: str, description: str) -> ApiError:
+    """Source: the service's own response to too many accelerators."""
     detail: Json = {
         "@type": f"{_TYPE}QuotaFailure",
         "violations": [{"subject": f"project:{project}", "description": description}],
@@ -124,15 +127,15 @@ def quota(project: str, description: str) -> ApiError:
     return ApiError(429, "RESOURCE_EXHAUSTED", f"Quota failure for project {project}. {description}", [detail])
 
 
-def too_often(project: str, what: str, per_minute: int, wait_s: int) -> ApiError:
-    """A quota of requests. Source of its details: google.api.ErrorReason and google.rpc.RetryInfo."""
-    error_kind = quota(project, f"The request exceeds the allowed maximum of {per_minute} {what} per minute.")
-    error_kind.details += [
-        _info("RATE_LIMIT_EXCEEDED", {"consumer": f"projects/{project}", "quota_limit_value": str(per_minute)}),
+def rate_limited(project: str, counted: str, per_minute: int, wait_s: int) -> ApiError:
+    """`counted`: what the quota counts, in the plural. Source of the details: google.api.ErrorReason, RetryInfo."""
+    error = quota_exceeded(project, f"The request exceeds the allowed maximum of {per_minute} {counted} per minute.")
+    error.details += [
+        _error_info("RATE_LIMIT_EXCEEDED", {"consumer": f"projects/{project}", "quota_limit_value": str(per_minute)}),
         {"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{wait_s}s"},
     ]
-    error_kind.headers["Retry-After"] = str(wait_s)
-    return error_kind
+    error.headers["Retry-After"] = str(wait_s)
+    return error
 
 
 def unavailable() -> ApiError:
@@ -143,14 +146,11 @@ def internal() -> ApiError:
     return ApiError(500, "INTERNAL", "Internal error encountered.")
 
 
-def _violation(problem: Problem) -> tuple[str, str]:
-    return service_path(problem.field), f"{problem.problem} (for example {problem.example})"
-
-
-def _violations(found: Iterable[tuple[str, str]]) -> Json:
-    listed = [{"field": field, "description": description} for field, description in found]
+def _bad_request(violations: Iterable[tuple[str, str]]) -> Json:
+    """Return the detail for wrong fields: pairs of field and description."""
+    listed = [{"field": field, "description": description} for field, description in violations]
     return {"@type": f"{_TYPE}BadRequest", "fieldViolations": listed}
 
 
-def _info(reason: str, metadata: Mapping[str, str]) -> Json:
+def _error_info(reason: str, metadata: Mapping[str, str]) -> Json:
     return {"@type": f"{_TYPE}ErrorInfo", "reason": reason, "domain": "googleapis.com", "metadata": dict(metadata)}

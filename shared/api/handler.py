@@ -1,10 +1,10 @@
-"""The door of the API: a request in, an answer out, whatever happens in between.
+"""Handle a request: find the route, check token, permission and quota, call the route, and turn errors into responses.
 
-    404 no such method · 401 no token, or one that Google does not know · 403 not this project, or not permitted
-    429 too often, by whom it is permitted · then the handler's own answer
-    503 for errors that passes · 500 for a bug, which the log has whole
+    404 no such method · 401 no token, or one that Google does not know · 403 wrong project, or no permission
+    429 quota exceeded by a permitted caller · then the response of the route
+    503 a transient error · 500 a bug, with details in the log
 
-Answers and logs never contain the token.
+Responses and logs never contain the token.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 from shared.api import errors
 from shared.api.errors import ApiError, Json
-from shared.api.request import Answer, Call, Request, Service, key_of, meant
-from shared.api.routes import Route, find
+from shared.api.request import Call, Request, Response, Service, apply_method_override, idempotency_key
+from shared.api.routes import Route, find_route
 from shared.errors import TemporaryError
 from shared.jobspec import InvalidJob
 from shared.messaging import json_log
@@ -27,54 +27,57 @@ _BEARER: Final = re.compile(r"[Bb]earer +([!-~]{1,4096})")
 _log = logging.getLogger(__name__)
 
 
-def serve(request: Request, service: Service) -> Answer:
-    json_log.start()
+def serve(request: Request, service: Service) -> Response:
+    json_log.configure()
     with json_log.context(function="api", method=request.method, path=request.path[:200]):
         try:
-            return Answer(200, _handle(request, service))
-        except ApiError as error:
-            error_kind = error
+            return Response(200, _handle(request, service))
+        except ApiError as api_error:
+            error = api_error
         except InvalidJob as invalid:
-            error_kind = errors.invalid_job(invalid)
+            error = errors.invalid_job(invalid)
         except UnknownTokenError:
-            error_kind = errors.bad_token()
-        except TemporaryError as error:
-            _log.warning("to be tried again: %s", error)
-            error_kind = errors.unavailable()
-        except Exception:  # noqa: BLE001 - a client reads Google's form, not a framework's page; the log has it whole
+            error = errors.invalid_token()
+        except TemporaryError as temporary:
+            _log.warning("transient error, the client may retry: %s", temporary)
+            error = errors.unavailable()
+        except Exception:  # noqa: BLE001 - clients expect Google's form, not a framework's page; the log has the details
             _log.exception("%s %s failed", request.method, request.path[:200])
-            error_kind = errors.internal()
-    return Answer(error_kind.code, error_kind.body, error_kind.headers)
+            error = errors.internal()
+    return Response(error.code, error.body, error.headers)
 
 
 def _handle(request: Request, service: Service) -> Json:
-    request = meant(request)
-    found = find(request.method, request.path)
-    if found is None:
-        raise errors.no_method(request.method, request.path)
-    route, params = found
-    call = Call(request, params, _token(request), key_of(request, service.new_id))
-    _permit(call, route, service)
-    _count(call, route, service)
+    request = apply_method_override(request)
+    match = find_route(request.method, request.path)
+    if match is None:
+        raise errors.unknown_method(request.method, request.path)
+    route, params = match
+    call = Call(request, params, _bearer_token(request), idempotency_key(request, service.new_id))
+    _check_permission(call, route, service)
+    _count_request(call, route, service)
     return route.handle(call, service)
 
 
-def _token(request: Request) -> str:
+def _bearer_token(request: Request) -> str:
     match = _BEARER.fullmatch(request.headers.get("authorization", ""))
     if match is None:
-        raise errors.no_token()
+        raise errors.missing_token()
     return match[1]
 
 
-def _permit(call: Call, route: Route, service: Service) -> None:
+def _check_permission(call: Call, route: Route, service: Service) -> None:
     if call.project != service.project:
-        raise errors.other_project(call.project)
-    if route.permission and route.permission not in service.access.granted(call.token, [route.permission]):
-        raise errors.denied(route.permission, call.project)
+        raise errors.wrong_project(call.project)
+    if route.permission and route.permission not in service.access.granted_permissions(call.token, [route.permission]):
+        raise errors.permission_denied(route.permission, call.project)
 
 
-def _count(call: Call, route: Route, service: Service) -> None:
-    """Of those who may: strangers do not use up the project's quota, and what needs no permission proves nobody."""
+def _count_request(call: Call, route: Route, service: Service) -> None:
+    """Count permitted requests only, so that unauthorized callers cannot exhaust the quota of the project.
+
+    Routes without a permission check are not counted; those that create a job have their own quota.
+    """
     bucket = service.requests
-    if bucket and route.permission and not route.creates and (wait_s := bucket.take()):
-        raise errors.too_often(call.project, "requests", bucket.per_minute, wait_s)
+    if bucket and route.permission and not route.creates_job and (wait_s := bucket.take()):
+        raise errors.rate_limited(call.project, "requests", bucket.per_minute, wait_s)

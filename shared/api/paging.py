@@ -1,7 +1,7 @@
-"""Lists of jobs in pages, the youngest first. A token names the place of the last job that was looked at.
+"""Lists of jobs in pages, the newest first. A page token is the position of the last job that was looked at.
 
-Jobs are looked through in the store's one order and filtered here, so that no list needs an index of its own; a page
-whose filter finds little ends early, with a token to go on from.
+Jobs are read in the one order of the store and filtered here, so that no list needs its own index. A page whose filter
+accepts few jobs ends early, with a token to continue from.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ from pydantic import AwareDatetime, Field, TypeAdapter
 from shared.api import errors
 from shared.api.request import Call
 from shared.core.model.job import Job
-from shared.ports import JobPlace, Store
+from shared.ports import JobPosition, Store
 
 SIZE_DEFAULT: Final = 20
 SIZE_MAX: Final = 100
-"""Both from the discovery document of `ml` v1, `projects.jobs.list`."""
-LOOKED_AT_MAX: Final = 1_000
-"""By one request: some seconds of reading from Firestore."""
+"""Source of both: the discovery document of `ml` v1, `projects.jobs.list`."""
+JOBS_READ_MAX: Final = 1_000
+"""Jobs that one request reads; takes some seconds with Firestore."""
 
-_Token: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]])
+_TOKEN: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]])
 
 
-def page(call: Call, store: Store, desired: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
-    """The jobs of the page that the call asks for, and the token of the next one."""
-    size, place = _size(call.param("pageSize")), _place(call.param("pageToken"))
-    found: list[Job] = []
-    for _ in range(0, LOOKED_AT_MAX, size + 1):
-        jobs = store.recent_jobs(size + 1, place)
+def read_page(call: Call, store: Store, is_listed: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
+    """Return the jobs of the requested page, and the token of the next page; None: there is none."""
+    size, position = _parse_size(call.param("pageSize")), _decode_token(call.param("pageToken"))
+    page: list[Job] = []
+    for _ in range(0, JOBS_READ_MAX, size + 1):
+        jobs = store.recent_jobs(size + 1, position)
         for job in jobs:
-            if desired(job):
-                if len(found) == size:
-                    return found, _token(place)
-                found.append(job)
-            place = JobPlace(job.created_at, job.job_id)
+            if is_listed(job):
+                if len(page) == size:
+                    return page, _encode_token(position)
+                page.append(job)
+            position = JobPosition(job.created_at, job.job_id)
         if len(jobs) <= size:
-            return found, None
-    return found, _token(place)
+            return page, None
+    return page, _encode_token(position)
 
 
-def _size(given: str) -> int:
-    if not given:
+def _parse_size(text: str) -> int:
+    if not text:
         return SIZE_DEFAULT
     try:
-        size = int(given)
+        size = int(text)
     except ValueError:
         size = -1
     if size < 0:
-        raise errors.invalid("page_size", f"must be a whole number from 1 to {SIZE_MAX}")
+        raise errors.invalid_argument("page_size", f"must be a whole number from 1 to {SIZE_MAX}")
     return min(size, SIZE_MAX) or SIZE_DEFAULT
 
 
-def _token(place: JobPlace | None) -> str | None:
-    if place is None:
+def _encode_token(position: JobPosition | None) -> str | None:
+    if position is None:
         return None
-    said = json.dumps([place.created_at.astimezone(UTC).isoformat(), place.job_id])
-    return base64.urlsafe_b64encode(said.encode()).decode().rstrip("=")
+    text = json.dumps([position.created_at.astimezone(UTC).isoformat(), position.job_id])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _place(token: str) -> JobPlace | None:
+def _decode_token(token: str) -> JobPosition | None:
     if not token:
         return None
     try:
-        said = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        place = _Token.validate_json(said)
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        position = _TOKEN.validate_json(text)
     except (ValueError, binascii.Error):
-        raise errors.invalid("page_token", "is not one that a list answered") from None
-    return JobPlace(*place)
+        raise errors.invalid_argument("page_token", "must be a nextPageToken of an earlier response") from None
+    return JobPosition(*position)

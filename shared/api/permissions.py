@@ -1,8 +1,9 @@
-"""Which permission of the project each method asks for.
+"""The IAM permission that each method requires on the project.
 
-`ml.*` went with the old service: no role can be sure to hold it. Vertex AI's permissions to train exist, say the same,
-and come with `roles/aiplatform.user` and `roles/aiplatform.viewer`; whoever moved on from AI Platform has them, and
-none of them opens the state or the machines. See docs/decisions.
+The permissions `ml.*` ended with the old service, so no role is sure to include them. Vertex AI's permissions for
+training jobs mean the same, and the roles `roles/aiplatform.user` and `roles/aiplatform.viewer` include them; users who
+moved on from AI Platform have these roles. None of the permissions gives access to Firestore or to VMs.
+docs/decisions/0008-the-old-services-api.md
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ TUNING_CANCEL: Final = "aiplatform.hyperparameterTuningJobs.cancel"
 TUNING_DELETE: Final = "aiplatform.hyperparameterTuningJobs.delete"
 PROJECT: Final = "resourcemanager.projects.get"
 
-CALLED: Final[dict[str, str]] = {
-    **{permission: permission for permission in (CREATE, GET, LIST, CANCEL, DELETE, PROJECT)},
-    **{each: each for each in (TUNING_CREATE, TUNING_GET, TUNING_LIST, TUNING_CANCEL, TUNING_DELETE)},
+REQUIRED_PERMISSIONS: Final = (
+    *(CREATE, GET, LIST, CANCEL, DELETE, PROJECT),
+    *(TUNING_CREATE, TUNING_GET, TUNING_LIST, TUNING_CANCEL, TUNING_DELETE),
+)
+EQUIVALENT_PERMISSIONS: Final[dict[str, str]] = {
+    **{permission: permission for permission in REQUIRED_PERMISSIONS},
     "ml.jobs.create": CREATE,
     "ml.jobs.get": GET,
     "ml.jobs.list": LIST,
@@ -34,5 +38,7 @@ CALLED: Final[dict[str, str]] = {
     "ml.locations.list": PROJECT,
     "ml.projects.getConfig": PROJECT,
 }
-"""What a permission is called, today and by the old service → the one that is asked for. Vertex AI has none for
-changing labels: who may make a job may label one."""
+"""Permission, by its current name or that of the old service → the permission that is checked.
+
+Vertex AI has none for changing labels: a caller who may create a job may label one.
+"""

@@ -1,9 +1,8 @@
-"""How often the API may be asked. Source: the service's quotas per project, within a minute: 60 creations of jobs, and
-300 of everything else.
+"""Quotas of API requests per project and minute: 60 creations of jobs, 300 other requests. Source: the service's.
 
-Creations are counted in the state, exactly (`shared.api.create_job`). Of all else each instance of the function counts
-what comes to it: to write down each read would cost more than the read. With N instances up to N times as much gets
-through; who keeps to the quota in every minute is never refused.
+Creations are counted exactly, in the store (`shared.api.create_job`). Each instance of the function counts all other
+requests for itself, because storing a count would cost more than most requests. With N instances up to N times the
+quota is allowed, and a client within the quota is never refused.
 """
 
 from __future__ import annotations
@@ -19,17 +18,18 @@ MINUTE_S: Final = 60.0
 
 @dataclass
 class Bucket:
-    """Lets `per_minute` requests through at once, and again as time passes; 0: any number. `seconds` is a clock that
-    never goes back. Thread-safe."""
+    """A leaky bucket of requests. Thread-safe."""
 
     per_minute: int
+    """Requests that may come at once, and again in each minute; 0: any number."""
     seconds: Callable[[], float]
+    """A monotonic clock."""
     _level: float = 0.0
     _at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self) -> int:
-        """0 where there was room, else after how many whole seconds there will be."""
+        """Count a request and return 0, or return after how many whole seconds there will be room for it."""
         if not self.per_minute:
             return 0
         with self._lock:

@@ -1,4 +1,4 @@
-"""A request as the handlers see it, and what they need to answer it."""
+"""Requests and responses as the handlers see them, and the services that handlers use."""
 
 from __future__ import annotations
 
@@ -19,45 +19,51 @@ from shared.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 from shared.ports import Access
 
 BODY_BYTES_READ: Final = DOCUMENT_BYTES_MAX + 1
-"""Of any request, as nobody knows yet whose it is: enough to see that there is too much."""
+"""How much of a body is read, before the caller is authenticated: enough to see that it is too large."""
+BODY_NAME: Final = "body.json"
+"""Name of the body in messages about its syntax."""
+UNKNOWN_CALLER: Final = "a user of the API"
+
 _INVOCATION: Final = re.compile(r"\binvocation-id/([0-9A-Za-z-]{8,64})\b")
-"""Source: gcloud's User-Agent. One id per command, however often the command's transport sends its request."""
+"""Source: gcloud's User-Agent. The id is the same for all attempts of one command."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """As it came, of whatever web framework. `headers` has lower-case names."""
+    """An HTTP request, independent of the web framework."""
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    """By lower-case names."""
     body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request with a right to be answered. `params`: what its path names. `key` is the same for what one client
-    sends again because no answer came, and for nothing else."""
+    """A request to a known method, with a token."""
 
     request: Request
     params: Mapping[str, str]
+    """Values of the variables in the route's address."""
     token: str
-    key: str
+    idempotency_key: str
+    """The same for all attempts of one request, different for all other requests."""
 
     @property
     def project(self) -> str:
         return self.params["project"]
 
     def param(self, name: str) -> str:
-        """A query parameter; empty where it is absent."""
+        """Return a query parameter; empty if it is absent."""
         return self.request.query.get(name, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     status: int
     body: Json
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -65,43 +71,49 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """`new_id` gives a different word every time. `service_account` is the VMs'; empty where they have none. `requests`
-    counts those of an instance that create no job; None: nobody counts."""
+    """What handlers use."""
 
     project: str
     deps: Deps
     access: Access
     new_id: Callable[[], str]
+    """Returns a different word each time."""
     service_account: str = ""
+    """Default service account of VMs; empty: none."""
     jobs_per_minute: int = 60
+    """Quota of creations; 0: no limit."""
     requests: Bucket | None = None
+    """Counts this instance's requests that create no job; None: no limit."""
 
     def now(self) -> datetime:
         return self.deps.clock()
 
 
-def email_of(call: Call, service: Service) -> str | None:
-    """Who asks, for the record, where the token tells and Google answers: nothing is held up by it."""
+def caller_email(call: Call, service: Service) -> str | None:
+    """Return the caller's e-mail address for the record; None if it is unknown. Never fails the request."""
     try:
         return service.access.email(call.token)
     except TemporaryError as error:
-        _log.warning("who asks is not known: %s", error)
+        _log.warning("the caller's e-mail address is unknown: %s", error)
         return None
 
 
-def meant(request: Request) -> Request:
-    """A GET whose address became too long travels as a POST. Source: Google's Python client, from 2,048 characters."""
+def apply_method_override(request: Request) -> Request:
+    """Turn a POST that stands for a GET with a long query into that GET.
+
+    Source: Google's Python client sends it for addresses of 2,048 characters and more.
+    """
     if request.method != "POST" or request.headers.get("x-http-method-override") != "GET":
         return request
     query = dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
     return replace(request, method="GET", query=query, body=b"")
 
 
-def key_of(request: Request, new_id: Callable[[], str]) -> str:
-    """Two requests with the same words are one only where their client says so: gcloud does, by its invocation.
+def idempotency_key(request: Request, new_id: Callable[[], str]) -> str:
+    """Return the key of a request. Equal requests have the same key only if gcloud marks them as one invocation.
 
-    The service answered a second create with 409 always, and clients without such an id were written for that.
+    The service answered every second create with 409, and clients without an invocation id expect that.
     """
     invocation = _INVOCATION.search(request.headers.get("user-agent", ""))
-    said = [invocation[1] if invocation else new_id(), request.method, request.path]
-    return hashlib.sha256("\n".join(said).encode() + b"\n" + request.body).hexdigest()
+    parts = [invocation[1] if invocation else new_id(), request.method, request.path]
+    return hashlib.sha256("\n".join(parts).encode() + b"\n" + request.body).hexdigest()

@@ -1,5 +1,4 @@
-"""Every method: its address, the permission it asks for, and who answers. Source of the addresses: both APIs' discovery
-documents."""
+"""All methods of the API: address, required permission, handler. Source of the addresses: both discovery documents."""
 
 from __future__ import annotations
 
@@ -8,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from shared.api import custom_jobs, jobs, projects, tuning_jobs
+from shared.api import jobs, projects
+from shared.api.custom_jobs import CUSTOM_JOBS
 from shared.api.errors import Json
 from shared.api.permissions import (
     CANCEL,
@@ -24,28 +24,30 @@ from shared.api.permissions import (
     TUNING_LIST,
 )
 from shared.api.request import Call, Service
+from shared.api.tuning_jobs import TUNING_JOBS
 
 Handler = Callable[[Call, Service], Json]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`address` names what stands in its `{}`. `permission` None: any caller with a token that is good. `creates`:
-    makes a job, and such requests have a quota of their own."""
-
     method: str
     address: str
+    """Path with variables in `{}`."""
     permission: str | None
+    """None: any caller with a valid token."""
     handle: Handler
-    creates: bool = False
+    creates_job: bool = False
+    """Such requests have a quota of their own."""
 
     def match(self, method: str, path: str) -> dict[str, str] | None:
-        found = self._pattern.fullmatch(path) if method == self.method else None
-        return found.groupdict() if found else None
+        """Return the values of the variables; None if the route does not match."""
+        match = self._pattern.fullmatch(path) if method == self.method else None
+        return match.groupdict() if match else None
 
     @property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", self.address))  # compiled once: re remembers
+        return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", self.address))  # `re` caches compiled patterns
 
 
 _PROJECT: Final = "/v1/projects/{project}"
@@ -55,8 +57,8 @@ _CUSTOM_JOB: Final = f"{_LOCATION}/customJobs/{{job}}"
 _TUNING_JOB: Final = f"{_LOCATION}/hyperparameterTuningJobs/{{job}}"
 
 ROUTES: Final = (
-    Route("POST", f"{_PROJECT}/jobs", CREATE, jobs.create, creates=True),
-    Route("GET", f"{_PROJECT}/jobs", LIST, jobs.list_),
+    Route("POST", f"{_PROJECT}/jobs", CREATE, jobs.create, creates_job=True),
+    Route("GET", f"{_PROJECT}/jobs", LIST, jobs.list_jobs),
     Route("GET", _JOB, GET, jobs.get),
     Route("PATCH", _JOB, CREATE, jobs.patch),
     Route("POST", f"{_JOB}:cancel", CANCEL, jobs.cancel),
@@ -66,20 +68,21 @@ ROUTES: Final = (
     Route("GET", f"{_PROJECT}:getConfig", PROJECT, projects.get_config),
     Route("GET", f"{_PROJECT}/locations", PROJECT, projects.list_locations),
     Route("GET", _LOCATION, PROJECT, projects.get_location),
-    Route("POST", f"{_LOCATION}/customJobs", CREATE, custom_jobs.create, creates=True),
-    Route("GET", f"{_LOCATION}/customJobs", LIST, custom_jobs.list_),
-    Route("GET", _CUSTOM_JOB, GET, custom_jobs.get),
-    Route("POST", f"{_CUSTOM_JOB}:cancel", CANCEL, custom_jobs.cancel),
-    Route("DELETE", _CUSTOM_JOB, DELETE, custom_jobs.delete),
-    Route("POST", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_CREATE, tuning_jobs.create, creates=True),
-    Route("GET", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_LIST, tuning_jobs.list_),
-    Route("GET", _TUNING_JOB, TUNING_GET, tuning_jobs.get),
-    Route("POST", f"{_TUNING_JOB}:cancel", TUNING_CANCEL, tuning_jobs.cancel),
-    Route("DELETE", _TUNING_JOB, TUNING_DELETE, tuning_jobs.delete),
+    Route("POST", f"{_LOCATION}/customJobs", CREATE, CUSTOM_JOBS.create, creates_job=True),
+    Route("GET", f"{_LOCATION}/customJobs", LIST, CUSTOM_JOBS.list_jobs),
+    Route("GET", _CUSTOM_JOB, GET, CUSTOM_JOBS.get),
+    Route("POST", f"{_CUSTOM_JOB}:cancel", CANCEL, CUSTOM_JOBS.cancel),
+    Route("DELETE", _CUSTOM_JOB, DELETE, CUSTOM_JOBS.delete),
+    Route("POST", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_CREATE, TUNING_JOBS.create, creates_job=True),
+    Route("GET", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_LIST, TUNING_JOBS.list_jobs),
+    Route("GET", _TUNING_JOB, TUNING_GET, TUNING_JOBS.get),
+    Route("POST", f"{_TUNING_JOB}:cancel", TUNING_CANCEL, TUNING_JOBS.cancel),
+    Route("DELETE", _TUNING_JOB, TUNING_DELETE, TUNING_JOBS.delete),
 )
 
 
-def find(method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+def find_route(method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+    """Return the route of a request and the values of its variables; None if there is none."""
     for route in ROUTES:
         params = route.match(method, path)
         if params is not None:

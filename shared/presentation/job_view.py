@@ -1,6 +1,6 @@
-"""A stored job as the service's API shows it: its field names, its times, the spec echoed verbatim.
+"""A stored job as the service's API shows it: its field names and time format, and the spec as submitted.
 
-What the service never had (attempts, replicas, budgets, substitutions) stands under one key of its own.
+What the service did not have (attempts, replicas, budgets, substitutions) is under one key of its own, `trainmaster`.
 """
 
 from __future__ import annotations
@@ -12,47 +12,48 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, Replica, public_id
+from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, public_id
+from shared.core.model.replica import Replica
 from shared.core.model.tuning import Measurement, Trial, TrialState, Tuning
-from shared.core.reconcile.plan import vm_name
-from shared.core.reporting.submission_origin import came
+from shared.core.model.vm_names import vm_name
+from shared.core.reporting.submission_origin import describe_origin
 from shared.core.rules.messages import with_log_link
-from shared.presentation.ml_units import Usage, consumed
+from shared.jobspec.reading.document_kinds import EXTENSION
+from shared.presentation.ml_units import Usage, consumed_ml_units
 
-EXTENSION: Final = "trainmaster"
-
-_ASKED: Final = {
+_BODY_FIELDS: Final = {
     "trainingInput": "trainingInput",
     "training_input": "trainingInput",
     "jobSpec": "jobSpec",
     "job_spec": "jobSpec",
 }
+"""Name of a document's body as submitted → its canonical name."""
 
 View = dict[str, Any]
 
 
-def job_view(job: Job, replicas: Iterable[Replica] = (), project: str = "", used: Usage | None = None) -> View:
-    """The service's view of it with our own beside. `replicas` are those of the present attempt."""
-    extension = _extension(job, replicas)
-    if used is not None:
-        extension["usage"] = _usage(used)
+def job_view(job: Job, replicas: Iterable[Replica] = (), project: str = "", usage: Usage | None = None) -> View:
+    """Return the service's view of the job and, under `trainmaster`, ours. `replicas`: those of the current attempt."""
+    extension = _extension_view(job, replicas)
+    if usage is not None:
+        extension["usage"] = _usage_view(usage)
     return {**service_view(job, project=project), EXTENSION: extension}
 
 
 def service_view(job: Job, position: int = 0, project: str = "") -> View:
-    """What the service itself answered, and not a field more. What is absent is left out, as it did.
+    """Return exactly the fields that the service returned, without those that have no value.
 
-    `position`: in the line of those that wait for room; 0 for a job that waits for nothing. With a `project` a failed
-    job's message says where its log is: the stored message does not, for what is decided knows of no project.
+    `position`: in the admission queue; 0 for a job that is not in it. With a `project` the message of a failed job
+    links to its log; the stored message does not, because the rules do not know the project.
     """
     spec = json.loads(job.spec_json)
-    units = consumed(job)
+    ml_units = consumed_ml_units(job)
     view: View = {
         "jobId": job.job_id,
-        **_asked(spec),
+        **_body(spec),
         "createTime": timestamp(job.created_at),
         "state": job.state.value,
-        "trainingOutput": {**_tried(job), **({} if units is None else {"consumedMLUnits": units})},
+        "trainingOutput": {**_tuning_view(job), **({} if ml_units is None else {"consumedMLUnits": ml_units})},
         "jobPosition": str(position),
         "etag": etag(job),
     }
@@ -61,105 +62,109 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
     if job.ended_at:
         view["endTime"] = timestamp(job.ended_at)
     if job.error_message:
-        links = project and job.state is JobState.FAILED
-        view["errorMessage"] = (
-            with_log_link(job.error_message, project, public_id(job.job_id)) if links else job.error_message
-        )
+        has_link = bool(project) and job.state is JobState.FAILED
+        message = with_log_link(job.error_message, project, public_id(job.job_id)) if has_link else job.error_message
+        view["errorMessage"] = message
     if job.labels:
         view["labels"] = {label.key: label.value for label in job.labels}
     return view
 
 
-def _tried(job: Job) -> View:
-    """Of a tuning job its trials, the best first. Source: HyperparameterOutput, and what real jobs answered."""
+def etag(job: Job) -> str:
+    """Return the version of the job's labels as an opaque text: eight bytes in base64, as the service's."""
+    text = f"{job.job_id}#{job.labels_version}".encode()
+    return base64.b64encode(hashlib.sha256(text).digest()[:8]).decode()
+
+
+def timestamp(at: datetime) -> str:
+    """Format a time as the service did: RFC 3339 in UTC, to the second."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _body(spec: Mapping[str, object]) -> View:
+    return {name: spec[spelling] for spelling, name in _BODY_FIELDS.items() if spelling in spec}
+
+
+def _tuning_view(job: Job) -> View:
+    """Return the trials of a tuning job, the best first. Source: HyperparameterOutput, and responses to real jobs."""
     tuning = job.tuning
     if tuning is None:
         return {}
-    shown: View = {
+    view: View = {
         "completedTrialCount": str(len(tuning.of_state(TrialState.SUCCEEDED))),
         "isHyperparameterTuningJob": True,
         "hyperparameterMetricTag": tuning.metric_tag,
     }
-    trials = [_trial(trial, tuning) for trial in tuning.best_first()]
-    return {**shown, "trials": trials} if trials else shown
+    trials = [_trial_view(trial, tuning) for trial in tuning.best_first()]
+    return {**view, "trials": trials} if trials else view
 
 
-def _trial(trial: Trial, tuning: Tuning) -> View:
-    shown: View = {
+def _trial_view(trial: Trial, tuning: Tuning) -> View:
+    assignments = tuning.assignments(trial.values)
+    view: View = {
         "trialId": str(trial.number),
-        "hyperparameters": {each.name: each.value for each in tuning.assigned(trial.values)},
+        "hyperparameters": {assignment.name: assignment.value for assignment in assignments},
         "state": trial.state.value,
     }
     if trial.started_at:
-        shown["startTime"] = timestamp(trial.started_at)
+        view["startTime"] = timestamp(trial.started_at)
     if trial.ended_at:
-        shown["endTime"] = timestamp(trial.ended_at)
+        view["endTime"] = timestamp(trial.ended_at)
     if trial.measurement:
-        shown["finalMetric"] = _metric(trial.measurement)
-    return shown
+        view["finalMetric"] = _metric_view(trial.measurement)
+    return view
 
 
-def _metric(measurement: Measurement) -> View:
+def _metric_view(measurement: Measurement) -> View:
     return {"trainingStep": str(measurement.step), "objectiveValue": measurement.value}
 
 
-def _asked(spec: Mapping[str, object]) -> View:
-    """What to run, as it was sent: of either dialect, under its name in camelCase."""
-    return {name: spec[sent] for sent, name in _ASKED.items() if sent in spec}
-
-
-def etag(job: Job) -> str:
-    """Another one after every change of the labels. Source of its shape: eight bytes in base64."""
-    said = f"{job.job_id}#{job.labels_version}".encode()
-    return base64.b64encode(hashlib.sha256(said).digest()[:8]).decode()
-
-
-def timestamp(at: datetime) -> str:
-    """RFC 3339 in UTC, seconds, as the service wrote it."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _extension(job: Job, replicas: Iterable[Replica]) -> View:
+def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
     plan = job.plan
     view: View = {
-        "submitted": came(job),
+        "submitted": describe_origin(job),
         "attempt": job.attempt,
         "zone": job.zone,
         "runtime": plan.runtime,
         "budgets": {
-            "reruns": _used(job.budgets.reruns_used, RERUNS_MAX),
-            "internalRetries": _used(job.budgets.internal_used, INTERNAL_RETRIES_MAX),
+            "reruns": _budget_view(job.budgets.reruns_used, RERUNS_MAX),
+            "internalRetries": _budget_view(job.budgets.internal_used, INTERNAL_RETRIES_MAX),
         },
-        "replicas": [_replica(job, replica) for replica in replicas],
+        "replicas": [_replica_view(job, replica) for replica in replicas],
     }
     if plan.substitutions:
         view["substitutions"] = [
-            {"field": each.field, "asked": each.asked, "given": each.given, "why": each.why}
-            for each in plan.substitutions
+            {
+                "field": substitution.field,
+                "requested": substitution.requested,
+                "replacement": substitution.replacement,
+                "reason": substitution.reason,
+            }
+            for substitution in plan.substitutions
         ]
     return view
 
 
-def _usage(used: Usage) -> View:
-    """What is not known is left out."""
-    units = {} if used.ml_units is None else {"mlUnits": used.ml_units}
-    cost = {"cost": {"amount": used.cost.amount, "currency": used.cost.currency}} if used.cost else {}
-    return {"machineHours": used.machine_hours, **units, **cost}
+def _usage_view(usage: Usage) -> View:
+    """Return the usage without what is unknown."""
+    ml_units = {} if usage.ml_units is None else {"mlUnits": usage.ml_units}
+    cost = {"cost": {"amount": usage.cost.amount, "currency": usage.cost.currency}} if usage.cost else {}
+    return {"machineHours": usage.machine_hours, **ml_units, **cost}
 
 
-def _used(used: int, limit: int) -> View:
+def _budget_view(used: int, limit: int) -> View:
     return {"used": used, "limit": limit}
 
 
-def _replica(job: Job, replica: Replica) -> View:
+def _replica_view(job: Job, replica: Replica) -> View:
     return {
         "taskType": replica.replica_id.task_type.value,
         "taskIndex": replica.replica_id.index,
         "state": replica.state.value,
         "incarnation": replica.incarnation,
         "vm": vm_name(job.job_id, replica.replica_id),
-        "vm_generation": replica.vm_generation,
-        "restarts": _used(replica.restarts_used, RESTARTS_MAX),
+        "vmGeneration": replica.vm_generation,
+        "restarts": _budget_view(replica.restarts_used, RESTARTS_MAX),
         "replaced": replica.replaced,
         "collateral": replica.collateral,
     }

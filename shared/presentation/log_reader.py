@@ -1,9 +1,9 @@
-"""A job's log as it grows: every line once, those of one VM in their order.
+"""Read a job's log as it grows: every line once, the lines of each VM in their order.
 
-Cloud Logging orders by time, and lines of several VMs arrive with different delays. One position for all of them, as
-gcloud keeps it, loses what comes later than its neighbours. Here each VM has its own: it writes its lines in order, and
-no two of them are of the same time, so that "newer than the last one seen" is all that is new. The service's own lines
-come from many functions at once; those are looked for again a while back, and known ones left out.
+Cloud Logging orders lines by time, and lines of different VMs arrive with different delays. A single position for all
+VMs, as gcloud keeps it, misses lines that arrive after later ones of another VM. This reader keeps a position per VM: a
+VM writes its lines in order and with different times, so its new lines are those after its position. The service's own
+lines come from many functions at once. They are read again for some time, and known ones are left out.
 """
 
 from __future__ import annotations
@@ -19,39 +19,43 @@ TASK: Final = 'labels."ml.googleapis.com/task_name"'
 TRIAL: Final = 'labels."ml.googleapis.com/trial_id"'
 VM: Final = 'labels."trainmaster/vm"'
 
-LATE_S: Final = 600.0
-"""A VM whose lines come later than this after its neighbours' is not waited for: each look would be a longer one."""
-AGAIN_S: Final = 30.0
-"""How far back the service's lines are looked for again: longer than a function takes."""
+DELAY_MAX_S: Final = 600.0
+"""Lines of a VM that arrive later than this after those of other VMs are not shown. A larger window makes each query
+slower."""
+SERVICE_OVERLAP_S: Final = 30.0
+"""How far back the service's lines are read again; longer than a function runs."""
 POSITIONS_MAX: Final = 100
-"""Of VMs in one filter. Source: Cloud Logging takes filters of 20,000 characters."""
+"""VMs with a position in one filter. Source: Cloud Logging accepts filters of 20,000 characters."""
 
-SECOND_CHARS: Final = len("2026-11-21T03:00:00")
+_SECOND_CHARS: Final = len("2026-11-21T03:00:00")
 
-Page = Callable[[str, str], tuple[Sequence[Mapping[str, Any]], str]]
-"""A page of a filter's entries, the oldest first, and the next one's token: of (filter, token), both may be empty."""
+ReadPage = Callable[[str, str], tuple[Sequence[Mapping[str, Any]], str]]
+"""(filter, page token) → (entries, the oldest first; token of the next page or empty)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """`timestamp` as Cloud Logging wrote it; `vm` is empty for the service's own lines, `trial` but for trials'."""
-
     timestamp: str
+    """As Cloud Logging formats it."""
     insert_id: str
     task: str
+    """`master-replica-0`, or `service` for a line of Trainmaster."""
     vm: str
+    """Empty for a line of Trainmaster."""
     severity: str
     message: str
     payload: Mapping[str, object]
+    """Fields of a structured line, without the message."""
     trial: str = ""
+    """Trial number; empty outside tuning jobs."""
 
     @property
-    def who(self) -> str:
-        """`master-replica-0`, and of a trial `master-replica-0 #3`."""
+    def source(self) -> str:
+        """`master-replica-0`, or `master-replica-0 #3` for trial 3."""
         return f"{self.task} #{self.trial}" if self.trial else self.task
 
 
-def parse(entry: Mapping[str, Any]) -> LogLine:
+def parse_entry(entry: Mapping[str, Any]) -> LogLine:
     labels = entry.get("labels", {})
     payload = dict(entry.get("jsonPayload", {"message": entry.get("textPayload", "")}))
     message = payload.pop("message", None)
@@ -69,25 +73,27 @@ def parse(entry: Mapping[str, Any]) -> LogLine:
 
 @dataclass
 class LogReader:
-    """`more`: further conditions, in the Logging query language."""
-
-    page: Page
+    read_page: ReadPage
     job_id: str
-    more: Sequence[str] = ()
-    _seen: dict[str, str] = field(default_factory=dict)  # the last time, by VM
-    _said: set[str] = field(default_factory=set)  # insertIds of the service's lines, which are few
+    conditions: Sequence[str] = ()
+    """Further conditions in the Logging query language."""
+    _positions: dict[str, str] = field(default_factory=dict)
+    """VM → time of its last line."""
+    _service_ids: set[str] = field(default_factory=set)
+    """insertIds of the service's lines, which are few."""
     _newest: str = ""
+    """Time of the newest line of any source."""
 
-    def new(self, until: datetime | None = None) -> Iterator[list[LogLine]]:
-        """What is new since the last call, of before that moment, page by page.
+    def read_new(self, until: datetime | None = None) -> Iterator[list[LogLine]]:
+        """Yield pages of the lines that are new since the last call and older than `until`.
 
-        After each page it is asked anew: what a VM writes behind the place of a page's token, while pages are turned,
-        would be missing between what it wrote before and after.
+        Each page with new lines is followed by a new query. With the page's token, a line that a VM writes during the
+        query, at a position before the token's, would be missed.
         """
         token = ""
         while True:
-            entries, token = self.page(self.filter(until), token)
-            lines = [line for line in map(parse, entries) if self._is_new(line)]
+            entries, token = self.read_page(self.filter(until), token)
+            lines = [line for line in map(parse_entry, entries) if self._accept(line)]
             if lines:
                 yield lines
             if not token:
@@ -95,37 +101,38 @@ class LogReader:
             token = "" if lines else token
 
     def filter(self, until: datetime | None) -> str:
-        parts = [f'{JOB}="{self.job_id}"', *self.more]
+        parts = [f'{JOB}="{self.job_id}"', *self.conditions]
         if until is not None:
             parts.append(f'timestamp<"{until.isoformat()}"')
         if self._newest:
-            parts += self._after()
+            parts += self._after_positions()
         return " AND ".join(parts)
 
-    def _after(self) -> list[str]:
-        """Only what was not seen; a time for all of it first, for that is what Cloud Logging is quick at."""
-        service = _earlier(self._newest, AGAIN_S)
-        oldest = max(min([service, *self._seen.values()]), _earlier(self._newest, LATE_S))
-        followed = sorted(self._seen.items(), key=lambda each: each[1])[-POSITIONS_MAX:]
-        parts = [f'({VM}="{vm}" AND timestamp>"{at}")' for vm, at in followed]
-        known = " OR ".join(f'"{vm}"' for vm, _ in followed)
-        parts.append(f"NOT {VM}=({known})" if known else f'timestamp>="{oldest}"')
+    def _after_positions(self) -> list[str]:
+        """Return conditions for new lines. The first is on time alone, by which Cloud Logging searches fastest."""
+        service_from = _earlier(self._newest, SERVICE_OVERLAP_S)
+        oldest = max(min([service_from, *self._positions.values()]), _earlier(self._newest, DELAY_MAX_S))
+        latest = sorted(self._positions.items(), key=lambda position: position[1])[-POSITIONS_MAX:]
+        parts = [f'({VM}="{vm}" AND timestamp>"{time}")' for vm, time in latest]
+        vms = " OR ".join(f'"{vm}"' for vm, _ in latest)
+        parts.append(f"NOT {VM}=({vms})" if vms else f'timestamp>="{oldest}"')
         return [f'timestamp>="{oldest}"', f"({' OR '.join(parts)})"]
 
-    def _is_new(self, line: LogLine) -> bool:
+    def _accept(self, line: LogLine) -> bool:
+        """Record the line as read. Return False if it had been read before."""
         self._newest = max(self._newest, line.timestamp)
         if line.vm:
-            if line.timestamp <= self._seen.get(line.vm, ""):
+            if line.timestamp <= self._positions.get(line.vm, ""):
                 return False
-            self._seen[line.vm] = line.timestamp
+            self._positions[line.vm] = line.timestamp
             return True
-        if line.insert_id in self._said:
+        if line.insert_id in self._service_ids:
             return False
-        self._said.add(line.insert_id)
+        self._service_ids.add(line.insert_id)
         return True
 
 
 def _earlier(timestamp: str, seconds: float) -> str:
-    """In the same form, to the second."""
-    at = datetime.fromisoformat(timestamp[:SECOND_CHARS]) - timedelta(seconds=seconds)
+    """Return an earlier time in the same format, to the second."""
+    at = datetime.fromisoformat(timestamp[:_SECOND_CHARS]) - timedelta(seconds=seconds)
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")

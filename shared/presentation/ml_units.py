@@ -1,10 +1,10 @@
-"""What a job has used: hours of its machines, and ML units, in which the service counted (`consumedMLUnits`).
+"""What a job has used: machine-hours, and ML units, the service's unit of usage (`consumedMLUnits`).
 
-A machine's units an hour were its Compute price of then (us-central1) over 0.49 USD, the price of one unit; the tests
-have the service's published figures. Only the machines that it sold have any. What has been bought since costs what
-Google bills, and this is no bill: an installation that wants to see money says what a unit costs it.
+A machine's ML units per hour are its former Compute Engine price in us-central1, divided by 0.49 USD, the price of one
+unit; the tests have the figures that the service published. Only machines that the service offered have ML units. This
+is no bill: Google bills current prices. An installation that wants to show a cost configures the price of a unit.
 
-Counted as the service did, from RUNNING to the end for every machine that was asked for, and until now while it runs.
+Usage is counted as the service did: for every machine of the job from RUNNING to the end, or until now.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from shared.core.model.job import Accelerator, Job, TaskGroup
+from shared.core.model.job import Job
+from shared.core.model.plan import Accelerator, TaskGroup
 from shared.presentation.price import Price
 
-_USD_OF_A_UNIT: Final = 0.49
-_USD_OF_A_VCPU: Final = {"standard": 0.0475, "highmem": 0.0592, "highcpu": 0.03545}  # with its share of memory
-_USD_OF_A_GPU: Final = {
+_USD_PER_UNIT: Final = 0.49
+_USD_PER_VCPU_HOUR: Final = {"standard": 0.0475, "highmem": 0.0592, "highcpu": 0.03545}  # including its memory
+_USD_PER_GPU_HOUR: Final = {
     "nvidia-tesla-k80": 0.45,
     "nvidia-tesla-p100": 1.46,
     "nvidia-tesla-v100": 2.48,
@@ -31,62 +32,63 @@ _N1: Final = re.compile(r"n1-(standard|highmem|highcpu)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`ml_units` and `cost` are None where a machine of the job has no units, or units have no price."""
-
     machine_hours: float
     ml_units: float | None
+    """None if the job has a machine without ML units."""
     cost: Price | None
+    """None if ML units are unknown or have no price."""
 
     @property
     def words(self) -> str:
         """`3.60 machine-hours, 1.16 ML units, 0.57 USD`."""
-        said = [f"{self.machine_hours:.2f} machine-hours"]
-        said += [] if self.ml_units is None else [f"{self.ml_units:.2f} ML units"]
-        said += [self.cost.words] if self.cost else []
-        return ", ".join(said)
+        parts = [f"{self.machine_hours:.2f} machine-hours"]
+        parts += [] if self.ml_units is None else [f"{self.ml_units:.2f} ML units"]
+        parts += [self.cost.words] if self.cost else []
+        return ", ".join(parts)
 
 
-def usage(job: Job, now: datetime, price: Price | None = None) -> Usage:
-    """Until its end, or now; nothing before RUNNING. `price`: of one ML unit."""
-    hours = _running_h(job, now)
-    units = _units(job, hours)
-    cost = None if price is None or units is None else price.times(units)
-    return Usage(round(sum(group.count * group.hosts for group in job.plan.groups) * hours, 2), units, cost)
+def usage(job: Job, now: datetime, unit_price: Price | None = None) -> Usage:
+    """Return the usage from RUNNING until the end, or until now."""
+    hours = _running_hours(job, now)
+    units = _ml_units(job, hours)
+    cost = None if unit_price is None or units is None else unit_price.times(units)
+    machines = sum(group.count * group.hosts for group in job.plan.groups)
+    return Usage(round(machines * hours, 2), units, cost)
 
 
-def consumed(job: Job) -> float | None:
-    """Of a job that has ended, in ML units. None where unknown."""
+def consumed_ml_units(job: Job) -> float | None:
+    """Return the ML units of a job that has ended; None if it has not, or if they are unknown."""
     if job.started_at is None or job.ended_at is None:
         return None
-    return _units(job, _running_h(job, job.ended_at))
+    return _ml_units(job, _running_hours(job, job.ended_at))
 
 
-def _running_h(job: Job, now: datetime) -> float:
-    """Of a tuning job those of its trials, which all have the machines of its plan."""
-    spells = [(job.started_at, job.ended_at)]
+def ml_units_per_hour(group: TaskGroup) -> float | None:
+    """Return the ML units per hour of all machines of a role; None for a machine that the service did not offer."""
+    match = _N1.fullmatch(group.machine_type)
+    gpu_usd = _gpu_usd_per_hour(group.accelerator)
+    if match is None or gpu_usd is None or group.tpu is not None:
+        return None
+    usd = int(match[2]) * _USD_PER_VCPU_HOUR[match[1]] + gpu_usd
+    return group.count * usd / _USD_PER_UNIT
+
+
+def _running_hours(job: Job, now: datetime) -> float:
+    """Return how long the job has run; for a tuning job the sum of its trials, each of which has the same machines."""
+    periods = [(job.started_at, job.ended_at)]
     if job.tuning is not None:
-        spells = [(trial.started_at, trial.ended_at or job.ended_at) for trial in job.tuning.trials]
-    return sum(max(((end or now) - begin).total_seconds(), 0.0) for begin, end in spells if begin) / 3600
+        periods = [(trial.started_at, trial.ended_at or job.ended_at) for trial in job.tuning.trials]
+    return sum(max(((end or now) - begin).total_seconds(), 0.0) for begin, end in periods if begin) / 3600
 
 
-def _units(job: Job, hours: float) -> float | None:
-    hourly = [units_per_hour(group) for group in job.plan.groups]
+def _ml_units(job: Job, hours: float) -> float | None:
+    hourly = [ml_units_per_hour(group) for group in job.plan.groups]
     known = [units for units in hourly if units is not None]
     return round(sum(known) * hours, 2) if len(known) == len(hourly) else None
 
 
-def units_per_hour(group: TaskGroup) -> float | None:
-    """Of all machines of the role; None for what the service never sold."""
-    match = _N1.fullmatch(group.machine_type)
-    gpu_usd = _gpus(group.accelerator)
-    if match is None or gpu_usd is None or group.tpu is not None:
-        return None
-    usd = int(match[2]) * _USD_OF_A_VCPU[match[1]] + gpu_usd
-    return group.count * usd / _USD_OF_A_UNIT
-
-
-def _gpus(accelerator: Accelerator | None) -> float | None:
+def _gpu_usd_per_hour(accelerator: Accelerator | None) -> float | None:
     if accelerator is None:
         return 0.0
-    usd = _USD_OF_A_GPU.get(accelerator.type)
+    usd = _USD_PER_GPU_HOUR.get(accelerator.type)
     return None if usd is None else usd * accelerator.count

@@ -1,4 +1,4 @@
-"""What something costs: an amount and a currency."""
+"""An amount of money in a currency."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_WRITTEN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ([A-Z]{3})")
+_TEXT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ([A-Z]{3})")
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
     amount: float
     currency: str
+    """ISO 4217 code."""
 
     def times(self, number: float) -> Price:
         return Price(round(number * self.amount, 2), self.currency)
 
     @property
     def words(self) -> str:
+        """`0.57 USD`."""
         return f"{self.amount:.2f} {self.currency}"
 
 
 def read_price(text: str) -> Price:
-    """Raises ValueError, with an example of right."""
-    match = _WRITTEN.fullmatch(text)
+    """Parse `0.49 USD`. Raises ValueError with an example."""
+    match = _TEXT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not AMOUNT CURRENCY, such as 0.49 USD")
+        raise ValueError(f"{text!r} must be AMOUNT CURRENCY, such as 0.49 USD")
     return Price(float(match[1]), match[2])

@@ -1,0 +1,95 @@
+"""The syntax of list filters, by lark. OR binds more tightly than AND; AND may be left out. Source: AIP-160.
+
+The transformer combines predicates while lark parses, so that no syntax tree is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
+
+NESTING_MAX: Final = 20
+
+_GRAMMAR: Final = r"""
+    ?start: conjunction
+    ?conjunction: disjunction (_AND? disjunction)*
+    ?disjunction: _term (_OR _term)*
+    _term: negation | _operand
+    negation: (_NOT | _MINUS) _operand
+    _operand: group | comparison
+    group: "(" conjunction ")"
+    comparison: COMPARISON
+
+    COMPARISON.2: /[A-Za-z_][\w.-]*\s*(!=|<=|>=|[=<>:])\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s()]+)/
+    _AND: /AND(?=[\s(])/
+    _OR: /OR(?=[\s(])/
+    _NOT: /NOT(?=[\s(])/
+    _MINUS: /-(?=\S)/
+    %ignore /\s+/
+"""
+
+Predicate = Callable[[Mapping[str, object]], bool]
+
+
+class FilterSyntaxError(Exception):
+    """The filter cannot be parsed. The text is a predicate of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    holds: Predicate
+    nesting: int = 0
+    """Depth of parentheses."""
+
+
+def parse(text: str, compile_comparison: Callable[[str], Predicate]) -> Predicate:
+    """Return the predicate that a filter describes. Raises FilterSyntaxError.
+
+    `compile_comparison` turns a comparison, such as `state:FAILED`, into its predicate.
+    """
+    parser = Lark(_GRAMMAR, parser="lalr", transformer=_Conditions(compile_comparison))
+    try:
+        condition: object = parser.parse(text)
+    except UnexpectedCharacters as error:
+        raise FilterSyntaxError(f"cannot be read from {text[error.pos_in_stream :][:40]!r} on") from None
+    except UnexpectedInput as error:
+        rest = text[error.pos_in_stream :][:40] if error.pos_in_stream is not None else ""
+        place = repr(rest) if rest else "its end"
+        raise FilterSyntaxError(f"needs a comparison, such as state:FAILED, or a parenthesis at {place}") from None
+    if not isinstance(condition, _Condition):
+        raise TypeError(f"not a condition: {condition!r}")
+    return condition.holds
+
+
+class _Conditions(Transformer[Token, _Condition]):
+    """Methods are named after the rules of the grammar."""
+
+    def __init__(self, compile_comparison: Callable[[str], Predicate]) -> None:
+        super().__init__()
+        self._compile = compile_comparison
+
+    def comparison(self, children: list[Token]) -> _Condition:
+        return _Condition(self._compile(str(children[0])))
+
+    def group(self, children: list[_Condition]) -> _Condition:
+        (inner,) = children
+        if inner.nesting >= NESTING_MAX:
+            raise FilterSyntaxError(f"is nested more than {NESTING_MAX} levels deep")
+        return _Condition(inner.holds, inner.nesting + 1)
+
+    def negation(self, children: list[_Condition]) -> _Condition:
+        (inner,) = children
+        return _Condition(lambda job: not inner.holds(job), inner.nesting)
+
+    def disjunction(self, children: list[_Condition]) -> _Condition:
+        return _Condition(lambda job: any(child.holds(job) for child in children), _deepest(children))
+
+    def conjunction(self, children: list[_Condition]) -> _Condition:
+        return _Condition(lambda job: all(child.holds(job) for child in children), _deepest(children))
+
+
+def _deepest(children: list[_Condition]) -> int:
+    return max(child.nesting for child in children)

@@ -1,0 +1,172 @@
+"""What the resources of Vertex AI v1 have in common: `customJobs` and `hyperparameterTuningJobs` of a location.
+
+Each is a job of this project like any other. Vertex AI names jobs by numbers: the number is derived from the request
+that creates the job, and the job is stored as `custom_NUMBER`. A job that was submitted as a file keeps its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from shared.api import enum_numbers, errors, list_filter, paging
+from shared.api.create_job import create_job
+from shared.api.errors import Json
+from shared.api.request import BODY_NAME, UNKNOWN_CALLER, Call, Service, caller_email
+from shared.core.model.job import CUSTOM_JOB_PREFIX, Job, JobState, public_id
+from shared.core.model.plan import Dialect
+from shared.core.rules.messages import INTERNAL_ERROR, with_log_link
+from shared.flows.user_requests import cancel_job, delete_job
+from shared.jobspec import JOB_ID, parse_document
+from shared.jobspec.reading.problems import snake_case
+from shared.presentation.job_view import timestamp
+
+STATES: Final = {
+    JobState.QUEUED: "JOB_STATE_QUEUED",
+    JobState.PREPARING: "JOB_STATE_PENDING",
+    JobState.RUNNING: "JOB_STATE_RUNNING",
+    JobState.SUCCEEDED: "JOB_STATE_SUCCEEDED",
+    JobState.FAILED: "JOB_STATE_FAILED",
+    JobState.CANCELLED: "JOB_STATE_CANCELLED",
+}
+STATUS_FIELDS: Final = ("name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "labels")
+
+_CODE_CANCELLED: Final = 1
+_CODE_INVALID_ARGUMENT: Final = 3
+_CODE_INTERNAL: Final = 13
+"""Source: google.rpc.Code; for cancelled jobs the discovery document of customJobs.cancel."""
+_EMPTY: Final = "type.googleapis.com/google.protobuf.Empty"
+_METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
+
+
+class VertexResource(ABC):
+    """The methods of one kind of resource."""
+
+    collection: ClassVar[str]
+    """Name in addresses and lists: `customJobs`."""
+    message: ClassVar[str]
+    """Name in error messages: `custom_job`."""
+    fields: ClassVar[frozenset[str]]
+    """Top-level fields that a filter may name."""
+    required: ClassVar[tuple[str, ...]]
+    """Fields without which no job is created."""
+
+    @abstractmethod
+    def includes(self, job: Job) -> bool:
+        """Return whether a Vertex AI job is of this kind."""
+
+    @abstractmethod
+    def specification(self, job: Job) -> Json:
+        """Return the fields of the job that its submitter set."""
+
+    def create(self, call: Call, service: Service) -> Json:
+        sent = parse_document(call.request.body, BODY_NAME)
+        document = {name: enum_numbers.replace_numbers(value, name) for name, value in sent.items()}
+        for name in self.required:
+            if not get_field(document, name):
+                raise errors.invalid_argument(f"{self.message}.{snake_case(name)}", "is required")
+        if "jobId" in document or "job_id" in document:
+            raise errors.invalid_argument(f"{self.message}.job_id", "cannot be set: Vertex AI numbers its jobs")
+        document["trainmaster"] = _with_region(document.get("trainmaster"), call.params["location"])
+        job_id = f"{CUSTOM_JOB_PREFIX}{_number(call.idempotency_key)}"
+        return self.view(create_job(document, job_id, call, service, is_default_id=True), call)
+
+    def get(self, call: Call, service: Service) -> Json:
+        return self.view(self.find(call, service), call)
+
+    def list_jobs(self, call: Call, service: Service) -> Json:
+        matches = list_filter.parse_filter(call.param("filter"), self.fields)
+        jobs, token = paging.read_page(
+            call, service.deps.store, lambda job: self._is_listed(job, call) and matches(self.view(job, call))
+        )
+        page: Json = {self.collection: [self.view(job, call) for job in jobs]} if jobs else {}
+        return {**page, "nextPageToken": token} if token else page
+
+    def cancel(self, call: Call, service: Service) -> Json:
+        """Cancel the job. For a job that has ended this has no effect and is no error, as in the other API."""
+        cancel_job(self.find(call, service).job_id, caller_email(call, service) or UNKNOWN_CALLER, service.deps)
+        return {}
+
+    def delete(self, call: Call, service: Service) -> Json:
+        """Return a completed operation. The job is no longer found; its history stays in the ledger."""
+        job = self.find(call, service)
+        if not delete_job(job.job_id, call.idempotency_key, service.deps):
+            raise errors.failed_precondition(f"The job is in {STATES[job.state]}. Cancel it before you delete it.")
+        now = timestamp(service.now())
+        return {
+            "name": f"{_parent(call)}/operations/{_number(call.idempotency_key)}",
+            "metadata": {"@type": _METADATA, "genericMetadata": {"createTime": now, "updateTime": now}},
+            "done": True,
+            "response": {"@type": _EMPTY},
+        }
+
+    def find(self, call: Call, service: Service) -> Job:
+        """Return the job that the path names. Raises ApiError if there is none."""
+        name = call.params["job"]
+        job_id = f"{CUSTOM_JOB_PREFIX}{name}" if name.isdecimal() else name
+        loaded = service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None
+        if loaded is None or not self._is_listed(loaded.state.job, call):
+            raise errors.not_found(f"{_parent(call)}/{self.collection}/{name}")
+        return loaded.state.job
+
+    def view(self, job: Job, call: Call) -> Json:
+        """Return the job as the API shows it. Without a displayName in its document, its name is its id."""
+        return {
+            "name": f"{_parent(call)}/{self.collection}/{public_id(job.job_id)}",
+            "displayName": job.job_id,
+            **self.specification(job),
+            **_status(job, call),
+        }
+
+    def _is_listed(self, job: Job, call: Call) -> bool:
+        """Return whether the job is of this kind, in the location of the path, and not deleted."""
+        is_vertex = job.plan.dialect is Dialect.VERTEX and job.deleted_at is None
+        return is_vertex and job.plan.region == call.params["location"] and self.includes(job)
+
+
+def get_field(document: Mapping[str, object], name: str) -> object:
+    """Return a field that is spelled in camelCase or snake_case."""
+    return document.get(name, document.get(snake_case(name)))
+
+
+def _status(job: Job, call: Call) -> Json:
+    """Return state, times, labels and error."""
+    times = [time for time in (job.created_at, job.started_at, job.ended_at) if time]
+    status: Json = {
+        "state": STATES[job.state],
+        "createTime": timestamp(job.created_at),
+        "updateTime": timestamp(max(times)),
+    }
+    if job.started_at:
+        status["startTime"] = timestamp(job.started_at)
+    if job.ended_at:
+        status["endTime"] = timestamp(job.ended_at)
+    if job.labels:
+        status["labels"] = {label.key: label.value for label in job.labels}
+    if job.error_message:
+        message = with_log_link(job.error_message, call.project, job.job_id)
+        status["error"] = {"code": _error_code(job), "message": message}
+    return status
+
+
+def _error_code(job: Job) -> int:
+    if job.state is JobState.CANCELLED:
+        return _CODE_CANCELLED
+    is_internal = (job.error_message or "").startswith(INTERNAL_ERROR)
+    return _CODE_INTERNAL if is_internal else _CODE_INVALID_ARGUMENT
+
+
+def _number(key: str) -> str:
+    """Derive a number of at most nineteen digits, as Vertex AI's."""
+    return str(int(hashlib.sha256(key.encode()).hexdigest()[:15], 16) + 10**17)
+
+
+def _with_region(extension: object, region: str) -> object:
+    """Add the location of the address to `trainmaster`; a value that is not a mapping is left to the job's checks."""
+    return {**extension, "region": region} if isinstance(extension, Mapping) else extension or {"region": region}
+
+
+def _parent(call: Call) -> str:
+    return f"projects/{call.project}/locations/{call.params['location']}"
