@@ -1,55 +1,36 @@
-"""`trainmaster jobs …`: what became of jobs, from the stored state."""
+"""`trainmaster jobs …`: list, describe, wait for and cancel jobs, from the stored state."""
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from cli.installation import choose
-from cli.output import Format, print_json, print_table, replica_word, say
-from shared.core.events import CancelRequested
+from cli.installation import open_store
+from cli.options import JobId, OutputFormat
+from cli.output import Format, print_json, print_table, replica_state_word, say
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, State
 from shared.core.model.tuning import Tuning
 from shared.errors import PermanentError
-from shared.ports import JobPlace, Store
-from shared.presentation.job_view import EXTENSION, job_view, timestamp
+from shared.jobspec.reading.document_kinds import EXTENSION
+from shared.ports import JobPosition, Store
+from shared.presentation.job_view import job_view, timestamp
 from shared.presentation.ml_units import Usage, usage
 from shared.settings import settings
 
-app = typer.Typer(help="Jobs: list, describe, wait, cancel, and why each decision was taken.", no_args_is_help=True)
-
-
-def known_ids(incomplete: str) -> list[str]:
-    """For the shell, which completes what is typed: it must never see an error."""
-    with contextlib.suppress(Exception):
-        return [job.job_id for job in open_store().recent_jobs(100) if job.job_id.startswith(incomplete)]
-    return []
-
-
-JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=known_ids)]
-Form = Annotated[Format, typer.Option("--format", help="How to print it.")]
-
-
-def open_store() -> Store:
-    """The state of the installation that is meant."""
-    choose()
-    from shared.wiring.core_services import store
-
-    return store()
+app = typer.Typer(help="List, describe, wait for, cancel and explain jobs.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_jobs(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many, the youngest first.")] = 20,
-    form: Form = Format.TABLE,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Largest number of jobs to list.")] = 20,
+    form: OutputFormat = Format.TABLE,
 ) -> None:
-    """List jobs, the youngest first."""
-    jobs = submitted(open_store(), limit)
+    """List jobs, the newest first."""
+    jobs = recent_jobs(open_store(), limit)
     if form is Format.JSON:
         print_json([job_view(job, project=settings().project) for job in jobs])
     else:
@@ -59,50 +40,57 @@ def list_jobs(
 
 
 @app.command()
-def describe(job_id: JobId, form: Form = Format.TABLE) -> None:
-    """Show a job as the service's API shows it, with its replicas and what was substituted."""
-    state = find(open_store(), job_id)
-    used = usage_of(state.job)
+def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
+    """Show a job as the API shows it, with its replicas and what was substituted."""
+    state = find_job(open_store(), job_id)
     view = _view(state)
     if form is Format.JSON:
         print_json(view)
         return
     extension = view.pop(EXTENSION)
+    _print_summary(state.job, view, extension)
+    if state.job.tuning is not None:
+        print_trials(state.job.tuning)
+    else:
+        _print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
+
+
+def _print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any]) -> None:
     for name, value in view.items():
         if not isinstance(value, dict):
             say(f"{name}: {value}")
     if "labels" in view:
         say(f"labels: {', '.join(f'{key}={value}' for key, value in view['labels'].items())}")
     say(f"submitted: {extension['submitted']}")
-    say(f"used so far: {used.words}" if not state.job.state.is_terminal else f"used: {used.words}")
+    say(f"{'used' if job.state.is_terminal else 'used so far'}: {_usage_of(job).words}")
     say(f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}")
     for name, budget in extension["budgets"].items():
         say(f"{name}: {budget['used']} of {budget['limit']}")
-    for each in extension.get("substitutions", ()):
-        say(f"substituted {each['field']}: {each['asked']} -> {each['given']} ({each['why']})")
-    if state.job.tuning is not None:
-        print_trials(state.job.tuning)
-        return
+    for entry in extension.get("substitutions", ()):
+        say(f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']} ({entry['reason']})")
+
+
+def _print_replicas(replicas: list[dict[str, Any]], *, job_has_ended: bool) -> None:
     print_table(
-        ["replica", "state", "subject", "vm", "machine", "restarts", "replaced", "collateral"],
+        ["replica", "state", "incarnation", "vm", "vm generation", "restarts", "replaced", "collateral"],
         [
             [
-                f"{each['taskType']} {each['taskIndex']}",
-                replica_word(each["state"], has_ended=state.job.state.is_terminal),
-                str(each["incarnation"]),
-                each["vm"],
-                str(each["vm_generation"]),
-                f"{each['restarts']['used']} of {each['restarts']['limit']}",
-                str(each["replaced"]),
-                str(each["collateral"]),
+                f"{replica['taskType']} {replica['taskIndex']}",
+                replica_state_word(replica["state"], job_has_ended=job_has_ended),
+                str(replica["incarnation"]),
+                replica["vm"],
+                str(replica["vmGeneration"]),
+                f"{replica['restarts']['used']} of {replica['restarts']['limit']}",
+                str(replica["replaced"]),
+                str(replica["collateral"]),
             ]
-            for each in extension["replicas"]
+            for replica in replicas
         ],
     )
 
 
 def print_trials(tuning: Tuning) -> None:
-    """The best first."""
+    """Print a table of the trials, the best first."""
     print_table(
         ["trial", "state", tuning.metric_tag, "step", *(parameter.name for parameter in tuning.parameters)],
         [
@@ -118,87 +106,90 @@ def print_trials(tuning: Tuning) -> None:
     )
 
 
-def submitted(store: Store, limit: int) -> list[Job]:
-    """The youngest first; trials are shown with their tuning job."""
-    found: list[Job] = []
-    place: JobPlace | None = None
-    while len(found) < limit:
-        jobs = store.recent_jobs(limit, place)
-        found += [job for job in jobs if job.trial_of is None]
-        if len(jobs) < limit:
+def recent_jobs(store: Store, limit: int) -> list[Job]:
+    """Return the newest jobs first, without trials: they are shown with their tuning job."""
+    jobs: list[Job] = []
+    position: JobPosition | None = None
+    while len(jobs) < limit:
+        page = store.recent_jobs(limit, position)
+        jobs += [job for job in page if job.trial_of is None]
+        if len(page) < limit:
             break
-        place = JobPlace(jobs[-1].created_at, jobs[-1].job_id)
-    return found[:limit]
+        position = JobPosition(page[-1].created_at, page[-1].job_id)
+    return jobs[:limit]
 
 
 @app.command("wait")
-def wait_for(job_id: JobId, form: Form = Format.TABLE) -> None:
-    """Wait until a job has ended. Exit status 0 only if it SUCCEEDED."""
+def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
+    """Wait until a job has ended. The exit status is 0 only if it SUCCEEDED."""
     from cli.wait import exit_status, wait
 
-    ended = wait(job_id, open_store())
+    state = wait(job_id, open_store())
     if form is Format.JSON:
-        print_json(_view(ended))
+        print_json(_view(state))
     else:
-        say(f"{job_id}: {ended.job.state}" + (f": {ended.job.error_message}" if ended.job.error_message else ""))
-    raise typer.Exit(exit_status(ended))
+        say(f"{job_id}: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else ""))
+    raise typer.Exit(exit_status(state))
 
 
 @app.command()
 def cancel(job_id: JobId) -> None:
-    """Cancel a job: its machines are given back. One that has ended stays as it is, which is no error."""
+    """Cancel a job and delete its VMs. A job that has ended stays as it is, which is not an error."""
     store = open_store()
-    find(store, job_id)
-    from shared.flows.record import record
+    find_job(store, job_id)
+    from shared.flows.user_requests import cancel_job
     from shared.wiring.core_services import deps
 
-    record(job_id, CancelRequested(job_id, getpass.getuser(), datetime.now(UTC)), deps())
-    say(f"{job_id}: {find(store, job_id).job.state}")
+    cancel_job(job_id, getpass.getuser(), deps())
+    say(f"{job_id}: {find_job(store, job_id).job.state}")
 
 
 @app.command()
-def ledger(job_id: JobId, form: Form = Format.TABLE) -> None:
-    """Show every event of a job in the order of its commits: the rule, the decision, and why."""
+def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
+    """Show every event of a job in the order of its commits, with the decision and its rule."""
     store = open_store()
-    find(store, job_id)
+    find_job(store, job_id)
     entries = store.ledger(job_id)
     if form is Format.JSON:
-        print_json([_entry(entry) for entry in entries])
+        print_json([_entry_json(entry) for entry in entries])
     else:
-        print_table(
-            ["at", "event", "rule", "decision", "why"],
-            [_row(entry) for entry in entries],
-        )
+        print_table(["at", "event", "rule", "decision", "why"], [_entry_row(entry) for entry in entries])
 
 
-def _row(entry: LedgerEntry) -> list[str]:
-    decision = entry.decision
-    return [entry.at.strftime("%H:%M:%S.%f")[:-3], entry.key, str(int(decision.rule)), decision.kind, decision.text]
-
-
-def find(store: Store, job_id: str) -> State:
-    """The job and the replicas of its present attempt. Raises PermanentError, in one line, where there is none."""
+def find_job(store: Store, job_id: str) -> State:
+    """Return the job and the replicas of its present attempt. Raises PermanentError if there is no such job."""
     loaded = store.load_attempt(job_id)
     if loaded is None:
-        raise PermanentError(f"there is no job {job_id}; `trainmaster jobs list` shows those there are")
+        raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
     return loaded.state
 
 
 def _view(state: State) -> dict[str, Any]:
-    return job_view(state.job, state.replicas, settings().project, usage_of(state.job))
+    return job_view(state.job, state.replicas, settings().project, _usage_of(state.job))
 
 
-def usage_of(job: Job) -> Usage:
-    """Until now."""
+def _usage_of(job: Job) -> Usage:
+    """Return what the job has used until now."""
     return usage(job, datetime.now(UTC), settings().ml_unit_price)
 
 
-def _entry(entry: LedgerEntry) -> dict[str, Any]:
+def _entry_row(entry: LedgerEntry) -> list[str]:
+    decision = entry.decision
+    return [
+        entry.at.strftime("%H:%M:%S.%f")[:-3],
+        entry.key,
+        str(int(decision.rule)),
+        decision.action.kind,
+        decision.text,
+    ]
+
+
+def _entry_json(entry: LedgerEntry) -> dict[str, Any]:
     return {
         "at": entry.at.isoformat(),
         "event": entry.key,
         "rule": int(entry.decision.rule),
-        "decision": entry.decision.kind,
+        "decision": entry.decision.action.kind,
         "reason": entry.decision.reason.value,
         "text": entry.decision.text,
         "effects": list(entry.effects),

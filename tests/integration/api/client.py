@@ -16,7 +16,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from shared.api.permissions import CALLED
+from shared.api.permissions import EQUIVALENT_PERMISSIONS
 from shared.api.quotas import Bucket
 from shared.api.request import Service
 from shared.memory.access import MemoryAccess
@@ -31,7 +31,7 @@ CUSTOM_JOBS = f"/v1/projects/{PROJECT}/locations/us-central1/customJobs"
 TUNING_JOBS = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 
-EVERYTHING = frozenset(CALLED.values())
+EVERYTHING = frozenset(EQUIVALENT_PERMISSIONS.values())
 OWNER, VIEWER, NOBODY = "token-of-an-owner", "token-of-a-viewer", "token-of-nobody"
 TOKENS = {
     OWNER: EVERYTHING,

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from shared.api.cached_access import REMEMBERED_MAX, REMEMBERED_S, RememberedAccess
-from shared.api.permissions import CALLED, CANCEL, CREATE, DELETE, GET, LIST, PROJECT
+from shared.api.cached_access import ENTRIES_MAX, GRANTED_S, CachedAccess
+from shared.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT
 from shared.api.routes import ROUTES
 from shared.errors import TemporaryError
 from shared.memory.access import MemoryAccess
@@ -84,7 +84,7 @@ def test_without_a_token_nobody_comes_in(api: Api, token: str | None) -> None:
         "UNAUTHENTICATED",
         "CREDENTIALS_MISSING",
     )
-    assert api.access.asked == 0
+    assert api.access.calls == 0
 
 
 def test_a_token_that_google_does_not_know_is_told_so_and_is_in_no_log(
@@ -130,7 +130,7 @@ def test_trouble_with_the_question_is_never_a_yes(api: Api, monkeypatch: pytest.
     def broken(*_: object) -> frozenset[str]:
         raise TemporaryError("Cloud Resource Manager does not answer")
 
-    monkeypatch.setattr(api.access, "granted", broken)
+    monkeypatch.setattr(api.access, "granted_permissions", broken)
     error = api.refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
     assert (error["code"], error["status"]) == (503, "UNAVAILABLE")
     assert world.store.recent_jobs(5) == ()
@@ -182,8 +182,8 @@ def test_a_callers_permissions_are_told_under_old_and_new_names(api: Api) -> Non
         return list(said.get("permissions", []))
 
     assert held(VIEWER, "ml.jobs.get", "ml.jobs.cancel", GET, "storage.objects.get") == ["ml.jobs.get", GET]
-    assert held(OWNER, *CALLED) == list(CALLED)
-    assert held(NOBODY, *CALLED) == []
+    assert held(OWNER, *EQUIVALENT_PERMISSIONS) == list(EQUIVALENT_PERMISSIONS)
+    assert held(NOBODY, *EQUIVALENT_PERMISSIONS) == []
     assert held(OWNER, "storage.objects.get") == []
 
 
@@ -221,51 +221,51 @@ class Clock:
 def test_a_yes_is_remembered_for_a_minute_and_a_no_never() -> None:
     granted = {"t": {GET}}
     google, clock = MemoryAccess(granted), Clock()
-    access = RememberedAccess(google, clock)
+    access = CachedAccess(google, clock)
     for _ in range(3):
-        assert access.granted("t", [GET]) == {GET}
-    assert google.asked == 1
+        assert access.granted_permissions("t", [GET]) == {GET}
+    assert google.calls == 1
     for _ in range(2):
-        assert access.granted("t", [GET, LIST]) == {GET}
+        assert access.granted_permissions("t", [GET, LIST]) == {GET}
     granted["t"].add(LIST)
-    assert access.granted("t", [GET, LIST]) == {GET, LIST}, "what was just given is seen at once"
+    assert access.granted_permissions("t", [GET, LIST]) == {GET, LIST}, "what was just given is seen at once"
     granted["t"].clear()
-    assert access.granted("t", [GET]) == {GET}
-    clock.now = REMEMBERED_S
-    assert access.granted("t", [GET]) == frozenset(), "what was taken away, within the minute"
+    assert access.granted_permissions("t", [GET]) == {GET}
+    clock.now = GRANTED_S
+    assert access.granted_permissions("t", [GET]) == frozenset(), "what was taken away, within the minute"
 
 
 def test_whom_one_may_act_as_is_remembered_as_well_and_a_no_never() -> None:
     google, clock = MemoryAccess({"t": set()}, {"t": {"a@p"}}), Clock()
-    access = RememberedAccess(google, clock)
+    access = CachedAccess(google, clock)
     assert [access.may_act_as("t", each) for each in ("a@p", "b@p", "a@p", "b@p")] == [True, False, True, False]
-    assert google.asked == 3
-    clock.now = REMEMBERED_S
+    assert google.calls == 3
+    clock.now = GRANTED_S
     google.accounts = {}
     assert not access.may_act_as("t", "a@p")
 
 
 def test_whose_token_it_is_and_the_projects_number_are_asked_once() -> None:
     google = MemoryAccess({"t": set(), "u": set()}, emails={"t": "anna@example.com"})
-    access = RememberedAccess(google, Clock())
+    access = CachedAccess(google, Clock())
     assert [access.email(each) for each in ("t", "u", "t", "u")] == ["anna@example.com", None, "anna@example.com", None]
     assert [access.project_number("t") for _ in range(3)] == [google.number] * 3
-    assert google.asked == 3
-    for nth in range(REMEMBERED_MAX + 10):
+    assert google.calls == 3
+    for nth in range(ENTRIES_MAX + 10):
         access.email(f"token-{nth}")
-    assert len(access._emails) == REMEMBERED_MAX
+    assert len(access._emails) == ENTRIES_MAX
     assert "token-" not in repr(access._emails)
 
 
 def test_what_is_remembered_is_of_one_token_and_bounded_and_not_the_token() -> None:
-    access = RememberedAccess(MemoryAccess({f"token-{nth}": {GET} for nth in range(REMEMBERED_MAX + 10)}), Clock())
-    assert access.granted("token-0", [GET]) == {GET}
+    access = CachedAccess(MemoryAccess({f"token-{nth}": {GET} for nth in range(ENTRIES_MAX + 10)}), Clock())
+    assert access.granted_permissions("token-0", [GET]) == {GET}
     with pytest.raises(UnknownTokenError):
-        access.granted("another", [GET])
-    for nth in range(REMEMBERED_MAX + 10):
-        access.granted(f"token-{nth}", [GET])
-    assert len(access._known) == REMEMBERED_MAX
-    assert "token-" not in repr(access._known)
+        access.granted_permissions("another", [GET])
+    for nth in range(ENTRIES_MAX + 10):
+        access.granted_permissions(f"token-{nth}", [GET])
+    assert len(access._granted) == ENTRIES_MAX
+    assert "token-" not in repr(access._granted)
 
 
 def test_the_doors_of_events_and_of_the_api_are_apart(api: Api) -> None:

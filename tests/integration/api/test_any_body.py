@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.core.ledger import fold
-from shared.jobspec.formats.base_model import fields_of
+from shared.jobspec.formats.base_model import nested_models
 from shared.jobspec.formats.vertex import CustomJobSpec
 from shared.memory.access import MemoryAccess
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, TOKENS, Api, an_app
@@ -48,7 +48,7 @@ CUSTOMS = st.builds(
     },
     TEXT,
     st.integers(0, 3),
-    st.just({}) | st.dictionaries(st.sampled_from(tuple(fields_of(CustomJobSpec))), ANYTHING, max_size=1),
+    st.just({}) | st.dictionaries(st.sampled_from(tuple(nested_models(CustomJobSpec))), ANYTHING, max_size=1),
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared.api import enum_numbers
 from shared.core.model.job import public_id
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, PROJECT, Api
 from tests.integration.api.discovery import document
 from tests.support.jobs import CHIEF, a_spec
@@ -61,9 +61,9 @@ def test_a_custom_job_gets_a_number_and_is_a_job_like_any_other(api: Api, world:
     world.deliver()
     assert get(api, created)["state"] == "JOB_STATE_PENDING"
     assert len(world.vms) == 3
-    world.everyone_ready()
+    world.report_all_ready()
     assert get(api, created)["state"] == "JOB_STATE_RUNNING"
-    world.tell("replica-exit", CHIEF, cause="process", exit_status=0)
+    world.send("replica-exit", CHIEF, cause="process", exit_status=0)
     ended = get(api, created)
     assert (ended["state"], ended["updateTime"]) == ("JOB_STATE_SUCCEEDED", ended["endTime"])
     world.check()
@@ -91,10 +91,10 @@ def test_a_failed_job_says_whose_fault_it_was(api: Api, world: World, cause: str
     created = create(api, jobSpec={"workerPoolSpecs": POOLS, "scheduling": scheduling})
     world.deliver()
     for _ in range(3):
-        world.everyone_ready()
+        world.report_all_ready()
         error = {"type": "DownloadError", "message": "m", "frame": ""}
         exit_ = {"cause": cause, "exit_status": 1} if cause == "process" else {"cause": cause, "error": error}
-        world.tell("replica-exit", CHIEF, **exit_)
+        world.send("replica-exit", CHIEF, **exit_)
         if world.has_ended:
             break
         world.deliver()

@@ -72,7 +72,7 @@ def test_a_job_is_submitted_described_listed_labelled_and_cancelled(gcloud: Gclo
     }
     assert stored(world) == {"jobId": "digits_1", "labels": {"team": "vision"}, "trainingInput": asked}
     world.deliver()
-    world.everyone_ready()
+    world.report_all_ready()
 
     described = gcloud.run("ai-platform", "jobs", "describe", "digits_1")
     shown = yaml.safe_load(described.stdout)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.core.model.job import Label
-from shared.core.reporting.submission_origin import came
+from shared.core.reporting.submission_origin import describe_origin
 from shared.errors import TemporaryError
 from tests.integration.api.client import JOBS, OWNER, Api
 from tests.support.jobs import CHIEF, a_spec
@@ -33,11 +33,11 @@ def test_a_created_job_is_stored_when_its_client_hears_of_it_and_comes_as_the_se
     }
     assert api.get() == created
     world.deliver()
-    world.everyone_ready()
+    world.report_all_ready()
     running = api.get()
     assert (running["state"], running["startTime"]) == ("RUNNING", "2026-11-21T03:00:03Z")
     world.wait(3600)
-    world.tell("replica-exit", CHIEF, cause="process", exit_status=0)
+    world.send("replica-exit", CHIEF, cause="process", exit_status=0)
     ended = api.get()
     assert (ended["state"], ended["endTime"]) == ("SUCCEEDED", "2026-11-21T04:00:04Z")
     assert ended["trainingOutput"] == {"consumedMLUnits": 1.16}
@@ -184,7 +184,7 @@ def test_who_created_a_job_is_stored_with_it(api: Api, world: World) -> None:
     api.access.emails = {OWNER: "anna@example.com"}
     created = api.create()
     assert world.job.submitted_by == "anna@example.com"
-    assert came(world.job) == "through the API, by anna@example.com"
+    assert describe_origin(world.job) == "through the API, by anna@example.com"
     assert "anna" not in str(created), "the service's view has no room for it"
     world.check()
 
@@ -202,8 +202,8 @@ def test_google_not_telling_who_it_is_holds_up_nothing(api: Api, world: World, m
 def test_cancelling_a_job_that_has_ended_well_leaves_it_as_it_is(api: Api, world: World) -> None:
     api.create()
     world.deliver()
-    world.everyone_ready()
-    world.tell("replica-exit", CHIEF, cause="process", exit_status=0)
+    world.report_all_ready()
+    world.send("replica-exit", CHIEF, cause="process", exit_status=0)
     ended = api.get()
     assert api.cancel() == {}
     assert api.get() == ended

@@ -63,7 +63,7 @@ def test_jobs_made_meanwhile_do_not_move_the_pages(api: Api, world: World) -> No
 def test_a_filter_that_finds_little_ends_its_page_early_with_a_way_to_go_on(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "LOOKED_AT_MAX", 12)
+    monkeypatch.setattr(paging, "JOBS_READ_MAX", 12)
     several(api, world, 40)
     found = walk(api, pageSize="5", filter="jobId=job_3")
     assert [job_id for page in found for job_id in page] == ["job_3"]
@@ -128,7 +128,7 @@ def test_the_discovery_documents_own_examples(api: Api, world: World) -> None:
     ],
 )
 def test_a_filter_that_holds(text: str) -> None:
-    assert list_filter.read(text, FIELDS)(JOB)
+    assert list_filter.parse_filter(text, FIELDS)(JOB)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_filter_that_holds(text: str) -> None:
     ],
 )
 def test_a_filter_that_does_not_hold(text: str) -> None:
-    assert not list_filter.read(text, FIELDS)(JOB)
+    assert not list_filter.parse_filter(text, FIELDS)(JOB)
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_a_filter_that_does_not_hold(text: str) -> None:
 )
 def test_a_filter_that_cannot_be_read_is_an_invalid_argument(text: str) -> None:
     with pytest.raises(ApiError) as caught:
-        list_filter.read(text, FIELDS)
+        list_filter.parse_filter(text, FIELDS)
     assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")

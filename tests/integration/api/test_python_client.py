@@ -56,12 +56,12 @@ def test_a_jobs_life(jobs: Any, world: World) -> None:
     created = jobs.create(parent=PARENT, body={"jobId": "digits_1", **a_spec()}).execute()
     assert created["state"] == "QUEUED"
     world.deliver()
-    world.everyone_ready()
+    world.report_all_ready()
     name = f"{PARENT}/jobs/digits_1"
     body = {"labels": {"a": "b"}, "etag": created["etag"]}
     assert jobs.patch(name=name, body=body, updateMask="labels,etag").execute()["labels"] == {"a": "b"}
     assert status_of(jobs.patch(name=name, body=body, updateMask="labels,etag"))[0] == 409
-    world.tell("replica-exit", CHIEF, cause="process", exit_status=0)
+    world.send("replica-exit", CHIEF, cause="process", exit_status=0)
     assert jobs.get(name=name).execute()["state"] == "SUCCEEDED"
     assert jobs.cancel(name=name, body={}).execute() == {}
     assert jobs.testIamPermissions(resource=name, body={"permissions": ["ml.jobs.cancel"]}).execute() == {
@@ -114,9 +114,9 @@ def test_tfx_and_fmltc_bodies_are_taken_and_their_polls_end(jobs: Any, world: Wo
     ).execute()
     world.job_id = "tfx_20261121030000"
     world.deliver()
-    world.everyone_ready()
+    world.report_all_ready()
     world.wait(1800)
-    world.tell("replica-exit", CHIEF, cause="process", exit_status=2)
+    world.send("replica-exit", CHIEF, cause="process", exit_status=2)
     ended = jobs.get(name=f"{PARENT}/jobs/tfx_20261121030000").execute()
     assert ended["state"] == "FAILED"
     assert ended["errorMessage"].startswith("The replica chief 0 exited with a non-zero status of 2.")

@@ -29,17 +29,17 @@ def test_a_tuning_job_is_answered_with_its_trials_the_best_first(api: Api, world
         "hyperparameterMetricTag": "accuracy",
     }
     world.deliver()
-    world.up(1, 2)
+    world.report_ready(1, 2)
     running = api.get()
     assert running["state"] == "RUNNING"
     assert [trial["state"] for trial in running["trainingOutput"]["trials"]] == ["RUNNING", "RUNNING"]
     assert "finalMetric" not in running["trainingOutput"]["trials"][0]
     world.wait(1800)
-    world.done(1, 0.25)
-    world.done(2, 0.9)
-    world.up(3)
+    world.complete_trial(1, 0.25)
+    world.complete_trial(2, 0.9)
+    world.report_ready(3)
     world.wait(3600)
-    world.done(3, 0.5)
+    world.complete_trial(3, 0.5)
     ended = api.get()
     assert ended["state"] == "SUCCEEDED"
     output = ended["trainingOutput"]
@@ -62,8 +62,8 @@ def test_the_least_comes_first_where_it_is_sought(api: Api, world: Study) -> Non
     create(api, goal="MINIMIZE", maxTrials=2)
     world.deliver()
     for number, value in ((1, 0.5), (2, 0.1)):
-        world.up(number)
-        world.done(number, value)
+        world.report_ready(number)
+        world.complete_trial(number, value)
     assert [trial["trialId"] for trial in api.get()["trainingOutput"]["trials"]] == ["2", "1"]
 
 
@@ -118,5 +118,5 @@ def test_every_problem_of_the_parameters_is_answered_at_once(api: Api) -> None:
 
 def test_what_cannot_be_continued_is_refused_before_it_is_stored(api: Api, world: Study) -> None:
     error = api.refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="nobody")})
-    assert (error["code"], "which is no tuning job" in error["message"]) == (400, True)
+    assert (error["code"], "which is not a tuning job" in error["message"]) == (400, True)
     assert world.store.load(STUDY) is None

@@ -61,14 +61,14 @@ def test_a_tuning_job_is_answered_with_its_trials_in_vertex_ais_words(api: Api, 
     assert created["state"] == "JOB_STATE_QUEUED"
     assert {name: created[name] for name in a_body()} == a_body(), "as it was sent"
     world.deliver()
-    world.up(1, 2)
+    world.report_ready(1, 2)
     running = get(api, created)
     assert running["state"] == "JOB_STATE_RUNNING"
     assert [trial["state"] for trial in running["trials"]] == ["ACTIVE", "ACTIVE"]
-    world.done(1, 0.5)
-    world.failed(2)
-    world.up(3)
-    world.done(3, 0.75)
+    world.complete_trial(1, 0.5)
+    world.fail_trial(2)
+    world.report_ready(3)
+    world.complete_trial(3, 0.75)
     ended = get(api, created)
     assert ended["state"] == "JOB_STATE_SUCCEEDED"
     assert [trial["state"] for trial in ended["trials"]] == ["SUCCEEDED", "INFEASIBLE", "SUCCEEDED"]

@@ -33,9 +33,9 @@ def advance(world: World, number: str) -> None:
         return
     world.job_id = job.job_id
     if job.state is JobState.RUNNING:
-        world.tell("replica-exit", job.plan.primary, cause="process", exit_status=ends[name], tail="no such file")
+        world.send("replica-exit", job.plan.primary, cause="process", exit_status=ends[name], tail="no such file")
     elif job.state is JobState.PREPARING:
-        world.everyone_ready()
+        world.report_all_ready()
     else:
         world.deliver()
 

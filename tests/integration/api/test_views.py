@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.model.job import Accelerator, JobState, Label, TaskGroup, Tpu
+from shared.core.model.job import JobState, Label
+from shared.core.model.plan import Accelerator, TaskGroup, Tpu
 from shared.core.model.replica_id import TaskType
 from shared.jobspec.catalog.machine_types import LEGACY_MACHINES
 from shared.presentation.job_view import etag, job_view, service_view
-from shared.presentation.ml_units import consumed, units_per_hour, usage
+from shared.presentation.ml_units import consumed_ml_units, ml_units_per_hour, usage
 from shared.presentation.price import Price
 from tests.integration.api.discovery import faults
 from tests.support.jobs import START, a_job, a_plan, at
@@ -35,13 +36,13 @@ def group(machine_type: str, count: int = 1, accelerator: Accelerator | None = N
 def test_units_an_hour_are_those_the_service_published(name: str, published: float) -> None:
     machine = LEGACY_MACHINES[name]
     gpu = Accelerator(machine.gpu.type.lower().replace("_", "-"), machine.gpu.count) if machine.gpu else None
-    assert units_per_hour(group(machine.machine_type, accelerator=gpu)) == pytest.approx(published, abs=6e-5)
+    assert ml_units_per_hour(group(machine.machine_type, accelerator=gpu)) == pytest.approx(published, abs=6e-5)
 
 
 def test_units_of_the_largest_tier_add_up_as_published() -> None:
     """PREMIUM_1: a master and 19 workers of complex_model_m, 11 parameter servers of large_model."""
     groups = (group("n1-highcpu-16", 20), group("n1-highmem-8", 11))
-    assert sum(units_per_hour(each) or 0 for each in groups) == pytest.approx(33.7829, abs=6e-5)
+    assert sum(ml_units_per_hour(each) or 0 for each in groups) == pytest.approx(33.7829, abs=6e-5)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +54,16 @@ def test_units_of_the_largest_tier_add_up_as_published() -> None:
     ],
 )
 def test_what_the_service_never_sold_has_no_units_and_makes_the_whole_job_unknown(other: TaskGroup) -> None:
-    assert units_per_hour(other) is None
+    assert ml_units_per_hour(other) is None
     plan = a_plan(groups=(group("n1-standard-4"), other))
-    assert consumed(a_job(JobState.SUCCEEDED, plan, started_at=at(0), ended_at=at(60))) is None
+    assert consumed_ml_units(a_job(JobState.SUCCEEDED, plan, started_at=at(0), ended_at=at(60))) is None
 
 
 def test_units_count_from_running_to_the_end() -> None:
     ended = a_job(JobState.SUCCEEDED, a_plan(workers=2), started_at=at(100), ended_at=at(100 + 1800))
-    assert consumed(ended) == 0.58
-    assert consumed(a_job(JobState.RUNNING)) is None
-    assert consumed(a_job(JobState.CANCELLED, ended_at=at(9))) is None
+    assert consumed_ml_units(ended) == 0.58
+    assert consumed_ml_units(a_job(JobState.RUNNING)) is None
+    assert consumed_ml_units(a_job(JobState.CANCELLED, ended_at=at(9))) is None
 
 
 def test_usage_grows_while_the_job_runs_and_stands_still_at_its_end() -> None:
@@ -75,7 +76,7 @@ def test_usage_grows_while_the_job_runs_and_stands_still_at_its_end() -> None:
         "3.00 machine-hours, 1.16 ML units, 0.57 USD",
     ]
     ended = a_job(JobState.SUCCEEDED, a_plan(workers=2), started_at=at(100), ended_at=at(100 + 1800))
-    assert usage(ended, at(9999)).ml_units == consumed(ended) == 0.58
+    assert usage(ended, at(9999)).ml_units == consumed_ml_units(ended) == 0.58
     assert usage(a_job(JobState.PREPARING), at(9999)).machine_hours == 0
     assert usage(running, at(0)).machine_hours == 0, "a clock behind the function's"
 
@@ -90,9 +91,9 @@ def test_machines_without_units_have_hours_and_no_cost_and_a_slice_has_its_hosts
 
 def test_usage_stands_beside_the_services_view() -> None:
     running = a_job(JobState.RUNNING, a_plan(workers=2), started_at=at(0))
-    shown = job_view(running, used=usage(running, at(3600), Price(0.5, "EUR")))["trainmaster"]["usage"]
+    shown = job_view(running, usage=usage(running, at(3600), Price(0.5, "EUR")))["trainmaster"]["usage"]
     assert shown == {"machineHours": 3.0, "mlUnits": 1.16, "cost": {"amount": 0.58, "currency": "EUR"}}
-    assert job_view(running, used=usage(running, at(3600)))["trainmaster"]["usage"] == {
+    assert job_view(running, usage=usage(running, at(3600)))["trainmaster"]["usage"] == {
         "machineHours": 3.0,
         "mlUnits": 1.16,
     }

@@ -52,7 +52,7 @@ def reader(cloud: Cloud) -> LogReader:
 
 
 def new(reader: LogReader) -> list[str]:
-    return [line.message for page in reader.new() for line in page]
+    return [line.message for page in reader.read_new() for line in page]
 
 
 def test_each_look_shows_what_is_new_though_vms_come_late_and_others_are_silent(
@@ -90,7 +90,7 @@ def test_another_jobs_lines_and_those_of_a_later_time_are_not_read(cloud: Cloud,
         {**entry, "labels": {"ml.googleapis.com/job_id": "digits_12"}}, of_vm("a1", 1, "a"), of_vm("a2", 9, "a")
     )
     until = START.replace(year=2026, month=11, day=21, hour=3, minute=0, second=5)
-    assert [line.message for page in reader.new(until) for line in page] == ["a1"]
+    assert [line.message for page in reader.read_new(until) for line in page] == ["a1"]
     assert new(reader) == ["a2"]
 
 
@@ -153,7 +153,7 @@ def test_four_replicas_of_a_thousand_lines_a_second_are_followed_without_loss_or
             service.write([ServiceLine("digits_1", f"service-{said}", now, Severity.INFO, f"s{said}")])
             said += 1
         something = False
-        for page in reader.new():
+        for page in reader.read_new():
             something = True
             for line in page:
                 seen.setdefault(line.task, []).append(line.message)

@@ -19,7 +19,7 @@ from shared.flows.record import Deps
 from shared.gcp import clients
 from shared.gcp.job_log import CloudJobLog
 from shared.memory.job_log import MemoryJobLog
-from shared.presentation.log_reader import parse
+from shared.presentation.log_reader import parse_entry
 from tests.integration.logging.cloud import PROJECT, Cloud
 from tests.support.jobs import START, a_spec, a_tuning_spec
 from tests.support.serving import serving
@@ -174,8 +174,8 @@ def test_lines_of_a_trial_are_its_tuning_jobs_with_the_trials_number(job_log: tu
     found = cloud.read('labels."ml.googleapis.com/job_id"="digits_1"')
     told = {each["jsonPayload"]["message"]: each["labels"].get("ml.googleapis.com/trial_id") for each in found}
     assert told == {"one": None, "of trial 3": "3"}
-    (shown,) = (parse(each) for each in found if "3" in each["jsonPayload"]["message"])
-    assert (shown.trial, shown.who) == ("3", "service #3")
+    (shown,) = (parse_entry(each) for each in found if "3" in each["jsonPayload"]["message"])
+    assert (shown.trial, shown.source) == ("3", "service #3")
 
 
 def test_a_trial_is_told_as_its_tuning_job_is_called() -> None:
