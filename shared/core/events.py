@@ -1,7 +1,11 @@
-"""What happened: facts, in the past tense, already decoded and checked for shape.
+"""Events: facts that were reported, in the past tense, already decoded and checked for shape.
 
-An event's `key` is made of what it says, never of the message that carried it, so the same fact told twice is one
-event. It names the ledger entry, whose creation fails the second time.
+Every event has
+    job_id    the job it is about
+    key       made of what the event states, not of the message that carried it: a fact reported twice has one key
+    reads     what must be loaded to judge it
+
+The key names the ledger entry. Creating the entry fails the second time, so that an event is judged once.
 """
 
 from __future__ import annotations
@@ -12,13 +16,69 @@ from enum import StrEnum
 from typing import Literal
 
 from shared.core.model.job import Job, Label
+from shared.core.model.replica import replica_key
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import Measurement, TrialState
 from shared.core.model.vm import LossCause
 
 
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """What must be loaded to judge an event, besides the job."""
+
+    replica_id: ReplicaId | None = None
+    """The replica that the event is about."""
+    attempt: int = 0
+    """The replica's attempt."""
+    of_present_attempt: bool = False
+    """Whether the event concerns the replica's VM, which outlives an attempt: if the job was rerun, the replica of the
+    present attempt is loaded instead."""
+    lost_peers: bool = False
+    """The replicas of the attempt that were ever lost."""
+    primary: bool = False
+    """The primary replica of the present attempt."""
+    whole_attempt: bool = False
+    """All replicas of the present attempt."""
+    requires_job: bool = True
+    """Whether the event is an error if the job does not exist."""
+
+    @property
+    def replica_key(self) -> str | None:
+        return replica_key(self.attempt, self.replica_id) if self.replica_id else None
+
+
+class _JobEvent:
+    """An event about a job as a whole."""
+
+    __slots__ = ()
+
+    @property
+    def reads(self) -> Reads:
+        return Reads()
+
+
+class _ReplicaEvent:
+    """An event about one incarnation of one replica."""
+
+    __slots__ = ()
+    subject: IncarnationRef
+
+    @property
+    def job_id(self) -> str:
+        return self.subject.job_id
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt)
+
+
+# Events about replicas
+
+
+@dataclass(frozen=True, slots=True)
 class VmRef:
+    """A VM, by its name, zone and Google's numeric id."""
+
     name: str
     zone: str
     instance_id: str
@@ -26,7 +86,7 @@ class VmRef:
 
 @dataclass(frozen=True, slots=True)
 class IncarnationRef:
-    """Whose event it is: one incarnation of one replica, on one machine. `host`: which of a slice's; None for a VM."""
+    """One incarnation of one replica on one VM: the subject of an event."""
 
     job_id: str
     attempt: int
@@ -35,6 +95,7 @@ class IncarnationRef:
     vm_generation: int
     vm: VmRef
     host: int | None = None
+    """Host of the TPU slice that reports the event; None for a VM."""
 
     @property
     def key(self) -> str:
@@ -42,27 +103,29 @@ class IncarnationRef:
 
     @property
     def host_key(self) -> str:
-        """Of what every host of a slice says for itself."""
+        """Suffix of the keys of events that every host of a slice reports for itself."""
         return "" if self.host is None else f"-host-{self.host}"
 
 
 class ExitCause(StrEnum):
-    """What the agent saw end."""
+    """What ended an incarnation, as the agent observed it."""
 
     PROCESS = "process"  # the program ended by itself or by a signal
-    INSTALL = "install"  # a package cannot be had or installed, for good
+    INSTALL = "install"  # a package cannot be downloaded or installed, permanently
     SETUP = "setup"  # the agent could not set up, for a transient reason
-    VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever status that made of it
+    VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramError:
-    """The last Python traceback of the program's output; `frame` is `file:line in function`, the innermost."""
+    """The last Python traceback in the program's output."""
 
     type: str
+    """Type of the exception, as printed."""
     message: str
     frame: str
+    """Innermost frame: `file:line in function`."""
 
     @property
     def signature(self) -> str:
@@ -70,33 +133,7 @@ class ProgramError:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSubmitted:
-    """`job` is complete, as it will be stored if no job of that id exists. `exhausted`: those of its zones that come
-    last for want of capacity."""
-
-    job: Job
-    at: datetime
-    exhausted: tuple[str, ...] = ()
-    kind: Literal["job_submitted"] = "job_submitted"
-
-    @property
-    def key(self) -> str:
-        return "submitted"
-
-
-@dataclass(frozen=True, slots=True)
-class ProvisioningStarted:
-    job_id: str
-    at: datetime
-    kind: Literal["provisioning_started"] = "provisioning_started"
-
-    @property
-    def key(self) -> str:
-        return "preparing"
-
-
-@dataclass(frozen=True, slots=True)
-class VmReady:
+class VmReady(_ReplicaEvent):
     """The agent is about to start this incarnation's program."""
 
     subject: IncarnationRef
@@ -109,25 +146,11 @@ class VmReady:
 
 
 @dataclass(frozen=True, slots=True)
-class AllReady:
-    """Every replica of the attempt has been ready at least once (counted after the last one's own write)."""
+class ReplicaExited(_ReplicaEvent):
+    """An incarnation ended.
 
-    job_id: str
-    attempt: int
-    at: datetime
-    kind: Literal["all_ready"] = "all_ready"
-
-    @property
-    def key(self) -> str:
-        return f"{self.attempt}-all-ready"
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaExited:
-    """Exactly one of `exit_status` and `signal` for a program; both may be absent for the other causes.
-
-    A slice fails once, whichever of its hosts is the first; each host succeeds for itself. `measurement`: what a
-    trial's program reported last.
+    A program has either an exit status or a signal; other causes may have neither. The first host of a slice that fails
+    is the exit of the slice; exits 0 are reported by each host for itself.
     """
 
     subject: IncarnationRef
@@ -136,14 +159,21 @@ class ReplicaExited:
     exit_status: int | None = None
     signal: int | None = None
     out_of_memory: bool = False
+    """Whether the kernel ended the program because memory ran out."""
     error: ProgramError | None = None
     tail: str = ""
+    """End of the program's output."""
     measurement: Measurement | None = None
+    """In a trial, the last measurement that the program reported."""
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property
     def key(self) -> str:
         return f"{self.subject.key}-exit{self.subject.host_key if self.succeeded else ''}"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt, lost_peers=not self.succeeded)
 
     @property
     def succeeded(self) -> bool:
@@ -155,22 +185,23 @@ class ReplicaExited:
 
 
 @dataclass(frozen=True, slots=True)
-class VmLost:
-    """A VM is going (notice) or gone. However many notices one machine gets, it is lost once.
+class VmLost(_ReplicaEvent):
+    """A VM is about to go, or is gone. One VM is lost once, however often that is reported.
 
-    Silence is of one incarnation, and may be broken before it is judged: it must not stand for the machine's later loss. Nor
-    must being left behind, which is of one search: `round` is the placement's.
+    A startup timeout is about one incarnation, and a wrong zone about one provisioning round: neither may use up the
+    key of the VM's later loss.
     """
 
     subject: IncarnationRef
     at: datetime
     cause: LossCause
     round: int = 0
+    """Provisioning round of the job's placement."""
     kind: Literal["vm_lost"] = "vm_lost"
 
     @property
     def is_vm_loss(self) -> bool:
-        """Whatever incarnation is on it, in whatever attempt: a machine outlives both."""
+        """Whether the VM itself is lost, whatever incarnation and attempt is on it."""
         return self.cause not in (LossCause.STARTUP_TIMEOUT, LossCause.WRONG_ZONE)
 
     @property
@@ -178,13 +209,17 @@ class VmLost:
         if self.cause is LossCause.STARTUP_TIMEOUT:
             return f"{self.subject.key}-startup-timeout"
         if self.cause is LossCause.WRONG_ZONE:
-            return f"{self.subject.key}-left-{self.round}"
+            return f"{self.subject.key}-wrong-zone-{self.round}"
         return f"{self.subject.replica_id}-vm-{self.subject.vm_generation}-lost"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt, of_present_attempt=True, lost_peers=True)
 
 
 @dataclass(frozen=True, slots=True)
-class CompletionOutdated:
-    """The primary begins another incarnation, and may wait in it for this replica, which had exited 0."""
+class CompletionOutdated(_ReplicaEvent):
+    """The primary restarted and may wait for this replica, which had completed."""
 
     subject: IncarnationRef
     at: datetime
@@ -193,6 +228,64 @@ class CompletionOutdated:
     @property
     def key(self) -> str:
         return f"{self.subject.key}-outdated"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt, primary=True)
+
+
+# Events about a job
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted(_JobEvent):
+    """A valid job was submitted."""
+
+    job: Job
+    """The job as it will be stored if no job has its id."""
+    at: datetime
+    exhausted: tuple[str, ...] = ()
+    """Zones of its plan that are tried last because of recent stockouts."""
+    kind: Literal["job_submitted"] = "job_submitted"
+
+    @property
+    def job_id(self) -> str:
+        return self.job.job_id
+
+    @property
+    def key(self) -> str:
+        return "submitted"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(requires_job=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningStarted(_JobEvent):
+    """The job left the admission queue."""
+
+    job_id: str
+    at: datetime
+    kind: Literal["provisioning_started"] = "provisioning_started"
+
+    @property
+    def key(self) -> str:
+        return "preparing"
+
+
+@dataclass(frozen=True, slots=True)
+class AllReady(_JobEvent):
+    """Every replica of the attempt has been ready at least once. Of a tuning job: its first trial runs."""
+
+    job_id: str
+    attempt: int
+    at: datetime
+    kind: Literal["all_ready"] = "all_ready"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-all-ready"
 
 
 class CapacityErrorKind(StrEnum):
@@ -205,7 +298,7 @@ class CapacityErrorKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class VmsNotCreated:
+class VmsNotCreated(_JobEvent):
     """None of the VMs of an insert was created."""
 
     job_id: str
@@ -229,9 +322,13 @@ class VmsNotCreated:
     def key(self) -> str:
         return f"{self.attempt}-not-created-{self.round}-{self.zone}"
 
+    @property
+    def reads(self) -> Reads:
+        return Reads(whole_attempt=True)
+
 
 @dataclass(frozen=True, slots=True)
-class VmsQueued:
+class VmsQueued(_JobEvent):
     """The job's VMs wait in Cloud TPU's queue."""
 
     job_id: str
@@ -250,7 +347,9 @@ class VmsQueued:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(_JobEvent):
+    """A user, or the tuning job of a trial, cancelled the job."""
+
     job_id: str
     by: str
     at: datetime
@@ -262,15 +361,16 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelsChanged:
-    """All of the job's labels, as they shall be; also of a job that has ended. `change` names the request, so that one
-    told twice is one. `seen`: the labels_version that the user looked at; None where that does not matter."""
+class LabelsChanged(_JobEvent):
+    """A user replaced all labels of a job, which may have ended."""
 
     job_id: str
     labels: tuple[Label, ...]
     change: str
+    """Identifies the request, so that a repeated request is one event."""
     at: datetime
     seen: int | None = None
+    """The `labels_version` that the user saw; None: any."""
     kind: Literal["labels_changed"] = "labels_changed"
 
     @property
@@ -279,11 +379,12 @@ class LabelsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteRequested:
-    """Only a job that has ended can be deleted; a request that came too early does not stand for a later one."""
+class DeleteRequested(_JobEvent):
+    """A user deleted a job. A request before the job's end does not use up the key of a later one."""
 
     job_id: str
     change: str
+    """Identifies the request, so that a repeated request is one event."""
     at: datetime
     kind: Literal["delete_requested"] = "delete_requested"
 
@@ -298,7 +399,9 @@ class Deadline(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlinePassed:
+class DeadlinePassed(_JobEvent):
+    """The sweep found that a deadline of the job has passed."""
+
     job_id: str
     deadline: Deadline
     at: datetime
@@ -309,19 +412,25 @@ class DeadlinePassed:
         return f"deadline-{self.deadline}"
 
 
-@dataclass(frozen=True, slots=True)
-class TrialSuggested:
-    """The values that the next trial of a tuning job may get, in the order of its parameters.
+# Events about a tuning job and its trials
 
-    `ended`: how many trials had, as far as was known then. What was too late for one state of the tuning job may be
-    right again for a later one, and is then another event.
+
+@dataclass(frozen=True, slots=True)
+class TrialSuggested(_JobEvent):
+    """Values were chosen for the next trial of a tuning job.
+
+    A suggestion that is too late for one state of the tuning job may be right for a later state. `ended` makes it
+    another event then.
     """
 
     job_id: str
     number: int
+    """Number of the trial."""
     values: tuple[str, ...]
+    """Values in the order of the parameters."""
     at: datetime
     ended: int = 0
+    """Number of trials that had ended when the values were chosen."""
     kind: Literal["trial_suggested"] = "trial_suggested"
 
     @property
@@ -330,12 +439,14 @@ class TrialSuggested:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialStarted:
-    """A trial's job is running since `started_at`."""
+class TrialStarted(_JobEvent):
+    """The job of a trial is RUNNING."""
 
     job_id: str
     number: int
+    """Number of the trial."""
     started_at: datetime
+    """When the trial's job became RUNNING."""
     at: datetime
     kind: Literal["trial_started"] = "trial_started"
 
@@ -345,16 +456,19 @@ class TrialStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialEnded:
-    """A trial's job ended at `ended_at`; `error` is its errorMessage."""
+class TrialEnded(_JobEvent):
+    """The job of a trial ended."""
 
     job_id: str
     number: int
+    """Number of the trial."""
     state: TrialState
     ended_at: datetime
+    """When the trial's job ended."""
     at: datetime
     measurement: Measurement | None = None
     error: str = ""
+    """Error message of the trial's job."""
     kind: Literal["trial_ended"] = "trial_ended"
 
     @property
@@ -363,17 +477,18 @@ class TrialEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyOver:
-    """No trial of a tuning job is to begin any more, as told by those that have ended, so many of them."""
+class TuningEnded(_JobEvent):
+    """No further trial of the tuning job begins, and none is needed to decide how it ends."""
 
     job_id: str
     at: datetime
     ended: int = 0
-    kind: Literal["study_over"] = "study_over"
+    """Number of trials that had ended."""
+    kind: Literal["tuning_ended"] = "tuning_ended"
 
     @property
     def key(self) -> str:
-        return f"study-over-{self.ended}"
+        return f"tuning-ended-{self.ended}"
 
 
 ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated
@@ -387,5 +502,5 @@ JobEvent = (
     | DeleteRequested
     | DeadlinePassed
 )
-StudyEvent = TrialSuggested | TrialStarted | TrialEnded | StudyOver
-Event = JobSubmitted | ReplicaEvent | JobEvent | StudyEvent
+TuningEvent = TrialSuggested | TrialStarted | TrialEnded | TuningEnded
+Event = JobSubmitted | ReplicaEvent | JobEvent | TuningEvent

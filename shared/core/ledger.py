@@ -1,5 +1,8 @@
-"""One entry per event: the inbox and the history in one. Creating it is the duplicate check; folding all of a job's
-entries in the order of their commits rebuilds what is stored."""
+"""The ledger: one entry per event of a job.
+
+Creating the entry is the duplicate check. Folding all entries of a job, in the order of their commits, rebuilds its
+stored state.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.core.decisions import AcceptJob, Decision
+from shared.core.actions import AcceptJob
+from shared.core.decisions import Decision
 from shared.core.events import Event
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import State
+from shared.core.transitions.change import Effect
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The named budgets' use as one event saw it: the job's, and those of the replica it was about."""
+    """What the budgets had used when an event was judged: those of the job, and of the replica that it is about."""
 
     attempt: int = 0
     reruns_used: int = 0
@@ -27,17 +32,21 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """`at` is the `now` the judge saw. `effects` are desired by the change; `done_at` is when they were seen done."""
+    """An event, and what was decided about it."""
 
     job_id: str
     key: str
+    """Key of the event."""
     at: datetime
+    """The `now` that the rules saw."""
     event: Event
     decision: Decision
     before: Counters
     after: Counters
-    effects: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    """What must be published after the commit."""
     done_at: datetime | None = None
+    """When the effects were confirmed."""
 
     @property
     def is_pending(self) -> bool:
@@ -45,11 +54,11 @@ class LedgerEntry:
 
 
 def counters(state: State | None, replica_key: str | None) -> Counters:
-    """`replica_key` names the replica an event is about; its counters are zero where it is not loaded."""
+    """Return what the budgets have used. A replica that was not loaded counts as zero."""
     if state is None:
         return Counters()
     budgets = state.job.budgets
-    replica = next((each for each in state.replicas if each.key == replica_key), None)
+    replica = next((replica for replica in state.replicas if replica.key == replica_key), None)
     return Counters(
         attempt=state.job.attempt,
         reruns_used=budgets.reruns_used,
@@ -60,13 +69,17 @@ def counters(state: State | None, replica_key: str | None) -> Counters:
     )
 
 
+def replay(state: State | None, entry: LedgerEntry) -> State | None:
+    """Return the state after one entry. None stays None until the entry that accepts the job."""
+    change = evolve(state, entry.decision, entry.at)
+    if isinstance(entry.decision.action, AcceptJob):
+        return State(entry.decision.action.job, change.replicas, whole=True)
+    return None if state is None else apply(state, change)
+
+
 def fold(entries: Iterable[LedgerEntry]) -> State | None:
-    """The state that these entries, in the order of their commits, lead to; None for no entry."""
+    """Return the state that these entries lead to, in the order of their commits; None for no entry."""
     state: State | None = None
     for entry in entries:
-        change = evolve(state, entry.decision, entry.at)
-        if isinstance(entry.decision, AcceptJob):
-            state = State(entry.decision.job, change.replicas, whole=True)
-        elif state is not None:
-            state = apply(state, change)
+        state = replay(state, entry)
     return state

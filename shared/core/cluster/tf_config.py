@@ -1,7 +1,7 @@
-"""What the training code sees of its cluster: TF_CONFIG, CLUSTER_SPEC and its rank.
+"""How the training code sees its cluster: TF_CONFIG, CLUSTER_SPEC and its rank.
 
-Made once per role, because one bulk insert gives all its VMs the same metadata: the agent adds the task index (see
-docs/interfaces.md section 3). Source of the shapes: the service's documented TF_CONFIG and real replica logs; for
+They are made once per role, because one bulk insert gives all its VMs the same metadata. The agent adds the task index
+(docs/interfaces.md section 3). Source of the shapes: the service's documented TF_CONFIG and real replica logs; for
 worker pools, Vertex AI's documented CLUSTER_SPEC as XManager reads it.
 """
 
@@ -18,11 +18,11 @@ from typing import Final
 from shared.core.model.job import Job
 from shared.core.model.plan import Dialect, TaskGroup
 from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.tuning import trial_number
 from shared.core.reconcile.slice_addresses import slice_placeholder
-from shared.core.reconcile.trial_jobs import trial_number
 
 RANKED: Final = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
-"""Roles that take part in a collective, in rank order: the primary is rank 0. Source: PyTorch on the service."""
+"""Roles that take part in collectives, in rank order: the primary is rank 0. Source: PyTorch on the service."""
 
 POOLS: Final = {
     TaskType.CHIEF: "workerpool0",
@@ -31,7 +31,7 @@ POOLS: Final = {
     TaskType.PS: "workerpool2",
     TaskType.EVALUATOR: "workerpool3",
 }
-"""Source: Vertex AI's documented order of worker pools."""
+"""Worker pool of each role. Source: Vertex AI's documented order of worker pools."""
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -40,15 +40,19 @@ Json = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`addresses`: `host:port` per replica. Evaluators run beside the cluster, never in it."""
+    """The cluster of a job. Evaluators have addresses, but are not members of it."""
 
     job: Job
     project: str
     addresses: Mapping[ReplicaId, str]
+    """`host:port` of every replica."""
 
     def address(self, replica_id: ReplicaId) -> str:
-        """A replica without peers finds itself on the loopback. Source: logs of the service's single-replica jobs. A
-        slice with peers has a name that the directive of each incarnation puts an address to."""
+        """Return the `host:port` that programs get for a replica.
+
+        A replica without peers gets the loopback address. Source: logs of the service's single-replica jobs. A slice
+        with peers gets a placeholder, which the directive of each incarnation resolves.
+        """
         _, _, port = self.addresses[replica_id].rpartition(":")
         if (slices := self.job.plan.slices) and replica_id in slices:
             return f"{slice_placeholder(slices.index(replica_id))}:{port}"
@@ -56,70 +60,72 @@ class Cluster:
         return f"{LOOPBACK}:{port}" if is_alone else self.addresses[replica_id]
 
     def roles(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        """Return the addresses of the cluster's members by task type, in index order."""
+        roles: dict[str, list[str]] = {}
         for replica_id in self.job.plan.replica_ids:
             if replica_id.task_type is not TaskType.EVALUATOR:
-                found.setdefault(replica_id.task_type, []).append(self.address(replica_id))
-        return found
+                roles.setdefault(replica_id.task_type, []).append(self.address(replica_id))
+        return roles
 
     def tf_config(self, task_type: TaskType) -> Json:
-        """TF_CONFIG without `task.index`."""
-        trial = trial_number(self.job)
+        """Return TF_CONFIG without `task.index`."""
+        trial = trial_number(self.job.job_id)
         cloud = hashlib.sha256(self.job.job_id.encode()).hexdigest()[:16]
         return {
             "cluster": self.roles(),
             "task": {"type": task_type, **({"trial": trial} if trial else {}), "cloud": f"w{cloud}-ml"},
-            "job": self.said(task_type),
+            "job": self.job_description(task_type),
             "environment": "cloud",
         }
 
     def cluster_spec(self, task_type: TaskType) -> Json:
-        """CLUSTER_SPEC without `task.index`: `job` is JSON text there."""
-        trial = trial_number(self.job)
+        """Return CLUSTER_SPEC without `task.index`. Its `job` is JSON text."""
+        trial = trial_number(self.job.job_id)
         spec = {
             "cluster": self.roles(),
             "environment": "cloud",
             "task": {"type": task_type, "trial": trial},
-            "job": json.dumps(self.said(task_type), separators=(",", ":")),
+            "job": json.dumps(self.job_description(task_type), separators=(",", ":")),
         }
         if self.job.plan.dialect is Dialect.VERTEX:
             return {**spec, "cluster": self._pools(), "task": {"type": POOLS[task_type], "trial": trial}}
         return spec
 
-    def said(self, task_type: TaskType) -> Json:
-        """What replicas of the service saw of the job: its TrainingInput in snake_case, or their own pool's program."""
+    def job_description(self, task_type: TaskType) -> Json:
+        """Return what programs see of the job: its TrainingInput in snake case, or the program of their worker pool."""
         if self.job.plan.dialect is Dialect.VERTEX:
             return self._pool_program(task_type)
         spec = json.loads(self.job.spec_json)
-        body = spec.get("trainingInput", spec.get("training_input", {}))
-        return {_snake(key): _snake_keys(value) for key, value in body.items()}
+        training_input = spec.get("trainingInput", spec.get("training_input", {}))
+        return {_snake(key): _snake_keys(value) for key, value in training_input.items()}
 
     def world_size(self) -> int:
-        return sum(group.count * group.hosts for group in self._ranked())
+        """Return the number of ranks: one per host of the ranked roles."""
+        return sum(group.count * group.hosts for group in self._ranked_groups())
 
     def rank_base(self, task_type: TaskType) -> int | None:
-        """Rank of the role's first host; None where the role has no rank."""
+        """Return the rank of the role's first host; None if the role has no ranks."""
         if task_type not in RANKED:
             return None
         before = RANKED[: RANKED.index(task_type)]
-        return sum(group.count * group.hosts for group in self._ranked() if group.task_type in before)
+        return sum(group.count * group.hosts for group in self._ranked_groups() if group.task_type in before)
 
     def slice_base(self, task_type: TaskType) -> int | None:
-        """Number of the role's first slice; None where it is none of several of one kind, which alone can make one."""
+        """Return the number of the role's first slice; None if the job has not several slices, all of one type."""
         plan, first = self.job.plan, ReplicaId(task_type, 0)
-        kinds = {plan.group(replica_id.task_type).tpu for replica_id in plan.slices}
-        if len(plan.slices) < 2 or len(kinds) > 1 or first not in plan.slices:  # noqa: PLR2004 - several
+        types = {plan.group(replica_id.task_type).tpu for replica_id in plan.slices}
+        if len(plan.slices) < 2 or len(types) > 1 or first not in plan.slices:  # noqa: PLR2004 - several
             return None
         return plan.slices.index(first)
 
-    def _ranked(self) -> list[TaskGroup]:
+    def _ranked_groups(self) -> list[TaskGroup]:
         return [group for group in self.job.plan.groups if group.task_type in RANKED]
 
     def _pools(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        pools: dict[str, list[str]] = {}
         for replica_id in self.job.plan.replica_ids:
-            found.setdefault(POOLS[replica_id.task_type], []).append(self.address(replica_id))
-        return found
+            pools.setdefault(POOLS[replica_id.task_type], []).append(self.address(replica_id))
+        return pools
 
     def _pool_program(self, task_type: TaskType) -> Json:
         """Source: a real replica log of 2026 for packages; containers by analogy."""
@@ -141,7 +147,7 @@ def _snake(name: str) -> str:
 
 def _snake_keys(value: object) -> object:
     if isinstance(value, dict):
-        return {_snake(key): _snake_keys(each) for key, each in value.items()}
+        return {_snake(key): _snake_keys(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_snake_keys(each) for each in value]
+        return [_snake_keys(item) for item in value]
     return value

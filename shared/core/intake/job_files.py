@@ -1,4 +1,4 @@
-"""An object that was uploaded, and whether it is a job file."""
+"""Objects uploaded to the bucket, and which of them are job files."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from datetime import datetime
 from typing import Final
 
 PREFIX: Final = "jobs/"
+"""Folder of job files."""
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 ERROR_SUFFIX: Final = ".error.json"
+"""Suffix of the object that lists the problems of a job file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """One finalized object. `generation` is Cloud Storage's number of this very content of it, `created_at` when that
-    was stored, where the notification says so."""
+    """An object that was written to the bucket."""
 
     bucket: str
     name: str
     generation: int
+    """Cloud Storage's number of this content of the object."""
     created_at: datetime | None = None
+    """When this content was written, if the notification contains it."""
 
     @property
     def uri(self) -> str:

@@ -1,4 +1,4 @@
-"""Job ids that hold a time, for a message that comes again and again: `nightly_{time:%Y%m%d_%H%M}`."""
+"""Job ids that contain a time, for a message that is published repeatedly: `nightly_{time:%Y%m%d_%H%M}`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ DEFAULT: Final = "%Y%m%d_%H%M%S"
 
 
 def is_template(text: str) -> bool:
+    """Whether the job id contains a time."""
     return TIME.search(text) is not None
 
 
 def at_time(text: str, at: datetime) -> str:
-    """With that moment, in UTC, where `{time:FORMAT}` stands; the format is strftime's."""
-    return TIME.sub(lambda found: at.astimezone(UTC).strftime(found[1] or DEFAULT), text)
+    """Return the job id with `{time:FORMAT}` replaced by the time `at` in UTC. The format is that of strftime."""
+    return TIME.sub(lambda match: at.astimezone(UTC).strftime(match[1] or DEFAULT), text)

@@ -1,7 +1,7 @@
-"""What Compute Engine's system-event audit log says happened to a VM unasked.
+"""System events: entries of Compute Engine's audit log about what happened to a VM without a request.
 
-Not an event that is judged: it knows the VM by name and numeric id, not whose it was. `shared.flows.maintenance` finds
-that out. Source of the methods: the log `cloudaudit.googleapis.com/system_event`, as Google's ml-auto-solutions and
+The rules do not judge them, because an entry names the VM and not the replica. `shared.flows.maintenance` finds the
+replica. Source of the methods: the log `cloudaudit.googleapis.com/system_event`, as Google's ml-auto-solutions and
 NVIDIA's NVSentinel read it.
 """
 
@@ -25,25 +25,28 @@ LOSSES: Final[Mapping[str, LossCause]] = {
     "stoppedDueToPdDoubleServe": LossCause.GONE,
     "kmsKeyError": LossCause.GONE,
 }
-"""Methods after which the VM does not run."""
+"""Methods after which the VM does not run, and why."""
 CHANGES: Final = frozenset({"automaticRestart", "instanceManagerHaltForRestart", "repair.recreateInstance"})
-"""Methods after which the VM runs again, or will: what has become of it is looked up."""
+"""Methods after which the VM runs again, or will. Provisioning looks at its present state."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemEvent:
-    """One entry of the log. `method` is its full name, `compute.instances.preempted`."""
+    """An entry of the log."""
 
     method: str
+    """Full name of the method, such as `compute.instances.preempted`."""
     vm: VmRef
     at: datetime
 
     @property
     def loss(self) -> LossCause | None:
+        """Why the VM is lost; None if it is not."""
         return LOSSES.get(self._verb)
 
     @property
     def matters(self) -> bool:
+        """Whether anything follows from the entry."""
         return self._verb in LOSSES or self._verb in CHANGES
 
     @property

@@ -1,11 +1,13 @@
-"""What the user may change about the rules: an exit policy moves exits between the rows of the rule table.
+"""Exit policies: what a user may change about the rules.
 
-    preset   default   the rule table as it stands
-             service   as the old service documented: every exit of 1 to 127 is permanent at once
+A policy moves exits between rows 8, 9 and 10 of the rule table.
+
+    preset   default   the rule table as documented
+             service   as the old service documented it: every exit of 1 to 127 is permanent
              restart   nothing is permanent: every failure restarts the replica while its budgets last
-    rules    by exit code and task type, before the preset; the first that matches decides
+    rules    by exit code and task type, before the preset; the first match decides
 
-Rows 1 to 7 come before any policy: who is not at fault is never punished.
+Rows 1 to 7 come before any policy: an exit that is not the program's fault is never charged.
 """
 
 from __future__ import annotations
@@ -17,19 +19,21 @@ from typing import Final
 from shared.core.model.replica_id import TaskType
 
 PERMANENT_STATUSES: Final = (2, 126, 127)
-"""Usage error, cannot execute, not found: the shell's own conventions; another try gives the same."""
+"""Usage error, cannot execute, command not found: the shell's conventions. A retry ends in the same way."""
 CRASH_STATUSES: Final = (128 + 6, 128 + 11)
-"""SIGABRT and SIGSEGV as containers report them; packages report the signals. Source: the service's rules."""
+"""SIGABRT and SIGSEGV as exit codes (128 + signal). Source: the service's rules."""
 SIGNAL_BASE: Final = 128
+"""Exit code of a process that signal N ended: 128 + N, as a shell reports it."""
 SERVICE_STATUS_MAX: Final = 127
+"""Highest exit status that the old service treated as permanent."""
 
 
 class Blame(StrEnum):
-    """Of whom an exit tells, by its evidence alone."""
+    """Whose fault an exit is by its own evidence."""
 
-    OWN = "own"  # a traceback of this program, or a signal
-    PEER = "peer"  # a traceback that tells of a lost peer
-    UNKNOWN = "unknown"
+    OWN = "own"  # a traceback of this program, or a signal other than SIGABRT
+    PEER = "peer"  # a traceback that reports a lost peer
+    UNKNOWN = "unknown"  # no traceback
 
 
 class Preset(StrEnum):
@@ -39,21 +43,24 @@ class Preset(StrEnum):
 
 
 class ExitAction(StrEnum):
-    """Which row an exit goes to: 8, 9 or 10."""
+    """The row of the rule table that an exit is moved to."""
 
-    FAIL = "fail"
-    RERUN = "rerun"
-    RESTART = "restart"
+    FAIL = "fail"  # row 8
+    RERUN = "rerun"  # row 9
+    RESTART = "restart"  # row 10
 
 
 @dataclass(frozen=True, slots=True)
 class ExitRule:
-    """`first` to `last`: exit codes, both included; a signal N is 128 + N. No task types: all of them."""
+    """One rule of a user's exit policy."""
 
     first: int
+    """First exit code of the range; a signal N is 128 + N."""
     last: int
+    """Last exit code of the range, included."""
     action: ExitAction
     task_types: tuple[TaskType, ...] = ()
+    """Roles that the rule applies to; empty: all."""
 
     def matches(self, code: int, task_type: TaskType) -> bool:
         return self.first <= code <= self.last and (not self.task_types or task_type in self.task_types)
@@ -61,17 +68,19 @@ class ExitRule:
 
 @dataclass(frozen=True, slots=True)
 class ExitPolicy:
+    """The exit policy of a job."""
+
     preset: Preset = Preset.DEFAULT
     rules: tuple[ExitRule, ...] = ()
 
-    def chosen(self, code: int | None, task_type: TaskType) -> ExitAction | None:
-        """What the user's own rules say; None where none matches."""
+    def user_action(self, code: int | None, task_type: TaskType) -> ExitAction | None:
+        """Return the action of the first user rule that matches; None if none does."""
         if code is None:
             return None
         return next((rule.action for rule in self.rules if rule.matches(code, task_type)), None)
 
     def preset_action(self, code: int | None) -> ExitAction | None:
-        """What the preset says of the code alone; None where the rest of the table decides."""
+        """Return the action that the preset assigns to the code; None if the rest of the rule table decides."""
         if code in CRASH_STATUSES:
             return ExitAction.RERUN
         match self.preset:
@@ -85,5 +94,5 @@ class ExitPolicy:
 
 
 def code_of(exit_status: int | None, signal: int | None) -> int | None:
-    """One number for both: 128 + N for signal N, as a shell reports it."""
+    """Return the exit code: 128 + N for signal N, else the exit status."""
     return SIGNAL_BASE + signal if signal is not None else exit_status

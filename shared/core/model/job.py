@@ -17,10 +17,10 @@ from shared.core.model.exit_policy import Blame
 from shared.core.model.plan import Plan
 from shared.core.model.replica import Replica
 from shared.core.model.replica_id import ReplicaId
-from shared.core.model.tuning import TrialOf, Tuning, study_of
+from shared.core.model.tuning import TrialOf, Tuning, tuning_job_id
 
 RESTARTS_MAX: Final = 5
-"""Charged restarts of one replica in one attempt. Source: the service's fault tolerance rules (at most 5 per worker)."""
+"""Charged restarts of one replica in one attempt. Source: the service's fault tolerance rules (5 per worker)."""
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
 INTERNAL_RETRIES_MAX: Final = 2
@@ -143,9 +143,16 @@ class State:
         )
 
 
+def tuning_of(job: Job) -> Tuning:
+    """Return what a tuning job stores. Raises ValueError for any other job."""
+    if job.tuning is None:
+        raise ValueError(f"{job.job_id} is not a tuning job")
+    return job.tuning
+
+
 def public_id(job_id: str) -> str:
     """Return the id that users, programs and logs see: the number of a custom job made by the API, the id of the tuning
     job of a trial, else the job id."""
-    job_id = study_of(job_id)
+    job_id = tuning_job_id(job_id)
     number = job_id.removeprefix(CUSTOM_JOB_PREFIX)
     return number if number.isdecimal() else job_id

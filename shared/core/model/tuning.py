@@ -1,9 +1,10 @@
-"""What is stored about a tuning job: what may be tried, what was tried, and what came of it.
+"""What is stored about a tuning job: its search space, its trials and their results.
 
     Tuning     on the tuning job, which has no replicas of its own
-    TrialOf    on each trial, which is a job like any other under an id that no user can choose
+    TrialOf    on the job of each trial, whose id no user can choose
 
-Values are kept as the text that the program gets, in the order of the parameters: a thousand trials fit one document.
+Values are stored as the text that the program gets, in the order of the parameters, so that a thousand trials fit into
+one document.
 """
 
 from __future__ import annotations
@@ -17,24 +18,30 @@ from enum import StrEnum
 from typing import Final
 
 TRIALS_MAX: Final = 1000
-"""Of one tuning job. Source: Vizier's limit of trials in a study."""
+"""Trials of one tuning job. Source: Vizier's limit of trials in a study."""
 
-_TRIAL_ID: Final = re.compile(r"(?P<study>.+)-trial-(?P<number>[1-9][0-9]*)")
-"""Ids of users' jobs have no hyphen."""
+_TRIAL_ID: Final = re.compile(r"(?P<tuning_job>.+)-trial-(?P<number>[1-9][0-9]*)")
+"""Job ids that users choose have no hyphen."""
 
 
 class Goal(StrEnum):
+    """Whether a larger or a smaller metric is better."""
+
     MAXIMIZE = "MAXIMIZE"
     MINIMIZE = "MINIMIZE"
 
 
 class Algorithm(StrEnum):
-    BAYESIAN = "BAYESIAN"  # what an unspecified one means
+    """How values are chosen."""
+
+    BAYESIAN = "BAYESIAN"  # the default
     GRID_SEARCH = "GRID_SEARCH"
     RANDOM_SEARCH = "RANDOM_SEARCH"
 
 
 class ParameterKind(StrEnum):
+    """Type of a parameter's values."""
+
     DOUBLE = "DOUBLE"
     INTEGER = "INTEGER"
     CATEGORICAL = "CATEGORICAL"
@@ -42,7 +49,7 @@ class ParameterKind(StrEnum):
 
 
 class Scale(StrEnum):
-    """Along which values are spread evenly."""
+    """Scale on which values are spread evenly."""
 
     LINEAR = "LINEAR"
     LOG = "LOG"
@@ -50,7 +57,7 @@ class Scale(StrEnum):
 
 
 class TrialState(StrEnum):
-    """The words of the job states, as far as a tuning job has heard of its trial."""
+    """State of a trial, as recorded in the tuning job. The words are those of the job states."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
@@ -65,18 +72,21 @@ class TrialState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`choices` of CATEGORICAL and DISCRETE, else `low` and `high`, both included."""
+    """One dimension of the search space."""
 
     name: str
     kind: ParameterKind
     low: float = 0.0
+    """Lowest value of a DOUBLE or INTEGER parameter."""
     high: float = 0.0
+    """Highest value of a DOUBLE or INTEGER parameter, included."""
     choices: tuple[str, ...] = ()
+    """Values of a CATEGORICAL or DISCRETE parameter."""
     scale: Scale = Scale.LINEAR
 
     @property
     def size(self) -> int | None:
-        """How many values it has; None: without end."""
+        """Number of values; None if infinite."""
         match self.kind:
             case ParameterKind.DOUBLE:
                 return 1 if self.low == self.high else None
@@ -85,24 +95,25 @@ class Parameter:
             case _:
                 return len(self.choices)
 
-    def nth(self, index: int) -> str:
-        """Of one that has an end: its values in order."""
+    def value_at(self, index: int) -> str:
+        """Return the value at this index, from 0. The parameter must have a `size`."""
         if self.choices:
             return self.choices[index]
-        return shown(self.low) if self.kind is ParameterKind.DOUBLE else str(int(self.low) + index)
+        return format_number(self.low) if self.kind is ParameterKind.DOUBLE else str(int(self.low) + index)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a program reported of itself, with the step of the training it was at."""
+    """A value of the metric that a program reported."""
 
     value: float
     step: int = 0
+    """Training step at which it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """A trial of the study that this one continues."""
+class EarlierTrial:
+    """A successful trial of the tuning job that this one resumes."""
 
     values: tuple[str, ...]
     value: float
@@ -110,44 +121,55 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One assignment of values. `started_at` and `ended_at` are those of its job."""
+    """One assignment of values to the parameters."""
 
     number: int
+    """Number of the trial, from 1."""
     values: tuple[str, ...]
+    """Values in the order of the parameters."""
     state: TrialState = TrialState.QUEUED
     started_at: datetime | None = None
+    """When the trial's job started."""
     ended_at: datetime | None = None
+    """When the trial's job ended."""
     measurement: Measurement | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """`max_failed` 0: the job decides. `earlier`: what the study before found that this one continues. `last_error`: of
-    the trial that failed last."""
+    """What a tuning job stores."""
 
     parameters: tuple[Parameter, ...]
     goal: Goal = Goal.MAXIMIZE
     algorithm: Algorithm = Algorithm.BAYESIAN
     metric_tag: str = "training/hptuning/metric"
+    """Name of the metric that programs report."""
     max_trials: int = 1
     max_parallel: int = 1
+    """Number of trials that may run at the same time."""
     max_failed: int = 0
+    """Number of failed trials that end the tuning job; 0: it ends if a trial fails before any other succeeds."""
     resumes: str | None = None
-    earlier: tuple[Past, ...] = ()
+    """Id of the tuning job that this one resumes."""
+    earlier: tuple[EarlierTrial, ...] = ()
+    """Results of the tuning job that this one resumes."""
     trials: tuple[Trial, ...] = ()
     last_error: str = ""
+    """Error message of the trial that failed last."""
 
     @property
     def live(self) -> tuple[Trial, ...]:
+        """Trials that have not ended."""
         return tuple(trial for trial in self.trials if not trial.state.is_terminal)
 
     @property
     def ended(self) -> int:
+        """Number of trials that have ended."""
         return len(self.trials) - len(self.live)
 
     @property
     def size(self) -> int | None:
-        """How many different trials there can be; None: without end."""
+        """Number of different assignments; None if infinite."""
         sizes = [parameter.size for parameter in self.parameters]
         known = [size for size in sizes if size is not None]
         return math.prod(known) if len(known) == len(sizes) else None
@@ -155,11 +177,14 @@ class Tuning:
     def of_state(self, state: TrialState) -> tuple[Trial, ...]:
         return tuple(trial for trial in self.trials if trial.state is state)
 
-    def assigned(self, values: tuple[str, ...]) -> tuple[Assigned, ...]:
-        return tuple(Assigned(parameter.name, value) for parameter, value in zip(self.parameters, values, strict=True))
+    def assignments(self, values: tuple[str, ...]) -> tuple[Assignment, ...]:
+        """Return the values with the names of their parameters."""
+        return tuple(
+            Assignment(parameter.name, value) for parameter, value in zip(self.parameters, values, strict=True)
+        )
 
     def best_first(self) -> tuple[Trial, ...]:
-        """As the service listed them: by the goal; those without a measurement last, in their order."""
+        """Return the trials as the service listed them: the best first, those without a measurement last."""
         sign = -1 if self.goal is Goal.MAXIMIZE else 1
         return tuple(
             sorted(
@@ -174,44 +199,50 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class Assignment:
+    """A parameter and its value in one trial."""
+
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class TrialOf:
-    """Whose trial a job is. `measurement`: what its program reported in the end."""
+    """Which trial of which tuning job a job is."""
 
     job_id: str
+    """Id of the tuning job."""
     number: int
+    """Number of the trial."""
     metric_tag: str
-    assigned: tuple[Assigned, ...] = ()
+    assigned: tuple[Assignment, ...] = ()
+    """The values that its program gets."""
     measurement: Measurement | None = None
+    """The last measurement of its program, once it has succeeded."""
 
 
 def trial_id(job_id: str, number: int) -> str:
-    """Of the trial's own job."""
+    """Return the id of the trial's own job."""
     return f"{job_id}-trial-{number}"
 
 
-def study_of(job_id: str) -> str:
-    """Of a trial's id the tuning job's; of any other itself."""
+def tuning_job_id(job_id: str) -> str:
+    """Return the id of a trial's tuning job; for any other job, its own id."""
     match = _TRIAL_ID.fullmatch(job_id)
-    return match["study"] if match else job_id
+    return match["tuning_job"] if match else job_id
 
 
-def number_of(job_id: str) -> str:
-    """The trial's number, as its program and its log have it; empty for a job that is no trial."""
+def trial_number(job_id: str) -> str:
+    """Return the number of the trial with this job id, as text; empty for a job that is not a trial."""
     match = _TRIAL_ID.fullmatch(job_id)
     return match["number"] if match else ""
 
 
 def last_ended(trials: Iterable[Trial]) -> Trial:
-    """By when their jobs ended, not by when that was told. Raises ValueError for none."""
+    """Return the trial whose job ended last, whatever the order of the reports. Raises ValueError for no trial."""
     return max(trials, key=lambda trial: (trial.ended_at, trial.number))
 
 
-def shown(number: float) -> str:
-    """As a program gets it: whole numbers without a point, so that it may read them as either."""
+def format_number(number: float) -> str:
+    """Return the number as a program gets it: whole numbers without a point, which can be read as either type."""
     return str(int(number)) if number == int(number) and abs(number) < 2**53 else repr(number)

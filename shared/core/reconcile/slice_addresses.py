@@ -6,7 +6,7 @@ for each slice, and the directive of each incarnation carries the addresses that
 
     slices are being created ──► every replica is held ──► all slices run ──► directives: run, with all addresses
 
-A replaced slice has a new address. Incarnations that start later receive it; an incarnation that keeps running does not.
+A replaced slice has a new address. Incarnations that start later receive it; one that keeps running does not.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _with_addresses(target: DesiredVm, addresses: tuple[str, ...] | None) -> Des
 
 
 def _address(target: DesiredVm | None, vm_by_name: dict[str, Vm]) -> str | None:
-    """Return the slice's address: None while it is unknown, empty if the slice has completed and is no longer needed."""
+    """Return the slice's address: None while it is unknown, empty if the slice has completed."""
     if target is None:
         return ""
     vm = vm_by_name.get(target.name)

@@ -1,128 +1,81 @@
-"""A tuning job's trials, and the job that each of them is.
+"""The job of a trial, and what a tuning job passes on to one that resumes it.
 
-PARENT          the tuning job: plan of a trial, what may be tried, its trials so far
-PARENT-trial-3  a job of its own: the same plan, with the trial's values as arguments and a directory of its own
+PARENT            the tuning job: plan of its trials, search space, results so far
+PARENT-trial-3    a job like any other: the same plan, with the trial's values as arguments and its own directory
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
 from typing import Final
 
-from shared.core.decisions import BeginTrial, EndTrial, MarkTrialRunning
-from shared.core.model.job import Job, JobState
+from shared.core.model.job import Job, JobState, tuning_of
 from shared.core.model.plan import Plan, Program
-from shared.core.model.tuning import (
-    TRIALS_MAX,
-    Assigned,
-    Past,
-    Trial,
-    TrialOf,
-    TrialState,
-    Tuning,
-    last_ended,
-    number_of,
-    trial_id,
-)
+from shared.core.model.tuning import TRIALS_MAX, Assignment, EarlierTrial, Trial, TrialOf, TrialState, Tuning, trial_id
 
 EARLIER_BYTES_MAX: Final = 200_000
-"""Of all values of earlier trials: a submission is in the ledger twice, in the event and in its decision."""
+"""Size of the values of all earlier trials. A submission is twice in the ledger, in the event and in its decision."""
 
 
-def tuning_of(job: Job) -> Tuning:
-    if job.tuning is None:
-        raise ValueError(f"{job.job_id} is no tuning job")
-    return job.tuning
-
-
-def with_trial(job: Job, decision: BeginTrial | MarkTrialRunning | EndTrial) -> Tuning:
-    """The tuning as the decision leaves it."""
-    tuning = tuning_of(job)
-    match decision:
-        case BeginTrial():
-            return replace(tuning, trials=(*tuning.trials, Trial(decision.number, decision.values)))
-        case MarkTrialRunning():
-            return _changed(
-                tuning,
-                decision.number,
-                lambda trial: replace(trial, state=TrialState.RUNNING, started_at=decision.started_at),
-            )
-        case EndTrial():
-            ended = _changed(
-                tuning,
-                decision.number,
-                lambda trial: replace(
-                    trial, state=decision.state, ended_at=decision.ended_at, measurement=decision.measurement
-                ),
-            )
-            failed = ended.of_state(TrialState.FAILED)
-            is_last = decision.state is TrialState.FAILED and last_ended(failed).number == decision.number
-            return replace(ended, last_error=decision.error) if is_last else ended
-
-
-def job_of(study: Job, trial: Trial, now: datetime) -> Job:
-    """The trial's own job. The same for whoever makes it, but for the moment."""
-    tuning = tuning_of(study)
-    assigned = tuning.assigned(trial.values)
+def trial_job(tuning_job: Job, trial: Trial, now: datetime) -> Job:
+    """Return the job of a trial. All repetitions return the same, but for `created_at`."""
+    tuning = tuning_of(tuning_job)
+    assigned = tuning.assignments(trial.values)
     return Job(
-        job_id=trial_id(study.job_id, trial.number),
-        spec_json=study.spec_json,
-        submission=f"{study.job_id}: {study.submission}",
-        plan=_plan(study.plan, trial.number, assigned),
+        job_id=trial_id(tuning_job.job_id, trial.number),
+        spec_json=tuning_job.spec_json,
+        submission=f"{tuning_job.job_id}: {tuning_job.submission}",
+        plan=_trial_plan(tuning_job.plan, trial.number, assigned),
         state=JobState.QUEUED,
         created_at=now,
-        labels=study.labels,
-        submitted_by=study.submitted_by,
-        trial_of=TrialOf(study.job_id, trial.number, tuning.metric_tag, assigned),
+        labels=tuning_job.labels,
+        submitted_by=tuning_job.submitted_by,
+        trial_of=TrialOf(tuning_job.job_id, trial.number, tuning.metric_tag, assigned),
     )
 
 
-def found_by(before: Tuning) -> tuple[Past, ...]:
-    """What a study that continues this one begins with: the latest, what this one began with included, as far as it
-    fits beside the study's own trials."""
+def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
+    """Return the results that a tuning job which resumes this one begins with.
+
+    They include those that this one began with. The latest ones that fit beside the new job's own trials are kept.
+    """
     own = (
-        Past(trial.values, trial.measurement.value)
-        for trial in before.of_state(TrialState.SUCCEEDED)
+        EarlierTrial(trial.values, trial.measurement.value)
+        for trial in tuning.of_state(TrialState.SUCCEEDED)
         if trial.measurement is not None
     )
-    found = (*before.earlier, *own)[-TRIALS_MAX:]
-    sizes = accumulate(sum(len(value.encode()) + 2 for value in past.values) for past in reversed(found))
-    return found[len(found) - sum(size <= EARLIER_BYTES_MAX for size in sizes) :]
+    results = (*tuning.earlier, *own)[-TRIALS_MAX:]
+    sizes = accumulate(sum(len(value.encode()) + 2 for value in result.values) for result in reversed(results))
+    return results[len(results) - sum(size <= EARLIER_BYTES_MAX for size in sizes) :]
 
 
-def trial_number(job: Job) -> str:
-    """As its program gets it; empty for a job that is no trial."""
-    return number_of(job.job_id) if job.trial_of else ""
+def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...]) -> Plan:
+    """Return the plan with the trial's arguments and directory.
 
-
-def _plan(plan: Plan, number: int, assigned: tuple[Assigned, ...]) -> Plan:
-    """Its own directory. How long it may wait is the tuning job's concern, and over once that runs."""
+    maxWaitTime is a limit of the tuning job, and no longer applies when that runs.
+    """
     return replace(
         plan,
-        program=_program(plan.program, number, assigned),
+        program=_trial_program(plan.program, number, assigned),
         groups=tuple(
-            replace(group, program=_program(group.program, number, assigned)) if group.program else group
+            replace(group, program=_trial_program(group.program, number, assigned)) if group.program else group
             for group in plan.groups
         ),
-        output_directory=_below(plan.output_directory, number),
+        output_directory=_subdirectory(plan.output_directory, number),
         max_wait_s=None,
     )
 
 
-def _program(program: Program, number: int, assigned: tuple[Assigned, ...]) -> Program:
-    """Flags of two tokens, after the job's own. Source: Vertex AI's documented command line, and the census sample's
-    directory, JOBDIR/TRIAL."""
-    flags = tuple(token for each in assigned for token in (f"--{each.name}", each.value))
-    return replace(program, args=(*program.args, *flags), job_dir=_below(program.job_dir, number))
+def _trial_program(program: Program, number: int, assigned: tuple[Assignment, ...]) -> Program:
+    """Return the program with one flag per parameter, as two tokens after the job's own arguments.
+
+    Source: Vertex AI's documented command line, and the directory JOBDIR/TRIAL of the service's census sample.
+    """
+    flags = tuple(token for parameter in assigned for token in (f"--{parameter.name}", parameter.value))
+    return replace(program, args=(*program.args, *flags), job_dir=_subdirectory(program.job_dir, number))
 
 
-def _below(directory: str | None, number: int) -> str | None:
+def _subdirectory(directory: str | None, number: int) -> str | None:
     return None if directory is None else f"{directory.rstrip('/')}/{number}"
-
-
-def _changed(tuning: Tuning, number: int, change: Callable[[Trial], Trial]) -> Tuning:
-    trials = tuple(change(trial) if trial.number == number else trial for trial in tuning.trials)
-    return replace(tuning, trials=trials)

@@ -1,6 +1,6 @@
-"""Through which door a job came, from what identifies its submission: docs/interfaces.md section 2.
+"""How a job was submitted, derived from what identifies its submission: docs/interfaces.md section 2.
 
-Whoever may publish to the topic `submit` says the source of a message; who came through the API is known for sure.
+The publisher of a message to the topic `submit` chooses its source. Only the origin of a job from the API is certain.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from typing import Final
 
 from shared.core.model.job import Job
 
-_DOORS: Final = (
+_ORIGINS: Final = (
     ("gs://", "by the upload of {source}"),
     ("api:", "through the API"),
     ("cli:", "by trainmaster submit"),
-    ("schedule:", "by the schedule {rest}"),
+    ("schedule:", "by the schedule {name}"),
     ("", "as a message to the topic"),
 )
-"""How a submission's source begins → how it is said."""
+"""Prefix of a submission's source, and its description."""
 
 
-def came(job: Job) -> str:
-    """`through the API, by anna@example.com`."""
+def describe_origin(job: Job) -> str:
+    """Return how the job was submitted: `through the API, by anna@example.com`."""
     trial = job.trial_of
     if trial is not None:
-        tried = "".join(f" --{each.name} {each.value}" for each in trial.assigned)
-        return f"by {trial.job_id}, as its trial {trial.number}:{tried}"
-    prefix, words = next(each for each in _DOORS if job.submission.startswith(each[0]))
-    said = words.format(source=job.submission.partition("#")[0], rest=job.submission.removeprefix(prefix))
-    return f"{said}, by {job.submitted_by}" if job.submitted_by else said
+        values = "".join(f" --{parameter.name} {parameter.value}" for parameter in trial.assigned)
+        return f"by {trial.job_id}, as its trial {trial.number}:{values}"
+    prefix, words = next(origin for origin in _ORIGINS if job.submission.startswith(origin[0]))
+    origin = words.format(source=job.submission.partition("#")[0], name=job.submission.removeprefix(prefix))
+    return f"{origin}, by {job.submitted_by}" if job.submitted_by else origin

@@ -1,9 +1,9 @@
-"""Who may start: jobs wait in QUEUED while the project's own limits leave no room for them.
+"""The admission queue: jobs wait in QUEUED while the project's own limits leave no capacity for them.
 
-A limit is on a resource: `vcpus`, `gpus`, `tpus`, or one type of accelerator by Compute's or Cloud TPU's name. Only
-jobs that need a limited resource ever wait. Among those that need the same one, the more important go first, then the
-older; nobody overtakes, so that a large job is not starved by small ones. Source: the service's `scheduling.priority`:
-larger first, among jobs that ask for the same accelerator.
+A limit is on a resource: `vcpus`, `gpus`, `tpus`, or one type of accelerator by Compute Engine's or Cloud TPU's name.
+Only jobs that need a limited resource ever wait. Among those that need the same resource, the higher priority goes
+first, then the older job. No job overtakes another, so that small jobs do not starve a large one. Source: the service's
+`scheduling.priority`: larger first, among jobs that request the same accelerator.
 """
 
 from __future__ import annotations
@@ -22,100 +22,102 @@ GPUS: Final = "gpus"
 TPUS: Final = "tpus"
 
 Limits = Mapping[str, int]
-"""Resource → the most that all jobs together may use."""
+"""Resource, and how much of it all jobs together may use."""
 
-_BUILT_IN: Final = re.compile(r"(?P<series>a2|a3|a4)-(?P<kind>[a-z]+)-(?P<count>\d+)g")
+_WITH_BUILT_IN_GPUS: Final = re.compile(r"(?P<series>a2|a3|a4)-(?P<kind>[a-z]+)-(?P<count>\d+)g")
 _VCPUS_PER_GPU: Final = {"a2-megagpu": 6, "a3-highgpu": 26, "a3-megagpu": 26, "a3-ultragpu": 28, "a4-highgpu": 28}
 _VCPUS_PER_GPU_DEFAULT: Final = 12
-"""Source: Compute Engine "GPU machine types"; a2-highgpu and a2-ultragpu have 12 for each of their GPUs."""
+"""vCPUs per GPU of a2-highgpu and a2-ultragpu. Source: Compute Engine "GPU machine types"."""
 _CUSTOM: Final = re.compile(r"-custom-(\d+)-")
 _SIZE: Final = re.compile(r"-(\d+)(-lssd)?$")
 _SHARED_CORE_VCPUS: Final = 2
-"""e2-micro and its kin."""
+"""vCPUs of e2-micro, e2-small, e2-medium and similar types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why a job is not admitted: its place in the line (1: next) and what there is too little of."""
+    """Why a job is not admitted."""
 
     job_id: str
     position: int
+    """Position in the admission queue; 1 is next."""
     reason: str
+    """The resource that is short, in words."""
 
 
-def needs(plan: Plan) -> Counter[str]:
-    """What a job uses while it runs, by resource."""
-    found: Counter[str] = Counter()
+def resource_needs(plan: Plan) -> Counter[str]:
+    """Return what a job uses while it runs, by resource."""
+    needs: Counter[str] = Counter()
     for group in plan.groups:
-        found[VCPUS] += group.count * vcpus(group.machine_type)
+        needs[VCPUS] += group.count * vcpus(group.machine_type)
         for resource, count in _accelerators(group):
-            found[resource] += group.count * count
-    return +found
+            needs[resource] += group.count * count
+    return +needs
 
 
-def exceeded(plan: Plan, limits: Limits) -> str | None:
-    """The sentence that refuses a job which could never start; None for one that fits. In the service's words."""
-    desired = needs(plan)
+def limit_problem(plan: Plan, limits: Limits) -> str | None:
+    """Return why a job could never be admitted, in the service's words; None if it could."""
+    needs = resource_needs(plan)
     for resource, limit in limits.items():
-        if desired[resource] > limit:
-            return f"The request for {desired[resource]} {resource} exceeds the allowed maximum of {limit} {resource}."
+        if needs[resource] > limit:
+            return f"The request for {needs[resource]} {resource} exceeds the allowed maximum of {limit} {resource}."
     return None
 
 
-def waits(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
-    """Every job in QUEUED that may not start yet, in the order of the line. `jobs`: all that have not ended."""
-    live = sorted(jobs, key=lambda job: (-job.plan.priority, job.created_at, job.job_id))
-    taken: Counter[str] = Counter()
-    for job in live:
+def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
+    """Return all jobs that may not start yet, in the order of the queue. `jobs` are all that have not ended."""
+    ordered = sorted(jobs, key=lambda job: (-job.plan.priority, job.created_at, job.job_id))
+    used: Counter[str] = Counter()
+    for job in ordered:
         if job.state is not JobState.QUEUED:
-            taken.update(_needs(job))
-    found: list[Wait] = []
-    for job in live:
+            used.update(_needs(job))
+    waits: list[Wait] = []
+    for job in ordered:
         if job.state is not JobState.QUEUED:
             continue
-        desired = _needs(job)
-        short = [name for name, limit in limits.items() if desired[name] and taken[name] + desired[name] > limit]
+        needs = _needs(job)
+        short = [name for name, limit in limits.items() if needs[name] and used[name] + needs[name] > limit]
         if short:
-            found.append(Wait(job.job_id, len(found) + 1, _reason(short[0], desired, taken, limits)))
-        if exceeded(job.plan, limits) is None:
-            taken.update(desired)  # also of one that waits: nobody behind it takes its place
-    return tuple(found)
+            waits.append(Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits)))
+        if limit_problem(job.plan, limits) is None:
+            used.update(needs)  # reserved for a waiting job, too: later jobs must not overtake it
+    return tuple(waits)
 
 
 def wait_of(job_id: str, jobs: Iterable[Job], limits: Limits) -> Wait | None:
-    """None: the job may start."""
-    return next((wait for wait in waits(jobs, limits) if wait.job_id == job_id), None)
+    """Return why the job has to wait; None if it may start."""
+    return next((wait for wait in queued_jobs(jobs, limits) if wait.job_id == job_id), None)
 
 
 def vcpus(machine_type: str) -> int:
-    """As the name tells; 0 where there is no machine type, as for TPU slices."""
+    """Return the number of vCPUs in the machine type's name; 0 for an empty name, as TPU slices have."""
     if not machine_type:
         return 0
-    built_in = _BUILT_IN.fullmatch(machine_type)
+    built_in = _WITH_BUILT_IN_GPUS.fullmatch(machine_type)
     if built_in:
-        each = _VCPUS_PER_GPU.get(f"{built_in['series']}-{built_in['kind']}", _VCPUS_PER_GPU_DEFAULT)
-        return each * int(built_in["count"])
-    sized = _CUSTOM.search(machine_type) or _SIZE.search(machine_type)
-    return int(sized[1]) if sized else _SHARED_CORE_VCPUS
+        per_gpu = _VCPUS_PER_GPU.get(f"{built_in['series']}-{built_in['kind']}", _VCPUS_PER_GPU_DEFAULT)
+        return per_gpu * int(built_in["count"])
+    size = _CUSTOM.search(machine_type) or _SIZE.search(machine_type)
+    return int(size[1]) if size else _SHARED_CORE_VCPUS
 
 
 def _needs(job: Job) -> Counter[str]:
-    """A tuning job has no machines: its trials do."""
-    return Counter() if job.tuning else needs(job.plan)
+    """Return what a job uses while it runs. A tuning job has no VMs of its own."""
+    return Counter() if job.tuning else resource_needs(job.plan)
 
 
 def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:
-    """By type and as a whole."""
+    """Return the accelerators per replica, by type and in total."""
     if group.tpu is not None:
-        kind, _, size = group.tpu.type.rpartition("-")
-        return [(kind, int(size)), (TPUS, int(size))]
+        tpu_type, _, size = group.tpu.type.rpartition("-")
+        return [(tpu_type, int(size)), (TPUS, int(size))]
     if group.accelerator is not None:
         return [(group.accelerator.type, group.accelerator.count), (GPUS, group.accelerator.count)]
     return []
 
 
-def _reason(resource: str, desired: Counter[str], taken: Counter[str], limits: Limits) -> str:
+def _reason(resource: str, needs: Counter[str], used: Counter[str], limits: Limits) -> str:
     return (
-        f"it needs {desired[resource]} {resource}, and {taken[resource]} of {limits[resource]} are in use "
-        "or promised to jobs before it"
+        f"it needs {needs[resource]} {resource}, and {used[resource]} of {limits[resource]} are in use or reserved for "
+        "jobs before it"
     )

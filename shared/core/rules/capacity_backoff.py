@@ -1,61 +1,48 @@
-"""When machines are asked for again after a capacity error: at once in the next zone; after the last one, later and later.
+"""When VMs are requested again after a capacity error: at once in the next zone; after the last zone, later and later.
 
-    refused first ── for an hour: a round a minute ── then: when a thirtieth of the time has passed ── a quarter hour
+    first error ── one hour: a round each minute ── then: after 1/30 of the time so far ── at most a quarter of an hour
 
-Capacity that was just given back is had by who asks soon; what is short for hours is short for days. A round is one
-capacity error in each of the job's zones, so a search that lasts a week writes some 750 refusals a zone into the ledger.
+Capacity that becomes free goes to the next request, and what is missing for hours stays missing for long. A round is
+one capacity error in each of the job's zones. A search of a week writes about 750 errors per zone into the ledger.
 """
 
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from shared.core.model.job import Job, State
 from shared.core.model.replica import ReplicaState
+from shared.core.timeouts import FAST_RETRIES, RETRY_JITTER, RETRY_MAX, RETRY_MIN, RETRY_SHARE
 
-QUICK: Final = timedelta(hours=1)
-WAIT_MIN: Final = timedelta(seconds=50)
-"""A little less than the sweep's minute, which is what asks again."""
-WAIT_MAX: Final = timedelta(minutes=15)
-WAIT_SHARE: Final = 1 / 30
-"""Of the time requested so far."""
-JITTER: Final = 0.1
-"""More or less of the wait, so that jobs that were refused together do not ask together for ever."""
-
-_SOUGHT: Final = (ReplicaState.WAITING, ReplicaState.REPLACING)
+_AWAITING_VM: Final = (ReplicaState.WAITING, ReplicaState.REPLACING)
 
 
 def provisioning_since(state: State) -> tuple[datetime, ...]:
-    """Since when a VM is desired for each replica on whose machine no agent has spoken yet."""
-    return tuple(each.ordered_at for each in state.replicas if each.state in _SOUGHT and each.ordered_at)
+    """Return when a VM was ordered for each replica whose present VM has not reported yet."""
+    return tuple(
+        replica.ordered_at for replica in state.replicas if replica.state in _AWAITING_VM and replica.ordered_at
+    )
 
 
 def is_whole_gang_requested(state: State) -> bool:
-    """Nothing of the gang is kept: it has not run yet, or nobody is up where all of it moved to."""
+    """Whether no part of the gang is up: the job has not run yet, or all of it moved to another zone."""
     return state.job.started_at is None or _has_moved(state)
 
 
-def began(state: State, now: datetime) -> datetime:
-    """When this search was refused for the first time: now, unless the stored one is this search's."""
-    since, desired = state.job.placement.since, min(provisioning_since(state), default=None)
-    is_older = since is not None and desired is not None and since < desired and not _has_moved(state)
-    return now if since is None or is_older else since
+def search_began_at(state: State, now: datetime) -> datetime:
+    """Return the first capacity error of the present search: the stored one if it belongs to this search, else now."""
+    since, ordered_at = state.job.placement.since, min(provisioning_since(state), default=None)
+    is_other_search = since is not None and ordered_at is not None and since < ordered_at and not _has_moved(state)
+    return now if since is None or is_other_search else since
 
 
-def _has_moved(state: State) -> bool:
-    """The search is older than the attempt, and nobody of it is up. A rerun for another cause ends the search."""
-    since = state.job.placement.since
-    is_older = since is not None and all(each.ordered_at and since <= each.ordered_at for each in state.replicas)
-    return is_older and not any(each.ever_ready for each in state.replicas)
-
-
-def asks_at(job: Job, since: datetime, now: datetime) -> datetime:
-    """When the next round begins after one that ended now. The same for every repetition of this very capacity error."""
-    requested = now - since
-    wait = WAIT_MIN if requested < QUICK else min(max(requested * WAIT_SHARE, WAIT_MIN), WAIT_MAX)
-    return now + wait * (1 + JITTER * _chance(f"{job.job_id}/{job.placement.round}"))
+def next_round_at(job: Job, since: datetime, now: datetime) -> datetime:
+    """Return when the round after one that ends now begins. The same for every repetition of this capacity error."""
+    elapsed = now - since
+    wait = RETRY_MIN if elapsed < FAST_RETRIES else min(max(elapsed * RETRY_SHARE, RETRY_MIN), RETRY_MAX)
+    return now + wait * (1 + RETRY_JITTER * _fraction(f"{job.job_id}/{job.placement.round}"))
 
 
 def is_round_over(job: Job) -> bool:
@@ -64,9 +51,22 @@ def is_round_over(job: Job) -> bool:
 
 
 def is_too_early(job: Job, now: datetime) -> bool:
+    """Whether VMs may not be requested yet."""
     return job.placement.next_at is not None and now < job.placement.next_at
 
 
-def _chance(what: str) -> float:
-    """Between -1 and 1."""
-    return int.from_bytes(hashlib.sha256(what.encode()).digest()[:4]) / 2**31 - 1
+def _has_moved(state: State) -> bool:
+    """Whether the search began before the attempt, in which no replica has been ready.
+
+    A rerun for another cause ends the search.
+    """
+    since = state.job.placement.since
+    is_older = since is not None and all(
+        replica.ordered_at and since <= replica.ordered_at for replica in state.replicas
+    )
+    return is_older and not any(replica.ever_ready for replica in state.replicas)
+
+
+def _fraction(text: str) -> float:
+    """Return a number between -1 and 1 that depends on `text` only."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) / 2**31 - 1

@@ -1,36 +1,21 @@
-"""The rules: what an event means for a job. Total: every event has a decision, stale and unknown ones included.
+"""The rules: what an event means for a job. Every event has a decision, also a stale or an unknown one.
 
-    event ──► stale? (rule 1) ──► the event's own rules, first match wins ──► decision
+    event ──► stale? (rule 1) ──► the rule of its type ──► Decision(rule, reason, text, action)
 
-The rule table is in docs/rules.md. What an exit means is in `shared.core.rules.replica_exit`, whose fault it was in
-`shared.core.rules.attribution`, what follows when Compute Engine has no machines in `shared.core.rules.capacity`.
+docs/rules.md explains the rules. This module holds rule 1 and the table from event types to rules.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import assert_never
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
 
-from shared.core.decisions import (
-    AcceptJob,
-    BeginPreparing,
-    BeginRunning,
-    CancelJob,
-    Decision,
-    DeleteJob,
-    Ignore,
-    MarkHostReady,
-    MarkReady,
-    ReactivateReplica,
-    Reason,
-    Rule,
-    SetLabels,
-)
+from shared.core.decisions import Decision, Reason, stale
 from shared.core.events import (
     AllReady,
     CancelRequested,
     CompletionOutdated,
-    Deadline,
     DeadlinePassed,
     DeleteRequested,
     Event,
@@ -39,203 +24,98 @@ from shared.core.events import (
     ProvisioningStarted,
     ReplicaEvent,
     ReplicaExited,
-    StudyOver,
     TrialEnded,
     TrialStarted,
     TrialSuggested,
+    TuningEnded,
     VmLost,
     VmReady,
     VmsNotCreated,
     VmsQueued,
 )
-from shared.core.model.job import Job, JobState, State
+from shared.core.model.job import State
 from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.vm import LossCause
-from shared.core.rules import messages
 from shared.core.rules.capacity import judge_vms_not_created, judge_vms_queued
-from shared.core.rules.reactivation import must_reactivate
-from shared.core.rules.replica_exit import internal_error, judge_exit, vm_lost
-from shared.core.rules.tuning import judge_over, judge_suggestion, judge_trial
+from shared.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
+from shared.core.rules.reactivation import judge_outdated_completion
+from shared.core.rules.replica_exit import judge_exit
+from shared.core.rules.tuning import judge_suggestion, judge_trial, judge_tuning_ended
+from shared.core.rules.user_requests import judge_cancel, judge_deadline, judge_deletion, judge_labels
+from shared.core.rules.vm_loss import judge_vm_loss
+
+JobRule = Callable[[State, Any, datetime], Decision]
+"""Decides about an event of one type, which is typed in the rule's own signature."""
+ReplicaRule = Callable[[State, Replica, Any, datetime], Decision]
+
+ENDED_JOB_RULES: Final[Mapping[type, JobRule]] = {
+    LabelsChanged: judge_labels,
+    DeleteRequested: judge_deletion,
+    TrialStarted: judge_trial,
+    TrialEnded: judge_trial,
+}
+"""Rules of events that also concern a job that has ended."""
+
+LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
+    ProvisioningStarted: judge_provisioning_started,
+    AllReady: judge_all_ready,
+    VmsNotCreated: judge_vms_not_created,
+    VmsQueued: judge_vms_queued,
+    CancelRequested: judge_cancel,
+    DeadlinePassed: judge_deadline,
+    TrialSuggested: judge_suggestion,
+    TuningEnded: judge_tuning_ended,
+}
+
+REPLICA_RULES: Final[Mapping[type, ReplicaRule]] = {
+    VmReady: judge_ready,
+    ReplicaExited: judge_exit,
+    VmLost: judge_vm_loss,
+    CompletionOutdated: judge_outdated_completion,
+}
+"""Rules of events whose subject is the replica's present incarnation, or its present VM (`VmLost`)."""
 
 
 def judge(state: State | None, event: Event, now: datetime) -> Decision:
-    """`state` is None only where no job of that id exists."""
+    """Return the decision about an event. `state` is None only if no job has the event's job id.
+
+    `state` holds at least what `event.reads` names; a rerun is decided again with the whole attempt.
+    """
     if isinstance(event, JobSubmitted):
-        return _judge_submission(state, event)
+        return judge_submission(state, event)
     if state is None:
-        return Ignore(Rule.STALE, Reason.UNKNOWN_INCARNATION, "No such job.")
-    if isinstance(event, LabelsChanged):
-        return _judge_labels(state.job, event)
-    if isinstance(event, DeleteRequested):
-        return _judge_deletion(state.job)
-    if isinstance(event, TrialStarted | TrialEnded):
-        return judge_trial(state.job, event)
+        return stale(Reason.UNKNOWN_INCARNATION, "No such job.")
+    if (rule := ENDED_JOB_RULES.get(type(event))) is not None:
+        return rule(state, event, now)
     if state.job.state.is_terminal:
-        return Ignore(Rule.STALE, Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
-    match event:
-        case ProvisioningStarted():
-            if state.job.state is not JobState.QUEUED:
-                return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "Provisioning had begun before.")
-            whose = "first trial's" if state.job.tuning else "job's"
-            return BeginPreparing(Rule.LIFECYCLE, Reason.PREPARING, f"The {whose} VMs are being created.")
-        case AllReady():
-            if event.attempt != state.job.attempt:
-                return Ignore(Rule.STALE, Reason.OLD_ATTEMPT, f"Attempt {event.attempt} was rerun.")
-            if state.job.state is not JobState.PREPARING:
-                return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The job is running already.")
-            who = "The first trial runs" if state.job.tuning else "Every replica is up"
-            return BeginRunning(Rule.LIFECYCLE, Reason.ALL_READY, f"{who}: the job is running.")
-        case VmsNotCreated():
-            return judge_vms_not_created(state, event, now)
-        case VmsQueued():
-            return judge_vms_queued(state, event, now)
-        case CancelRequested():
-            return CancelJob(
-                messages.CANCELLED_BY_USER, Rule.ENDED, Reason.CANCELLED_BY_USER, f"Cancelled by {event.by}."
-            )
-        case DeadlinePassed():
-            return _judge_deadline(state.job, event, now)
-        case TrialSuggested():
-            return judge_suggestion(state.job, event)
-        case StudyOver():
-            return judge_over(state.job)
-        case VmReady() | ReplicaExited() | VmLost() | CompletionOutdated():
-            return _judge_replica(state, event, now)
-        case _:
-            assert_never(event)
+        return stale(Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
+    if isinstance(event, ReplicaEvent):
+        return _judge_replica_event(state, event, now)
+    return LIVE_JOB_RULES[type(event)](state, event, now)
 
 
-def _judge_submission(state: State | None, event: JobSubmitted) -> Decision:
-    if state is None:
-        text = "The job is valid and new."
-        if event.exhausted:
-            text += f" Tried last: {', '.join(event.exhausted)}, which had no room for such machines a moment ago."
-        return AcceptJob(event.job, Rule.LIFECYCLE, Reason.ACCEPTED, text)
-    if state.job.submission == event.job.submission:
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The same submission was accepted before.")
-    return Ignore(Rule.STALE, Reason.JOB_ID_TAKEN, messages.JOB_EXISTS)
-
-
-def _judge_labels(job: Job, event: LabelsChanged) -> Decision:
-    """Also of a job that has ended: labels are what its user finds it by."""
-    if event.seen is not None and event.seen != job.labels_version:
-        return Ignore(Rule.STALE, Reason.CHANGED_MEANWHILE, "The labels were changed since the user looked at them.")
-    said = ", ".join(f"{label.key}={label.value}" for label in event.labels) or "none"
-    return SetLabels(event.labels, Rule.LIFECYCLE, Reason.LABELS_CHANGED, f"The job's labels are now: {said}.")
-
-
-def _judge_deletion(job: Job) -> Decision:
-    if job.deleted_at is not None:
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "It was deleted before.")
-    if not job.state.is_terminal:
-        return Ignore(Rule.STALE, Reason.NOT_ENDED, f"The job has not ended: {job.state}. Cancel it first.")
-    return DeleteJob(Rule.LIFECYCLE, Reason.DELETED_BY_USER, "Deleted by its user; its history is kept.")
-
-
-def _judge_deadline(job: Job, event: DeadlinePassed, now: datetime) -> Decision:
-    """Rule 12. The judge looks at the clock itself: a deadline that was reported too early is not one."""
-    if event.deadline is not passed_deadline(job, now):
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The deadline has not passed.")
-    match event.deadline:
-        case Deadline.RUNNING:
-            limit_s, said, reason = job.plan.max_running_s, messages.exceeded_running_time, Reason.MAX_RUNNING_TIME
-        case Deadline.WAIT:
-            limit_s, said, reason = job.plan.max_wait_s or 0, messages.exceeded_wait_time, Reason.MAX_WAIT_TIME
-        case _:
-            assert_never(event.deadline)
-    return CancelJob(said(limit_s), Rule.ENDED, reason, f"{limit_s} s have passed: the job is cancelled.")
-
-
-def passed_deadline(job: Job, now: datetime) -> Deadline | None:
-    """maxRunningTime counts from RUNNING, maxWaitTime from creation until then."""
-    plan = job.plan
-    if job.started_at is not None:
-        return Deadline.RUNNING if now >= job.started_at + timedelta(seconds=plan.max_running_s) else None
-    if plan.max_wait_s is not None and now >= job.created_at + timedelta(seconds=plan.max_wait_s):
-        return Deadline.WAIT
-    return None
-
-
-def _judge_replica(state: State, event: ReplicaEvent, now: datetime) -> Decision:
-    subject = event.subject
-    # A machine outlives an attempt: its loss, told under an older one, is the loss of the replica's present machine.
+def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
+    """Apply the fences of rule 1 before the rule of the event."""
+    subject, job = event.subject, state.job
+    replica = state.find(job.attempt, subject.replica_id)
+    # A VM outlives an attempt: its loss counts even if the event names an older attempt.
     is_vm_loss = isinstance(event, VmLost) and event.is_vm_loss
-    replica = state.find(state.job.attempt, subject.replica_id)
-    if subject.attempt < state.job.attempt and not is_vm_loss:
-        return Ignore(Rule.STALE, Reason.OLD_ATTEMPT, f"Attempt {subject.attempt} was rerun.")
-    if replica is None or subject.attempt > state.job.attempt:
-        return Ignore(Rule.STALE, Reason.UNKNOWN_INCARNATION, "The job has no such replica.")
+    if subject.attempt < job.attempt and not is_vm_loss:
+        return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {subject.attempt}.")
+    if replica is None or subject.attempt > job.attempt:
+        return stale(Reason.UNKNOWN_INCARNATION, "The job has no such replica.")
     if subject.vm_generation != replica.vm_generation:
-        return _other_incarnation(
-            Reason.OLD_VM_GENERATION, "VM", is_older=subject.vm_generation < replica.vm_generation
-        )
-    if isinstance(event, VmLost):
-        return _judge_loss(state, replica, event, now)
-    if subject.incarnation != replica.incarnation:
-        return _other_incarnation(
-            Reason.OLD_INCARNATION, "incarnation", is_older=subject.incarnation < replica.incarnation
-        )
-    if isinstance(event, CompletionOutdated):
-        return _judge_completion(state, replica)
-    if replica.state is ReplicaState.COMPLETED:
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has already exited 0.")
-    if isinstance(event, VmReady):
-        return _judge_ready(state.job, replica, event)
-    return judge_exit(state, replica, event, now)
+        is_older = subject.vm_generation < replica.vm_generation
+        return _other_subject(Reason.OLD_VM_GENERATION, "VM", is_older=is_older)
+    if not isinstance(event, VmLost):
+        if subject.incarnation != replica.incarnation:
+            is_older = subject.incarnation < replica.incarnation
+            return _other_subject(Reason.OLD_INCARNATION, "incarnation", is_older=is_older)
+        if replica.state is ReplicaState.COMPLETED and not isinstance(event, CompletionOutdated):
+            return stale(Reason.NOTHING_TO_DO, "The replica has already exited 0.")
+    return REPLICA_RULES[type(event)](state, replica, event, now)
 
 
-def _judge_completion(state: State, replica: Replica) -> Decision:
-    """Rule 3, where an exit 0 does not last."""
-    primary = state.find(replica.attempt, state.job.plan.primary)
-    if primary is None or not must_reactivate(state.job, replica, primary):
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "Nothing waits for it.")
-    text = (
-        f"{primary.replica_id.words} begins incarnation {primary.incarnation} and may wait for {replica.replica_id.words}, which had "
-        "exited 0: it is called back on another VM with the same hostname, at no charge."
-    )
-    return ReactivateReplica(replica.key, Rule.REPLICA_DONE, Reason.PRIMARY_RESTARTED, text)
-
-
-def _judge_ready(job: Job, replica: Replica, event: VmReady) -> Decision:
-    """A slice is up when the last of its hosts is."""
-    subject, who = event.subject, replica.replica_id.words
-    if replica.state is ReplicaState.RUNNING:
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica is up already.")
-    hosts = job.plan.group(replica.replica_id.task_type).hosts
-    up = {*replica.hosts_ready, *(() if subject.host is None else (subject.host,))}
-    if subject.host is not None and len(up) < hosts:
-        text = f"Host {subject.host} of {who} is up: {len(up)} of {hosts}."
-        return MarkHostReady(replica.key, subject.host, Rule.LIFECYCLE, Reason.HOST_READY, text)
-    text = f"{who} is up on {subject.vm.name}."
-    return MarkReady(replica.key, subject.vm.instance_id, Rule.LIFECYCLE, Reason.READY, text)
-
-
-def _other_incarnation(reason: Reason, what: str, *, is_older: bool) -> Ignore:
+def _other_subject(reason: Reason, noun: str, *, is_older: bool) -> Decision:
     if is_older:
-        return Ignore(Rule.STALE, reason, f"It comes from an older {what} of this replica.")
-    return Ignore(Rule.STALE, Reason.UNKNOWN_INCARNATION, f"It comes from a {what} that was never ordered.")
-
-
-def _judge_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
-    """Rule 4. The incarnation does not matter where the machine is lost, whatever incarnation was on it."""
-    if replica.state is ReplicaState.COMPLETED:
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica had exited 0; its VM is not needed.")
-    if not event.is_vm_loss and event.subject.incarnation != replica.incarnation:
-        return Ignore(Rule.STALE, Reason.OLD_INCARNATION, "Another incarnation has been ordered since.")
-    if event.cause is LossCause.STARTUP_TIMEOUT:
-        if replica.state is ReplicaState.RUNNING:
-            return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "The replica has spoken meanwhile.")
-        if replica.startup_timeouts:
-            cause = f"{replica.replica_id.words} never spoke from its new VM either"
-            return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT)
-    if event.cause is LossCause.WRONG_ZONE and event.subject.vm.zone == state.job.zone:
-        return Ignore(Rule.STALE, Reason.NOTHING_TO_DO, "Its peers are requested in its zone again.")
-    why = {
-        LossCause.MAINTENANCE: "goes into host maintenance",
-        LossCause.PREEMPTION: "was preempted",
-        LossCause.HOST_ERROR: "was lost to a host error",
-        LossCause.GONE: "is gone",
-        LossCause.STARTUP_TIMEOUT: "runs, and the replica ordered on it never spoke",
-        LossCause.WRONG_ZONE: f"is in {event.subject.vm.zone}, and its peers are requested in {state.job.zone}",
-    }[event.cause]
-    return vm_lost(state, replica, f"{event.subject.vm.name} {why}", Reason(event.cause.value), now)
+        return stale(reason, f"The event is about an older {noun} of this replica.")
+    return stale(Reason.UNKNOWN_INCARNATION, f"The event is about a later {noun} than was ever ordered.")

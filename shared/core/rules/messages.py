@@ -1,4 +1,7 @@
-"""The service's own words, which clients match on, with the cause added. Source: the service's documented messages."""
+"""Messages that users read. Those that begin with the service's own words stay verbatim, because clients match on them.
+
+Source: the service's documented messages, and messages that its users quoted.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ INTERNAL_ERROR: Final = "Internal error occurred for the current attempt"
 JOB_EXISTS: Final = "Field: job.job_id Error: A job with this id already exists."
 
 
-def status_of(event: ReplicaExited) -> str:
-    """`1`, or `9(SIGKILL)` as the service wrote signals."""
+def exit_status(event: ReplicaExited) -> str:
+    """Return the exit status as the service wrote it: `1`, or `9(SIGKILL)` for a signal."""
     if event.signal is None:
         return str(event.exit_status if event.exit_status is not None else "unknown")
     try:
@@ -26,44 +29,44 @@ def status_of(event: ReplicaExited) -> str:
         return str(event.signal)
 
 
-def how_it_ended(event: ReplicaExited) -> str:
-    """The end of a sentence that begins with the replica's name."""
+def exit_outcome(event: ReplicaExited) -> str:
+    """Return what ended the replica: the rest of a sentence that begins with its name."""
     if event.cause is ExitCause.INSTALL:
         return "could not install its packages"
     if event.cause is ExitCause.VM_RESTARTED:
-        return "was cut off once more by a restart of its VM"
+        return "was interrupted by another reboot of its VM"
     if event.out_of_memory:
-        return f"ran out of memory ({status_of(event)})"
+        return f"ran out of memory ({exit_status(event)})"
     if event.signal is not None:
-        return f"was ended by signal {status_of(event)}"
+        return f"was ended by signal {exit_status(event)}"
     error = f" ({event.error.type})" if event.error else ""
-    return f"exited with status {status_of(event)}{error}"
+    return f"exited with status {exit_status(event)}{error}"
 
 
 def failed(event: ReplicaExited) -> str:
-    """The errorMessage of a job that this exit ended."""
+    """Return the errorMessage of a job that this exit ended."""
     who = f"The replica {event.subject.replica_id.words}"
     if event.out_of_memory:
-        head = f"{who} ran out-of-memory and exited with a non-zero status of {status_of(event)}."
+        message = f"{who} ran out-of-memory and exited with a non-zero status of {exit_status(event)}."
     elif event.cause is ExitCause.INSTALL:
-        head = f"{who} could not install its packages (status {status_of(event)})."
+        message = f"{who} could not install its packages (status {exit_status(event)})."
     elif event.cause is ExitCause.VM_RESTARTED:
-        head = f"{who} was cut off by restarts of its VM."
+        message = f"{who} was interrupted by reboots of its VM."
     else:
-        head = f"{who} exited with a non-zero status of {status_of(event)}."
-    return f"{head} \n{event.tail.strip()}" if event.tail.strip() else head
+        message = f"{who} exited with a non-zero status of {exit_status(event)}."
+    return f"{message} \n{event.tail.strip()}" if event.tail.strip() else message
 
 
 def with_log_link(message: str, project: str, job_id: str) -> str:
-    """What a job failed of, and where its log is, as the service ended every such message."""
+    """Return the message with a link to the job's log, as the service ended such messages."""
     job_id = public_id(job_id)
-    of_job = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe="")
-    address = f"{CONSOLE_LOGS}?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={of_job}"
+    log_filter = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe="")
+    address = f"{CONSOLE_LOGS}?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={log_filter}"
     return f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"
 
 
-def exhausted(asked: str, said: str) -> str:
-    return f"The job was stopped after too many retries: no resources for {asked} in its region. {said}."
+def no_resources(requested: str, error: str) -> str:
+    return f"The job was stopped after too many retries: no resources for {requested} in its region. {error}."
 
 
 def internal_error(cause: str) -> str:
@@ -71,12 +74,12 @@ def internal_error(cause: str) -> str:
 
 
 def flags(tuning: Tuning, values: tuple[str, ...]) -> str:
-    """`--learning-rate 0.01 --optimizer adam`."""
-    return " ".join(f"--{each.name} {each.value}" for each in tuning.assigned(values))
+    """Return the flags of a trial's program: `--learning-rate 0.01 --optimizer adam`."""
+    return " ".join(f"--{parameter.name} {parameter.value}" for parameter in tuning.assignments(values))
 
 
 def too_many_trials_failed(tuning: Tuning, last: Trial) -> str:
-    """Source: the service's message, gaps and all, as users quoted it."""
+    """Return the service's message. Source: users' quotations, with its missing and double spaces."""
     failed = len(tuning.of_state(TrialState.FAILED))
     return (
         f"Hyperparameter Tuning Trial #{last.number} failed. {failed} total hyperparameter trial failures were seen, "
@@ -86,7 +89,7 @@ def too_many_trials_failed(tuning: Tuning, last: Trial) -> str:
 
 
 def trial_failed_first(tuning: Tuning, last: Trial) -> str:
-    """In the form of the message above."""
+    """Return a message in the form of `too_many_trials_failed`. It is ours."""
     return (
         f"Hyperparameter Tuning Trial #{last.number} failed before any other trial succeeded; it had run "
         f"{_with_error(tuning, last)}"
@@ -94,12 +97,12 @@ def trial_failed_first(tuning: Tuning, last: Trial) -> str:
 
 
 def no_trial_succeeded(tuning: Tuning, last: Trial | None) -> str:
-    head = f"No hyperparameter tuning trial succeeded, out of {len(tuning.trials)} trials attempted."
-    return f"{head} The last trial to fail was #{last.number}, {_with_error(tuning, last)}" if last else head
+    summary = f"No hyperparameter tuning trial succeeded, out of {len(tuning.trials)} trials attempted."
+    return f"{summary} The last trial to fail was #{last.number}, {_with_error(tuning, last)}" if last else summary
 
 
 def _with_error(tuning: Tuning, trial: Trial) -> str:
-    parameters = "".join(f"{each.name}={each.value}, " for each in tuning.assigned(trial.values))
+    parameters = "".join(f"{parameter.name}={parameter.value}, " for parameter in tuning.assignments(trial.values))
     return f"with parameters: {parameters}.  The trial's error message was: {tuning.last_error}"
 
 

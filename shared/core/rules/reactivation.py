@@ -1,52 +1,83 @@
-"""Who has exited 0 and is needed again, because the primary begins another incarnation.
+"""Reactivation (rule 3): which completed replicas must run again because the primary restarted.
 
-    primary   ──incarnation 1──────────────✗ fails        ──incarnation 2──► waits for its peers
-    worker    ──incarnation 1──► exits 0, gives its VM back   called back ──incarnation 2──► sees that all is done, exits 0
+    primary   incarnation 1 ──────────✗ fails     incarnation 2 ──► waits for its peers
+    worker    incarnation 1 ──► exits 0           reactivated: incarnation 2 ──► finds nothing to do, exits 0
 
-The primary's new incarnation forms the cluster anew, and in a synchronous program waits for every member of it. Only the
-primary calls: what another replica waits for is decided by whether the primary ends. An evaluator is no member of the
-cluster: it reads checkpoints, and nobody waits for it.
+A restarted primary of a synchronous program rebuilds the cluster and waits for every member, including those that had
+already exited 0. Only a primary's restart reactivates others, because only the primary's exit ends the job. Evaluators
+are not cluster members and are never reactivated.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
 
+from shared.core.actions import ReactivateReplica
+from shared.core.decisions import Decision, Reason, Rule, stale
+from shared.core.events import CompletionOutdated
 from shared.core.model.job import Job, State
 from shared.core.model.replica import Replica, ReplicaState
-
-ALONGSIDE: Final = timedelta(seconds=180)
-"""Who lived through the primary's loss and ran on beside its next incarnation for that long neither died of the loss, as
-members of a broken cluster do within seconds, nor was about to end: it does not depend on the primary."""
-
-TOLD_LATE: Final = timedelta(seconds=10)
-"""After a rerun: an exit 0 beside a process of the attempt before, which was still ending, may be told after the
-primary's next one is up."""
+from shared.core.timeouts import EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF
 
 
 def replicas_to_reactivate(state: State) -> tuple[Replica, ...]:
-    """`state` is the whole attempt. Once true of a replica, it stays so until the primary ends or the replica is back:
-    it may be found late, and by several."""
+    """Return the completed replicas that the primary's present incarnation needs. `state` holds the whole attempt.
+
+    The answer is monotonic: once a replica is returned, it stays returned until it is running again or the primary
+    exits. It is therefore safe to act on it late, or twice.
+    """
     primary = state.find(state.job.attempt, state.job.plan.primary)
     if primary is None or state.job.state.is_terminal:
         return ()
-    return tuple(each for each in state.replicas if must_reactivate(state.job, each, primary))
+    return tuple(replica for replica in state.replicas if must_reactivate(state.job, replica, primary))
 
 
 def must_reactivate(job: Job, replica: Replica, primary: Replica) -> bool:
-    """It was done before the primary's present incarnation was up; or it may have outlived the one before, and was done
-    before this one went on for a while: its exit and the primary's may be told in any order."""
+    """Whether the primary's present incarnation may wait for this replica, which completed before it.
+
+    True if the replica completed before the primary's present incarnation became ready; or if it survived the primary's
+    failure and completed within `INDEPENDENCE_PROOF` of the restart. The exit events may arrive in either order.
+    """
     if job.plan.independent or replica.state is not ReplicaState.COMPLETED or replica.done_at is None:
         return False
-    is_its_first = primary.incarnation == 1 and primary.attempt == 1
-    if is_its_first or primary.ordered_at is None or not replica.replica_id.is_in_cluster:
+    is_first_start = primary.incarnation == 1 and primary.attempt == 1
+    if is_first_start or primary.ordered_at is None or not replica.replica_id.is_in_cluster:
         return False
-    of_a_rerun = primary.incarnation == replica.incarnation == 1
-    late = TOLD_LATE if of_a_rerun else timedelta()
-    if replica.done_at < max(primary.ordered_at, primary.ready_at or primary.ordered_at) + late:
-        return True  # if not before this incarnation was ordered, then beside a process of the last one that was still ending
-    # Ordered, and not up: that it was up before the loss may be told long after it.
-    has_outlived = bool(primary.lost_at and replica.ordered_at and replica.ordered_at < primary.lost_at)
-    up_since = primary.ready_at if primary.state is ReplicaState.RUNNING else None
-    return has_outlived and (up_since is None or replica.done_at < up_since + ALONGSIDE)
+    return _completed_before(replica.done_at, primary.ordered_at, replica, primary) or _survived_the_failure(
+        replica.done_at, replica, primary
+    )
+
+
+def _completed_before(done_at: datetime, ordered_at: datetime, replica: Replica, primary: Replica) -> bool:
+    """Whether the replica completed before the primary became ready.
+
+    If the primary had been ordered before that, the replica completed alongside a process of the primary's previous
+    incarnation that was still ending.
+    """
+    is_after_rerun = primary.incarnation == replica.incarnation == 1
+    delay = EXIT_REPORT_DELAY_MAX if is_after_rerun else timedelta()
+    return done_at < max(ordered_at, primary.ready_at or ordered_at) + delay
+
+
+def _survived_the_failure(done_at: datetime, replica: Replica, primary: Replica) -> bool:
+    """Whether the replica was ordered before the primary failed and completed soon after the restart.
+
+    `ordered_at` counts, not `ready_at`: the report that it was ready may arrive long after the failure.
+    """
+    if not (primary.lost_at and replica.ordered_at and replica.ordered_at < primary.lost_at):
+        return False
+    restarted_at = primary.ready_at if primary.state is ReplicaState.RUNNING else None
+    return restarted_at is None or done_at < restarted_at + INDEPENDENCE_PROOF
+
+
+def judge_outdated_completion(state: State, replica: Replica, event: CompletionOutdated, now: datetime) -> Decision:
+    """Decide whether a completed replica runs again. `state` holds the replica and the primary."""
+    primary = state.find(replica.attempt, state.job.plan.primary)
+    if primary is None or not must_reactivate(state.job, replica, primary):
+        return stale(Reason.NOTHING_TO_DO, "The primary does not wait for this replica.")
+    text = (
+        f"{primary.replica_id.words} starts incarnation {primary.incarnation} and may wait for "
+        f"{replica.replica_id.words}, which had exited 0: it is reactivated on another VM with the same hostname, "
+        "free of charge."
+    )
+    return Decision(Rule.REPLICA_DONE, Reason.PRIMARY_RESTARTED, text, ReactivateReplica(replica.key))

@@ -1,45 +1,43 @@
-"""What a replica's exit means: the rows of the rule table in their order, first match wins.
+"""What the exit of a replica means: the rows of the rule table in their order, first match wins.
 
-Each row is a function from the case to a decision, or None where it does not apply; beside it stands what it takes,
-which is what `why` says of the rows that were passed over.
+Each row is a function from the case to a decision, or to None if the row does not apply. `Row.condition` says in words
+when it applies; `trainmaster why` prints the conditions of the rows that were passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-from shared.core.decisions import (
+from shared.core.actions import (
     Budget,
-    Decision,
     FailJob,
     HoldReplica,
-    Reason,
     RecordCompletion,
     RecordHostDone,
-    ReplaceVm,
     RerunJob,
     RestartReplica,
-    Rule,
     SucceedJob,
 )
+from shared.core.decisions import Decision, Reason, Rule
 from shared.core.events import ExitCause, ReplicaExited
 from shared.core.model.exit_policy import Blame, ExitAction, ExitPolicy, Preset, code_of
-from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, State
+from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job, State
 from shared.core.model.replica import LastExit, Replica
 from shared.core.rules import messages
-from shared.core.rules.attribution import blame, explained_charges, explains_rerun, lost_peer, told
+from shared.core.rules.attribution import blame, explained_charges, lost_peer, refund_sentence
+from shared.core.rules.vm_loss import internal_error, replace_vm
+from shared.core.timeouts import REBOOT_INTERVAL_MIN
 
-REBOOTS_APART: Final = timedelta(hours=1)
-"""A VM that restarts under the same replica twice within that was hardly unlucky twice."""
 IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
+"""Exceptions of a program that cannot be imported. Another attempt raises them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One exit, and what the judge may look at."""
+    """One exit of a replica's present incarnation, and everything the rules may look at."""
 
     state: State
     replica: Replica
@@ -51,6 +49,11 @@ class Case:
         return self.state.job
 
     @property
+    def who(self) -> str:
+        """`worker 1`."""
+        return self.replica.replica_id.words
+
+    @property
     def policy(self) -> ExitPolicy:
         return self.job.plan.exit_policy
 
@@ -59,125 +62,126 @@ class Case:
         return code_of(self.event.exit_status, self.event.signal)
 
     @property
-    def chosen(self) -> ExitAction | None:
-        """What the user's own exit rules say of it."""
-        return self.policy.chosen(self.code, self.replica.replica_id.task_type)
+    def user_action(self) -> ExitAction | None:
+        """The action that the user's own exit rules choose; None if no such rule matches."""
+        return self.policy.user_action(self.code, self.replica.replica_id.task_type)
 
     @property
     def hosts_left(self) -> int:
-        """How many hosts of the slice run on after this exit 0; a VM has none. A slice is done when they all are."""
+        """Number of hosts of the slice that still run after this exit 0. It is 0 for a VM."""
         host = self.event.subject.host
         if host is None:
             return 0
         return self.job.plan.group(self.replica.replica_id.task_type).hosts - len({*self.replica.hosts_done, host})
 
     @property
-    def said(self) -> str:
+    def outcome(self) -> str:
         """`worker 1 exited with status 1 (ValueError)`."""
-        return f"{self.replica.replica_id.words} {messages.how_it_ended(self.event)}"
+        return f"{self.who} {messages.exit_outcome(self.event)}"
+
+    def fail(self, rule: Rule, reason: Reason, text: str) -> Decision:
+        """Return the decision to end the job with this exit as its error message."""
+        return Decision(rule, reason, text, FailJob(messages.failed(self.event), self.replica.key))
 
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
-    """The exit is of the replica's present incarnation."""
+    """Decide about an exit of the replica's present incarnation. `state` holds all peers that were ever lost."""
     case = Case(state, replica, event, now)
-    decision = next(found for row in ROWS if (found := row.decide(case)))
-    if isinstance(decision, RecordHostDone | RestartReplica | HoldReplica | ReplaceVm | SucceedJob):
-        return replace(decision, measurement=event.measurement)
-    return replace(decision, replica=replica.key) if isinstance(decision, FailJob) else decision
+    return next(decision for row in ROWS if (decision := row.decide(case)))
 
 
-def _succeed(case: Case) -> Decision | None:
+def _primary_done(case: Case) -> Decision | None:
     if not case.event.succeeded or case.replica.replica_id != case.job.plan.primary or case.hosts_left:
         return None
-    text = f"{case.replica.replica_id.words} is the primary and exited 0."
-    return SucceedJob(case.replica.key, Rule.PRIMARY_DONE, Reason.PRIMARY_EXITED_ZERO, text)
+    action = SucceedJob(case.replica.key, case.event.measurement)
+    return Decision(Rule.PRIMARY_DONE, Reason.PRIMARY_EXITED_ZERO, f"{case.who} is the primary and exited 0.", action)
 
 
-def _complete(case: Case) -> Decision | None:
+def _replica_done(case: Case) -> Decision | None:
     if not case.event.succeeded:
         return None
     host = case.event.subject.host
     if host is not None and case.hosts_left:
-        text = f"Host {host} of {case.replica.replica_id.words} exited 0; {case.hosts_left} of its hosts run on."
-        return RecordHostDone(case.replica.key, host, Rule.REPLICA_DONE, Reason.HOST_EXITED_ZERO, text)
-    text = f"{case.replica.replica_id.words} exited 0; the job goes on."
-    return RecordCompletion(case.replica.key, Rule.REPLICA_DONE, Reason.EXITED_ZERO, text)
+        text = f"Host {host} of {case.who} exited 0; {case.hosts_left} of its hosts still run."
+        action = RecordHostDone(case.replica.key, host, case.event.measurement)
+        return Decision(Rule.REPLICA_DONE, Reason.HOST_EXITED_ZERO, text, action)
+    text = f"{case.who} exited 0; the job continues."
+    return Decision(Rule.REPLICA_DONE, Reason.EXITED_ZERO, text, RecordCompletion(case.replica.key))
 
 
 def _vm_stopping(case: Case) -> Decision | None:
-    """Whatever the program made of SIGTERM, exit 0 after a checkpoint included: it is not what ended."""
+    """Treat every exit during a shutdown as a lost VM, even an exit 0: the program may exit 0 after a checkpoint."""
     if case.event.cause is not ExitCause.VM_STOPPING:
         return None
-    said = f"The VM of {case.replica.replica_id.words} is shutting down under it"
-    return vm_lost(case.state, case.replica, said, Reason.VM_STOPPING, case.now, has_run=True)
-
-
-def _vm_restarted(case: Case) -> Decision | None:
-    """Free; but not again and again: what brings its VM down itself is charged like any other exit."""
-    if case.event.cause is not ExitCause.VM_RESTARTED or _has_just_restarted(case):
-        return None
-    said = f"The VM of {case.replica.replica_id.words} restarted under it"
-    if case.job.plan.restart_job_on_worker_restart:
-        text = f"{said}: the whole job is rerun, as it asks for, at no charge."
-        return RerunJob(Budget.FREE, Rule.VM_LOST, Reason.VM_RESTARTED, text)
-    refunds = explained_charges(case.state, case.replica, case.now)
-    return RestartReplica(
-        case.replica.key,
-        _last(case),
-        Budget.FREE,
-        Rule.VM_LOST,
-        Reason.VM_RESTARTED,
-        f"{said}: it goes on there, at no charge." + told(refunds),
-        tuple(peer.key for peer in refunds),
+    cause = f"The VM of {case.who} was shutting down when its program exited"
+    return replace_vm(
+        case.state,
+        case.replica,
+        cause,
+        Reason.VM_STOPPING,
+        case.now,
+        has_run=True,
+        measurement=case.event.measurement,
     )
 
 
-def _has_just_restarted(case: Case) -> bool:
+def _vm_restarted(case: Case) -> Decision | None:
+    """Restart free of charge, unless the VM has just rebooted before: a program that takes its VM down is charged."""
+    if case.event.cause is not ExitCause.VM_RESTARTED or _has_just_rebooted(case):
+        return None
+    cause = f"The VM of {case.who} rebooted under its program"
+    if case.job.plan.restart_job_on_worker_restart:
+        text = f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), free of charge."
+        return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, RerunJob(Budget.FREE))
+    refunds = explained_charges(case.state, case.replica, case.now)
+    text = f"{cause}: it restarts in the same VM, free of charge.{refund_sentence(refunds)}"
+    return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, _restart_action(case, Budget.FREE, refunds))
+
+
+def _has_just_rebooted(case: Case) -> bool:
+    """Whether the previous incarnation also ended by a reboot, within `REBOOT_INTERVAL_MIN`."""
     replica, last = case.replica, case.replica.last_exit
-    was_last = last is not None and last.incarnation == replica.incarnation - 1
-    was_cut_off = last is not None and last.exit_status is None and last.signal is None
-    return was_last and was_cut_off and replica.lost_at is not None and case.now - replica.lost_at < REBOOTS_APART
+    if last is None or last.incarnation != replica.incarnation - 1 or replica.lost_at is None:
+        return False
+    ended_by_reboot = last.exit_status is None and last.signal is None
+    return ended_by_reboot and case.now - replica.lost_at < REBOOT_INTERVAL_MIN
 
 
 def _setup_failed(case: Case) -> Decision | None:
     if case.event.cause is not ExitCause.SETUP:
         return None
     cause = case.event.tail.strip() or (case.event.error.message if case.event.error else "no cause given")
-    return internal_error(
-        case.job, f"{case.replica.replica_id.words} could not be set up: {cause}", Reason.SETUP_FAILED
-    )
+    return internal_error(case.job, f"{case.who} could not be set up: {cause}", Reason.SETUP_FAILED, case.replica.key)
 
 
 def _retries_disabled(case: Case) -> Decision | None:
     if not case.job.plan.disable_retries:
         return None
-    text = f"{case.said}; retries are disabled."
-    return FailJob(messages.failed(case.event), Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, text)
+    return case.fail(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, f"{case.outcome}; retries are disabled.")
 
 
 def _collateral(case: Case) -> Decision | None:
-    cause = lost_peer(case.state, case.replica, case.event)
-    if cause is None:
+    peer = lost_peer(case.state, case.replica, case.event)
+    if peer is None:
         return None
-    is_down = cause.state.is_down
+    is_down = peer.state.is_down
     reason = Reason.PEER_DOWN if is_down else Reason.PEER_LOST_MEANWHILE
-    when = "it restarts when its peers are back, at no charge." if is_down else "it restarts at no charge."
-    text = f"{case.said} because {cause.replica_id.words} was lost: {when}"
-    return HoldReplica(case.replica.key, cause.key, Rule.COLLATERAL, reason, text)
+    when = "it restarts when no peer is down" if is_down else "it restarts"
+    text = f"{case.outcome} because {peer.replica_id.words} was lost: {when}, free of charge."
+    return Decision(Rule.COLLATERAL, reason, text, HoldReplica(case.replica.key, peer.key, case.event.measurement))
 
 
 def _permanent(case: Case) -> Decision | None:
-    reason = _why_permanent(case)
+    reason = _permanent_reason(case)
     if reason is None:
         return None
-    text = f"{case.said}: trying again gives the same."
-    return FailJob(messages.failed(case.event), Rule.PERMANENT, reason, text)
+    return case.fail(Rule.PERMANENT, reason, f"{case.outcome}: this error is permanent, so the job is not retried.")
 
 
-def _why_permanent(case: Case) -> Reason | None:
-    event, chosen = case.event, case.chosen
-    if chosen is not None:
-        return Reason.EXIT_POLICY if chosen is ExitAction.FAIL else None
+def _permanent_reason(case: Case) -> Reason | None:
+    event = case.event
+    if case.user_action is not None:
+        return Reason.EXIT_POLICY if case.user_action is ExitAction.FAIL else None
     if case.policy.preset is Preset.RESTART:
         return None
     if event.out_of_memory:
@@ -190,20 +194,22 @@ def _why_permanent(case: Case) -> Reason | None:
 
 
 def _is_repetition(case: Case) -> bool:
-    """The same status and the same error signature as the previous incarnation's charged exit, and of its own making."""
-    event, before = case.event, case.replica.last_exit
+    """Whether status and error signature equal those of the previous incarnation's charged exit, and no peer is to
+    blame."""
+    event, previous = case.event, case.replica.last_exit
     return (
-        before is not None
+        previous is not None
         and event.error is not None
         and blame(event) is Blame.OWN
-        and before.incarnation == event.subject.incarnation - 1
-        and (before.exit_status, before.signal, before.signature) == (event.exit_status, event.signal, event.signature)
+        and previous.incarnation == event.subject.incarnation - 1
+        and (previous.exit_status, previous.signal, previous.signature)
+        == (event.exit_status, event.signal, event.signature)
     )
 
 
 def _crash(case: Case) -> Decision | None:
-    if case.chosen is not None:
-        return _rerun(case, Rule.CRASH, Reason.EXIT_POLICY) if case.chosen is ExitAction.RERUN else None
+    if case.user_action is not None:
+        return _rerun(case, Rule.CRASH, Reason.EXIT_POLICY) if case.user_action is ExitAction.RERUN else None
     if case.policy.preset_action(case.code) is ExitAction.RERUN:
         return _rerun(case, Rule.CRASH, Reason.CRASH_SIGNAL)
     return None
@@ -216,77 +222,47 @@ def _restart(case: Case) -> Decision:
     if replica.restarts_used >= RESTARTS_MAX:
         return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, f" after {RESTARTS_MAX} restarts")
     refunds = explained_charges(case.state, replica, case.now) if blame(case.event) is Blame.OWN else ()
-    return RestartReplica(
-        replica.key,
-        _last(case),
-        Budget.RESTARTS,
-        Rule.RESTART,
-        Reason.NON_ZERO_EXIT,
-        f"{case.said}: it restarts in the same VM (restart {replica.restarts_used + 1} of {RESTARTS_MAX})."
-        + told(refunds),
-        tuple(peer.key for peer in refunds),
-    )
+    number = f"restart {replica.restarts_used + 1} of {RESTARTS_MAX}"
+    text = f"{case.outcome}: it restarts in the same VM ({number}).{refund_sentence(refunds)}"
+    return Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, text, _restart_action(case, Budget.RESTARTS, refunds))
 
 
-def _last(case: Case) -> LastExit:
+def _restart_action(case: Case, charge: Budget, refunds: tuple[Replica, ...]) -> RestartReplica:
     event = case.event
-    return LastExit(case.replica.incarnation, event.exit_status, event.signal, event.signature, blame(event))
+    last_exit = LastExit(case.replica.incarnation, event.exit_status, event.signal, event.signature, blame(event))
+    return RestartReplica(case.replica.key, last_exit, charge, tuple(peer.key for peer in refunds), event.measurement)
 
 
 def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "") -> Decision:
     used = case.job.budgets.reruns_used
     if used >= RERUNS_MAX:
-        text = f"{case.said}{after}, and the job was rerun {RERUNS_MAX} times."
-        return FailJob(messages.failed(case.event), rule, Reason.RERUNS_SPENT, text)
-    text = f"{case.said}{after}: the whole job is rerun (rerun {used + 1} of {RERUNS_MAX})."
-    return RerunJob(Budget.RERUNS, rule, reason, text, blame=blame(case.event))
-
-
-def vm_lost(
-    state: State, replica: Replica, said: str, reason: Reason, now: datetime, *, has_run: bool = False
-) -> ReplaceVm | RerunJob:
-    """Rule 4: another VM for the replica, at no charge. Where one restart reruns the job, so does this, if there was a
-    incarnation to restart. Source: Vertex AI: restartJobOnWorkerRestart, "if a worker gets restarted", whatever the cause.
-    `said`: the beginning of the decision's sentence."""
-    who = replica.replica_id.words
-    if state.job.plan.restart_job_on_worker_restart and (has_run or replica.ever_ready):
-        text = f"{said}: the whole job is rerun, as it asks for, and {who} gets another VM, at no charge."
-        return RerunJob(Budget.FREE, Rule.VM_LOST, reason, text, lost=replica.key)
-    refunds = explained_charges(state, replica, now)
-    text = f"{said}: {who} starts on another VM with the same hostname, at no charge." + told(refunds)
-    refunds_rerun = explains_rerun(state.job, replica, now)
-    if refunds_rerun:
-        text += " It explains why the job was rerun: that rerun is given back."
-    return ReplaceVm(replica.key, Rule.VM_LOST, reason, text, tuple(peer.key for peer in refunds), refunds_rerun)
-
-
-def internal_error(job: Job, cause: str, reason: Reason) -> Decision:
-    """Rule 5: not the program's doing. The attempt is restarted while that budget lasts."""
-    if job.plan.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
-        return FailJob(messages.internal_error(cause), Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.")
-    nth = job.budgets.internal_used + 1
-    text = f"{cause}: the attempt is restarted (internal retry {nth} of {INTERNAL_RETRIES_MAX})."
-    return RerunJob(Budget.INTERNAL, Rule.INTERNAL, reason, text)
+        text = f"{case.outcome}{after}, and the job was rerun {RERUNS_MAX} times."
+        return case.fail(rule, Reason.RERUNS_SPENT, text)
+    text = f"{case.outcome}{after}: the whole job is rerun (rerun {used + 1} of {RERUNS_MAX})."
+    return Decision(rule, reason, text, RerunJob(Budget.RERUNS, blame=blame(case.event)))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`takes`: what must be so for the row to apply, in words that follow "because not:"."""
+    """One row of the rule table for exits."""
 
     rule: Rule
     decide: Callable[[Case], Decision | None]
-    takes: str
+    condition: str
+    """When the row applies, in words."""
 
 
 ROWS: Final = (
-    Row(Rule.PRIMARY_DONE, _succeed, "the primary replica exits 0"),
-    Row(Rule.REPLICA_DONE, _complete, "the replica exits 0"),
-    Row(Rule.VM_LOST, _vm_stopping, "its VM was shutting down under it"),
-    Row(Rule.VM_LOST, _vm_restarted, "its VM restarted under it"),
+    Row(Rule.PRIMARY_DONE, _primary_done, "the primary replica exits 0"),
+    Row(Rule.REPLICA_DONE, _replica_done, "the replica exits 0"),
+    Row(Rule.VM_LOST, _vm_stopping, "its VM was shutting down"),
+    Row(Rule.VM_LOST, _vm_restarted, "its VM rebooted"),
     Row(Rule.INTERNAL, _setup_failed, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
     Row(Rule.COLLATERAL, _collateral, "a peer is down, or was lost during this incarnation"),
-    Row(Rule.PERMANENT, _permanent, "out of memory, a permanent code, missing packages, or the same failure again"),
+    Row(
+        Rule.PERMANENT, _permanent, "out of memory, a permanent exit code, missing packages, or the same failure again"
+    ),
     Row(Rule.CRASH, _crash, "it crashed (SIGABRT, SIGSEGV)"),
-    Row(Rule.RESTART, _restart, "anything else"),
+    Row(Rule.RESTART, _restart, "any other failure"),
 )

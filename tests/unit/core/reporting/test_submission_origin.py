@@ -1,4 +1,4 @@
-"""Through which door a job came."""
+"""How a job was submitted, in words."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.reporting.submission_origin import came
+from shared.core.reporting.submission_origin import describe_origin
 from tests.support.world import World
 
 
 @pytest.mark.parametrize(
-    ("submission", "by", "said"),
+    ("submission", "by", "origin"),
     [
         ("gs://bucket/jobs/digits.yaml#17", None, "by the upload of gs://bucket/jobs/digits.yaml"),
         ("api:4711", "anna@example.com", "through the API, by anna@example.com"),
@@ -22,7 +22,7 @@ from tests.support.world import World
         ("pipeline-7", None, "as a message to the topic"),
     ],
 )
-def test_the_door_is_told_in_words(submission: str, by: str | None, said: str) -> None:
+def test_origin_is_described_from_the_submissions_source(submission: str, by: str | None, origin: str) -> None:
     world = World()
     world.submit()
-    assert came(replace(world.job, submission=submission, submitted_by=by)) == said
+    assert describe_origin(replace(world.job, submission=submission, submitted_by=by)) == origin

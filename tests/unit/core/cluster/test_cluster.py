@@ -1,4 +1,4 @@
-"""What the training code sees, against the service's documented samples."""
+"""TF_CONFIG, CLUSTER_SPEC and environment of the training code, compared with the service's documented samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_tf_config_has_the_four_documented_keys() -> None:
     json.dumps(config)
 
 
-def test_the_job_in_tf_config_is_the_training_input_in_snake_case() -> None:
+def test_job_in_tf_config_is_the_training_input_in_snake_case() -> None:
     job = a_cluster().tf_config(TaskType.CHIEF)["job"]
     assert job == {
         "scale_tier": "CUSTOM",
@@ -51,25 +51,29 @@ def test_the_job_in_tf_config_is_the_training_input_in_snake_case() -> None:
     assert len(job) == len(a_spec()["trainingInput"])  # type: ignore[arg-type]
 
 
-def test_an_evaluator_stands_beside_the_cluster() -> None:
+def test_evaluator_is_not_a_member_of_the_cluster() -> None:
     cluster = a_cluster(a_group(TaskType.CHIEF), a_group(TaskType.PS, 2), a_group(TaskType.EVALUATOR))
     assert list(cluster.roles()) == ["chief", "ps"]
     assert cluster.tf_config(TaskType.EVALUATOR)["task"]["type"] == "evaluator"  # type: ignore[index]
 
 
-def seen(cluster: Cluster, task_type: TaskType = TaskType.CHIEF) -> dict[str, str]:
+def variables_of(cluster: Cluster, task_type: TaskType = TaskType.CHIEF) -> dict[str, str]:
     return environment(cluster, task_type, "us-central1-a", (f"tm-digits-{task_type}-0",))
 
 
-def test_a_single_replica_finds_itself_on_the_loopback() -> None:
+def test_single_replica_has_the_loopback_address() -> None:
     config = a_cluster(a_group(TaskType.CHIEF)).tf_config(TaskType.CHIEF)
     assert config["cluster"] == {"chief": ["127.0.0.1:2222"]}
 
 
 def test_ranks_count_the_primary_first_and_then_the_workers() -> None:
     cluster = a_cluster(a_group(TaskType.MASTER), a_group(TaskType.WORKER, 3), a_group(TaskType.PS, 2))
-    assert [cluster.rank_base(each) for each in (TaskType.MASTER, TaskType.WORKER, TaskType.PS)] == [0, 1, None]
-    variables = seen(cluster, TaskType.PS)
+    assert [cluster.rank_base(task_type) for task_type in (TaskType.MASTER, TaskType.WORKER, TaskType.PS)] == [
+        0,
+        1,
+        None,
+    ]
+    variables = variables_of(cluster, TaskType.PS)
     assert variables["WORLD_SIZE"] == "4"
     assert (variables["MASTER_ADDR"], variables["MASTER_PORT"]) == ("master-0.internal", "2222")
 
@@ -80,24 +84,24 @@ def test_every_host_of_a_slice_has_a_rank() -> None:
     assert (cluster.world_size(), cluster.rank_base(TaskType.WORKER)) == (9, 1)
 
 
-def test_slices_with_peers_have_names_that_stand_for_their_addresses() -> None:
+def test_slices_with_peers_have_placeholders_for_their_addresses() -> None:
     tpu = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
     cluster = a_cluster(TaskGroup(TaskType.CHIEF, 1, "", tpu=tpu), TaskGroup(TaskType.WORKER, 2, "", tpu=tpu))
     assert cluster.roles() == {
         "chief": ["slice-0.trainmaster.internal:2222"],
         "worker": ["slice-1.trainmaster.internal:2222", "slice-2.trainmaster.internal:2222"],
     }
-    variables = seen(cluster, TaskType.WORKER)
+    variables = variables_of(cluster, TaskType.WORKER)
     assert variables["MASTER_ADDR"] == "slice-0.trainmaster.internal"
     assert {name: value for name, value in variables.items() if name.startswith("MEGASCALE")} == {
         "MEGASCALE_COORDINATOR_ADDRESS": "slice-0.trainmaster.internal:8080",
         "MEGASCALE_NUM_SLICES": "3",
         "MEGASCALE_PORT": "8080",
     }
-    assert [cluster.slice_base(each) for each in (TaskType.CHIEF, TaskType.WORKER)] == [0, 1]
+    assert [cluster.slice_base(task_type) for task_type in (TaskType.CHIEF, TaskType.WORKER)] == [0, 1]
 
 
-def test_slices_are_one_only_where_there_are_several_of_one_kind() -> None:
+def test_slice_base_exists_only_for_several_slices_of_one_type() -> None:
     small, large = Tpu("v5litepod-8", "r"), Tpu("v5litepod-16", "r", hosts=4)
     for groups in (
         (TaskGroup(TaskType.CHIEF, 1, "", tpu=small), TaskGroup(TaskType.WORKER, 1, "", tpu=large)),
@@ -105,33 +109,33 @@ def test_slices_are_one_only_where_there_are_several_of_one_kind() -> None:
     ):
         cluster = a_cluster(*groups)
         assert cluster.slice_base(TaskType.WORKER) is None
-        assert not [name for name in seen(cluster, TaskType.WORKER) if name.startswith("MEGASCALE")]
-    beside = a_cluster(a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 2, "", tpu=large))
-    assert [beside.slice_base(each) for each in (TaskType.CHIEF, TaskType.WORKER)] == [None, 0]
-    assert beside.address(ReplicaId(TaskType.CHIEF, 0)) == "chief-0.internal:2222"
+        assert not [name for name in variables_of(cluster, TaskType.WORKER) if name.startswith("MEGASCALE")]
+    with_vm = a_cluster(a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 2, "", tpu=large))
+    assert [with_vm.slice_base(task_type) for task_type in (TaskType.CHIEF, TaskType.WORKER)] == [None, 0]
+    assert with_vm.address(ReplicaId(TaskType.CHIEF, 0)) == "chief-0.internal:2222"
 
 
-def test_a_program_on_a_tpu_is_told_which_and_that_it_is_beside_it() -> None:
+def test_program_on_a_tpu_gets_its_node_and_the_name_local() -> None:
     cluster = a_cluster(TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-8", "v2-alpha-tpuv5-lite")))
-    variables = seen(cluster)
+    variables = variables_of(cluster)
     assert json.loads(variables["TPU_CONFIG"]) == {
         "project": "my-project",
         "zone": "us-central1-a",
         "tpu_node_name": "tm-digits-chief-0",
     }
     assert variables["TPU_NAME"] == "local"
-    assert "TPU_CONFIG" not in seen(a_cluster())
+    assert "TPU_CONFIG" not in variables_of(a_cluster())
 
 
-def test_without_a_master_worker_0_is_the_primary() -> None:
+def test_worker_0_is_the_primary_without_a_master() -> None:
     cluster = a_cluster(a_group(TaskType.WORKER, 2))
     assert cluster.job.plan.primary == ReplicaId(TaskType.WORKER, 0)
     assert cluster.rank_base(TaskType.WORKER) == 0
-    assert seen(cluster, TaskType.WORKER)["MASTER_ADDR"] == "worker-0.internal"
+    assert variables_of(cluster, TaskType.WORKER)["MASTER_ADDR"] == "worker-0.internal"
 
 
-def test_the_job_is_in_the_environment_as_the_service_put_it() -> None:
-    variables = seen(a_cluster())
+def test_environment_of_an_ai_platform_job_describes_the_job() -> None:
+    variables = variables_of(a_cluster())
     assert (variables["CLOUD_ML_JOB_ID"], variables["CLOUD_ML_REGION"]) == ("digits_1", "us-central1")
     assert json.loads(variables["CLOUD_ML_JOB"])["python_module"] == "trainer.task"
     assert json.loads(str(a_cluster().cluster_spec(TaskType.CHIEF)["job"]))["region"] == "us-central1"
@@ -151,7 +155,7 @@ def a_vertex_cluster() -> Cluster:
     )
 
 
-def test_worker_pools_are_named_by_their_number_in_cluster_spec_and_by_their_role_in_tf_config() -> None:
+def test_worker_pools_have_numbers_in_cluster_spec_and_roles_in_tf_config() -> None:
     cluster = a_vertex_cluster()
     spec = cluster.cluster_spec(TaskType.WORKER)
     assert spec["cluster"] == {
@@ -177,8 +181,8 @@ def test_each_worker_pool_sees_its_own_program() -> None:
     }
 
 
-def test_a_vertex_job_is_told_where_its_outputs_go() -> None:
-    variables = seen(a_vertex_cluster())
+def test_environment_of_a_vertex_job_has_its_output_directories() -> None:
+    variables = variables_of(a_vertex_cluster())
     assert variables["AIP_MODEL_DIR"] == "gs://bucket/out/model/"
     assert variables["AIP_CHECKPOINT_DIR"] == "gs://bucket/out/checkpoints/"
     assert variables["AIP_TENSORBOARD_LOG_DIR"] == "gs://bucket/out/logs/"

@@ -1,3 +1,5 @@
+"""What `why` and `replay` print: the ledger of one job in words."""
+
 from __future__ import annotations
 
 from shared.core.decisions import Rule
@@ -6,27 +8,27 @@ from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Pres
 from shared.core.model.job import JobState
 from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reporting.explain import concerns, differences, passed_over, what_comes_next
+from shared.core.reporting.explain import concerns, differences, next_steps, rules_passed_over
 from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at
 from tests.support.world import World
 
 
 def a_world() -> World:
-    """A worker fails with 1 and restarts; then the job succeeds."""
+    """Return a world in which worker 0 exits with 1 and restarts, and the job succeeds."""
     world = World()
-    world.running()
-    world.fail(WORKER_0, 1)
+    world.start_running()
+    world.exit_program(WORKER_0, 1)
     world.deliver()
-    world.tell("vm-ready", WORKER_0)
-    world.fail(CHIEF, 0)
+    world.send("vm-ready", WORKER_0)
+    world.exit_program(CHIEF, 0)
     world.deliver()
     return world
 
 
-def test_the_rules_passed_over_are_those_before_the_one_that_applied() -> None:
+def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
     entry = next(entry for entry in a_world().ledger if entry.key == "1-worker-0-1-exit")
     assert entry.decision.rule is Rule.RESTART
-    assert [rule for rule, _ in passed_over(entry)] == [
+    assert [rule for rule, _ in rules_passed_over(entry)] == [
         Rule.PRIMARY_DONE,
         Rule.REPLICA_DONE,
         Rule.VM_LOST,
@@ -37,10 +39,10 @@ def test_the_rules_passed_over_are_those_before_the_one_that_applied() -> None:
         Rule.PERMANENT,
         Rule.CRASH,
     ]
-    assert all(takes for _, takes in passed_over(entry))
+    assert all(condition for _, condition in rules_passed_over(entry))
 
 
-def test_the_story_of_one_replica_is_its_own_and_the_jobs() -> None:
+def test_entries_that_concern_a_replica_are_its_own_and_the_jobs() -> None:
     keys = [entry.key for entry in a_world().ledger if concerns(entry, ReplicaId(TaskType.WORKER, 0))]
     assert keys == [
         "submitted",
@@ -52,27 +54,27 @@ def test_the_story_of_one_replica_is_its_own_and_the_jobs() -> None:
     ]
 
 
-def test_what_comes_next_is_said_for_whom_something_is_to_come() -> None:
+def test_next_steps_name_what_each_replica_waits_for() -> None:
     held, down = a_replica(CHIEF, ReplicaState.HELD), a_replica(WORKER_0, ReplicaState.REPLACING, lost_at=at(1))
-    assert what_comes_next(a_job(), a_state(held, down).replicas) == (
+    assert next_steps(a_job(), a_state(held, down).replicas) == (
         "worker 0 waits for another VM of the same name.",
-        "chief 0 waits until worker 0 is back.",
+        "chief 0 waits for worker 0.",
     )
-    assert what_comes_next(a_job(), a_state().replicas) == ("Nothing is on its way: every replica runs.",)
-    assert what_comes_next(a_job(JobState.FAILED), a_state(down).replicas) == ()
+    assert next_steps(a_job(), a_state().replicas) == ("Every replica runs.",)
+    assert next_steps(a_job(JobState.FAILED), a_state(down).replicas) == ()
 
 
-def test_another_policy_is_compared_on_what_really_happened() -> None:
+def test_differences_are_the_exits_that_another_policy_would_judge_differently() -> None:
     ledger = a_world().ledger
     assert differences(ledger, ExitPolicy()) == ()
     assert differences(ledger, ExitPolicy(Preset.RESTART)) == ()
     (different,) = differences(ledger, ExitPolicy(Preset.SERVICE))
-    assert (different.entry.key, different.would_be.kind) == ("1-worker-0-1-exit", "fail_job")
+    assert (different.entry.key, different.would_be.action.kind) == ("1-worker-0-1-exit", "fail_job")
     (rerun,) = differences(ledger, ExitPolicy(rules=(ExitRule(1, 1, ExitAction.RERUN),)))
-    assert rerun.would_be.kind == "rerun_job"
+    assert rerun.would_be.action.kind == "rerun_job"
 
 
-def test_a_ledger_that_lacks_an_entry_does_not_lead_to_what_is_stored() -> None:
+def test_fold_of_a_complete_ledger_is_the_stored_state() -> None:
     world = a_world()
     stored = world.store.load_attempt(world.job_id)
     assert stored is not None

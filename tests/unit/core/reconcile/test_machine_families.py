@@ -1,3 +1,5 @@
+"""Boot disks, live migration and compact placement of machine families."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -9,9 +11,9 @@ from shared.core.model.replica_id import TaskType
 from shared.core.reconcile.machine_families import (
     boot_disk_type,
     boot_disk_types,
-    goes_side_by_side,
     has_gpus,
-    migrates,
+    needs_compact_placement,
+    supports_live_migration,
 )
 from tests.support.jobs import a_plan
 
@@ -23,7 +25,7 @@ def a_group(machine_type: str, gpu: Accelerator | None = None, count: int = 4) -
 
 
 @pytest.mark.parametrize(
-    ("machine_type", "asked", "given"),
+    ("machine_type", "requested", "disk_type"),
     [
         ("n1-standard-4", "pd-ssd", "pd-ssd"),
         ("n1-standard-4", "pd-standard", "pd-standard"),
@@ -41,11 +43,11 @@ def a_group(machine_type: str, gpu: Accelerator | None = None, count: int = 4) -
         ("n4-standard-8", "pd-standard", "hyperdisk-balanced"),
     ],
 )
-def test_a_boot_disk_is_what_was_asked_for_or_the_nearest_that_the_machine_takes(
-    machine_type: str, asked: str, given: str
+def test_boot_disk_type_is_the_requested_one_or_the_machine_types_default(
+    machine_type: str, requested: str, disk_type: str
 ) -> None:
-    assert boot_disk_type(machine_type, asked) == given
-    assert given in boot_disk_types(machine_type)
+    assert boot_disk_type(machine_type, requested) == disk_type
+    assert disk_type in boot_disk_types(machine_type)
 
 
 @pytest.mark.parametrize(
@@ -58,14 +60,14 @@ def test_a_boot_disk_is_what_was_asked_for_or_the_nearest_that_the_machine_takes
         (a_group("e2-standard-4"), False),
     ],
 )
-def test_only_what_has_no_gpu_and_is_no_spot_vm_migrates(group: TaskGroup, *, gpus: bool) -> None:
+def test_only_on_demand_vms_without_gpus_support_live_migration(group: TaskGroup, *, gpus: bool) -> None:
     assert has_gpus(group) is gpus
-    assert migrates(group, spot=False) is not gpus
-    assert not migrates(group, spot=True)
+    assert supports_live_migration(group, spot=False) is not gpus
+    assert not supports_live_migration(group, spot=True)
 
 
 @pytest.mark.parametrize(
-    ("group", "together"),
+    ("group", "compact"),
     [
         (a_group("a2-highgpu-8g"), True),
         (a_group("a3-megagpu-8g", count=2), True),
@@ -75,7 +77,7 @@ def test_only_what_has_no_gpu_and_is_no_spot_vm_migrates(group: TaskGroup, *, gp
         (a_group("c3-standard-8"), False),
     ],
 )
-def test_gangs_with_a_fast_network_are_placed_side_by_side(group: TaskGroup, *, together: bool) -> None:
+def test_gangs_of_machine_types_with_a_fast_network_need_compact_placement(group: TaskGroup, *, compact: bool) -> None:
     plan = replace(a_plan(), groups=(group,))
-    assert goes_side_by_side(plan, group) is together
-    assert not goes_side_by_side(replace(plan, reservation="r"), group), "a reservation has its own placement"
+    assert needs_compact_placement(plan, group) is compact
+    assert not needs_compact_placement(replace(plan, reservation="r"), group), "a reservation has its own placement"

@@ -1,4 +1,4 @@
-"""A slice of several hosts is one replica: up when all of them are, done when all of them are, failed when one is."""
+"""A slice of several hosts is one replica: ready or completed when all hosts are, failed when one is."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ PLAN = a_plan(groups=(TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "
 
 
 def a_slice(job_state: JobState = JobState.RUNNING, **replica: object) -> State:
-    replica_id = replace(Replica(1, SLICE), **replica)  # type: ignore[arg-type]
-    return State(a_job(job_state, PLAN), (replica_id,), whole=True)
+    return State(a_job(job_state, PLAN), (replace(Replica(1, SLICE), **replica),), whole=True)  # type: ignore[arg-type]
 
 
 def of_host(host: int, event: Event) -> Event:
@@ -32,33 +31,33 @@ def of_host(host: int, event: Event) -> Event:
 
 
 def after(state: State, *events: Event) -> State:
-    """Each judged once: an event whose key is in the ledger is not judged again."""
-    seen: set[str] = set()
+    """Return the state after the events. Each key is judged once, as with a ledger."""
+    judged: set[str] = set()
     for event in events:
-        if event.key not in seen:
-            seen.add(event.key)
+        if event.key not in judged:
+            judged.add(event.key)
             state = apply(state, evolve(state, judge(state, event, at(60)), at(60)))
     return state
 
 
 @pytest.mark.parametrize("order", list(permutations(range(HOSTS)))[::5])
-def test_it_is_up_when_the_last_host_is_in_whatever_order_and_however_often_they_speak(order: tuple[int, ...]) -> None:
-    first = [of_host(host, ready(SLICE)) for host in order[:-1]]
-    waiting = after(a_slice(JobState.PREPARING), *first, *first)
+def test_slice_is_ready_when_the_last_host_is_in_any_order_and_despite_repetitions(order: tuple[int, ...]) -> None:
+    reports = [of_host(host, ready(SLICE)) for host in order[:-1]]
+    waiting = after(a_slice(JobState.PREPARING), *reports, *reports)
     assert waiting.replicas[0].state is ReplicaState.WAITING
-    up = after(waiting, of_host(order[-1], ready(SLICE)))
-    assert up.replicas[0].state is ReplicaState.RUNNING
+    complete = after(waiting, of_host(order[-1], ready(SLICE)))
+    assert complete.replicas[0].state is ReplicaState.RUNNING
 
 
 @pytest.mark.parametrize("order", list(permutations(range(HOSTS)))[::5])
-def test_it_has_exited_0_when_the_last_host_has(order: tuple[int, ...]) -> None:
+def test_slice_completes_when_the_last_host_exits_0(order: tuple[int, ...]) -> None:
     done = [of_host(host, exited(SLICE, 0)) for host in order]
-    going_on = after(a_slice(state=ReplicaState.RUNNING), *done[:-1], *done[:-1])
-    assert (going_on.job.state, len(going_on.replicas[0].hosts_done)) == (JobState.RUNNING, HOSTS - 1)
-    assert after(going_on, done[-1]).job.state is JobState.SUCCEEDED
+    partly_done = after(a_slice(state=ReplicaState.RUNNING), *done[:-1], *done[:-1])
+    assert (partly_done.job.state, len(partly_done.replicas[0].hosts_done)) == (JobState.RUNNING, HOSTS - 1)
+    assert after(partly_done, done[-1]).job.state is JobState.SUCCEEDED
 
 
-def test_one_host_that_fails_restarts_all_of_them_and_is_charged_once() -> None:
+def test_failures_of_several_hosts_restart_the_slice_and_are_charged_once() -> None:
     state = a_slice(state=ReplicaState.RUNNING)
     failed = [of_host(host, exited(SLICE, 1)) for host in (2, 0, 3)]
     (replica,) = after(state, of_host(1, exited(SLICE, 0)), *failed).replicas
@@ -66,20 +65,20 @@ def test_one_host_that_fails_restarts_all_of_them_and_is_charged_once() -> None:
     assert replica.hosts_done == ()
 
 
-def test_what_a_host_said_of_an_older_life_counts_for_nothing() -> None:
+def test_report_of_a_host_about_an_older_incarnation_is_ignored() -> None:
     state = a_slice(state=ReplicaState.RESTARTING, incarnation=2)
     for event in (of_host(0, exited(SLICE, 0)), of_host(0, ready(SLICE)), of_host(0, exited(SLICE, 1))):
         decision = judge(state, event, at(60))
         assert (decision.rule, decision.reason) == (Rule.STALE, Reason.OLD_INCARNATION)
 
 
-def test_hosts_succeed_each_for_itself_and_fail_together() -> None:
+def test_exits_0_have_a_key_per_host_and_failures_one_key_per_slice() -> None:
     assert of_host(0, exited(SLICE, 0)).key != of_host(1, exited(SLICE, 0)).key
     assert of_host(0, exited(SLICE, 1)).key == of_host(1, exited(SLICE, 1)).key
     assert of_host(0, ready(SLICE)).key != of_host(1, ready(SLICE)).key
 
 
-def test_a_host_that_is_done_starts_again_with_the_others() -> None:
+def test_host_that_exited_0_runs_again_in_the_next_incarnation() -> None:
     done = of_host(0, exited(SLICE, 0))
     again = after(a_slice(state=ReplicaState.RUNNING), done, of_host(1, exited(SLICE, 1)))
     twice = [of_host(host, exited(SLICE, 0, incarnation=2)) for host in range(HOSTS)]

@@ -1,0 +1,57 @@
+"""The normal course of a job: it is submitted, leaves the admission queue, and its replicas become ready."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from shared.core.actions import AcceptJob, BeginPreparing, BeginRunning, MarkHostReady, MarkReady
+from shared.core.decisions import Decision, Reason, Rule, stale
+from shared.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
+from shared.core.model.job import JobState, State
+from shared.core.model.replica import Replica, ReplicaState
+from shared.core.rules import messages
+
+
+def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
+    """Accept the job unless its id is used. The same submission delivered twice is one job."""
+    if state is None:
+        text = "The job is valid and new."
+        if event.exhausted:
+            text += f" Zones tried last, because of recent stockouts: {', '.join(event.exhausted)}."
+        return Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text, AcceptJob(event.job))
+    if state.job.submission == event.job.submission:
+        return stale(Reason.NOTHING_TO_DO, "The same submission was accepted before.")
+    return stale(Reason.JOB_ID_TAKEN, messages.JOB_EXISTS)
+
+
+def judge_provisioning_started(state: State, event: ProvisioningStarted, now: datetime) -> Decision:
+    """Move the job out of the admission queue."""
+    if state.job.state is not JobState.QUEUED:
+        return stale(Reason.NOTHING_TO_DO, "Provisioning had begun before.")
+    owner = "first trial's" if state.job.tuning else "job's"
+    return Decision(Rule.LIFECYCLE, Reason.PREPARING, f"The {owner} VMs are being created.", BeginPreparing())
+
+
+def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
+    """Begin RUNNING when every replica of the present attempt has been ready."""
+    job = state.job
+    if event.attempt != job.attempt:
+        return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {event.attempt}.")
+    if job.state is not JobState.PREPARING:
+        return stale(Reason.NOTHING_TO_DO, "The job is running already.")
+    cause = "The first trial runs" if job.tuning else "Every replica is ready"
+    return Decision(Rule.LIFECYCLE, Reason.ALL_READY, f"{cause}: the job is running.", BeginRunning())
+
+
+def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -> Decision:
+    """Mark a replica ready. A slice is ready when the last of its hosts is."""
+    subject, who = event.subject, replica.replica_id.words
+    if replica.state is ReplicaState.RUNNING:
+        return stale(Reason.NOTHING_TO_DO, "The replica is running already.")
+    hosts = state.job.plan.group(replica.replica_id.task_type).hosts
+    hosts_ready = {*replica.hosts_ready, *(() if subject.host is None else (subject.host,))}
+    if subject.host is not None and len(hosts_ready) < hosts:
+        text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}."
+        return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, MarkHostReady(replica.key, subject.host))
+    action = MarkReady(replica.key, subject.vm.instance_id)
+    return Decision(Rule.LIFECYCLE, Reason.READY, f"{who} is ready on {subject.vm.name}.", action)

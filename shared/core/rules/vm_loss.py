@@ -1,0 +1,98 @@
+"""Rules 4 and 5: a replica loses its VM, or something fails that is not the program's fault.
+
+VM going or gone, startup timeout, wrong zone ──► the next incarnation on another VM of the same name, free
+                                                  restartJobOnWorkerRestart: the whole job is rerun, free
+internal error ──────────────────────────────────► the job is rerun while internal retries last; then it fails
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from shared.core.actions import Budget, FailJob, ReplaceVm, RerunJob
+from shared.core.decisions import Decision, Reason, Rule, stale
+from shared.core.events import VmLost
+from shared.core.model.job import INTERNAL_RETRIES_MAX, Job, State
+from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.tuning import Measurement
+from shared.core.model.vm import LossCause
+from shared.core.rules import messages
+from shared.core.rules.attribution import explained_charges, explains_rerun, refund_sentence
+
+
+def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
+    """Decide about a lost VM. A real loss of the VM counts whatever incarnation was on it."""
+    if replica.state is ReplicaState.COMPLETED:
+        return stale(Reason.NOTHING_TO_DO, "The replica had exited 0 and does not need its VM.")
+    if not event.is_vm_loss and event.subject.incarnation != replica.incarnation:
+        return stale(Reason.OLD_INCARNATION, "Another incarnation has been ordered since.")
+    if event.cause is LossCause.STARTUP_TIMEOUT:
+        if replica.state is ReplicaState.RUNNING:
+            return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
+        if replica.startup_timeouts:
+            cause = f"{replica.replica_id.words} did not report from its second VM either"
+            return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT)
+    if event.cause is LossCause.WRONG_ZONE and event.subject.vm.zone == state.job.zone:
+        return stale(Reason.NOTHING_TO_DO, "VMs for its peers are requested in its zone again.")
+    return replace_vm(state, replica, _describe_loss(state.job, event), Reason(event.cause.value), now)
+
+
+def replace_vm(
+    state: State,
+    replica: Replica,
+    cause: str,
+    reason: Reason,
+    now: datetime,
+    *,
+    has_run: bool = False,
+    measurement: Measurement | None = None,
+) -> Decision:
+    """Decide by rule 4: another VM for the replica, free of charge.
+
+    With restartJobOnWorkerRestart the whole job is rerun instead, unless the replica has never run. Source: Vertex AI's
+    documentation of that field, "if a worker gets restarted", whatever the cause. `cause` begins the decision's text.
+    """
+    who = replica.replica_id.words
+    if state.job.plan.restart_job_on_worker_restart and (has_run or replica.ever_ready):
+        text = (
+            f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another VM, free of charge."
+        )
+        return Decision(Rule.VM_LOST, reason, text, RerunJob(Budget.FREE, lost=replica.key))
+    refunds = explained_charges(state, replica, now)
+    refunds_rerun = explains_rerun(state.job, replica, now)
+    text = f"{cause}: {who} restarts on another VM with the same hostname, free of charge.{refund_sentence(refunds)}"
+    if refunds_rerun:
+        text += " This explains the earlier rerun of the job: that rerun is refunded."
+    action = ReplaceVm(
+        replica.key,
+        refunded=tuple(peer.key for peer in refunds),
+        refunds_rerun=refunds_rerun,
+        is_startup_timeout=reason is Reason.STARTUP_TIMEOUT,
+        measurement=measurement,
+    )
+    return Decision(Rule.VM_LOST, reason, text, action)
+
+
+def internal_error(job: Job, cause: str, reason: Reason, replica: str | None = None) -> Decision:
+    """Decide by rule 5: rerun the job while its internal retries last, else fail it.
+
+    `replica` is the key of the replica whose exit is the cause, if one is.
+    """
+    if job.plan.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
+        action = FailJob(messages.internal_error(cause), replica)
+        return Decision(Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.", action)
+    text = f"{cause}: the job is rerun (internal retry {job.budgets.internal_used + 1} of {INTERNAL_RETRIES_MAX})."
+    return Decision(Rule.INTERNAL, reason, text, RerunJob(Budget.INTERNAL))
+
+
+def _describe_loss(job: Job, event: VmLost) -> str:
+    vm = event.subject.vm
+    what_happened = {
+        LossCause.MAINTENANCE: "goes into host maintenance",
+        LossCause.PREEMPTION: "was preempted",
+        LossCause.HOST_ERROR: "was lost to a host error",
+        LossCause.GONE: "is gone",
+        LossCause.STARTUP_TIMEOUT: "runs, but its agent did not report the replica ready in time",
+        LossCause.WRONG_ZONE: f"is in {vm.zone}, but VMs for its peers are requested in {job.zone}",
+    }[event.cause]
+    return f"{vm.name} {what_happened}"

@@ -1,0 +1,50 @@
+"""How the actions on a trial change its tuning job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import assert_never
+
+from shared.core.actions import BeginTrial, EndTrial, MarkTrialRunning, TrialAction
+from shared.core.model.job import Job, State, tuning_of
+from shared.core.model.tuning import Trial, TrialState, Tuning, last_ended
+from shared.core.transitions.change import Change
+
+
+def change_trial(state: State, action: TrialAction) -> Change:
+    """Return the change that the action makes to the tuning job."""
+    job: Job = state.job
+    return Change(replace(job, tuning=_with_trial(tuning_of(job), action), version=job.version + 1))
+
+
+def _with_trial(tuning: Tuning, action: TrialAction) -> Tuning:
+    match action:
+        case BeginTrial():
+            return replace(tuning, trials=(*tuning.trials, Trial(action.number, action.values)))
+        case MarkTrialRunning():
+            return _map_trial(
+                tuning,
+                action.number,
+                lambda trial: replace(trial, state=TrialState.RUNNING, started_at=action.started_at),
+            )
+        case EndTrial():
+            return _end_trial(tuning, action)
+        case _:
+            assert_never(action)
+
+
+def _end_trial(tuning: Tuning, action: EndTrial) -> Tuning:
+    ended = _map_trial(
+        tuning,
+        action.number,
+        lambda trial: replace(trial, state=action.state, ended_at=action.ended_at, measurement=action.measurement),
+    )
+    failed = ended.of_state(TrialState.FAILED)
+    is_last_failure = action.state is TrialState.FAILED and last_ended(failed).number == action.number
+    return replace(ended, last_error=action.error) if is_last_failure else ended
+
+
+def _map_trial(tuning: Tuning, number: int, change: Callable[[Trial], Trial]) -> Tuning:
+    trials = tuple(change(trial) if trial.number == number else trial for trial in tuning.trials)
+    return replace(tuning, trials=trials)

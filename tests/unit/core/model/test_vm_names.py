@@ -1,0 +1,32 @@
+"""Names and labels of VMs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from shared.core.model.replica_id import ReplicaId
+from shared.core.model.vm_names import job_hash, job_hash_in, job_label, replica_id_from_vm_name, vm_name
+from tests.support.jobs import CHIEF, WORKER_0
+
+
+@pytest.mark.parametrize("job_id", ["digits_1", "A" * 128, "Z_", "x__y"])
+@pytest.mark.parametrize("replica_id", [CHIEF, replace(WORKER_0, index=99_999)], ids=str)
+def test_vm_name_is_legal_and_contains_replica_and_job_hash(job_id: str, replica_id: ReplicaId) -> None:
+    name = vm_name(job_id, replica_id)
+    assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name), name
+    assert replica_id_from_vm_name(name) == replica_id
+    assert job_hash_in(name) == job_hash(job_id)
+
+
+def test_names_and_labels_of_similar_job_ids_differ() -> None:
+    ids = ["digits_1", "Digits_1", "digits__1", "DIGITS_1", "d" * 100, "d" * 101]
+    assert len({vm_name(job_id, CHIEF) for job_id in ids}) == len(ids)
+    assert len({job_label(job_id) for job_id in ids}) == len(ids)
+
+
+def test_label_is_the_job_id_where_that_is_legal() -> None:
+    assert job_label("digits_1") == "digits_1"
+    assert re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", job_label("Digits" * 20))

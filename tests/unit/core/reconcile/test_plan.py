@@ -1,0 +1,272 @@
+"""The steps of a provisioning round: which VMs are created, deleted, directed, awaited or reported lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.core.model.job import Job, JobState, Placement, State
+from shared.core.model.plan import TaskGroup, Tpu, TpuQueue
+from shared.core.model.replica import ReplicaState
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.desired import is_spot
+from shared.core.reconcile.plan import CREATED_ANSWERS_MAX, plan
+from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, ReportLoss, Step
+from shared.core.timeouts import STARTUP_TIMEOUT_S
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
+
+NOW = at(100)
+RUN_1 = Directive(1, 1, DirectiveAction.RUN)
+RUN_2 = Directive(1, 2, DirectiveAction.RUN)
+HOLD_2 = Directive(1, 2, DirectiveAction.HOLD)
+ALL = (CHIEF, WORKER_0, WORKER_1)
+
+
+def a_vm(replica_id: ReplicaId = CHIEF, **changes: object) -> Vm:
+    vm = Vm(vm_name("digits_1", replica_id), "us-central1-a", "1001", VmStatus.RUNNING, replica_id, 1, RUN_1, "1")
+    return replace(vm, **changes)  # type: ignore[arg-type]
+
+
+def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
+    return plan(state, vms, NOW).steps
+
+
+def creates(state: State, *vms: Vm) -> list[Create]:
+    return [step for step in steps(state, *vms) if isinstance(step, Create)]
+
+
+def all_vms(*others: Vm) -> list[Vm]:
+    """Return a running VM for each replica, with `others` in place of theirs."""
+    given = {vm.replica_id: vm for vm in others}
+    return [given.get(replica_id) or a_vm(replica_id) for replica_id in ALL]
+
+
+def preparing(**changes: object) -> State:
+    """Return a job none of whose VMs has been created."""
+    waiting = [a_replica(replica_id, ReplicaState.WAITING) for replica_id in ALL]
+    return a_state(*waiting, job=a_job(JobState.PREPARING, **changes))  # type: ignore[arg-type]
+
+
+# Creating and deleting
+
+
+def test_new_job_takes_one_insert_per_role() -> None:
+    assert [(create.group.task_type, create.replica_ids) for create in creates(preparing())] == [
+        (TaskType.CHIEF, (CHIEF,)),
+        (TaskType.WORKER, (WORKER_0, WORKER_1)),
+    ]
+
+
+def test_vms_as_desired_need_no_step() -> None:
+    assert plan(a_state(), tuple(all_vms()), NOW).is_done
+
+
+def test_vm_that_is_being_created_is_awaited() -> None:
+    creating = a_vm(WORKER_0, status=VmStatus.CREATING)
+    round_ = plan(a_state(a_replica(WORKER_0, ReplicaState.WAITING)), tuple(all_vms(creating)), NOW)
+    assert (round_.steps, round_.waits) == ((Await(creating),), True)
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED])
+def test_ended_job_needs_no_vm(state: JobState) -> None:
+    stopping = a_vm(WORKER_0, status=VmStatus.STOPPING)
+    assert steps(a_state(job=a_job(state)), a_vm(CHIEF), stopping) == (Delete(a_vm(CHIEF)), Await(stopping))
+
+
+def test_vm_of_a_completed_replica_is_deleted() -> None:
+    assert steps(a_state(a_replica(WORKER_0, ReplicaState.COMPLETED)), *all_vms()) == (Delete(a_vm(WORKER_0)),)
+
+
+def test_replaced_vm_is_deleted_before_the_next_of_its_name_is_created() -> None:
+    state = a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50)))
+    assert steps(state, *all_vms()) == (Delete(a_vm(WORKER_0)),)
+    stopping = a_vm(WORKER_0, status=VmStatus.STOPPING)
+    assert steps(state, *all_vms(stopping)) == (Await(stopping),)
+    (create,) = creates(state, a_vm(CHIEF), a_vm(WORKER_1))
+    assert (create.replica_ids, create.vm_generation, create.directive.incarnation) == ((WORKER_0,), 2, 2)
+
+
+def test_vms_in_the_zone_that_the_gang_left_are_deleted() -> None:
+    state = preparing(placement=Placement(1, 1))
+    assert Delete(a_vm(CHIEF)) in steps(state, a_vm(CHIEF))
+    assert [create.zone for create in creates(state, a_vm(CHIEF))] == ["us-central1-b"]
+
+
+def test_vm_or_directive_of_a_newer_state_is_left_alone() -> None:
+    newer_vm = a_vm(WORKER_0, vm_generation=2, status=VmStatus.CREATING)
+    newer_directive = a_vm(WORKER_1, directive=Directive(2, 1, DirectiveAction.RUN))
+    assert steps(a_state(), *all_vms(newer_vm, newer_directive)) == ()
+
+
+def test_request_key_is_the_same_for_a_repetition_and_differs_for_every_other_insert() -> None:
+    first, again, elsewhere = (
+        {create.request_key("digits_1") for create in creates(state)}
+        for state in (preparing(), preparing(), preparing(placement=Placement(0, 1)))
+    )
+    assert first == again
+    assert not first & elsewhere
+    assert len(first) == 2
+
+
+def test_creates_wait_for_the_backoff_after_a_capacity_error() -> None:
+    state = preparing(placement=Placement(0, 2, since=at(0), next_at=at(101)))
+    waiting = plan(state, (), at(100))
+    assert (waiting.steps, waiting.waits_for_backoff, waiting.is_done) == ((), True, False)
+    assert [type(step) for step in plan(state, (), at(101)).steps] == [Create, Create]
+
+
+def test_other_steps_do_not_wait_for_the_backoff() -> None:
+    state = preparing(placement=Placement(1, 2, since=at(0), next_at=at(101)))
+    round_ = plan(state, (a_vm(CHIEF),), at(100))
+    assert (round_.steps, round_.creates_postponed) == ((Delete(a_vm(CHIEF)),), True)
+    assert not round_.waits_for_backoff
+
+
+# Directives
+
+
+def test_restarting_replica_is_directed_to_its_next_incarnation() -> None:
+    state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
+    assert steps(state, *all_vms()) == (Direct(a_vm(WORKER_0), RUN_2),)
+
+
+def test_held_replica_is_held_while_a_peer_is_down() -> None:
+    held = a_replica(CHIEF, ReplicaState.HELD, incarnation=2)
+    down = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50))
+    new_vm = a_vm(WORKER_0, vm_generation=2, directive=RUN_2)
+    assert steps(a_state(held, down), *all_vms(new_vm)) == (Direct(a_vm(), HOLD_2),)
+
+
+def test_held_replica_runs_when_no_peer_is_down() -> None:
+    held = a_replica(CHIEF, ReplicaState.HELD, incarnation=2)
+    back = a_replica(WORKER_0, incarnation=2, vm_generation=2, lost_at=at(50))
+    new_vm = a_vm(WORKER_0, vm_generation=2, directive=RUN_2)
+    waiting = a_vm(CHIEF, directive=HOLD_2)
+    assert steps(a_state(held, back), *all_vms(waiting, new_vm)) == (Direct(waiting, RUN_2),)
+
+
+# Losses
+
+
+def test_vm_that_vanished_under_a_running_replica_is_reported_lost() -> None:
+    (step,) = steps(a_state(), a_vm(CHIEF), a_vm(WORKER_0))
+    assert isinstance(step, ReportLoss)
+    assert step.replica.replica_id == WORKER_1
+
+
+def test_vm_that_stopped_before_its_agent_reported_is_reported_lost() -> None:
+    stopped = a_vm(WORKER_1, status=VmStatus.STOPPED)
+    (step,) = steps(a_state(a_replica(WORKER_1, ReplicaState.WAITING)), *all_vms(stopped))
+    assert isinstance(step, ReportLoss)
+
+
+def test_running_vm_in_another_zone_than_the_gang_is_reported_lost() -> None:
+    elsewhere = a_vm(WORKER_1, zone="us-central1-b")
+    (step,) = steps(a_state(), *all_vms(elsewhere))
+    assert isinstance(step, ReportLoss)
+    assert (step.vm, step.cause) == (elsewhere, LossCause.WRONG_ZONE)
+
+
+def test_vm_whose_agent_reports_nothing_is_reported_lost_after_the_startup_timeout() -> None:
+    state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(0), ordered_at=at(0)))
+    vms = tuple(all_vms(a_vm(WORKER_0, directive=RUN_2, started_at=at(0))))
+    assert plan(state, vms, at(STARTUP_TIMEOUT_S - 1)).is_done
+    (step,) = plan(state, vms, at(STARTUP_TIMEOUT_S)).steps
+    assert isinstance(step, ReportLoss)
+    assert (step.replica.replica_id, step.cause) == (WORKER_0, LossCause.STARTUP_TIMEOUT)
+
+
+def test_insert_that_created_vms_which_vanished_since_reports_them_lost() -> None:
+    state = preparing()
+    chief, workers = creates(state)
+    answers = {chief.request_key("digits_1"): CREATED_ANSWERS_MAX, workers.request_key("digits_1"): 1}
+    worker_create, loss = sorted(plan(state, (), NOW, answers).steps, key=lambda step: isinstance(step, ReportLoss))
+    assert worker_create == workers
+    assert isinstance(loss, ReportLoss)
+    assert loss.replica.replica_id == CHIEF
+
+
+def test_completed_replica_that_a_restarted_primary_needs_is_reactivated() -> None:
+    chief = a_replica(CHIEF, incarnation=2, lost_at=at(50), ordered_at=at(50), ready_at=at(60))
+    worker = a_replica(WORKER_0, ReplicaState.COMPLETED, ordered_at=at(0), done_at=at(40))
+    vms = [a_vm(CHIEF, directive=RUN_2), a_vm(WORKER_1)]
+    assert steps(a_state(chief, worker), *vms) == (Reactivate(worker, vm_name("digits_1", WORKER_0)),)
+
+
+# Cloud TPU's queue
+
+
+def steps_for_request(status: VmStatus = VmStatus.QUEUED, **changes: Any) -> tuple[Step, ...]:
+    """Return the steps for a job of one slice that exists only as a request."""
+    group = TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "r", queue=TpuQueue.STANDARD))
+    job = a_job(JobState.PREPARING, a_plan(groups=(group,)))
+    return steps(a_state(a_replica(CHIEF, ReplicaState.WAITING), job=job), a_vm(status=status, **changes))
+
+
+def test_queued_request_with_a_present_or_newer_directive_is_awaited() -> None:
+    (present,) = steps_for_request()
+    (newer,) = steps_for_request(directive=Directive(2, 1, DirectiveAction.RUN))
+    assert isinstance(present, Await)
+    assert isinstance(newer, Await)
+
+
+@pytest.mark.parametrize("changes", [{"directive": Directive(1, 0, DirectiveAction.RUN)}, {"zone": "us-central1-b"}])
+def test_queued_request_with_an_older_directive_or_in_another_zone_is_deleted(changes: dict[str, Any]) -> None:
+    assert [type(step) for step in steps_for_request(**changes)] == [Delete]
+
+
+def test_refused_request_is_created_again_to_learn_the_reason() -> None:
+    (create,) = steps_for_request(VmStatus.REFUSED)
+    assert isinstance(create, Create)
+
+
+@pytest.mark.parametrize("changes", [{"zone": "us-central1-b"}, {"vm_generation": 0}])
+def test_refused_request_that_is_no_longer_desired_is_deleted(changes: dict[str, Any]) -> None:
+    assert [type(step) for step in steps_for_request(VmStatus.REFUSED, **changes)] == [Delete]
+
+
+def test_refused_request_of_an_ended_job_is_deleted() -> None:
+    ended = a_state(job=a_job(JobState.CANCELLED))
+    assert [type(step) for step in steps(ended, a_vm(status=VmStatus.REFUSED))] == [Delete]
+
+
+# Spot VMs
+
+
+def with_spot_workers(on_demand_after: int | None) -> Job:
+    job_plan = a_plan(on_demand_after=on_demand_after)
+    groups = tuple(replace(group, spot=group.task_type is TaskType.WORKER) for group in job_plan.groups)
+    return a_job(JobState.PREPARING, replace(job_plan, groups=groups))
+
+
+@pytest.mark.parametrize(
+    ("on_demand_after", "vm_generation", "spot"),
+    [(None, 1, True), (None, 99, True), (2, 2, True), (2, 3, False), (2, 9, False), (0, 1, False)],
+)
+def test_vm_is_on_demand_after_the_allowed_number_of_lost_spot_vms(
+    on_demand_after: int | None, vm_generation: int, *, spot: bool
+) -> None:
+    job_plan = with_spot_workers(on_demand_after).plan
+    assert is_spot(job_plan, a_replica(WORKER_0, vm_generation=vm_generation)) is spot
+    assert is_spot(job_plan, a_replica(WORKER_0, vm_generation=vm_generation, attempt=2)) is spot, "after a rerun"
+    assert not is_spot(job_plan, a_replica(CHIEF, vm_generation=vm_generation)), "role without Spot VMs"
+
+
+def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() -> None:
+    waiting = [
+        a_replica(CHIEF, ReplicaState.WAITING),
+        a_replica(WORKER_0, ReplicaState.WAITING),
+        a_replica(WORKER_1, ReplicaState.REPLACING, vm_generation=2),
+    ]
+    inserts = creates(a_state(*waiting, job=with_spot_workers(1)))
+    assert [(create.replica_ids, create.spot) for create in inserts] == [
+        ((CHIEF,), False),
+        ((WORKER_0,), True),
+        ((WORKER_1,), False),
+    ]
+    keys = {replace(create, spot=spot).request_key("digits_1") for create in inserts for spot in (False, True)}
+    assert len(keys) == 6, "the pricing is part of the request key"

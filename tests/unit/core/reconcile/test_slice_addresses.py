@@ -1,0 +1,154 @@
+"""Slices with peers start an incarnation when all of them run, and get the addresses of all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shared.core.model.job import Job, JobState, State
+from shared.core.model.plan import TaskGroup, Tpu
+from shared.core.model.replica import ReplicaState
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.plan import plan
+from shared.core.reconcile.startup_timeout import find_startup_timeouts
+from shared.core.reconcile.steps import Await, Create, Direct, Step
+from shared.core.timeouts import STARTUP_TIMEOUT_S
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
+
+TPU = Tpu("v5litepod-16", "r", hosts=4)
+TWO_SLICES = (TaskGroup(TaskType.WORKER, 2, "", tpu=TPU),)
+WITH_CHIEF_VM = (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"), *TWO_SLICES)
+HOLD = Directive(1, 1, DirectiveAction.HOLD)
+HOLD_2 = Directive(1, 2, DirectiveAction.HOLD)
+ADDRESS_0, ADDRESS_1, NEW_ADDRESS_1 = "10.0.0.1", "10.0.1.1", "10.0.2.1"
+RUN = Directive(1, 1, DirectiveAction.RUN, (ADDRESS_0, ADDRESS_1))
+
+
+def job_of(groups: tuple[TaskGroup, ...], job_state: JobState = JobState.RUNNING) -> Job:
+    return a_job(job_state, a_plan(groups=groups))
+
+
+def a_slice(replica_id: ReplicaId, address: str, **changes: object) -> Vm:
+    name = vm_name("digits_1", replica_id)
+    vm = Vm(name, "us-central1-a", "1001", VmStatus.RUNNING, replica_id, 1, RUN, "1", is_tpu=True, address=address)
+    return replace(vm, **changes)  # type: ignore[arg-type]
+
+
+FIRST = a_slice(WORKER_0, ADDRESS_0)
+SECOND = a_slice(WORKER_1, ADDRESS_1)
+
+
+def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
+    return plan(state, vms, at(100)).steps
+
+
+def directives(state: State) -> list[Directive]:
+    """Return the directives that the VMs are created with."""
+    return [step.directive for step in steps(state) if isinstance(step, Create)]
+
+
+def preparing(groups: tuple[TaskGroup, ...] = TWO_SLICES) -> State:
+    job = job_of(groups, JobState.PREPARING)
+    return a_state(*(a_replica(replica_id, ReplicaState.WAITING) for replica_id in job.plan.replica_ids), job=job)
+
+
+def test_slices_are_created_held() -> None:
+    assert directives(preparing()) == [HOLD]
+
+
+def test_vm_in_a_cluster_with_slices_is_created_held() -> None:
+    assert directives(preparing(WITH_CHIEF_VM)) == [HOLD, HOLD]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (TaskGroup(TaskType.CHIEF, 1, "", tpu=TPU),),
+        (TaskGroup(TaskType.CHIEF, 1, "", tpu=TPU), TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")),
+        (TaskGroup(TaskType.WORKER, 2, "n1-standard-4"),),
+    ],
+    ids=["one slice", "one slice and an evaluator", "VMs"],
+)
+def test_cluster_without_several_members_on_slices_is_not_held(groups: tuple[TaskGroup, ...]) -> None:
+    assert set(directives(preparing(groups))) == {Directive(1, 1, DirectiveAction.RUN)}
+
+
+def test_slice_of_an_evaluator_is_not_one_of_the_slices_with_addresses() -> None:
+    groups = (TaskGroup(TaskType.EVALUATOR, 1, "", tpu=TPU), *TWO_SLICES)
+    assert job_of(groups).plan.slices == (WORKER_0, WORKER_1)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        a_slice(WORKER_1, "", status=VmStatus.CREATING, directive=HOLD),
+        a_slice(WORKER_1, "", directive=HOLD),
+        a_slice(WORKER_1, ADDRESS_1, status=VmStatus.CREATING, directive=HOLD),
+    ],
+    ids=["being created", "without an address", "being repaired"],
+)
+def test_held_slices_are_awaited_until_all_run(second: Vm) -> None:
+    found = steps(preparing(), replace(FIRST, directive=HOLD), second)
+    assert found, "without a step the round would be done, and no later round would look"
+    assert all(isinstance(step, Await) for step in found)
+
+
+def test_members_get_all_addresses_in_rank_order_when_all_slices_run() -> None:
+    held = [replace(SECOND, directive=HOLD), replace(FIRST, directive=HOLD)]
+    assert set(steps(preparing(), *held)) == {Direct(vm, RUN) for vm in held}
+    chief = Vm(vm_name("digits_1", CHIEF), "us-central1-a", "7", VmStatus.RUNNING, CHIEF, 1, HOLD, "1")
+    assert Direct(chief, RUN) in steps(preparing(WITH_CHIEF_VM), chief, *held)
+
+
+def test_directive_with_addresses_is_written_once() -> None:
+    assert steps(preparing(), FIRST, SECOND) == ()
+
+
+def test_restarting_slice_gets_the_addresses_again() -> None:
+    state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2), job=job_of(TWO_SLICES))
+    run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, ADDRESS_1))
+    assert steps(state, FIRST, SECOND) == (Direct(FIRST, run),)
+
+
+def test_slices_are_held_until_a_replaced_slice_has_its_new_address() -> None:
+    """The loss of one of two slices, from the order of another one to the next incarnation of both."""
+    lost = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, vm_generation=2)
+    held = a_replica(WORKER_0, ReplicaState.HELD, incarnation=2)
+    state = a_state(held, lost, job=job_of(TWO_SLICES))
+    direct, create = steps(state, FIRST)
+    assert direct == Direct(FIRST, HOLD_2)
+    assert isinstance(create, Create)
+    assert (create.names, create.vm_generation, create.directive) == ((vm_name("digits_1", WORKER_1),), 2, HOLD_2)
+    first = replace(FIRST, directive=HOLD_2)
+    second = a_slice(WORKER_1, NEW_ADDRESS_1, vm_generation=2, directive=HOLD_2)
+    run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, NEW_ADDRESS_1))
+    assert steps(state, first, second) == (Direct(second, run),), "worker 0 is held until worker 1 is back"
+    back = a_state(held, a_replica(WORKER_1, incarnation=2, vm_generation=2), job=job_of(TWO_SLICES))
+    assert steps(back, first, replace(second, directive=run)) == (Direct(first, run),)
+
+
+def test_address_of_a_replaced_slice_that_still_exists_is_not_used() -> None:
+    lost = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, vm_generation=2)
+    restarting = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
+    assert Direct(FIRST, HOLD_2) in steps(a_state(lost, restarting, job=job_of(TWO_SLICES)), FIRST, SECOND)
+
+
+def test_completed_slice_has_an_empty_address_and_is_not_awaited() -> None:
+    completed = a_replica(WORKER_1, ReplicaState.COMPLETED)
+    restarting = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
+    run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, ""))
+    assert steps(a_state(completed, restarting, job=job_of(TWO_SLICES)), FIRST) == (Direct(FIRST, run),)
+
+
+def test_startup_timeout_counts_from_the_start_of_the_last_slice() -> None:
+    state = preparing()
+    state = replace(state, replicas=tuple(replace(replica, ordered_at=at(0)) for replica in state.replicas))
+    vms = (replace(FIRST, started_at=at(60)), replace(SECOND, started_at=at(3000)))
+    held = tuple(replace(vm, directive=HOLD) for vm in vms)
+    assert find_startup_timeouts(state, held, at(99_999)) == ()
+    assert find_startup_timeouts(state, vms, at(3000 + STARTUP_TIMEOUT_S - 1)) == ()
+    timeouts = find_startup_timeouts(state, vms, at(3000 + STARTUP_TIMEOUT_S))
+    assert {loss.replica.replica_id for loss in timeouts} == {WORKER_0, WORKER_1}

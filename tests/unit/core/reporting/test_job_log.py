@@ -1,0 +1,56 @@
+"""The service's lines in a tuning job's log."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.core.events import Event, TrialEnded, TrialSuggested, TuningEnded
+from shared.core.ledger import LedgerEntry, counters
+from shared.core.model.job import Job, State
+from shared.core.model.tuning import Measurement, TrialState
+from shared.core.reporting.job_log import Severity, service_lines
+from shared.core.rules.judge import judge
+from tests.support.jobs import at
+from tests.support.tuning_jobs import a_tuning_job
+
+NOW = at(100)
+BEGINS = TrialSuggested("digits_1", 2, ("0.01", "2"), NOW)
+SUCCEEDS = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW, Measurement(0.5, 100))
+WITHOUT_METRIC = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW)
+FAILS = TrialEnded("digits_1", 1, TrialState.FAILED, at(60), NOW, error="The replica exited. \nTraceback")
+
+
+def an_entry(job: Job, event: Event) -> LedgerEntry:
+    state = State(job, (), whole=True)
+    return LedgerEntry(
+        job.job_id, event.key, NOW, event, judge(state, event, NOW), counters(state, None), counters(state, None)
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "severity", "message"),
+    [
+        (BEGINS, Severity.INFO, "Trial 2 begins: --learning-rate 0.01 --layers 2."),
+        (SUCCEEDS, Severity.INFO, "Trial 1 succeeded with training/hptuning/metric 0.5 at step 100."),
+        (
+            WITHOUT_METRIC,
+            Severity.WARNING,
+            "Trial 1 succeeded, but its program did not report training/hptuning/metric: its values are ignored.",
+        ),
+        (FAILS, Severity.WARNING, "Trial 1 failed: The replica exited."),
+    ],
+    ids=["begins", "succeeds", "succeeds without a metric", "fails"],
+)
+def test_each_change_of_a_trial_is_one_line(event: Event, severity: Severity, message: str) -> None:
+    (line,) = service_lines(an_entry(a_tuning_job("r"), event))
+    assert (line.severity, line.message) == (severity, message)
+
+
+def test_end_of_a_tuning_job_names_its_best_trial_before_the_lines_of_every_job() -> None:
+    lines = service_lines(an_entry(a_tuning_job("ssss"), TuningEnded("digits_1", NOW)))
+    best = "the best is trial 4 with training/hptuning/metric 0.4 at step 100"
+    assert [line.message for line in lines] == [
+        f"All trials have ended, and 4 of 4 succeeded; {best}.",
+        "Tearing down training program.",
+        "Job completed successfully.",
+    ]

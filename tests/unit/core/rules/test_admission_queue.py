@@ -1,0 +1,117 @@
+"""The admission queue: which jobs may start, which wait and for what, and what a job uses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.core.model.job import Job, JobState
+from shared.core.model.plan import Accelerator, TaskGroup, Tpu
+from shared.core.model.replica_id import TaskType
+from shared.core.rules.admission_queue import limit_problem, queued_jobs, resource_needs, vcpus, wait_of
+from tests.support.jobs import a_job, a_plan, at
+
+T4 = "nvidia-tesla-t4"
+
+
+def a_gpu_job(job_id: str, gpus: int, state: JobState = JobState.QUEUED, priority: int = 0, created: int = 0) -> Job:
+    group = TaskGroup(TaskType.CHIEF, 1, "n1-standard-8", Accelerator(T4, gpus) if gpus else None)
+    plan = a_plan(groups=(group,), priority=priority)
+    return replace(a_job(state, plan), job_id=job_id, created_at=at(created))
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "count"),
+    [
+        ("n1-standard-8", 8),
+        ("n1-highcpu-96", 96),
+        ("c3-standard-8-lssd", 8),
+        ("n2-custom-6-24576", 6),
+        ("e2-micro", 2),
+        ("g2-standard-24", 24),
+        ("a2-highgpu-4g", 48),
+        ("a2-megagpu-16g", 96),
+        ("a3-highgpu-8g", 208),
+        ("a3-ultragpu-8g", 224),
+        ("a4-highgpu-8g", 224),
+        ("", 0),
+    ],
+)
+def test_vcpus_follow_from_the_name_of_the_machine_type(machine_type: str, count: int) -> None:
+    assert vcpus(machine_type) == count
+
+
+def test_resource_needs_are_those_of_all_replicas() -> None:
+    groups = (
+        TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),
+        TaskGroup(TaskType.WORKER, 3, "n1-standard-8", Accelerator(T4, 2)),
+        TaskGroup(TaskType.PS, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)),
+    )
+    assert resource_needs(a_plan(groups=groups)) == {"vcpus": 28, T4: 6, "gpus": 6, "v5litepod": 32, "tpus": 32}
+
+
+def test_no_job_waits_without_limits() -> None:
+    assert queued_jobs([a_gpu_job("a", 8), a_gpu_job("b", 8)], {}) == ()
+
+
+def test_job_that_exceeds_what_is_left_waits_with_position_and_reason() -> None:
+    jobs = [a_gpu_job("runs", 4, JobState.RUNNING), a_gpu_job("fits", 2, created=1), a_gpu_job("waits", 4, created=2)]
+    (wait,) = queued_jobs(jobs, {T4: 8})
+    assert (wait.job_id, wait.position) == ("waits", 1)
+    assert wait.reason == f"it needs 4 {T4}, and 6 of 8 are in use or reserved for jobs before it"
+
+
+def test_small_job_does_not_overtake_a_large_one_that_needs_the_same_resource() -> None:
+    jobs = [
+        a_gpu_job("runs", 6, JobState.PREPARING),
+        a_gpu_job("large", 8, created=1),
+        a_gpu_job("small", 1, created=2),
+    ]
+    assert [wait.job_id for wait in queued_jobs(jobs, {T4: 8})] == ["large", "small"]
+
+
+def test_higher_priority_goes_first_and_then_the_older_job() -> None:
+    jobs = [
+        a_gpu_job("old", 8, created=1),
+        a_gpu_job("young", 8, created=2),
+        a_gpu_job("urgent", 8, created=3, priority=1),
+    ]
+    assert [(wait.job_id, wait.position) for wait in queued_jobs(jobs, {T4: 8})] == [("old", 1), ("young", 2)]
+
+
+def test_job_that_needs_no_short_resource_does_not_wait() -> None:
+    jobs = [a_gpu_job("runs", 8, JobState.RUNNING), a_gpu_job("waits", 8, created=1), a_gpu_job("cpu", 0, created=2)]
+    assert wait_of("cpu", jobs, {T4: 8}) is None
+
+
+def test_job_that_can_never_start_does_not_delay_others_and_has_a_limit_problem() -> None:
+    jobs = [a_gpu_job("never", 16, created=1), a_gpu_job("fits", 8, created=2)]
+    assert [wait.job_id for wait in queued_jobs(jobs, {T4: 8})] == ["never"]
+    assert limit_problem(jobs[0].plan, {T4: 8}) == f"The request for 16 {T4} exceeds the allowed maximum of 8 {T4}."
+    assert limit_problem(jobs[1].plan, {T4: 8}) is None
+
+
+JOBS = st.lists(
+    st.tuples(
+        st.integers(0, 6), st.sampled_from([JobState.QUEUED, JobState.RUNNING]), st.integers(0, 3), st.integers(0, 9)
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(JOBS)
+def test_admitted_jobs_fit_beside_running_ones(drawn: list[tuple[int, JobState, int, int]]) -> None:
+    jobs = [a_gpu_job(f"j{number}", *arguments) for number, arguments in enumerate(drawn)]
+    waiting = {wait.job_id for wait in queued_jobs(jobs, {"gpus": 8})}
+    running = sum(resource_needs(job.plan)["gpus"] for job in jobs if job.state is JobState.RUNNING)
+    starting = sum(
+        resource_needs(job.plan)["gpus"] for job in jobs if job.state is JobState.QUEUED and job.job_id not in waiting
+    )
+    assert running + starting <= max(8, running)
+    queued = [job for job in jobs if job.state is JobState.QUEUED and resource_needs(job.plan)["gpus"]]
+    if queued and running == 0:
+        assert any(job.job_id not in waiting for job in queued), "the first job in the queue starts in an idle project"

@@ -1,0 +1,95 @@
+"""Rule 11: what follows a capacity error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from shared.core.actions import ContinueProvisioning, RerunJob
+from shared.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
+from shared.core.evolve import evolve
+from shared.core.model.job import Budgets, JobState, Placement
+from shared.core.model.replica import ReplicaState
+from shared.core.rules.judge import judge
+from tests.support.decisions import Case, action_of, check_case
+from tests.support.jobs import START, WORKER_0, a_job, a_replica, a_state, at
+
+NOW = at(100)
+WEEK_S = 7 * 86400
+PREPARING = a_state(job=a_job(JobState.PREPARING))
+IN_ZONE_B = a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1)))
+WEEK_OLD = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(100 - WEEK_S))
+FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(0, 98)))
+YOUNGER = a_state(job=replace(WEEK_OLD, created_at=at(101 - WEEK_S)))
+REPLACING = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(50))
+MISSING_FOR_50_S = a_state(REPLACING)
+MISSING_FOR_900_S = a_state(replace(REPLACING, ordered_at=at(100 - 900)))
+
+
+def capacity_error(
+    kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT, *, rounds: int = 0, zones_available: tuple[str, ...] = ()
+) -> VmsNotCreated:
+    return VmsNotCreated(
+        "digits_1",
+        1,
+        "us-central1-a",
+        rounds,
+        kind,
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        "no resources",
+        START,
+        zones_available,
+    )
+
+
+STOCKOUT = capacity_error()
+QUOTA = capacity_error(CapacityErrorKind.QUOTA)
+QUEUED = VmsQueued("digits_1", 1, "us-central1-a", 0, "VMs", START)
+CONTINUES = "11 continue_provisioning stockout"
+
+CASES: Final[dict[str, Case]] = {
+    "stockout before running": (PREPARING, STOCKOUT, CONTINUES),
+    "request in Cloud TPU's queue": (PREPARING, QUEUED, "11 ignore queued"),
+    "no quota": (PREPARING, QUOTA, "11 continue_provisioning quota"),
+    "internal error": (PREPARING, capacity_error(CapacityErrorKind.INTERNAL), "5 rerun_job create_failed"),
+    "permanent error": (PREPARING, capacity_error(CapacityErrorKind.DENIED), "5 fail_job denied"),
+    "hundredth stockout after a week": (
+        a_state(job=WEEK_OLD),
+        capacity_error(rounds=99),
+        "11 fail_job never_any_capacity",
+    ),
+    "99th stockout after a week": (FEW_ERRORS, capacity_error(rounds=98), CONTINUES),
+    "hundredth stockout before a week": (YOUNGER, capacity_error(rounds=99), CONTINUES),
+    "stockout of an older round": (IN_ZONE_B, STOCKOUT, "1 ignore nothing_to_do"),
+    "queued request of an older round": (IN_ZONE_B, QUEUED, "1 ignore nothing_to_do"),
+    "stockout while part of the gang runs": (MISSING_FOR_50_S, STOCKOUT, CONTINUES),
+    "lasting stockout while part of the gang runs": (MISSING_FOR_900_S, STOCKOUT, "11 rerun_job stockout_lasts"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_judge_decides_about_a_capacity_error(case: Case) -> None:
+    check_case(case, NOW)
+
+
+def test_gang_moves_to_a_zone_that_google_names_else_to_the_next_one() -> None:
+    event = capacity_error(zones_available=("us-central1-b", "us-east1-b"))
+    named = action_of(judge(PREPARING, event, NOW), ContinueProvisioning)
+    assert (named.zone_index, named.round) == (1, 1)
+    same_zone = capacity_error(zones_available=("us-central1-a",))
+    assert action_of(judge(PREPARING, same_zone, NOW), ContinueProvisioning).zone_index == 1
+
+
+def test_moving_the_whole_gang_is_free_and_requests_all_of_it_in_the_other_zone() -> None:
+    decision = judge(MISSING_FOR_900_S, STOCKOUT, NOW)
+    assert isinstance(decision.action, RerunJob)
+    job = evolve(MISSING_FOR_900_S, decision, NOW).job
+    assert job is not None
+    assert (job.attempt, job.budgets, job.zone, job.placement.round) == (2, Budgets(), "us-central1-b", 1)
+
+
+def test_missing_quota_does_not_move_the_gang_because_zones_of_a_region_share_it() -> None:
+    action = action_of(judge(PREPARING, QUOTA, NOW), ContinueProvisioning)
+    assert (action.zone_index, action.round) == (0, 1)
