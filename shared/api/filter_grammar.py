@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 
 NESTING_MAX: Final = 20
 
@@ -55,9 +55,9 @@ def parse(text: str, compile_comparison: Callable[[str], Predicate]) -> Predicat
         condition: object = parser.parse(text)
     except UnexpectedCharacters as error:
         raise FilterSyntaxError(f"cannot be read from {text[error.pos_in_stream :][:40]!r} on") from None
-    except UnexpectedInput as error:
-        rest = text[error.pos_in_stream :][:40] if error.pos_in_stream is not None else ""
-        place = repr(rest) if rest else "its end"
+    except UnexpectedToken as error:
+        is_end = error.token.type == "$END"
+        place = "its end" if is_end else repr(text[error.pos_in_stream :][:40])
         raise FilterSyntaxError(f"needs a comparison, such as state:FAILED, or a parenthesis at {place}") from None
     if not isinstance(condition, _Condition):
         raise TypeError(f"not a condition: {condition!r}")

@@ -1,4 +1,4 @@
-"""Job bodies the tests start from."""
+"""Valid job documents from which tests start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CUSTOM: Final[dict[str, object]] = {**MINIMAL, "scaleTier": "CUSTOM", "masterTyp
 
 
 def job(**training: object) -> dict[str, object]:
-    """A right job on the default tier with these fields changed."""
+    """Return a valid job on the default tier with these fields of the training input changed."""
     return {"jobId": "digits_1", "trainingInput": {**MINIMAL, **training}}
 
 
@@ -22,5 +22,5 @@ def custom(**training: object) -> dict[str, object]:
     return {"jobId": "digits_1", "trainingInput": {**CUSTOM, **training}}
 
 
-def gpus(kind: str, count: object) -> dict[str, object]:
-    return {"acceleratorConfig": {"type": kind, "count": count}}
+def gpus(gpu_type: str, count: object) -> dict[str, object]:
+    return {"acceleratorConfig": {"type": gpu_type, "count": count}}

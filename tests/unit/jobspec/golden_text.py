@@ -1,6 +1,6 @@
-"""Plans as text to read: a line per value that is not its default, nested by indentation.
+"""Plans as readable text: a line per value that is not its default, nested by indentation.
 
-`python -m tests.unit.jobspec.golden_text` writes the golden files anew; what it changed is to be read before it is kept.
+`python -m tests.unit.jobspec.golden_text` writes the golden files. Review what it changed before you commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ JOB_FILES: Final = sorted(path.stem for path in GOLDEN.glob("*.yaml"))
 
 
 def plan_text(name: str) -> str:
-    """What the golden job file of this name means, uploaded under it."""
+    """Return the plan of the golden job file of this name."""
     data = (GOLDEN / f"{name}.yaml").read_bytes()
     spec = accept(parse_document(data, f"{name}.yaml"), default_job_id=job_id_from(name, ""))
     head = [f"job: {spec.job_id}", *(f"label: {key}={value}" for key, value in sorted(spec.labels.items()))]
@@ -40,15 +40,15 @@ def group_text(group: TaskGroup) -> str:
     return f"{group.task_type} x{group.count} {machine}"
 
 
-def crew_text(plan: Plan) -> str:
-    notes = "".join(f" [{it.requested} -> {it.replacement}]" for it in plan.substitutions)
+def groups_text(plan: Plan) -> str:
+    notes = "".join(f" [{note.requested} -> {note.replacement}]" for note in plan.substitutions)
     return ", ".join(map(group_text, plan.groups)) + notes
 
 
 def machine_line(document: Mapping[str, object]) -> str:
-    """What a job gets, or at which field it is refused."""
+    """Return the machines that a job gets, or the fields at which it is refused."""
     try:
-        return crew_text(accept(document, default_job_id=None).plan)
+        return groups_text(accept(document, default_job_id=None).plan)
     except InvalidJob as invalid:
         return f"refused at {', '.join(problem.field for problem in invalid.problems)}"
 
@@ -64,10 +64,10 @@ def _lines(value: object, indent: str) -> Iterator[str]:
 
 
 def _entry(name: str, item: object, indent: str) -> Iterator[str]:
-    if isinstance(item, tuple) and any(dataclasses.is_dataclass(each) for each in item):
-        for each in item:
+    if isinstance(item, tuple) and any(dataclasses.is_dataclass(part) for part in item):
+        for part in item:
             yield f"{indent}{name}:"
-            yield from _lines(each, f"{indent}  ")
+            yield from _lines(part, f"{indent}  ")
     elif dataclasses.is_dataclass(item):
         yield f"{indent}{name}:"
         yield from _lines(item, f"{indent}  ")
@@ -80,5 +80,5 @@ def _entry(name: str, item: object, indent: str) -> Iterator[str]:
 if __name__ == "__main__":
     for job_file in JOB_FILES:
         (GOLDEN / f"{job_file}.plan").write_text(plan_text(job_file), encoding="utf-8")
-    lines = (f"{ask} = {machine_line(document)}\n" for ask, document in machine_requests().items())
+    lines = (f"{request} = {machine_line(document)}\n" for request, document in machine_requests().items())
     MACHINES.write_text("".join(lines), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Every machine a job can ask for, each as a job with a phrase for a name: tiers, names, GPUs, TPUs.
+"""A job for every machine that can be requested: tiers, machine types, GPUs, TPUs.
 
-What each gets is in `golden/machines.txt`, a line per phrase.
+`golden/machines.txt` has a line per job: its phrase, and the machines that the job gets.
 """
 
 from __future__ import annotations
@@ -12,16 +12,30 @@ from shared.jobspec.catalog.scale_tiers import TIERS
 from shared.jobspec.catalog.tpu_types import GENERATIONS, TPU_TYPES, TPU_VMS
 from tests.unit.jobspec.bodies import custom, gpus, job
 
-Ask = tuple[str, dict[str, object]]
+Request = tuple[str, dict[str, object]]
 IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"
 N1 = ("n1-standard-8", "n1-highmem-16", "n1-standard-32", "n1-highcpu-64", "n1-standard-64", "n1-standard-96")
-OTHERS = ("n2-standard-8", "n2d-highmem-16", "e2-standard-4", "c2-standard-8", "c3-standard-22", "c3-standard-22-lssd")
-NEWEST = ("c4-standard-8", "c4d-highcpu-16", "n4-standard-4", "t2d-standard-8", "m3-ultramem-32", "n2-custom-6-3072")
-ELSEWHERE = {"v4": "us-central2", "v5e": "us-west4", "v5p": "us-east5", "v6e": "us-east5"}
+OTHER_FAMILIES = (
+    "n2-standard-8",
+    "n2d-highmem-16",
+    "e2-standard-4",
+    "c2-standard-8",
+    "c3-standard-22",
+    "c3-standard-22-lssd",
+)
+NEWEST_FAMILIES = (
+    "c4-standard-8",
+    "c4d-highcpu-16",
+    "n4-standard-4",
+    "t2d-standard-8",
+    "m3-ultramem-32",
+    "n2-custom-6-3072",
+)
+TPU_REGIONS = {"v4": "us-central2", "v5e": "us-west4", "v5p": "us-east5", "v6e": "us-east5"}
 
 
 def machine_requests() -> dict[str, dict[str, object]]:
-    return dict([*_tiers(), *_names(), *_gpus(), *_old_tpus(), *_slices()])
+    return dict([*_tiers(), *_machine_types(), *_gpus(), *_cloud_tpus(), *_tpu_machine_types()])
 
 
 def vertex(region: str, **machine: object) -> dict[str, object]:
@@ -29,40 +43,40 @@ def vertex(region: str, **machine: object) -> dict[str, object]:
     return {"jobId": "a", "workerPoolSpecs": [pool], "trainmaster": {"region": region}}
 
 
-def _tiers() -> Iterator[Ask]:
+def _tiers() -> Iterator[Request]:
     for tier in TIERS:
         yield f"scaleTier {tier}", job(scaleTier=tier)
 
 
-def _names() -> Iterator[Ask]:
-    for name in (*LEGACY_MACHINES, *BUILT_IN_GPUS, *OTHERS, *NEWEST):
+def _machine_types() -> Iterator[Request]:
+    for name in (*LEGACY_MACHINES, *BUILT_IN_GPUS, *OTHER_FAMILIES, *NEWEST_FAMILIES):
         yield f"masterType {name}", custom(masterType=name)
 
 
-def _gpus() -> Iterator[Ask]:
+def _gpus() -> Iterator[Request]:
     for gpu in GPU_COUNTS:
         for machine in N1:
             for count in (1, 2, 4, 8):
                 yield f"{machine} with {count} x {gpu}", custom(masterType=machine, masterConfig=gpus(gpu, count))
 
 
-def _old_tpus() -> Iterator[Ask]:
+def _cloud_tpus() -> Iterator[Request]:
     yield (
         "a legacy machine that drives cloud_tpu",
         custom(masterType="standard", workerType="cloud_tpu", workerCount=1),
     )
-    gang = custom(masterType="cloud_tpu", workerType="cloud_tpu", workerCount=3)
-    yield "cloud_tpu in every role", gang
+    every_role = custom(masterType="cloud_tpu", workerType="cloud_tpu", workerCount=3)
+    yield "cloud_tpu in every role", every_role
     for kind, tpu in TPU_TYPES.items():
-        region = ELSEWHERE.get(tpu.generation, "europe-west4")
+        region = TPU_REGIONS.get(tpu.generation, "europe-west4")
         for count in tpu.sizes:
-            asked = custom(workerType="cloud_tpu", workerCount=1, workerConfig=gpus(kind, count), region=region)
-            yield f"cloud_tpu as {kind} with {count}", asked
+            document = custom(workerType="cloud_tpu", workerCount=1, workerConfig=gpus(kind, count), region=region)
+            yield f"cloud_tpu as {kind} with {count}", document
 
 
-def _slices() -> Iterator[Ask]:
+def _tpu_machine_types() -> Iterator[Request]:
     for machine, vm in TPU_VMS.items():
-        region = ELSEWHERE[vm.generation]
+        region = TPU_REGIONS[vm.generation]
         yield f"masterType {machine}", custom(masterType=machine, region=region)
         yield f"machineType {machine}", vertex(region, machineType=machine)
         for number, shape in GENERATIONS[vm.generation].topologies.items():

@@ -1,4 +1,4 @@
-"""Right jobs: what they mean."""
+"""Valid jobs and their plans."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shared.jobspec import accept, parse_document
 from shared.jobspec.catalog.regions import REGION_ZONES
 from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
 
-OLD_DAYS: Final = b"""
-# As gcloud ai-platform jobs submit training --config took it.
+LEGACY_JOB: Final = b"""
+# A file for gcloud ai-platform jobs submit training --config.
 trainingInput:
   scaleTier: CUSTOM
   masterType: standard
@@ -47,11 +47,11 @@ def groups_of(document: dict[str, object]) -> dict[str, tuple[int, str]]:
 
 
 def substitutions_of(document: dict[str, object]) -> dict[str, tuple[str, str]]:
-    return {it.field: (it.requested, it.replacement) for it in plan_of(document).substitutions}
+    return {note.field: (note.requested, note.replacement) for note in plan_of(document).substitutions}
 
 
-def test_a_job_file_from_the_old_days_becomes_a_plan_of_today() -> None:
-    spec = accept(parse_document(OLD_DAYS, "jobs/digits.yaml"), default_job_id="digits_1")
+def test_legacy_job_file_gets_current_machines_and_runtime() -> None:
+    spec = accept(parse_document(LEGACY_JOB, "jobs/digits.yaml"), default_job_id="digits_1")
     plan = spec.plan
 
     assert spec.job_id == "digits_1"
@@ -70,7 +70,7 @@ def test_a_job_file_from_the_old_days_becomes_a_plan_of_today() -> None:
     assert plan.zones == ("europe-west1-b", "europe-west1-c", "europe-west1-d")
     assert (plan.max_running_s, plan.max_wait_s) == (7200, 3601)
     assert plan.runtime == "tensorflow"
-    assert {it.field: (it.requested, it.replacement) for it in plan.substitutions} == {
+    assert {note.field: (note.requested, note.replacement) for note in plan.substitutions} == {
         "trainingInput.runtimeVersion": ("2.11", "2.21"),
         "trainingInput.pythonVersion": ("3.7", "3.12"),
         "trainingInput.masterType": ("standard", "n1-standard-4"),
@@ -82,7 +82,7 @@ def test_a_job_file_from_the_old_days_becomes_a_plan_of_today() -> None:
         assert ". " not in substitution.reason, "one sentence"
 
 
-def test_the_smallest_job_is_one_chief_on_the_basic_tier_with_the_documented_defaults() -> None:
+def test_smallest_job_is_one_chief_on_the_basic_tier_with_documented_defaults() -> None:
     plan = plan_of(job())
 
     assert plan.groups == (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),)
@@ -103,15 +103,15 @@ def test_the_smallest_job_is_one_chief_on_the_basic_tier_with_the_documented_def
         ("BASIC_GPU", {"chief": (1, "n1-standard-8")}),
     ],
 )
-def test_each_tier_is_its_documented_cluster(tier: str, groups: dict[str, tuple[int, str]]) -> None:
+def test_scale_tier_is_its_documented_cluster(tier: str, groups: dict[str, tuple[int, str]]) -> None:
     assert groups_of(job(scaleTier=tier)) == groups
 
 
-def test_basic_gpu_gets_a_t4_for_its_k80_and_says_so() -> None:
+def test_basic_gpu_gets_t4_with_a_substitution() -> None:
     plan = plan_of(job(scaleTier="BASIC_GPU"))
 
     assert plan.groups[0].accelerator == Accelerator("nvidia-tesla-t4", 1)
-    assert [(it.field, it.requested, it.replacement) for it in plan.substitutions] == [
+    assert [(note.field, note.requested, note.replacement) for note in plan.substitutions] == [
         ("trainingInput.scaleTier", "1 x NVIDIA_TESLA_K80", "1 x nvidia-tesla-t4")
     ]
 
@@ -127,7 +127,7 @@ def test_basic_gpu_gets_a_t4_for_its_k80_and_says_so() -> None:
         ("pytorch-2.13", "chief"),
     ],
 )
-def test_the_primary_is_chief_from_runtime_2_1_on_and_master_before(version: str | None, primary: str) -> None:
+def test_primary_is_chief_since_runtime_2_1_and_master_before(version: str | None, primary: str) -> None:
     assert list(groups_of(job(runtimeVersion=version))) == [primary]
 
 
@@ -135,11 +135,11 @@ def test_the_primary_is_chief_from_runtime_2_1_on_and_master_before(version: str
     ("version", "name"),
     [("2.21", "tensorflow"), ("2.6", "tensorflow"), ("pytorch-2.13", "pytorch"), ("scikit-learn-1.9", "scikit-learn")],
 )
-def test_a_runtime_version_names_a_runtime(version: str, name: str) -> None:
+def test_runtime_version_selects_runtime(version: str, name: str) -> None:
     assert plan_of(job(runtimeVersion=version)).runtime == name
 
 
-def test_all_roles_of_a_custom_job_get_their_own_machines() -> None:
+def test_roles_of_custom_tier_get_their_own_machines() -> None:
     document = custom(
         masterType="n1-highcpu-16",
         workerType="n1-highcpu-16",
@@ -175,19 +175,19 @@ def test_all_roles_of_a_custom_job_get_their_own_machines() -> None:
         ("large_model_v100", None, Accelerator("nvidia-tesla-v100", 1)),
     ],
 )
-def test_gpus_are_spelled_for_compute_engine_and_counted_per_vm(
+def test_gpus_have_compute_engine_names_and_count_per_vm(
     machine: str, config: dict[str, object] | None, accelerator: Accelerator | None
 ) -> None:
     assert plan_of(custom(masterType=machine, masterConfig=config)).groups[0].accelerator == accelerator
 
 
-def test_a_disk_of_the_replicas_own_size_and_kind_is_kept() -> None:
+def test_requested_boot_disk_is_used() -> None:
     plan = plan_of(job(masterConfig={"diskConfig": {"bootDiskSizeGb": 500, "bootDiskType": "pd-standard"}}))
 
     assert (plan.groups[0].boot_disk_gib, plan.groups[0].boot_disk_type) == (500, "pd-standard")
 
 
-def test_the_extension_names_zones_and_restart_rules() -> None:
+def test_extension_sets_zones_and_restart_of_job() -> None:
     extension = {"zones": ["us-central1-f", "us-central1-a"], "restartJobOnWorkerRestart": True}
     plan = plan_of({**job(), "trainmaster": extension})
 
@@ -195,19 +195,19 @@ def test_the_extension_names_zones_and_restart_rules() -> None:
     assert plan.restart_job_on_worker_restart
 
 
-def test_replicas_wait_for_each_other_unless_the_job_says_otherwise() -> None:
+def test_replicas_are_independent_only_if_the_job_says_so() -> None:
     assert not plan_of(job()).independent
     assert plan_of({**job(), "trainmaster": {"independentReplicas": True}}).independent
 
 
-def test_disable_retries_overrides_the_restart_of_the_whole_job() -> None:
+def test_disable_retries_overrides_restart_of_job() -> None:
     plan = plan_of({**job(), "trainmaster": {"disable_retries": "true", "restart_job_on_worker_restart": True}})
 
     assert plan.disable_retries
     assert not plan.restart_job_on_worker_restart
 
 
-def test_the_body_of_tfx_is_read_with_its_snake_case_top_level() -> None:
+def test_tfx_body_with_snake_case_names_is_accepted() -> None:
     spec = accept(
         {
             "job_id": "tfx_20240102030405",
@@ -221,20 +221,20 @@ def test_the_body_of_tfx_is_read_with_its_snake_case_top_level() -> None:
     assert spec.labels["tfx_py_version"] == "3-7"
 
 
-def test_the_body_of_tensorflow_cloud_is_read_with_its_words_for_nothing() -> None:
-    nothing = gpus("ACCELERATOR_TYPE_UNSPECIFIED", "0")
+def test_tensorflow_cloud_body_with_unspecified_values_is_accepted() -> None:
+    no_gpus = gpus("ACCELERATOR_TYPE_UNSPECIFIED", "0")
     document = custom(
         scaleTier="custom",
-        masterConfig=nothing,
+        masterConfig=no_gpus,
         workerCount="0",
-        workerConfig=nothing,
+        workerConfig=no_gpus,
         use_chief_in_tf_config=True,
     )
 
     assert plan_of(document).groups == (TaskGroup(TaskType.CHIEF, 1, "n1-standard-8"),)
 
 
-def test_the_body_of_fmltc_is_read_on_the_tier_without_tpu() -> None:
+def test_fmltc_body_on_basic_gpu_is_accepted() -> None:
     document: dict[str, object] = {
         "jobId": "train_0f8c",
         "trainingInput": {
@@ -256,11 +256,11 @@ def test_the_body_of_fmltc_is_read_on_the_tier_without_tpu() -> None:
     assert plan.program.package_uris[1] == "gs://my-bucket/slim-0.1.tar.gz"
 
 
-def test_booleans_may_be_strings_and_gcloud_always_sends_no_web_access() -> None:
+def test_booleans_as_strings_and_disabled_web_access_are_accepted() -> None:
     plan_of(job(useChiefInTfConfig="True", enableWebAccess=False))
 
 
-def test_the_spec_is_kept_verbatim() -> None:
+def test_spec_is_stored_as_submitted() -> None:
     document: dict[str, object] = {
         "training_input": {
             **MINIMAL,
@@ -280,11 +280,11 @@ def test_the_spec_is_kept_verbatim() -> None:
     assert spec.spec_json == accept(dict(reversed(document.items())), default_job_id=None).spec_json
 
 
-def test_the_documents_own_id_wins_over_the_default() -> None:
+def test_job_id_of_document_overrides_the_default() -> None:
     assert accept(job(), default_job_id="other").job_id == "digits_1"
 
 
-def test_a_job_is_judged_in_less_than_50_ms() -> None:
+def test_large_job_is_accepted_in_less_than_50_ms() -> None:
     data = json.dumps(job(packageUris=[f"gs://my-bucket/p-{n}.whl" for n in range(100)], args=["--x"] * 1000)).encode()
     accept(parse_document(data, "warm.json"), default_job_id=None)
     for name in ("job.json", "job.yaml"):
@@ -293,14 +293,14 @@ def test_a_job_is_judged_in_less_than_50_ms() -> None:
         assert time.process_time() - started < 0.05
 
 
-def test_importing_the_format_brings_pydantic_and_yaml_and_nothing_else_heavy() -> None:
-    """`email_validator`, `google` and the like would cost every function's cold start."""
+def test_import_of_jobspec_imports_only_pydantic_and_yaml() -> None:
+    """Other packages would slow the cold start of every function."""
     program = (
         "import sys; before = set(sys.modules); import shared.jobspec;"
         "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    third_party = {name for name in done.stdout.split() if not name.startswith(("_", "cython"))}
+    third_party = {name for name in process.stdout.split() if not name.startswith(("_", "cython"))}
     helpers = {"annotated_types", "typing_extensions", "typing_inspection"}
     assert third_party - helpers == {"shared", "pydantic", "pydantic_core", "yaml"}

@@ -1,4 +1,4 @@
-"""Whatever is submitted: a plan or a list of problems, never another exception, and a plan that can be used."""
+"""Any document leads to a usable plan or to a list of problems, never to another exception."""
 
 from __future__ import annotations
 
@@ -118,8 +118,12 @@ PROGRAM = st.fixed_dictionaries(
         "env": ENV,
     },
 )
-CONTAINERS = PROGRAM.map(lambda it: {name: it[name] for name in it if name in nested_models(ContainerSpec)})
-PACKAGES = PROGRAM.map(lambda it: {name: it[name] for name in it if name in nested_models(PythonPackageSpec)})
+CONTAINERS = PROGRAM.map(
+    lambda program: {name: program[name] for name in program if name in nested_models(ContainerSpec)}
+)
+PACKAGES = PROGRAM.map(
+    lambda program: {name: program[name] for name in program if name in nested_models(PythonPackageSpec)}
+)
 POOLS = st.fixed_dictionaries(
     {},
     optional={
@@ -150,20 +154,20 @@ CUSTOM_JOBS = st.builds(
 )
 
 
-def outcome(document: Mapping[str, object]) -> AcceptedSpec | None:
+def plan_or_none(document: Mapping[str, object]) -> AcceptedSpec | None:
     try:
         return accept(document, default_job_id="default_1")
     except InvalidJob as invalid:
-        error_kind = invalid
-    check(error_kind)
+        error = invalid
+    check_problems(error)
     return None
 
 
-def check(error_kind: InvalidJob) -> None:
-    assert error_kind.problems
-    assert len(str(error_kind).splitlines()) == len(error_kind.problems)
-    assert len({problem.field for problem in error_kind.problems}) == len(error_kind.problems), "one problem per field"
-    for problem in error_kind.problems:
+def check_problems(error: InvalidJob) -> None:
+    assert error.problems
+    assert len(str(error).splitlines()) == len(error.problems)
+    assert len({problem.field for problem in error.problems}) == len(error.problems), "one problem per field"
+    for problem in error.problems:
         assert problem.field
         assert problem.problem
         assert problem.example
@@ -171,12 +175,12 @@ def check(error_kind: InvalidJob) -> None:
 
 
 def runs_something(program: Program) -> bool:
-    """Packages and a module, or a container; never both, never neither."""
+    """Return True for packages and a module, or a container, but not both."""
     has_packages = bool(program.package_uris and program.python_module)
     return has_packages is not (program.container is not None)
 
 
-def usable(spec: AcceptedSpec) -> bool:
+def is_usable(spec: AcceptedSpec) -> bool:
     plan = spec.plan
     return bool(
         plan.groups
@@ -192,52 +196,52 @@ def usable(spec: AcceptedSpec) -> bool:
 
 @given(st.dictionaries(NAMES, ANYTHING, max_size=6))
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_any_document_is_a_plan_or_problems(document: dict[str, object]) -> None:
-    spec = outcome(document)
-    assert spec is None or usable(spec)
+def test_any_document_has_plan_or_problems(document: dict[str, object]) -> None:
+    spec = plan_or_none(document)
+    assert spec is None or is_usable(spec)
 
 
 @given(st.dictionaries(NAMES, ANYTHING, max_size=4))
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_any_training_input_is_a_plan_or_problems(training: dict[str, object]) -> None:
-    spec = outcome({"trainingInput": {**MINIMAL, **training}})
-    assert spec is None or usable(spec)
+def test_any_training_input_has_plan_or_problems(training: dict[str, object]) -> None:
+    spec = plan_or_none({"trainingInput": {**MINIMAL, **training}})
+    assert spec is None or is_usable(spec)
 
 
 @given(PLAUSIBLE)
-def test_any_plausible_job_is_a_plan_or_problems(document: dict[str, object]) -> None:
-    spec = outcome(document)
-    assert spec is None or usable(spec)
+def test_any_plausible_job_has_plan_or_problems(document: dict[str, object]) -> None:
+    spec = plan_or_none(document)
+    assert spec is None or is_usable(spec)
     if spec is not None:
         assert json.loads(spec.spec_json) == document
 
 
 @given(CUSTOM_JOBS)
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_any_plausible_custom_job_is_a_plan_or_problems(document: dict[str, object]) -> None:
-    spec = outcome(document)
-    assert spec is None or usable(spec)
+def test_any_plausible_custom_job_has_plan_or_problems(document: dict[str, object]) -> None:
+    spec = plan_or_none(document)
+    assert spec is None or is_usable(spec)
     if spec is not None:
         assert json.loads(spec.spec_json) == document
 
 
 @given(st.dictionaries(NAMES, ANYTHING, max_size=4))
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_any_worker_pool_is_a_plan_or_problems(pool: dict[str, object]) -> None:
-    right = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": IMAGE}}
-    spec = outcome({"workerPoolSpecs": [{**right, **pool}], "trainmaster": {"region": "us-central1"}})
-    assert spec is None or usable(spec)
+def test_any_worker_pool_has_plan_or_problems(pool: dict[str, object]) -> None:
+    valid = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": IMAGE}}
+    spec = plan_or_none({"workerPoolSpecs": [{**valid, **pool}], "trainmaster": {"region": "us-central1"}})
+    assert spec is None or is_usable(spec)
 
 
 @given(st.binary(max_size=200) | st.text(alphabet="{}[]:,-&*!?|>'\"%@`#\n\t ab01.~", max_size=80).map(str.encode))
-def test_any_bytes_are_a_document_or_problems(data: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
     for name in ("job.yaml", "job.json"):
         try:
             document = parse_document(data, name)
         except InvalidJob as invalid:
-            error_kind = invalid
+            error = invalid
         else:
             json.dumps(document, allow_nan=False).encode()
-            outcome(document)
+            plan_or_none(document)
             continue
-        check(error_kind)
+        check_problems(error)

@@ -1,4 +1,4 @@
-"""Whatever is to be tuned: a study that Optuna can suggest for, or a list of problems; in either API's words."""
+"""Any tuning job, in either format, is a study for which Optuna can suggest values, or has a list of problems."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ SPACES = (
     | st.tuples(st.just("CATEGORICAL"), st.lists(TEXT, unique=True, **MANY), st.none())
     | st.tuples(st.just("DISCRETE"), st.lists(POSITIVE, unique=True, **MANY).map(sorted), SCALED)
 )
-RIGHT = st.lists(SPACES, min_size=1, max_size=4)
-"""Each a type, what it may be, and its scale."""
+VALID_SPACES = st.lists(SPACES, min_size=1, max_size=4)
+"""Type, values or limits, and scale of each parameter."""
 
 
 def a_param(index: int, kind: str, values: list[object], scale: str | None) -> dict[str, object]:
@@ -123,34 +123,35 @@ def a_tuning_job(study: object, trials: object, parallel: object) -> dict[str, o
     }
 
 
-def is_told(document: dict[str, object]) -> bool:
-    """As a study, or with what is wrong with it."""
+def is_resolved_or_refused(document: dict[str, object]) -> bool:
+    """Return True if the document is accepted, or refused with complete problems."""
     try:
         return accept(document, default_job_id="a").spec_json != ""
     except InvalidJob as invalid:
-        return bool(invalid.problems) and all(each.field and each.problem and each.example for each in invalid.problems)
+        problems = invalid.problems
+        return bool(problems) and all(problem.field and problem.problem and problem.example for problem in problems)
 
 
 @QUICK
 @given(HYPERPARAMETERS | ANYTHING)
-def test_any_hyperparameters_can_be_tuned_or_are_refused(hyperparameters: object) -> None:
-    assert is_told(a_training(hyperparameters))
+def test_any_hyperparameters_are_resolved_or_refused(hyperparameters: object) -> None:
+    assert is_resolved_or_refused(a_training(hyperparameters))
 
 
 @QUICK
 @given(STUDIES | ANYTHING, COUNTS, COUNTS)
-def test_any_study_can_be_tuned_or_is_refused(study: object, trials: object, parallel: object) -> None:
-    assert is_told(a_tuning_job(study, trials, parallel))
+def test_any_study_is_resolved_or_refused(study: object, trials: object, parallel: object) -> None:
+    assert is_resolved_or_refused(a_tuning_job(study, trials, parallel))
 
 
 @QUICK
-@given(RIGHT, st.sampled_from(("ALGORITHM_UNSPECIFIED", "RANDOM_SEARCH")), st.integers(1, 1000))
-def test_right_parameters_are_accepted_in_both_apis_alike_and_can_be_suggested(
+@given(VALID_SPACES, st.sampled_from(("ALGORITHM_UNSPECIFIED", "RANDOM_SEARCH")), st.integers(1, 1000))
+def test_valid_parameters_resolve_equally_in_both_formats_and_can_be_suggested(
     spaces: list[tuple[str, list[object], str | None]], algorithm: str, trials: int
 ) -> None:
     params = [a_param(index, *space) for index, space in enumerate(spaces)]
-    asked = {"params": params, "algorithm": algorithm, "maxTrials": trials, "hyperparameterMetricTag": "m"}
-    tuning = accept(a_training(asked), default_job_id=None).tuning
+    hyperparameters = {"params": params, "algorithm": algorithm, "maxTrials": trials, "hyperparameterMetricTag": "m"}
+    tuning = accept(a_training(hyperparameters), default_job_id=None).tuning
     parameters = [a_study_parameter(index, *space) for index, space in enumerate(spaces)]
     study = {"parameters": parameters, "algorithm": algorithm, "metrics": [{"metricId": "m"}]}
     assert accept(a_tuning_job(study, trials, 1), default_job_id=None).tuning == tuning

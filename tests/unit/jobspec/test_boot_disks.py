@@ -1,4 +1,4 @@
-"""The boot disk goes with the machine: what was asked for and does not fit is refused, not replaced."""
+"""Boot disk types: one that the machine cannot boot from is refused, not replaced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.unit.jobspec.bodies import custom
 
 
 @pytest.mark.parametrize(
-    ("machine", "asked", "given"),
+    ("machine", "requested", "resolved"),
     [
         ("n1-standard-4", None, "pd-ssd"),
         ("n1-standard-4", "pd-standard", "pd-standard"),
@@ -20,16 +20,16 @@ from tests.unit.jobspec.bodies import custom
         ("a3-ultragpu-8g", None, "hyperdisk-balanced"),
     ],
 )
-def test_a_disk_that_fits_is_taken_and_none_is_the_services_default(
-    machine: str, asked: str | None, given: str
+def test_boot_disk_type_is_the_requested_or_the_default_of_the_machine(
+    machine: str, requested: str | None, resolved: str
 ) -> None:
-    disk = {"diskConfig": {"bootDiskType": asked}} if asked else {}
+    disk = {"diskConfig": {"bootDiskType": requested}} if requested else {}
     spec = accept(custom(masterType=machine, masterConfig=disk), default_job_id=None)
-    assert spec.plan.groups[0].boot_disk_type == given
+    assert spec.plan.groups[0].boot_disk_type == resolved
 
 
 @pytest.mark.parametrize(
-    ("machine", "asked", "right"),
+    ("machine", "requested", "allowed"),
     [
         ("n1-standard-4", "hyperdisk-balanced", "pd-balanced or pd-standard or pd-ssd"),
         ("c3-standard-8", "pd-standard", "pd-balanced or pd-ssd or hyperdisk-balanced"),
@@ -38,7 +38,7 @@ def test_a_disk_that_fits_is_taken_and_none_is_the_services_default(
         ("a4-highgpu-8g", "pd-standard", "hyperdisk-balanced"),
     ],
 )
-def test_a_disk_that_the_machine_cannot_boot_from_is_refused(machine: str, asked: str, right: str) -> None:
-    document = custom(masterType=machine, masterConfig={"diskConfig": {"bootDiskType": asked}})
-    with pytest.raises(InvalidJob, match=f"must be {right} on {machine}, not {asked}"):
+def test_boot_disk_type_that_machine_cannot_boot_from_is_refused(machine: str, requested: str, allowed: str) -> None:
+    document = custom(masterType=machine, masterConfig={"diskConfig": {"bootDiskType": requested}})
+    with pytest.raises(InvalidJob, match=f"must be {allowed} on {machine}, not {requested}"):
         accept(document, default_job_id=None)

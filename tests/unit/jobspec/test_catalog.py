@@ -1,4 +1,4 @@
-"""The visible tables: each row refers to what exists, so that no substitution can lead nowhere."""
+"""The tables of the catalog: each row refers to something that exists, so that every substitution is possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.jobspec.catalog.machine_types import (
     valid_gpu_counts,
 )
 from shared.jobspec.catalog.regions import REGION_ZONES
-from shared.jobspec.catalog.runtimes import PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES
+from shared.jobspec.catalog.runtimes import PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES, Runtime
 from shared.jobspec.catalog.scale_tiers import TIERS
 from shared.jobspec.catalog.tpu_types import TPU_MACHINES
 from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
@@ -29,14 +29,14 @@ from shared.jobspec.reading.problems import FieldPath
 
 @pytest.mark.parametrize("gpu", RETIRED_GPUS)
 @pytest.mark.parametrize("machine", N1_MACHINES)
-def test_wherever_a_retired_gpu_fitted_its_replacement_fits(gpu: str, machine: str) -> None:
+def test_replacement_of_retired_gpu_fits_the_same_machines(gpu: str, machine: str) -> None:
     retired = RETIRED_GPUS[gpu]
     for count in valid_gpu_counts(gpu, machine):
         assert retired.counts[count] in valid_gpu_counts(retired.replaced_by, machine)
 
 
 @pytest.mark.parametrize("name", LEGACY_MACHINES)
-def test_every_legacy_machine_is_one_that_can_be_had(name: str) -> None:
+def test_legacy_machine_is_a_valid_compute_machine(name: str) -> None:
     machine = LEGACY_MACHINES[name]
 
     assert is_compute_machine(machine.machine_type)
@@ -44,7 +44,7 @@ def test_every_legacy_machine_is_one_that_can_be_had(name: str) -> None:
         assert machine.gpu.count in valid_gpu_counts(machine.gpu.type, machine.machine_type)
 
 
-def test_every_gpu_of_a_table_has_compute_engines_name() -> None:
+def test_every_gpu_has_a_compute_engine_name() -> None:
     assert set(GPU_COUNTS) <= set(GPU_NAMES)
     assert {gpu.type for gpu in BUILT_IN_GPUS.values()} <= set(GPU_NAMES)
     for name in GPU_NAMES.values():
@@ -54,36 +54,40 @@ def test_every_gpu_of_a_table_has_compute_engines_name() -> None:
 @pytest.mark.parametrize(
     "machine", ["n2-standard-8", "c4-highmem-16", "e2-medium", "c3-standard-4-lssd", "n2-custom-6-3072"]
 )
-def test_todays_families_are_known(machine: str) -> None:
+def test_current_machine_families_are_known(machine: str) -> None:
     assert is_compute_machine(machine)
 
 
 @pytest.mark.parametrize("machine", ["standard", "n1-standard-5", "c4a-standard-4", "g2-standard-5", "n2-standard", ""])
-def test_other_names_are_not(machine: str) -> None:
+def test_other_names_are_not_compute_machines(machine: str) -> None:
     assert not is_compute_machine(machine)
 
 
-def test_past_runtimes_lead_to_current_ones() -> None:
+def test_past_runtimes_are_replaced_by_current_ones() -> None:
     assert RUNTIME_DEFAULT in RUNTIMES
     assert {past.replaced_by for past in PAST_RUNTIMES.values()} <= set(RUNTIMES)
     for runtime in RUNTIMES.values():
         assert re.fullmatch(r"projects/[a-z-]+/global/images/family/[a-z0-9-]+", runtime.image)
 
 
-def test_an_image_tells_its_runtime_on_the_local_stack() -> None:
-    """It gives a VM the Python environment that is built for its image."""
-    built = [each.image for each in RUNTIMES.values() if Path(f"requirements/runtime-{each.name}.in").exists()]
-    assert len(built) >= 3
+def has_local_environment(runtime: Runtime) -> bool:
+    return Path(f"requirements/runtime-{runtime.name}.in").exists()
+
+
+def test_runtimes_with_local_environment_have_different_images() -> None:
+    """The local stack chooses the Python environment of a VM by its image."""
+    built = [runtime.image for runtime in RUNTIMES.values() if has_local_environment(runtime)]
+    assert built
     assert len(set(built)) == len(built)
 
 
-def test_tiers_are_made_of_known_machines() -> None:
+def test_scale_tiers_have_known_machines() -> None:
     for tier in TIERS.values():
         for role in (tier.master, tier.worker, tier.parameter_server):
             assert role is None or is_compute_machine(role.machine_type) or role.machine_type in TPU_MACHINES
 
 
-def test_the_regions_of_the_old_service_are_all_there() -> None:
+def test_regions_include_all_of_the_old_service() -> None:
     old = "asia-east1 asia-northeast1 asia-southeast1 australia-southeast1 europe-west1 europe-west2 europe-west3"
     old += " europe-west4 northamerica-northeast1 us-central1 us-east1 us-east4 us-west1 us-west2 us-west3"
     old += " europe-north1 europe-west6 asia-east2 asia-south1 asia-northeast2 asia-northeast3"
@@ -93,7 +97,7 @@ def test_the_regions_of_the_old_service_are_all_there() -> None:
         assert all(zone.startswith(f"{region}-") for zone in zones)
 
 
-def test_every_field_has_an_example_of_right() -> None:
+def test_every_field_has_an_example() -> None:
     def check(model: type[WireModel], loc: FieldPath) -> None:
         for name, child in nested_models(model).items():
             assert example_at((*loc, name)) is not None, (*loc, name)
@@ -103,7 +107,7 @@ def test_every_field_has_an_example_of_right() -> None:
     check(AiPlatformJob, ())
 
 
-def test_the_whole_training_input_of_the_api_is_modelled() -> None:
+def test_training_input_has_all_fields_of_the_api() -> None:
     """Source: the discovery document of `ml` v1, schema GoogleCloudMlV1__TrainingInput."""
     names = "scaleTier masterType workerType parameterServerType evaluatorType workerCount parameterServerCount"
     names += " evaluatorCount masterConfig workerConfig parameterServerConfig evaluatorConfig packageUris pythonModule"

@@ -1,3 +1,5 @@
+"""The exit policy of a job, from its document."""
+
 from __future__ import annotations
 
 import pytest
@@ -13,17 +15,17 @@ def policy_of(spec: object) -> ExitPolicy:
     return accept(document, default_job_id=None).plan.exit_policy
 
 
-def test_without_one_the_rules_stand_as_they_are() -> None:
+def test_job_without_exit_policy_has_default_policy() -> None:
     assert accept({"jobId": "digits_1", **a_spec()}, default_job_id=None).plan.exit_policy == ExitPolicy()
     assert policy_of({}) == ExitPolicy()
 
 
-def test_presets_are_read_in_any_case() -> None:
+def test_preset_is_accepted_in_any_case() -> None:
     assert policy_of({"preset": "Restart"}).preset is Preset.RESTART
     assert policy_of({"preset": "service"}).preset is Preset.SERVICE
 
 
-def test_codes_and_ranges_go_to_their_rows_perhaps_for_one_task_type() -> None:
+def test_exit_codes_and_ranges_get_their_action_for_all_or_one_task_type() -> None:
     policy = policy_of({"fail": ["3", "64-80"], "rerun": ["90"], "restart": ["ps:2"]})
     assert policy.rules == (
         ExitRule(3, 3, ExitAction.FAIL),
@@ -51,13 +53,13 @@ def test_codes_and_ranges_go_to_their_rows_perhaps_for_one_task_type() -> None:
         ({"fail": [3]}, "trainmaster.exitPolicy.fail[0]"),
     ],
 )
-def test_a_wrong_policy_names_the_field(spec: object, field: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+def test_wrong_exit_policy_is_refused_at_its_field(spec: object, field: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
         policy_of(spec)
-    assert [problem.field for problem in refused.value.problems] == [field]
+    assert [problem.field for problem in caught.value.problems] == [field]
 
 
-def test_the_same_code_for_two_task_types_may_go_two_ways() -> None:
+def test_same_exit_code_may_have_different_actions_for_two_task_types() -> None:
     policy = policy_of({"fail": ["worker:3"], "rerun": ["ps:3"]})
     assert policy.user_action(3, TaskType.WORKER) is ExitAction.FAIL
     assert policy.user_action(3, TaskType.PS) is ExitAction.RERUN

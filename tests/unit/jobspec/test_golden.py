@@ -1,4 +1,4 @@
-"""Right jobs and what they mean, exactly, as text files to read: whole jobs, and every machine there is to ask for."""
+"""Valid jobs and their exact plans as readable text: whole job files, and a job for every machine."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from shared.jobspec import accept, parse_document
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES, MACHINES, machine_line, plan_text
 from tests.unit.jobspec.machine_requests import machine_requests
 
-ASKS: Final = machine_requests()
+REQUESTS: Final = machine_requests()
 LINES: Final = dict(line.split(" = ", 1) for line in MACHINES.read_text(encoding="utf-8").splitlines())
 
 
 @pytest.mark.parametrize("name", JOB_FILES)
-def test_a_job_file_means_exactly_its_golden_plan(name: str) -> None:
+def test_job_file_has_golden_plan(name: str) -> None:
     assert plan_text(name) == (GOLDEN / f"{name}.plan").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("ask", ASKS)
-def test_who_asks_for_this_machine_gets(ask: str) -> None:
-    assert machine_line(ASKS[ask]) == LINES[ask]
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_machine_request_gets_machines_of_golden_line(request_name: str) -> None:
+    assert machine_line(REQUESTS[request_name]) == LINES[request_name]
 
 
-def test_the_table_of_machines_has_no_line_that_nobody_asks_for() -> None:
-    assert list(LINES) == list(ASKS)
+def test_golden_machine_lines_are_those_of_the_requests() -> None:
+    assert list(LINES) == list(REQUESTS)
 
 
 @pytest.mark.parametrize("name", JOB_FILES)
-def test_the_message_that_submits_a_file_means_the_same_as_the_file(name: str) -> None:
-    """An upload is checked, given its id, and sent on as JSON."""
+def test_message_of_uploaded_file_has_same_plan_as_file(name: str) -> None:
+    """The upload function checks a file, adds the job id and forwards it as JSON."""
     document = dict(parse_document((GOLDEN / f"{name}.yaml").read_bytes(), f"{name}.yaml"))
     uploaded = accept(document, default_job_id="from_the_file")
     document.pop("job_id", None)

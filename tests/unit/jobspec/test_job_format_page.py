@@ -1,4 +1,4 @@
-"""docs/job-format.md says what the code does: every field, every name, and examples that are accepted."""
+"""docs/job-format.md names every field and every name of the tables, and its examples are accepted."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from shared.jobspec.reading.document_kinds import VERTEX, VERTEX_TUNING
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "job-format.md").read_text(encoding="utf-8")
 EXAMPLES: Final = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-UNSAID: Final = {"reservationAffinityType", "key", "values"}
-"""Below what is refused as a whole."""
+UNDOCUMENTED: Final = {"reservationAffinityType", "key", "values"}
+"""Fields of objects that are refused as a whole."""
 
 
-def names_of(model: type[WireModel]) -> set[str]:
+def field_names(model: type[WireModel]) -> set[str]:
     fields = nested_models(model)
-    return set(fields).union(*(names_of(inner) for inner in fields.values() if inner))
+    return set(fields).union(*(field_names(inner) for inner in fields.values() if inner))
 
 
 def expanded(page: str) -> str:
-    """`a-{1,2}g` → `a-1g a-2g`, and `-24` after such a name belongs to it."""
-    found = []
+    """Expand abbreviated names: `a-{1,2}g` → `a-1g a-2g`, and `-24` after such a name belongs to it."""
+    names = []
     for head, choices, tail in re.findall(r"`([a-z0-9-]+)\{([0-9,]+)\}([a-z]*)`", page):
-        found += [f"{head}{choice}{tail}" for choice in choices.split(",")]
-        found += [f"{head.rstrip('-')}{other}" for other in re.findall(r"`(-[0-9]+)`", page)]
-    return " ".join((page, *found))
+        names += [f"{head}{choice}{tail}" for choice in choices.split(",")]
+        names += [f"{head.rstrip('-')}{other}" for other in re.findall(r"`(-[0-9]+)`", page)]
+    return " ".join((page, *names))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_its_examples_are_accepted(example: str) -> None:
+def test_example_of_page_is_accepted(example: str) -> None:
     accept(parse_document(example.encode(), "job.yaml"), default_job_id=None)
 
 
 @pytest.mark.parametrize("model", [AiPlatformJob, VERTEX.model, VERTEX_TUNING.model, Extension, SpotSpec])
-def test_it_names_every_field(model: type[WireModel]) -> None:
-    missing = {name for name in names_of(model) - UNSAID if not re.search(rf"\b{name}\b", PAGE)}
+def test_page_names_every_field(model: type[WireModel]) -> None:
+    missing = {name for name in field_names(model) - UNDOCUMENTED if not re.search(rf"\b{name}\b", PAGE)}
     assert not missing
 
 
@@ -54,10 +54,10 @@ def test_it_names_every_field(model: type[WireModel]) -> None:
     [ScaleTier, LEGACY_MACHINES, BUILT_IN_GPUS, GPU_COUNTS, TPU_TYPES, TPU_VMS, RUNTIMES, CheckpointSignal],
     ids=["tiers", "legacy machines", "machines with GPUs", "GPUs", "TPU types", "TPU machines", "runtimes", "signals"],
 )
-def test_it_has_every_name_of_the_tables(names: tuple[str, ...]) -> None:
-    said = expanded(PAGE)
-    assert not {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said)}
+def test_page_has_every_name_of_the_tables(names: tuple[str, ...]) -> None:
+    text = expanded(PAGE)
+    assert not {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
 
 
-def test_it_names_the_variables_that_a_job_cannot_set() -> None:
+def test_page_names_reserved_variables() -> None:
     assert all(f"`{name}`" in PAGE for name in RESERVED_VARIABLES)

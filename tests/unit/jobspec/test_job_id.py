@@ -1,4 +1,4 @@
-"""Ids for job files that name none."""
+"""Job ids of files that name none."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from shared.jobspec.fields.job_id import JOB_ID
         ("jobs/" + "a" * 300 + ".yaml", "42", "a" * 125 + "_42"),
     ],
 )
-def test_the_id_is_the_files_name_and_the_suffix(name: str, suffix: str, job_id: str) -> None:
+def test_job_id_is_made_of_file_name_and_suffix(name: str, suffix: str, job_id: str) -> None:
     assert job_id_from(name, suffix) == job_id
 
 
 @given(st.text(), st.text())
-def test_any_name_and_suffix_make_a_legal_id(name: str, suffix: str) -> None:
+def test_job_id_from_any_name_and_suffix_is_legal(name: str, suffix: str) -> None:
     assert JOB_ID.fullmatch(job_id_from(name, suffix))

@@ -1,4 +1,4 @@
-"""Bytes to a mapping: what is read, what is refused, and where the answer points."""
+"""Parsing of bytes: what is accepted, what is refused, and which place the message names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shared.jobspec import InvalidJob, parse_document
 from shared.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 
 
-def error_kind(data: bytes, name: str = "jobs/job.yaml") -> str:
+def problem_of(data: bytes, name: str = "jobs/job.yaml") -> str:
     with pytest.raises(InvalidJob) as caught:
         parse_document(data, name)
     problem = caught.value.problems[0]
@@ -18,7 +18,7 @@ def error_kind(data: bytes, name: str = "jobs/job.yaml") -> str:
     return problem.problem
 
 
-def test_yaml_and_json_say_the_same() -> None:
+def test_same_document_in_yaml_and_json_is_parsed_equally() -> None:
     document = {"jobId": "a", "trainingInput": {"workerCount": 2, "args": ["--x", "1"], "scaleTier": None}}
 
     as_json = json.dumps(document).encode()
@@ -30,24 +30,24 @@ def test_yaml_and_json_say_the_same() -> None:
     assert parse_document(as_yaml, "job.yaml") == document
 
 
-def test_a_yaml_mapping_in_braces_is_yaml() -> None:
+def test_yaml_mapping_in_braces_is_parsed_as_yaml() -> None:
     assert parse_document(b"{jobId: a, labels: {b: c}}", "job.yaml") == {"jobId": "a", "labels": {"b": "c"}}
 
 
-def test_what_json_has_no_type_for_stays_a_string() -> None:
+def test_yaml_values_without_json_type_stay_strings() -> None:
     document = parse_document(b"a: 2024-01-02\nb: 1:30:00\nc: 0010\nd: .inf\ne: 0x1F\nf: =\n", "job.yaml")
 
     assert document == {"a": "2024-01-02", "b": "1:30:00", "c": "0010", "d": ".inf", "e": "0x1F", "f": "="}
 
 
-def test_scalars_are_read_as_the_services_client_read_them() -> None:
+def test_yaml_scalars_are_parsed_as_by_the_services_client() -> None:
     document = parse_document(b"a: yes\nb: Off\nc: 2.11\nd: -7\ne: ~\nf: 1e3\ng: '2.11'\nh: !!str 2.10\n", "job.yaml")
 
     assert document == {"a": True, "b": False, "c": 2.11, "d": -7, "e": None, "f": 1000.0, "g": "2.11", "h": "2.10"}
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b"a: &x [1]\nb: *x\n", "line 1, column 4: anchors"),
         (b"a: *x\n", "line 1, column 4: aliases"),
@@ -76,12 +76,12 @@ def test_scalars_are_read_as_the_services_client_read_them() -> None:
         (b" " * (DOCUMENT_BYTES_MAX + 1), "bytes"),
     ],
 )
-def test_bad_yaml_is_refused_with_its_place(data: bytes, says: str) -> None:
-    assert says in error_kind(data)
+def test_wrong_yaml_is_refused_with_its_place(data: bytes, message: str) -> None:
+    assert message in problem_of(data)
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b'{"a": 1, "a": 2}', "'a' is given twice"),
         (b'{\n "a": 1,\n}', "line 3, column 1: is not JSON"),
@@ -97,12 +97,12 @@ def test_bad_yaml_is_refused_with_its_place(data: bytes, says: str) -> None:
         (b"[]", "not a list"),
     ],
 )
-def test_bad_json_is_refused_with_its_place(data: bytes, says: str) -> None:
-    assert says in error_kind(data, "job.json")
+def test_wrong_json_is_refused_with_its_place(data: bytes, message: str) -> None:
+    assert message in problem_of(data, "job.json")
 
 
-def test_ten_generations_of_laughs_are_refused_at_the_first() -> None:
+def test_yaml_bomb_is_refused_at_its_first_anchor() -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
 
-    assert "anchors" in error_kind("\n".join(lines).encode())
+    assert "anchors" in problem_of("\n".join(lines).encode())

@@ -1,4 +1,4 @@
-"""Right parts, in any combination, make a right job: what may stand together stands together."""
+"""Valid parts in any combination that is allowed make a valid job."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def custom_jobs(draw: st.DrawFn) -> dict[str, object]:
 
 @given(trainings(), EXTENSION)
 @settings(max_examples=400, deadline=None)
-def test_right_parts_of_a_training_input_make_a_right_job(
+def test_valid_parts_of_training_input_are_accepted_together(
     body: dict[str, object], extension: dict[str, object]
 ) -> None:
     document = {"jobId": "a", "trainingInput": body, "trainmaster": extension}
@@ -125,7 +125,7 @@ def test_right_parts_of_a_training_input_make_a_right_job(
 
 @given(custom_jobs(), EXTENSION)
 @settings(max_examples=400, deadline=None)
-def test_right_parts_of_a_custom_job_make_a_right_job(
+def test_valid_parts_of_custom_job_are_accepted_together(
     document: dict[str, object], extension: dict[str, object]
 ) -> None:
     whole = {**document, "trainmaster": {**extension, "region": "us-central1"}}
