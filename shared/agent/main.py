@@ -80,27 +80,23 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     config = identity.config
     workspace = Workspace(work, environ, console)
     inbox = Inbox(metadata)
-    pubsub = GoogleApi(environ.get("PUBSUB_EMULATOR_HOST"), "https://pubsub.googleapis.com", metadata)
-    reporter = EventReporter(identity, Publisher(pubsub, metadata, console), console, inbox)
-    run_state = RunState(work / "state.json", identity.instance.instance_id, reporter, console)
 
-    logging = GoogleApi(environ.get("TRAINMASTER_LOGGING_ENDPOINT"), "https://logging.googleapis.com", metadata)
-    log = create_cloud_log(identity, logging, run_state)
+    def api(name: str, endpoint_variable: str) -> GoogleApi:
+        return GoogleApi(environ.get(endpoint_variable), f"https://{name}.googleapis.com", metadata)
+
+    publisher = Publisher(api("pubsub", "PUBSUB_EMULATOR_HOST"), metadata, console)
+    reporter = EventReporter(identity, publisher, console, inbox)
+    run_state = RunState(work / "state.json", identity.instance.instance_id, reporter, console)
+    log = create_cloud_log(identity, api("logging", "TRAINMASTER_LOGGING_ENDPOINT"), run_state)
     if log is not None:
         console.copy_to(log)
         inbox.start_thread(log.run)
     if config.fuse_s is not None:
-        tpu = GoogleApi(environ.get("TRAINMASTER_TPU_ENDPOINT"), "https://tpu.googleapis.com", metadata)
         node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
-        inbox.start_thread(SelfDelete(node, config.fuse_s, tpu, workspace).run)
-
+        inbox.start_thread(SelfDelete(node, config.fuse_s, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace).run)
     engine = ContainerEngine.find(environ, identity.instance.name) if config.container is not None else None
-    storage = StorageReader(
-        GoogleApi(environ.get("STORAGE_EMULATOR_HOST"), "https://storage.googleapis.com", metadata), Retrier(console)
-    )
-    secret_manager = GoogleApi(
-        environ.get("TRAINMASTER_SECRETS_ENDPOINT"), "https://secretmanager.googleapis.com", metadata
-    )
+    storage = StorageReader(api("storage", "STORAGE_EMULATOR_HOST"), Retrier(console))
+    secret_manager = api("secretmanager", "TRAINMASTER_SECRETS_ENDPOINT")
     metric = TrialMetric(identity, work, SummaryMetric(storage, workspace))
     Agent(
         config=config,

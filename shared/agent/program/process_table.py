@@ -67,9 +67,8 @@ def kill_marked(work: Path) -> int:
             killed.add(pid)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(
-            0.025
-        )  # the kernel needs a moment; a process that it cannot kill (a hung device) is given up after 1 s
+        # The kernel needs a moment. A process that it cannot kill (a hung device) is given up after a second.
+        time.sleep(0.025)
     return len(killed)
 
 

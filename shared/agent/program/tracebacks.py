@@ -8,12 +8,6 @@ MESSAGE_CHARS = 1024
 PREFIX_CHARS_MAX = 80  # longest prefix that a launcher puts before each line
 TRAILING_LINES_MAX = 200  # if more output follows a traceback, the program did not end with that error
 
-
-def short_path(path: str) -> str:
-    """Return the last two components, which are the same on every VM and after every reinstallation."""
-    return "/".join(path.split("/")[-2:])
-
-
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
 # Prefixes of launchers: "[rank0]: ", "(RayTrainWorker pid=7) ", pip's indentation.
@@ -96,4 +90,9 @@ def _find_bare_error(lines: list[str]) -> dict[str, str] | None:
 
 def _format_frame(file: re.Match[str]) -> str:
     path, line, function = file.groups()
-    return f"{short_path(path)}:{line}" + (f" in {function}" if function else "")
+    return f"{_short_path(path)}:{line}" + (f" in {function}" if function else "")
+
+
+def _short_path(path: str) -> str:
+    """Return the last two components, which are the same on every VM and after every reinstallation."""
+    return "/".join(path.split("/")[-2:])

@@ -17,7 +17,7 @@ from shared.agent.google_http.metadata_server import MetadataServer
 from shared.agent.reporting.serial_console import Console
 from shared.agent.shutdown.self_delete import RETRY_MAX_S, SelfDelete
 from tests.integration.compute.emulator import PROJECT, eventually, running_emulator
-from tests.integration.tpu.world import ONE_HOST, ZONE, Slices
+from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices
 
 from .support.vm import agent_identity
 
@@ -94,5 +94,5 @@ def test_node_is_deleted_on_the_emulator(tmp_path: Path) -> None:
         work.mkdir()
         google = GoogleApi(emulator.endpoint, "", MetadataServer("127.0.0.1:9"))
         SelfDelete(name, 0, google, Workspace(work, {}, Console())).run()
-        eventually(lambda: slices.state("node") == "GONE", 30)
+        eventually(lambda: slices.state("node") == "DELETED", 30)
         assert name == f"projects/{PROJECT}/locations/{ZONE}/nodes/node"

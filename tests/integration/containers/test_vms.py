@@ -67,7 +67,7 @@ def test_containers_end_with_their_vm(
 ) -> None:
     start_containers(emulator, engine, image, "vm", "other")
     end_vm(emulator)
-    eventually(lambda: emulator.status("vm") in ("TERMINATED", "GONE"), ENGINE_S)
+    eventually(lambda: emulator.status("vm") in ("TERMINATED", "DELETED"), ENGINE_S)
     eventually(lambda: len(engine.containers()) == 1, ENGINE_S)
     assert "other" in emulator.names()
 
