@@ -1,6 +1,6 @@
-"""The first event of each function, for `bench_cold`: one that is loaded, judged and committed, on real emulators.
+"""The first event of each function, for `bench_cold`: it is loaded, judged and committed, on real emulators.
 
-An agent's event carries the identity token of its VM, as Google would sign it: reading one is a part of the work.
+An agent's event has the identity token of its VM, signed as Google signs it: verifying one is part of the work.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from shared.messaging import topics
 
 PROJECT: Final = "my-project"
 ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"
-NOBODY: Final = "http://127.0.0.1:9"
-"""Where none listens: what a job's log cannot take holds nothing up."""
+NO_SERVER: Final = "http://127.0.0.1:9"
+"""An address at which no server listens. A job's log that cannot be written delays nothing."""
 CHIEF: Final = ReplicaId(TaskType.CHIEF, 0)
 INSTANCE: Final = 17
 JOB: Final = {
@@ -46,31 +46,32 @@ Request = tuple[str, str, dict[str, str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the functions run beside. `variables` lead them there."""
+    """The emulators that the functions use."""
 
     variables: dict[str, str]
+    """Environment variables with their addresses."""
     issuer: TokenIssuer
 
-    def first(self, function: str, job_id: str) -> Request:
-        """`submit` makes the job that the others are told of."""
+    def first_request(self, function: str, job_id: str) -> Request:
+        """Return the function's first request. `submit` creates the job that the other events are about."""
         if function == "api":
             return "GET", f"/v1/projects/{PROJECT}/jobs/{job_id}", {"Authorization": f"Bearer {iam.OWNER}"}, b""
-        subject = self._life(job_id)
-        every: dict[str, dict[str, object]] = {
+        subject = self._subject(job_id)
+        bodies: dict[str, dict[str, object]] = {
             "submit": {"jobId": job_id, **JOB},
             "vm_ready": subject,
             "replica_exit": {**subject, "cause": "process", "exit_status": 1},
             "maintenance": {**subject, "cause": "preemption"},
-            "provision": {"version": 1, "job_id": "nobody"},
-            "tune": {"version": 1, "job_id": "nobody"},
+            "provision": {"version": 1, "job_id": "no_such_job"},
+            "tune": {"version": 1, "job_id": "no_such_job"},
         }
-        said = every.get(function, {})
-        told = {"identity": self._token(job_id)} if said is subject or "cause" in said else {}
-        message = {"data": _encoded(said), "attributes": told, "messageId": "1"}
+        event = bodies.get(function, {})
+        attributes = {"identity": self._token(job_id)} if event is subject or "cause" in event else {}
+        message = {"data": _encoded(event), "attributes": attributes, "messageId": "1"}
         body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
         return "POST", "/", {"Content-Type": "application/json"}, body
 
-    def _life(self, job_id: str) -> dict[str, object]:
+    def _subject(self, job_id: str) -> dict[str, object]:
         return {
             "version": 1,
             "job_id": job_id,
@@ -85,9 +86,9 @@ class World:
 
     def _token(self, job_id: str) -> str:
         now = datetime.now(UTC)
-        who = VmIdentity(ACCOUNT, PROJECT, 1, "us-central1-a", INSTANCE, vm_name(job_id, CHIEF), now)
+        identity = VmIdentity(ACCOUNT, PROJECT, 1, "us-central1-a", INSTANCE, vm_name(job_id, CHIEF), now)
         audience = f"trainmaster/{PROJECT}/{job_id}/1/{CHIEF.task_type.value}/{CHIEF.index}/1"
-        return self.issuer.identity_token(who, audience, full=True, now=now)
+        return self.issuer.identity_token(identity, audience, full=True, now=now)
 
 
 @contextmanager
@@ -115,9 +116,9 @@ def world(folder: Path) -> Iterator[World]:
                 "TRAINMASTER_IDENTITY_KEYS": keys,
                 "TRAINMASTER_IAM_ENDPOINT": access,
                 "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": access,
-                "TRAINMASTER_LOGGING_ENDPOINT": NOBODY,
-                "TRAINMASTER_COMPUTE_ENDPOINT": NOBODY,
-                "STORAGE_EMULATOR_HOST": NOBODY,
+                "TRAINMASTER_LOGGING_ENDPOINT": NO_SERVER,
+                "TRAINMASTER_COMPUTE_ENDPOINT": NO_SERVER,
+                "STORAGE_EMULATOR_HOST": NO_SERVER,
                 "GOOGLE_CLOUD_PROJECT": PROJECT,
                 "FIRESTORE_EMULATOR_HOST": services[0].address,
                 "PUBSUB_EMULATOR_HOST": services[1].address,
@@ -132,8 +133,8 @@ def world(folder: Path) -> Iterator[World]:
         ports.close()
 
 
-def _encoded(said: object) -> str:
-    return base64.b64encode(json.dumps(said).encode()).decode()
+def _encoded(event: object) -> str:
+    return base64.b64encode(json.dumps(event).encode()).decode()
 
 
 def _keys(issuer: TokenIssuer) -> ThreadingHTTPServer:
@@ -144,6 +145,6 @@ def _keys(issuer: TokenIssuer) -> ThreadingHTTPServer:
             self.wfile.write(json.dumps(issuer.certificates()).encode())
 
         def log_message(self, *_: object) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     return ThreadingHTTPServer(("127.0.0.1", 0), Keys)

@@ -21,7 +21,7 @@ import grimp
 
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
-REQUIREMENTS: Final = {"provision": "provision", "tune": "tune"}
+REQUIREMENTS: Final = {name: name for name in ("api", "provision", "tune", "upload")}
 """Of those that need more than the others, which have `functions.txt`."""
 DATA: Final = {"provision": ("shared/agent",)}
 """Folders that a function reads as files: `provision` brings the agent onto VMs."""

@@ -1,4 +1,4 @@
-"""Jobs again and again: what is written to Cloud Scheduler, and what its messages become."""
+"""Scheduled jobs: what is written to Cloud Scheduler, and the jobs that its messages become."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NIGHTLY = {"jobId": "nightly_{time:%Y%m%d_%H%M}", **a_spec()}
 AT = datetime(2026, 11, 21, 3, 0, 7, tzinfo=UTC)
 
 
-def test_a_time_in_a_job_id_is_the_messages() -> None:
+def test_time_in_job_id_is_filled_in() -> None:
     assert at_time("nightly_{time:%Y%m%d_%H%M}", AT) == "nightly_20261121_0300"
     assert at_time("a_{time}", AT) == "a_20261121_030007"
     assert at_time("plain", AT) == "plain"
@@ -40,7 +40,7 @@ def fire(world: World, at: datetime | None, source: str | None = "schedule:night
     submit.handle(json.dumps(NIGHTLY).encode(), source, world.deps, at)
 
 
-def test_a_firing_that_is_delivered_twice_is_one_job_and_the_next_one_another() -> None:
+def test_message_delivered_twice_creates_one_job() -> None:
     world = World()
     for at in (AT, AT, AT.replace(day=22)):
         fire(world, at)
@@ -49,35 +49,37 @@ def test_a_firing_that_is_delivered_twice_is_one_job_and_the_next_one_another() 
     assert world.store.rejections() == ()
 
 
-def test_an_anonymous_message_with_a_time_is_told_apart_by_it() -> None:
+def test_messages_without_source_are_distinguished_by_their_time() -> None:
     world = World()
     for day in (21, 21, 22):
         fire(world, AT.replace(day=day), None)
     assert {job.job_id for job in world.store.recent_jobs(9)} == {"nightly_20261121_0300", "nightly_20261122_0300"}
 
 
-def test_a_time_without_a_messages_time_is_refused() -> None:
+def test_time_in_job_id_without_publish_time_is_refused() -> None:
     world = World()
-    with pytest.raises(PermanentError, match=r"job\.job_id Error: holds a time"):
+    with pytest.raises(PermanentError, match=r"job\.job_id Error: contains a time"):
         fire(world, None)
     assert world.store.recent_jobs(9) == ()
 
 
-def test_the_time_is_read_from_pubsubs_envelope() -> None:
+def test_publish_time_is_read_from_pubsub_envelope() -> None:
     message = {
         "data": base64.b64encode(b"{}").decode(),
         "messageId": "1",
         "publishTime": "2026-11-21T03:00:07.123456789Z",
     }
     decoded = push.decode(json.dumps({"message": message}).encode())
-    assert decoded.told_at == AT.replace(microsecond=123456)
+    assert decoded.published_at == AT.replace(microsecond=123456)
 
 
 # Cloud Scheduler.
 
 
 class SchedulerApi(BaseHTTPRequestHandler):
-    jobs: dict[str, Any] = {}  # noqa: RUF012 - of the one server of the test
+    """The part of Cloud Scheduler's API that creates and replaces jobs."""
+
+    jobs: dict[str, Any] = {}  # noqa: RUF012 - a test has one server
 
     def do_POST(self) -> None:
         body = self._body()
@@ -90,8 +92,8 @@ class SchedulerApi(BaseHTTPRequestHandler):
         self._answer(200 if self.path == f"/v1/{body['name']}" and body["name"] in self.jobs else 404, body)
 
     def _body(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        return found
+        body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        return body
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         if body["schedule"] == "never":
@@ -105,7 +107,7 @@ class SchedulerApi(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -113,12 +115,12 @@ def scheduler() -> Iterator[CloudScheduler]:
     SchedulerApi.jobs.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), SchedulerApi)
     with serving(server) as address:
-        made = CloudScheduler(address)
-        yield made
-        made._session.close()
+        client = CloudScheduler(address)
+        yield client
+        client.close()
 
 
-def test_a_schedule_is_created_and_then_replaced(scheduler: CloudScheduler) -> None:
+def test_put_creates_a_schedule_and_replaces_it(scheduler: CloudScheduler) -> None:
     assert scheduler.put(scheduler_job(PARENT, "nightly", "0 3 * * *", "Etc/UTC", "trainmaster-submit", b"1"))
     assert not scheduler.put(scheduler_job(PARENT, "nightly", "0 4 * * *", "Etc/UTC", "trainmaster-submit", b"2"))
     (job,) = SchedulerApi.jobs.values()
@@ -127,12 +129,12 @@ def test_a_schedule_is_created_and_then_replaced(scheduler: CloudScheduler) -> N
         scheduler.put(scheduler_job(PARENT, "other", "never", "Etc/UTC", "trainmaster-submit", b""))
 
 
-def test_what_is_written_are_fields_of_the_apis_own_description(installation: Installation, tmp_path: Path) -> None:
+def test_dry_run_prints_fields_of_the_discovery_document(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(NIGHTLY))
-    done = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
-    assert done.exit_code == 0, done.output
-    job = json.loads(done.stdout)
+    result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
+    assert result.exit_code == 0, result.output
+    job = json.loads(result.stdout)
     schemas = json.loads((files("googleapiclient") / DISCOVERED).read_text())["schemas"]
     assert set(job) <= set(schemas["Job"]["properties"])
     assert set(job["pubsubTarget"]) <= set(schemas["PubsubTarget"]["properties"])
@@ -141,14 +143,14 @@ def test_what_is_written_are_fields_of_the_apis_own_description(installation: In
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
-    [({"jobId": "once", **a_spec()}, "would be taken after the first time"), (a_spec(region="moon"), "region")],
+    ("document", "message"),
+    [({"jobId": "once", **a_spec()}, "can be used only once"), (a_spec(region="moon"), "region")],
 )
-def test_a_job_file_that_could_not_be_submitted_twice_is_not_scheduled(
-    installation: Installation, tmp_path: Path, document: dict[str, object], said: str
+def test_job_file_that_cannot_be_submitted_repeatedly_is_refused(
+    installation: Installation, tmp_path: Path, document: dict[str, object], message: str
 ) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(document))
-    done = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
-    assert isinstance(done.exception, PermanentError)
-    assert said in str(done.exception)
+    result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
+    assert isinstance(result.exception, PermanentError)
+    assert message in str(result.exception)
