@@ -62,7 +62,7 @@ def list_jobs(call: Call, service: Service) -> Json:
 def cancel(call: Call, service: Service) -> Json:
     """Cancel the job. For a job that has ended this has no effect and is no error.
 
-    Source: gcloud's help says so. Airflow, for which the service once answered 400, accepts either.
+    Source: gcloud's help. The service once answered Airflow with 400; Airflow accepts either response.
     """
     cancel_job(find(call, service).job_id, caller_email(call, service) or UNKNOWN_CALLER, service.deps)
     return {}

@@ -1,4 +1,4 @@
-"""Lists of jobs in pages, the newest first. A page token is the position of the last job that was looked at.
+"""Lists of jobs in pages, the newest first. A page token is the position of the last job that was read.
 
 Jobs are read in the one order of the store and filtered here, so that no list needs its own index. A page whose filter
 accepts few jobs ends early, with a token to continue from.

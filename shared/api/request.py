@@ -71,7 +71,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What handlers use."""
+    """The services that handlers use."""
 
     project: str
     deps: Deps

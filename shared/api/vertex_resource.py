@@ -1,4 +1,4 @@
-"""What the resources of Vertex AI v1 have in common: `customJobs` and `hyperparameterTuningJobs` of a location.
+"""Methods common to the resources of Vertex AI v1: `customJobs` and `hyperparameterTuningJobs` of a location.
 
 Each is a job of this project like any other. Vertex AI names jobs by numbers: the number is derived from the request
 that creates the job, and the job is stored as `custom_NUMBER`. A job that was submitted as a file keeps its name.

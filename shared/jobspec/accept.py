@@ -141,7 +141,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
 def _complete_group(
     group: TaskGroup, common: Program, spec: ResolvedSpec, resolved: ResolvedExtension, queue: TpuQueue | None
 ) -> TaskGroup:
-    """Add to a group with its hardware what the job says of the role apart from that."""
+    """Add the role's program, use of Spot VMs, and TPU software and queue to a group that has only its hardware."""
     program = spec.programs.get(group.task_type, common)
     tpu = group.tpu and replace(group.tpu, runtime=resolved.image or group.tpu.runtime, queue=queue)
     spot = _is_spot(resolved.spot or spec.spot, group.task_type)

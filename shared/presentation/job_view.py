@@ -1,6 +1,6 @@
 """A stored job as the service's API shows it: its field names and time format, and the spec as submitted.
 
-What the service did not have (attempts, replicas, budgets, substitutions) is under one key of its own, `trainmaster`.
+Fields that the service did not have (attempts, replicas, budgets, substitutions) are under one key, `trainmaster`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job has used: machine-hours, and ML units, the service's unit of usage (`consumedMLUnits`).
+"""The usage of a job in machine-hours and in ML units, the service's unit of usage (`consumedMLUnits`).
 
 A machine's ML units per hour are its former Compute Engine price in us-central1, divided by 0.49 USD, the price of one
 unit; the tests have the figures that the service published. Only machines that the service offered have ML units. This

@@ -26,7 +26,7 @@ class Generation:
     prefix: str
     """First part of Cloud TPU's type names."""
     cores_per_chip: int
-    """What the size counts per chip."""
+    """TensorCores per chip, as the size counts them."""
     runtime: str
     """Cloud TPU's software version, for PyTorch and JAX, and for TensorFlow from a package."""
     topologies: Mapping[int, str]
@@ -158,7 +158,7 @@ TPU_TYPES: Final = {
     "TPU_V6E": TpuType("v6e", _sizes("v6e")),
 }
 TPU_MACHINES: Final = ("cloud_tpu", "cloud-tpu")
-"""Machine types that say nothing of the TPU, so acceleratorConfig does: AI Platform's; Vertex AI's for v2 and v3."""
+"""Machine types whose TPU acceleratorConfig names: that of AI Platform, and that of Vertex AI for v2 and v3."""
 TPU_DEFAULT: Final = ("TPU_V2", 8)
 """Type and size of `cloud_tpu` without an acceleratorConfig. Source: the service's table of legacy machine types."""
 

@@ -1,4 +1,4 @@
-"""What a job requests for each of its roles, independent of the API: the input of the other modules here."""
+"""The request of a job for each of its roles, independent of the API: the input of the other modules here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolve the hardware of one role: machine type, GPUs and boot disk. What no longer exists is replaced, with a note.
+"""Resolve the hardware of one role: machine type, GPUs and boot disk. Retired hardware is replaced, with a note.
 
 The rules: GPUs can only be attached to Compute Engine's machine types, in the numbers of the table; machine types with
 built-in GPUs need no `acceleratorConfig` and accept no other. Source: the API's schema and the service's "Using GPUs".

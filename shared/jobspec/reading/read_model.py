@@ -1,4 +1,4 @@
-"""Read a plain document into its model: first the names, then the types. What has a problem is left out.
+"""Read a plain document into its model: first the names, then the types. Fields with a problem are left out.
 
 Names may be in camelCase or snake_case: proto3 JSON reads both; TFX and tensorflow_cloud send the latter. Unknown names
 are refused: a typo in an optional field must not cost a night of training with the default.

@@ -1,4 +1,4 @@
-"""What a document of either format means, before its parts become one plan."""
+"""The meaning of a document in either format, before its parts become one plan."""
 
 from __future__ import annotations
 
