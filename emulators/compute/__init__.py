@@ -1,11 +1,13 @@
-"""An emulator of the Compute Engine REST API whose VMs are real processes.
+"""An emulator of the Compute Engine REST API whose VMs are real processes. Google has none.
 
-Google has none. `docs/interfaces.md` section 6 is the contract; `python -m emulators.compute --help` the way in.
+`docs/interfaces.md` section 6 is the contract. Start it with `python -m emulators.compute --help`.
 
-    server          HTTP: routes, batch, errors            control      what Google has no API for: faults, addresses
-    cloud           the API's verbs: check, then act       lifecycle    a VM's states over time, and its faults
-    instances       the resource as Google shows it        operations   long-running operations
-    catalog         zones, machine types, images           filters      list filters and paging
-    vm, vm_init     a VM's processes                       metadata_server, identity    what a VM asks about itself
-    containers      a VM's container engine
+    HTTP        server (routes, errors) · api (calls and lists) · batch · list_filter · pages
+                control (calls that Google does not have: faults, addresses, keys)
+    API         cloud (the methods) · bulk_insert · properties, scheduling (checks of a request)
+                instances, resource_policies (resources) · operations · catalog (zones, machine types, images)
+    over time   lifecycle (requests and faults) · vm_transitions (states) · maintenance_schedule · injected_faults
+                system_events (the audit log)
+    the VM      vm_power (on and off) · powered_vm (disk, processes) · vm_init (its first process)
+                vm_container_engine · metadata_server, metadata_tree, vm_metadata · vm_tokens · addresses
 """

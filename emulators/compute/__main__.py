@@ -1,4 +1,4 @@
-"""`python -m emulators.compute`: serves until SIGTERM or SIGINT, and takes its VMs with it however it ends."""
+"""`python -m emulators.compute`: serve until SIGTERM or SIGINT. All VMs end with this process, however it ends."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from emulators.compute.addresses import AddressBook
 from emulators.compute.catalog import Catalog, Links, stable_id
 from emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
 from emulators.compute.control import Control
-from emulators.compute.lifecycle import SystemEventSink, Timing, discard_system_event
 from emulators.compute.server import ComputeServer, listen
 from emulators.compute.system_events import LogSink
 from emulators.compute.vm_metadata import Project
 from emulators.compute.vm_power import VmPower
 from emulators.compute.vm_tokens import TokenIssuer
+from emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
 from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.hosts import SliceHosts
 
@@ -40,21 +40,21 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--vm-env", action="append", default=[], metavar="KEY=VALUE", help="in every VM's environment")
     parser.add_argument("--images", type=Path, metavar="FILE", help="JSON: image or family name to Python environment")
     timing = Timing()
-    parser.add_argument("--step-s", type=float, default=timing.step_s, help="what each change of state takes")
+    parser.add_argument("--step-s", type=float, default=timing.step_s, help="duration of each change of state")
     parser.add_argument(
-        "--shutdown-s", type=float, default=timing.shutdown_s, help="what a metadata_tree is given to shut down"
+        "--shutdown-s", type=float, default=timing.shutdown_s, help="time a VM has to shut down before power-off"
     )
     parser.add_argument(
         "--maintenance-notice-s",
         type=float,
         default=timing.maintenance_notice_s,
-        help="from the maintenance event in a VM's metadata to its stop",
+        help="time from the maintenance event in a VM's metadata to its stop",
     )
     parser.add_argument("--run-min-s", type=float, default=RUN_DURATION_S_MIN, help="shortest maxRunDuration accepted")
     parser.add_argument(
         "--system-events-topic",
         metavar="projects/P/topics/T",
-        help=f"where a log sink sends the system-event audit log, on the Pub/Sub of ${PUBSUB}",
+        help=f"topic that gets the system-event audit log, on the Pub/Sub emulator of ${PUBSUB}",
     )
     options = parser.parse_args(arguments)
     for pair in options.vm_env:
@@ -89,12 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     control = Control(cloud, tpus, AddressBook(options.host), issuer)
     server = listen(options.host, options.port, ComputeServer(cloud, control))
 
-    ended = threading.Event()
+    stopped = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: ended.set())
+        signal.signal(signum, lambda *_: stopped.set())
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     print(f"Compute Engine emulator ready on {links.root}", flush=True)
-    ended.wait()
+    stopped.wait()
     hosts = [host for node in tpus.list_all() for host in node.hosts]
     for instance in (*cloud.list_all(), *hosts):
         if instance.vm is not None:

@@ -1,10 +1,9 @@
-"""Loopback ports for VMs: where a replica's peers reach it, known before the VM exists.
+"""Loopback ports of replicas: the address at which peers reach a replica, known before its VM exists.
 
-A port is free for a program of any VM to bind, so nothing may listen on it here; and nobody else may be given it. It
-is therefore taken from below the range the kernel gives out by itself, and claimed towards other emulators on the same
-machine by binding the UDP port of the same number, which is no program's and which the kernel releases however this
-process ends.
-Source of the range: ip(7), ip_local_port_range.
+The VM's program must be able to bind the port, so this process does not listen on it. Two rules keep it free: it lies
+below the kernel's range for automatic ports, and this process reserves it towards other emulators on the machine by
+binding the UDP port of the same number, which programs do not use. The kernel releases the UDP port when this process
+ends for any reason. Source of the range: ip(7), ip_local_port_range.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ EPHEMERAL_MIN_DEFAULT: Final = 32_768
 
 
 class AddressBook:
-    """The same name always gets the same port, until the emulator ends."""
+    """Assigns one port to each name, for as long as the emulator runs."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -49,7 +48,7 @@ class AddressBook:
                 continue
             self._claims.append(claim)
             return port
-        raise RuntimeError("no loopback port is left")
+        raise RuntimeError("all loopback ports for replicas are in use")
 
 
 def _ephemeral_min() -> int:

@@ -1,6 +1,6 @@
-"""Compute Engine's two kinds of failure: at the call (an HTTP error body) and later, inside an operation.
+"""Compute Engine's two kinds of errors: ApiError is the response of a call, OperationError the result of an operation.
 
-Wording and shape are Google's, because clients match on both. Sources: responses quoted in public issue threads
+Wording and structure are Google's, because clients match on both. Sources: responses quoted in public issue threads
 (kubernetes/k8s.io 9834 for the stockout with `zonesAvailable`, CCExtractor/sample-platform 901 for its operation) and
 `google.cloud.compute_v1.types.Errors`, `ErrorDetails`, `QuotaExceededInfo`.
 """
@@ -13,17 +13,20 @@ from http import HTTPStatus
 from typing import Any
 
 Json = dict[str, Any]
-"""A JSON object of Google's API, as it goes over the wire."""
+"""A JSON object of Google's API."""
 
 
 @dataclass(eq=False)
 class ApiError(Exception):
-    """A call refused at once. `reason` is Google's machine word; `location` the parameter or header at fault."""
+    """An error response of a call."""
 
     status: int
+    """HTTP status."""
     reason: str
+    """Google's machine-readable reason, such as `notFound`."""
     message: str
     location: str | None = None
+    """Name of the wrong parameter or header."""
     location_type: str = "parameter"
 
     def __str__(self) -> str:
@@ -39,7 +42,7 @@ class ApiError(Exception):
 
 
 def not_found(resource: str) -> ApiError:
-    """`resource` is the path from `projects/` on."""
+    """`resource`: the path that starts with `projects/`."""
     return ApiError(404, "notFound", f"The resource '{resource}' was not found")
 
 
@@ -65,18 +68,19 @@ def condition_not_met(kind: str) -> ApiError:
 
 
 def rate_limited() -> ApiError:
-    """403, not 429: what Compute answers when a per-minute quota is used up."""
-    what = "quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'"
-    return ApiError(403, "rateLimitExceeded", f"Quota exceeded for {what}.")
+    """Compute returns 403, not 429, when a per-minute quota is exhausted."""
+    quota = "quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'"
+    return ApiError(403, "rateLimitExceeded", f"Quota exceeded for {quota}.")
 
 
 @dataclass(frozen=True, slots=True)
 class OperationError:
-    """One entry of an operation's `error.errors`, with the HTTP status the operation then carries."""
+    """One entry of an operation's `error.errors`."""
 
     code: str
     message: str
     http_status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE
+    """The operation's `httpErrorStatusCode`."""
     details: tuple[Json, ...] = field(default=())
 
     def as_json(self) -> Json:
@@ -89,7 +93,7 @@ class OperationError:
 def stockout(
     project: str, zone: str, machine_type: str, accelerators: str, zones_available: Iterable[str]
 ) -> OperationError:
-    """No capacity in the zone. `accelerators` as Google writes them: `nvidia-tesla-t4:1`, empty without."""
+    """No capacity in the zone. `accelerators`: in Google's form `nvidia-tesla-t4:1`; empty for none."""
     elsewhere = ",".join(zones_available)
     with_gpu = f" with {accelerators} accelerator(s)" if accelerators else ""
     hint = (
@@ -138,7 +142,7 @@ def quota_exceeded(region: str, metric: str, limit: float) -> OperationError:
 
 
 def too_few_created(desired: int) -> OperationError:
-    """What a bulk insert adds to the cause when it could not reach `minCount` and took everything back."""
+    """A bulk insert adds this error to the cause when it cannot reach `minCount` and deletes the VMs again."""
     message = f"Requested minimum count of {desired} VMs could not be created."
     return OperationError("VM_MIN_COUNT_NOT_REACHED", message)
 

@@ -1,7 +1,7 @@
-"""What exists before any VM: regions, zones, machine types, accelerators, images; and the URLs all resources go by.
+"""The fixed resources: regions, zones, machine types, accelerators, images; and the URLs of all resources.
 
-A selection, not a mirror: the regions the examples use, and the machine families a training job may name. Capacity
-and prices are not modelled. Source of shapes: https://cloud.google.com/compute/docs/machine-resource.
+This is a selection: the regions of the examples, and the machine families that a training job may use. Capacity and
+prices are not modelled. Source of the sizes: https://cloud.google.com/compute/docs/machine-resource.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REGIONS: Final[Mapping[str, str]] = {
     "asia-southeast1": "abc",
 }
 
-# family: (memory in MiB per vCPU, the vCPU counts it comes in)
+# family: (memory in MiB per vCPU, available vCPU counts)
 _FAMILIES: Final[Mapping[str, tuple[float, tuple[int, ...]]]] = {
     "n1-standard": (3840, (1, 2, 4, 8, 16, 32, 64, 96)),
     "n1-highmem": (6656, (2, 4, 8, 16, 32, 64, 96)),
@@ -55,7 +55,7 @@ _FAMILIES: Final[Mapping[str, tuple[float, tuple[int, ...]]]] = {
     "t2d-standard": (4096, (1, 2, 4, 8, 16, 32, 48, 60)),
 }
 
-# Machine types that carry their accelerators: (vCPUs, memory in MiB, accelerator type, count)
+# Machine types with built-in accelerators: (vCPUs, memory in MiB, accelerator type, count)
 _ACCELERATED: Final[Mapping[str, tuple[int, int, str, int]]] = {
     "a2-highgpu-1g": (12, 87040, "nvidia-tesla-a100", 1),
     "a2-highgpu-2g": (24, 174080, "nvidia-tesla-a100", 2),
@@ -89,7 +89,7 @@ _ACCELERATED: Final[Mapping[str, tuple[int, int, str, int]]] = {
 }
 
 _PERSISTENT: Final = ("pd-standard", "pd-balanced", "pd-ssd")
-# Boot disks of the machine series that do not take every Persistent Disk. Source: "Choose a disk type", as of 2025.
+# Boot disk types of the machine series that do not support all of Persistent Disk. Source: "Choose a disk type", 2025.
 _DISKS: Final[Mapping[str, tuple[str, ...]]] = {
     "n4": ("hyperdisk-balanced",),
     "n4d": ("hyperdisk-balanced",),
@@ -125,18 +125,18 @@ _CUSTOM: Final = re.compile(r"(?:e2|n1|n2|n2d|n4)-custom-([1-9][0-9]*)-([1-9][0-
 
 
 def stable_id(text: str) -> int:
-    """A 63-bit number for a resource that is always there, the same in every run."""
+    """Return a 63-bit id for a fixed resource, the same in every run."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def basename(reference: str) -> str:
-    """The last segment of a name, partial or full URL: Compute takes all three wherever it takes a reference."""
+    """Return the last segment of a name, a partial or a full URL: Compute accepts all three as a reference."""
     return reference.rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """URLs of one project's resources. `root` ends in `/compute/v1`."""
+    """The URLs of one project's resources. `root` ends in `/compute/v1`."""
 
     root: str
     project: str
@@ -145,13 +145,16 @@ class Links:
         return "/".join((self.root, "projects", self.project, *parts))
 
     def path(self, *parts: str) -> str:
-        """The same without the server: as error messages name a resource."""
+        """Return the path of a resource without the server, as error messages contain it."""
         return "/".join(("projects", self.project, *parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """`images` maps an image or family name to a Python environment; the key `default` stands for every other name."""
+    """The fixed resources of a project.
+
+    `images` maps an image or family name to a Python environment. The key `default` is for all other names.
+    """
 
     links: Links
     images: Mapping[str, str] = field(default_factory=dict)
@@ -207,12 +210,12 @@ class Catalog:
         }
 
     def accelerators_of(self, zone: str, machine_type: str) -> tuple[tuple[str, int], ...]:
-        """Those that come with the machine type."""
-        own = self.machine_type(zone, machine_type)["accelerators"]
-        return tuple((each["guestAcceleratorType"], each["guestAcceleratorCount"]) for each in own)
+        """Return type and count of the accelerators that are part of the machine type."""
+        accelerators = self.machine_type(zone, machine_type)["accelerators"]
+        return tuple((item["guestAcceleratorType"], item["guestAcceleratorCount"]) for item in accelerators)
 
     def disk_types_of(self, machine_type: str) -> tuple[str, ...]:
-        """What it can boot from."""
+        """Return the disk types from which the machine type can boot."""
         series, kind = machine_type.split("-")[:2]
         return _DISKS.get(f"{series}-{kind}") or _DISKS.get(series) or _PERSISTENT
 
@@ -224,7 +227,7 @@ class Catalog:
         ]
 
     def environment_of(self, image: str) -> str | None:
-        """The Python environment behind an image. None: the machine's own programs only."""
+        """Return the Python environment of an image; None: only the machine's own programs. Raises ApiError (400)."""
         if not self.images:
             return None
         name = basename(image)
@@ -238,7 +241,7 @@ class Catalog:
         return {
             "kind": kind,
             "id": str(stable_id("/".join((*collection, name)))),
-            "creationTimestamp": "1969-12-31T16:00:00.000-08:00",  # what Google says of everything always there
+            "creationTimestamp": "1969-12-31T16:00:00.000-08:00",  # Google's value for all fixed resources
             "name": name,
             "description": name,
             "selfLink": self.links(*collection, name),

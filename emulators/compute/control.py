@@ -1,4 +1,4 @@
-"""What Google has no API for: faults on demand, addresses, the keys that identity tokens are signed with.
+"""The emulator's own calls, under `/emulator/v1`: faults, replica addresses, and the keys of identity tokens.
 
 `docs/interfaces.md` section 6 is the contract.
 """
@@ -14,7 +14,7 @@ from emulators.compute.cloud import Cloud
 from emulators.compute.injected_faults import parse_injected_faults
 from emulators.compute.instances import Instance, Status
 from emulators.compute.vm_tokens import TokenIssuer
-from emulators.tpu import control as slices
+from emulators.tpu import control as tpu_control
 from emulators.tpu.cloud import TpuCloud
 
 
@@ -41,15 +41,15 @@ class Control:
         return self.cloud.faults.as_json()
 
     def post_faults(self, body: Json) -> Json:
-        self.cloud.faults.post(parse_injected_faults(body))
+        self.cloud.faults.set(parse_injected_faults(body))
         return self.faults()
 
     def act(self, name: str, verb: str, body: Json) -> Json:
-        """A fault of one VM or TPU node. Answers at once; a VM's operation tells when it is over."""
+        """Inject a fault into one VM or TPU node. Returns at once; a VM's operation is done when the fault is over."""
         if node := self.tpus.find(name):
             if verb == "kill-program":
-                return self._kill_program(slices.host_of(node, body), str(body.get("signal", "KILL")))
-            return slices.act(self.tpus, node, verb, body)
+                return self._kill_program(tpu_control.host_of(node, body), str(body.get("signal", "KILL")))
+            return tpu_control.act(self.tpus, node, verb, body)
         instance = self.cloud.find(name)
         if instance.status is not Status.RUNNING and not (verb == "crash" and instance.status is Status.STOPPING):
             raise not_ready(instance.path(self.cloud.links))
@@ -64,7 +64,7 @@ class Control:
                 operation = lifecycle.crash(instance)
             case "upcoming-maintenance":
                 return maintenance_schedule.announce(
-                    lifecycle, instance, float(body.get("in_s", maintenance_schedule.AHEAD_S))
+                    lifecycle, instance, float(body.get("in_s", maintenance_schedule.NOTICE_S))
                 )
             case "kill-program":
                 return self._kill_program(instance, str(body.get("signal", "KILL")))
@@ -76,8 +76,8 @@ class Control:
         try:
             signum = signal.Signals[f"SIG{name.removeprefix('SIG')}"]
         except KeyError:
-            raise ApiError(400, "invalid", f"'{name}' is the name of no signal") from None
+            raise ApiError(400, "invalid", f"'{name}' is not the name of a signal") from None
         pid = instance.vm.signal_program(signum) if instance.vm is not None else None
         if pid is None:
-            raise ApiError(404, "notFound", f"No training program runs on {instance.name} now")
+            raise ApiError(404, "notFound", f"No training program is running on {instance.name}")
         return {"pid": pid, "signal": signum.name}

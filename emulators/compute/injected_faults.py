@@ -1,4 +1,4 @@
-"""What the emulated cloud is short of: switched on and off as a whole through `POST /emulator/v1/faults`."""
+"""Injected faults of the whole project, set through `POST /emulator/v1/faults`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from emulators.compute.api_errors import ApiError, Json, rate_limited
 
 @dataclass(frozen=True, slots=True)
 class InjectedFaults:
-    """`stockout_zones` have no capacity; in `quota_regions` the project's quota is used up; `slow_s` is added to every
-    change of state; the next `rate_limited` calls of the Compute API are answered with 403 rateLimitExceeded."""
+    """The faults in effect."""
 
     stockout_zones: tuple[str, ...] = ()
+    """Zones without capacity."""
     quota_regions: tuple[str, ...] = ()
+    """Regions in which the project's quota is exhausted."""
     slow_s: float = 0.0
+    """Added to every change of state."""
     rate_limited: int = 0
+    """How many of the next API calls get a rate-limit error."""
 
 
 def parse_injected_faults(body: Json) -> InjectedFaults:
-    """All faults anew: what is not named is off."""
-    unknown = set(body) - {each.name for each in fields(InjectedFaults)}
+    """Return the requested faults. Faults that the body does not contain are off. Raises ApiError (400)."""
+    unknown = set(body) - {field.name for field in fields(InjectedFaults)}
     if unknown:
         raise ApiError(400, "invalid", f"Unknown faults: {', '.join(sorted(unknown))}")
     try:
@@ -33,17 +36,17 @@ def parse_injected_faults(body: Json) -> InjectedFaults:
             rate_limited=int(body.get("rate_limited", 0)),
         )
     except (TypeError, ValueError) as error:
-        raise ApiError(400, "invalid", f"InjectedFaults are lists of names and numbers: {error}") from error
+        raise ApiError(400, "invalid", f"Invalid fault value: {error}") from error
 
 
 def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
-        raise ValueError(f"{value!r} is no list of names")
+        raise ValueError(f"{value!r} must be a list of names")
     return tuple(value)
 
 
 class FaultInjector:
-    """The current faults, shared by all threads."""
+    """Holds the faults in effect. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,12 +57,12 @@ class FaultInjector:
         with self._lock:
             return self._now
 
-    def post(self, faults: InjectedFaults) -> None:
+    def set(self, faults: InjectedFaults) -> None:
         with self._lock:
             self._now = faults
 
     def admit_call(self) -> None:
-        """Every call of the Compute API passes here: raises while calls are rate limited, and counts them down."""
+        """Count an API call. Raises ApiError while calls are rate limited."""
         with self._lock:
             if self._now.rate_limited <= 0:
                 return

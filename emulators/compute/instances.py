@@ -1,9 +1,6 @@
-"""An instance that exists: its states, what has become of it, and how it is shown.
+"""The instance resource: a VM that exists, with its state, and its JSON representation.
 
-    PROVISIONING ─► STAGING ─► RUNNING ─► STOPPING ─► TERMINATED ─► (start) STAGING …
-                                              └────► gone
-
-What it was asked to be is `properties`.
+The requested properties are in `properties`, the transitions between states in `vm_transitions`.
 """
 
 from __future__ import annotations
@@ -20,7 +17,8 @@ from typing import Final
 
 from emulators.compute.api_errors import Json
 from emulators.compute.catalog import Links
-from emulators.compute.metadata_server import MetadataServer, MetadataTree
+from emulators.compute.metadata_server import MetadataServer
+from emulators.compute.metadata_tree import MetadataTree
 from emulators.compute.operations import timestamp
 from emulators.compute.powered_vm import Disk, PoweredVm
 from emulators.compute.properties import Properties
@@ -37,33 +35,35 @@ class Status(StrEnum):
 
 
 def fingerprint(value: object) -> str:
-    """Of contents, as Google's: setting the same again gives the same."""
+    """Return a fingerprint of contents. Like Google's, it is the same for the same contents."""
     digest = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()
     return base64.urlsafe_b64encode(digest[:8]).decode()
 
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A VM that exists. Fields change under `Cloud.lock`; whoever drives it through its states holds `transition_lock` meanwhile.
-
-    `boots` counts its power-ons: what was planned for one power-on checks that it is still the same.
-    """
+    """A VM that exists."""
 
     name: str
     zone: str
     id: int
     properties: Properties
+    """The requested properties; they do not change."""
     disk: Disk
     metadata: dict[str, str]
+    """The user's metadata (`instance/attributes/`); setMetadata replaces it."""
     labels: dict[str, str]
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     status: Status = Status.PROVISIONING
     deleted: bool = False
     transition_lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held during a transition from one status to another."""
     boots: int = 0
+    """Number of power-ons. An event that was planned for one power-on compares this number."""
     started_at: datetime | None = None
     stopped_at: datetime | None = None
     vm: PoweredVm | None = None
+    """This field and the following three are set while the VM is powered on."""
     metadata_tree: MetadataTree | None = None
     metadata_server: MetadataServer | None = None
     run_limit_timer: threading.Timer | None = None
@@ -84,7 +84,7 @@ class Instance:
 
     @property
     def ends_at(self) -> datetime | None:
-        """When the run_limit_timer deletes or stops it; counted anew at every start."""
+        """When the run limit stops or deletes the VM. The limit counts from the last start."""
         if self.started_at is None or self.properties.scheduling.max_run_s is None:
             return None
         return self.started_at + timedelta(seconds=self.properties.scheduling.max_run_s)
@@ -103,8 +103,10 @@ class Instance:
             "zone": links(*zonal),
             "canIpForward": False,
             "cpuPlatform": "Intel Broadwell",
-            "networkInterfaces": [_network_interface(links, each) for each in properties.shown["networkInterfaces"]],
-            "disks": [_disk(links, self, index, each) for index, each in enumerate(properties.shown["disks"])],
+            "networkInterfaces": [
+                _network_interface(links, requested) for requested in properties.shown["networkInterfaces"]
+            ],
+            "disks": [_disk(links, self, index, disk) for index, disk in enumerate(properties.shown["disks"])],
             "metadata": {
                 "kind": "compute#metadata",
                 "fingerprint": self.metadata_fingerprint,
@@ -138,31 +140,31 @@ class Instance:
         return shown
 
 
-def _network_interface(links: Links, asked: Json) -> Json:
-    """The VM's network is this machine's loopback, and it says so."""
+def _network_interface(links: Links, requested: Json) -> Json:
+    """Return an interface with the loopback address, which is the VM's real network."""
     return {
         "kind": "compute#networkInterface",
         "name": "nic0",
         "networkIP": "127.0.0.1",
         "stackType": "IPV4_ONLY",
-        "fingerprint": fingerprint(asked),
+        "fingerprint": fingerprint(requested),
         "network": links("global", "networks", "default"),
-        **{key: value for key, value in asked.items() if key in ("network", "subnetwork", "accessConfigs")},
+        **{key: value for key, value in requested.items() if key in ("network", "subnetwork", "accessConfigs")},
     }
 
 
-def _disk(links: Links, instance: Instance, index: int, asked: Json) -> Json:
-    parameters = asked.get("initializeParams") or {}
+def _disk(links: Links, instance: Instance, index: int, requested: Json) -> Json:
+    parameters = requested.get("initializeParams") or {}
     return {
         "kind": "compute#attachedDisk",
         "type": "PERSISTENT",
         "mode": "READ_WRITE",
         "index": index,
-        "boot": bool(asked.get("boot", index == 0)),
-        "autoDelete": bool(asked.get("autoDelete", False)),
-        "deviceName": asked.get("deviceName") or f"persistent-disk-{index}",
+        "boot": bool(requested.get("boot", index == 0)),
+        "autoDelete": bool(requested.get("autoDelete", False)),
+        "deviceName": requested.get("deviceName") or f"persistent-disk-{index}",
         "diskSizeGb": str(parameters.get("diskSizeGb") or 10),
         "source": links("zones", instance.zone, "disks", instance.name),
         "interface": "SCSI",
-        **{key: asked[key] for key in ("diskEncryptionKey",) if key in asked},
+        **{key: requested[key] for key in ("diskEncryptionKey",) if key in requested},
     }

@@ -1,8 +1,9 @@
-"""A VM's states over time: each request and each fault is a thread that takes the VM's transition_lock and walks it through.
+"""The states of VMs over time. Each request and each fault runs on its own thread.
 
-Turns keep two requests for one VM apart as Compute does: the second happens after the first. A crash pulls the cable
-before it waits for its transition_lock, so it cuts any shutdown short. Whatever was set up for one power-on (run_limit_timer, maintenance,
-the death of its processes) names it by `boots` and does nothing once that has passed.
+A thread holds the VM's `transition_lock` during its transition. Two requests for one VM therefore happen one after the
+other, as at Google. A crash powers the VM off before it takes the lock, so it cuts a running shutdown short. An event
+that was planned for one power-on (run limit, maintenance, unexpected end) compares `boots` and does nothing after a
+later power-on.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from emulators.compute.api_errors import OperationError, internal_error, too_few_created
 from emulators.compute.catalog import Links
@@ -21,33 +21,10 @@ from emulators.compute.instances import Instance, Status
 from emulators.compute.operations import SYSTEM, Operation, OperationStore
 from emulators.compute.vm_metadata import NO_MAINTENANCE
 from emulators.compute.vm_power import VmPower
+from emulators.compute.vm_transitions import Registry, SystemEventSink, Timing, VmTransitions, discard_system_event
 
 PREEMPTION_NOTICE_S: Final = 30.0
-"""Source: Compute gives a Spot VM 30 s between soft-off and mechanical off."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """`step_s` each change of state takes; `shutdown_s` a metadata_tree has to end; `maintenance_notice_s` from the event in
-    the metadata to the stop (60 s, with GPUs an hour, on Google's side)."""
-
-    step_s: float = 0.2
-    shutdown_s: float = 30.0
-    maintenance_notice_s: float = 5.0
-
-
-SystemEventSink = Callable[[Operation, Instance], None]
-"""Where the audit log's entry of something that happened to a VM unasked goes."""
-
-
-def discard_system_event(_operation: Operation, _instance: Instance) -> None:
-    """The sink of a project that exports no log."""
-
-
-class Registry(Protocol):
-    def forget(self, instance: Instance) -> None:
-        """The name is free again."""
-        ...
+"""Source: Compute gives a Spot VM 30 s between the ACPI signal and power-off."""
 
 
 class Lifecycle:
@@ -61,40 +38,54 @@ class Lifecycle:
         registry: Registry,
         system_events: SystemEventSink = discard_system_event,
     ) -> None:
-        self.operations, self.faults, self.power, self.timing = operations, faults, power, timing
-        self.links, self.registry, self.system_events = links, registry, system_events
+        self.operations, self.faults, self.timing = operations, faults, timing
+        self.links, self.system_events = links, system_events
+        self.vms = VmTransitions(
+            power,
+            timing,
+            pause=self._pause,
+            registry=registry,
+            system_events=system_events,
+            on_unexpected_end=self._on_unexpected_end,
+            on_run_limit=self._on_run_limit,
+        )
 
     # Requests
 
     def insert(
         self, operation: Operation, instances: Sequence[tuple[Instance, Operation]], error: OperationError | None
     ) -> None:
-        """Brings new VMs up, all or none. Each has an operation of its own, which for a single insert is `operation`.
-        Their turns are already taken, so that nothing else happens to them meanwhile."""
+        """Create VMs, all or none. The caller has acquired their `transition_lock`s; they are released at the end.
+
+        Each VM has its own operation, which for a single insert is `operation`. `error`: why the creation fails.
+        """
         self._spawn(self._insert, operation, instances, error)
 
     def delete(self, operation: Operation, instance: Instance) -> None:
-        self._spawn(self._with_turn, operation, instance, self._delete)
+        self._spawn(self._transition, operation, instance, self.vms.delete)
 
     def stop(self, operation: Operation, instance: Instance) -> None:
-        self._spawn(self._with_turn, operation, instance, self._stop)
+        self._spawn(self._transition, operation, instance, self.vms.stop)
 
     def start(self, operation: Operation, instance: Instance) -> None:
-        self._spawn(self._with_turn, operation, instance, self._start)
+        self._spawn(self._transition, operation, instance, self.vms.start)
 
     def reset(self, operation: Operation, instance: Instance) -> None:
-        self._spawn(self._with_turn, operation, instance, self._reset)
+        self._spawn(self._transition, operation, instance, self.vms.reset)
 
     def finish_soon(self, operation: Operation) -> None:
-        """For what has taken effect already, as a change of metadata has."""
+        """Finish the operation of a change that is in effect already, such as a change of metadata."""
         self._spawn(self._finish_soon, operation)
 
     # Faults
 
     def preempt(self, instance: Instance, notice_s: float | None = None) -> Operation:
-        """Announced; after the notice that the VM asked for, soft-off; half a minute later, off. With `notice_s`:
-        soft-off at once, and off after that time."""
-        operation = self._event("compute.instances.preempted", instance, "Instance was preempted.")
+        """Announce a preemption in the metadata, then shut the VM down.
+
+        Without `notice_s`, the shutdown begins after the notice that the VM requested, and lasts 30 s at most. With
+        `notice_s`, it begins at once and lasts that long at most.
+        """
+        operation = self._begin_event("compute.instances.preempted", instance, "Instance was preempted.")
         if instance.metadata_tree is not None:
             instance.metadata_tree.put("instance/preempted", "TRUE")
         ahead_s = instance.properties.scheduling.preemption_notice_s if notice_s is None else 0
@@ -103,10 +94,13 @@ class Lifecycle:
         return operation
 
     def maintain(self, instance: Instance, notice_s: float | None, requested: Operation | None = None) -> Operation:
-        """The VM is moved or ended, as it asked to be. `requested` is the user's own operation, done with this."""
+        """Announce maintenance in the metadata, then migrate or stop the VM, as its `onHostMaintenance` says.
+
+        `requested`: the operation of the user's own request, which is finished as well.
+        """
         policy = instance.properties.scheduling.on_host_maintenance
         verb = "terminateOnHostMaintenance" if policy == "TERMINATE" else "migrateOnHostMaintenance"
-        operation = self._event(f"compute.instances.{verb}", instance, "Instance is subject to host maintenance.")
+        operation = self._begin_event(f"compute.instances.{verb}", instance, "Instance is subject to host maintenance.")
         notice = self.timing.maintenance_notice_s if notice_s is None else notice_s
         if instance.metadata_tree is not None:
             instance.metadata_tree.put("instance/maintenance-event", f"{policy}_ON_HOST_MAINTENANCE")
@@ -114,31 +108,31 @@ class Lifecycle:
         return operation
 
     def crash(self, instance: Instance) -> Operation:
-        """Host error: gone at once, no notice."""
+        """Simulate a host error: the VM loses power at once, without notice."""
         vm = instance.vm
-        operation = self._event("compute.instances.hostError", instance, "Instance terminated by Compute Engine.")
+        operation = self._begin_event("compute.instances.hostError", instance, "Instance terminated by Compute Engine.")
         if vm is not None:
             vm.power_off()
-        self._spawn(self._with_turn, operation, instance, lambda each: self._host_error(each, operation))
+        self._spawn(self._transition, operation, instance, lambda instance: self._host_error(instance, operation))
         return operation
 
-    # Steps, each on a thread of its own
+    # On threads
 
-    def _spawn(self, work: Callable[..., None], *arguments: object) -> None:
-        threading.Thread(target=work, args=arguments, name="lifecycle", daemon=True).start()
+    def _spawn(self, target: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=target, args=arguments, name="lifecycle", daemon=True).start()
 
     def _pause(self) -> None:
         time.sleep(self.timing.step_s + self.faults.now.slow_s)
 
-    def _event(self, type_: str, instance: Instance, message: str) -> Operation:
+    def _begin_event(self, type_: str, instance: Instance, message: str) -> Operation:
         operation = self.operations.begin(
             type_, zone=instance.zone, target_link=instance.link(self.links), target_id=instance.id, user=SYSTEM
         )
         self.operations.start(operation, message)
         return operation
 
-    def _with_turn(self, operation: Operation, instance: Instance, step: Callable[[Instance], None]) -> None:
-        """One step of one VM; nothing is left to do where the VM has gone meanwhile."""
+    def _transition(self, operation: Operation, instance: Instance, step: Callable[[Instance], None]) -> None:
+        """Run one step of a VM under its lock and finish the operation. Does nothing if the VM has been deleted."""
         if operation.status == "PENDING":
             self.operations.start(operation)
         with instance.transition_lock, self._finishing(operation):
@@ -147,7 +141,7 @@ class Lifecycle:
 
     @contextmanager
     def _finishing(self, operation: Operation) -> Iterator[None]:
-        """The operation ends however the step does; an exception here is the emulator's bug, and shown as well."""
+        """Finish the operation after the block. An exception is a bug of the emulator: report it as well."""
         try:
             yield
         except Exception as error:
@@ -163,8 +157,9 @@ class Lifecycle:
     def _insert(
         self, operation: Operation, instances: Sequence[tuple[Instance, Operation]], error: OperationError | None
     ) -> None:
-        for each in {operation.name: operation, **{own.name: own for _, own in instances}}.values():
-            self.operations.start(each)
+        operations = {operation.name: operation, **{own.name: own for _, own in instances}}
+        for pending in operations.values():
+            self.operations.start(pending)
         try:
             self._pause()
             if error is None:
@@ -172,12 +167,12 @@ class Lifecycle:
                     instance.status = Status.STAGING
                 self._pause()
                 for instance, _ in instances:
-                    self._power_on(instance)
+                    self.vms.power_on(instance)
         except OSError as failure:
             error = internal_error(f"The VM could not be started: {failure}")
         for instance, own in instances:
             if error is not None:
-                self._remove(instance, grace_s=0)
+                self.vms.remove(instance, grace_s=0)
             instance.transition_lock.release()
             if own is not operation:
                 self.operations.finish(own, [error] if error else [])
@@ -185,63 +180,14 @@ class Lifecycle:
         errors = [error, too_few_created(len(instances))] if error and is_bulk else [error] if error else []
         self.operations.finish(operation, errors)
 
-    def _delete(self, instance: Instance) -> None:
-        instance.status = Status.STOPPING
-        self.power.off(instance, self.timing.shutdown_s)
-        self._pause()
-        self._remove(instance, grace_s=0)
-
-    def _remove(self, instance: Instance, grace_s: float) -> None:
-        self.power.off(instance, grace_s)
-        instance.deleted = True
-        self.registry.forget(instance)
-        instance.disk.destroy()
-
-    def _stop(self, instance: Instance) -> None:
-        if instance.status is Status.RUNNING:
-            self._halt(instance, self.timing.shutdown_s)
-
-    def _halt(self, instance: Instance, grace_s: float, event: Operation | None = None) -> None:
-        """`event`: what stops it unasked; the audit log tells of it as soon as the VM is seen to stop."""
-        instance.status = Status.STOPPING
-        if event is not None:
-            self.system_events(event, instance)
-        self.power.off(instance, grace_s)
-        self._pause()
-        instance.status = Status.TERMINATED
-
-    def _start(self, instance: Instance) -> None:
-        if instance.status is Status.TERMINATED:
-            instance.status = Status.STAGING
-            self._pause()
-            self._power_on(instance)
-
-    def _power_on(self, instance: Instance) -> None:
-        self.power.on(instance, died=self._died, burnt=self._burnt)
-        instance.status = Status.RUNNING
-
-    def _reset(self, instance: Instance) -> None:
-        """Hard: no shutdown, the same disk, RUNNING all the while."""
-        if instance.status is Status.RUNNING:
-            self.power.off(instance, 0)
-            self._power_on(instance)
-
-    def _end(self, instance: Instance, grace_s: float, event: Operation | None = None) -> None:
-        """What `instanceTerminationAction` says, for a preemption (`event`) and for the run_limit_timer."""
-        if instance.status is not Status.RUNNING:
-            return
-        self._halt(instance, grace_s, event)
-        if instance.properties.scheduling.termination_action == "DELETE":
-            self._remove(instance, grace_s=0)
-
     def _preempt(self, operation: Operation, instance: Instance, boot: int, ahead_s: float, grace_s: float) -> None:
         time.sleep(ahead_s)
 
         def step(instance: Instance) -> None:
             if instance.boots == boot:
-                self._end(instance, grace_s, operation)
+                self.vms.end(instance, grace_s, operation)
 
-        self._with_turn(operation, instance, step)
+        self._transition(operation, instance, step)
 
     def _maintain(
         self,
@@ -258,38 +204,37 @@ class Lifecycle:
             if instance.boots != boot or instance.status is not Status.RUNNING:
                 return
             if policy == "TERMINATE":
-                self._halt(instance, self.timing.shutdown_s, operation)
+                self.vms.halt(instance, self.timing.shutdown_s, operation)
                 self._restart_automatically(instance)
             elif instance.metadata_tree is not None:
                 self.system_events(operation, instance)
                 instance.metadata_tree.put("instance/maintenance-event", NO_MAINTENANCE)
 
-        self._with_turn(operation, instance, step)
+        self._transition(operation, instance, step)
         if requested is not None:
             self.operations.finish(requested)
 
     def _host_error(self, instance: Instance, event: Operation) -> None:
         if instance.status in (Status.RUNNING, Status.STOPPING):
-            self._halt(instance, 0, event)
+            self.vms.halt(instance, 0, event)
             self._restart_automatically(instance)
 
     def _restart_automatically(self, instance: Instance) -> None:
         if instance.properties.scheduling.automatic_restart:
             message = "Instance was automatically restarted by Compute Engine."
-            with self._finishing(self._event("compute.instances.automaticRestart", instance, message)):
-                self._start(instance)
+            with self._finishing(self._begin_event("compute.instances.automaticRestart", instance, message)):
+                self.vms.start(instance)
 
-    def _died(self, instance: Instance, boot: int) -> None:
+    def _on_unexpected_end(self, instance: Instance, boot: int) -> None:
         if instance.boots == boot and instance.status is Status.RUNNING:
             self.crash(instance)
 
-    def _burnt(self, instance: Instance, boot: int) -> None:
-        """`maxRunDuration` is over."""
+    def _on_run_limit(self, instance: Instance, boot: int) -> None:
         verb = instance.properties.scheduling.termination_action.lower()
-        operation = self._event(verb, instance, "Instance reached the end of its maxRunDuration.")
+        operation = self._begin_event(verb, instance, "Instance reached the end of its maxRunDuration.")
 
         def step(instance: Instance) -> None:
             if instance.boots == boot:
-                self._end(instance, self.timing.shutdown_s)
+                self.vms.end(instance, self.timing.shutdown_s)
 
-        self._spawn(self._with_turn, operation, instance, step)
+        self._spawn(self._transition, operation, instance, step)

@@ -1,10 +1,10 @@
-"""Host maintenance that is announced long before, as to VMs with GPUs: what the metadata server says, and then does.
+"""Scheduled host maintenance, which Compute announces to VMs with GPUs an hour ahead.
 
-    instance/upcoming-maintenance   {}  ──►  {"window_start_time": …}      until then, the ordinary course:
+    instance/upcoming-maintenance   {}  ──►  {"window_start_time": …}      at that time, ordinary maintenance begins:
     instance/maintenance-event      NONE ───────────────────► TERMINATE_ON_HOST_MAINTENANCE ──► stopped
 
-Source of the answers: "Manage host events across compute instances" of AI Hypercomputer's documentation: all values
-are text there, and nothing announced is an empty object. Other VMs do not have the key.
+Source of the metadata: "Manage host events across compute instances" in AI Hypercomputer's documentation. All values
+are text; without an announcement the value is an empty object. Other VMs do not have the key.
 """
 
 from __future__ import annotations
@@ -17,26 +17,29 @@ from typing import Final
 from emulators.compute.api_errors import ApiError, Json
 from emulators.compute.instances import Instance, Status
 from emulators.compute.lifecycle import Lifecycle
-from emulators.compute.metadata_server import Document
+from emulators.compute.metadata_tree import Document
 
 KEY: Final = "instance/upcoming-maintenance"
-AHEAD_S: Final = 3600.0
+NOTICE_S: Final = 3600.0
 """Source: Compute gives VMs with GPUs an hour's notice."""
 WINDOW: Final = timedelta(hours=2)
-"""As in the documentation's example."""
+"""Source: the documentation's example."""
 
 
 def announce(lifecycle: Lifecycle, instance: Instance, in_s: float) -> Json:
-    """What is announced. The VM is stopped when its window begins, unless it has gone or was started anew by then."""
+    """Announce maintenance that begins after `in_s`, and return the announcement.
+
+    The VM is stopped at that time, unless it has been deleted or restarted before.
+    """
     if instance.metadata_tree is None or not instance.properties.accelerators:
-        raise ApiError(400, "invalid", f"Maintenance is announced ahead to VMs with GPUs; {instance.name} has none")
-    announced = announcement(datetime.now(UTC) + timedelta(seconds=in_s))
-    instance.metadata_tree.put(KEY, Document(announced))
+        raise ApiError(400, "invalid", f"Only VMs with GPUs get scheduled maintenance; {instance.name} has no GPU")
+    announcement = make_announcement(datetime.now(UTC) + timedelta(seconds=in_s))
+    instance.metadata_tree.put(KEY, Document(announcement))
     threading.Thread(target=_begin, args=(lifecycle, instance, instance.boots, in_s), daemon=True).start()
-    return announced
+    return announcement
 
 
-def announcement(start: datetime) -> Json:
+def make_announcement(start: datetime) -> Json:
     return {
         "can_reschedule": "true",
         "latest_window_start_time": _text(start),

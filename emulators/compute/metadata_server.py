@@ -1,157 +1,29 @@
-"""The metadata server of one VM, on a loopback port of its own: `GCE_METADATA_HOST` in its environment.
+"""The metadata server of one VM: HTTP on its own loopback port, `GCE_METADATA_HOST` in the VM's environment.
 
-    GET /computeMetadata/v1/PATH[/][?recursive=true][&alt=json|text]
-                                [&wait_for_change=true][&last_etag=E][&timeout_sec=N]
-
-A path that ends in `/` is a directory: its entries, one a line, or with `recursive` all of it. A recursive answer is
-JSON unless text is asked for, and there the fixed keys are in camel case (`machine-type` → `machineType`); attribute
-keys stay as set. A long poll returns when the answer differs from `last_etag` (without one: from the answer now), or
-after the timeout with the answer as it is. Source: https://cloud.google.com/compute/docs/metadata/querying-metadata.
+`metadata_tree` has the metadata and its query parameters. The server adds the checks of Google's server and the tokens
+of the VM's service account.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, cast
+from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from emulators.compute.metadata_tree import ROOT, MetadataTree, Response, error_response
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 
-ROOT: Final = "/computeMetadata/v1/"
 IDLE_TIMEOUT_S: Final = 600.0
-Tree = dict[str, Any]
-"""Directories are dicts; a leaf is text, a number, a list of texts, or a Document."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A leaf that is a JSON object, its keys as they are."""
-
-    body: Tree
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    body: bytes
-    content_type: str
-    status: int = 200
-    location: str | None = None
-
-    @property
-    def etag(self) -> str:
-        return hashlib.sha256(self.body).hexdigest()[:16]
-
-
-class MetadataTree:
-    """What the VM sees of itself. Changes wake every long poll at once."""
-
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._changed = threading.Condition()
-        self._closed = False
-
-    def put(self, path: str, value: str | Tree | Document) -> None:
-        """`path` from the root, as `instance/preempted`."""
-        *directories, leaf = path.split("/")
-        with self._changed:
-            node = self._tree
-            for name in directories:
-                node = node[name]
-            node[leaf] = value
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Ends every long poll: the VM is off."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-    def answer(self, path: str, query: Mapping[str, str]) -> Answer:
-        with self._changed:
-            return self._render(path, query)
-
-    def changed_answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        """Blocks until the answer is another one; None when the VM was powered off meanwhile."""
-        timeout_s = float(query["timeout_sec"]) if query.get("timeout_sec", "").isdigit() else None
-        with self._changed:
-            now = self._render(path, query)
-            known = query.get("last_etag", now.etag)
-
-            def news() -> bool:
-                nonlocal now
-                now = self._render(path, query)
-                return self._closed or now.status != HTTPStatus.OK or now.etag != known
-
-            self._changed.wait_for(news, timeout_s)
-            return None if self._closed else now
-
-    def _render(self, path: str, query: Mapping[str, str]) -> Answer:
-        node: Any = self._tree
-        steps = [unquote(step) for step in path.split("/") if step]
-        for step in steps:
-            if not isinstance(node, dict) or step not in node:
-                return error_answer(404, "Not Found")
-            node = node[step]
-        if isinstance(node, Document):
-            return Answer(json.dumps(node.body).encode(), "application/json")
-        recursive = query.get("recursive", "").lower() == "true"
-        alt = query.get("alt", "json" if recursive and isinstance(node, dict) else "text")
-        if isinstance(node, dict) and not recursive:
-            if path and not path.endswith("/"):
-                return Answer(b"", "text/html", 301, ROOT + path + "/")
-            node = [f"{key}/" if isinstance(value, dict) else key for key, value in sorted(node.items())]
-        if alt == "json":
-            shown = _as_json(node, own_keys=steps[-1:] == ["attributes"])
-            return Answer(json.dumps(shown).encode(), "application/json")
-        return Answer("\n".join(_lines(node)).encode(), "application/text")
-
-
-def error_answer(status: int, words: str) -> Answer:
-    page = f"<!DOCTYPE html><html lang=en><title>Error {status} ({words})!!1</title><p>{status}. {words}</html>\n"
-    return Answer(page.encode(), "text/html; charset=UTF-8", status)
-
-
-def _as_json(node: Any, *, own_keys: bool = False) -> Any:
-    """As a recursive answer shows a directory. `own_keys`: the keys are the user's and stay as they are."""
-    if isinstance(node, Document):
-        return node.body
-    if not isinstance(node, dict):
-        return node
-    entries = {
-        key: _as_json(value, own_keys=key == "attributes")
-        for key, value in node.items()
-        if not isinstance(value, Secret)
-    }
-    if own_keys:
-        return entries
-    if entries and all(key.isdigit() for key in entries):  # `network-interfaces/0/` is a list in JSON
-        return list(entries.values())
-    return {re.sub(r"-(\w)", lambda match: match[1].upper(), key): value for key, value in entries.items()}
-
-
-def _lines(node: Any, prefix: str = "") -> list[str]:
-    if isinstance(node, Secret):
-        return []
-    if isinstance(node, dict):
-        return [line for key, value in node.items() for line in _lines(value, f"{prefix}/{key}" if prefix else key)]
-    texts = node if isinstance(node, list) else [json.dumps(node.body) if isinstance(node, Document) else str(node)]
-    return [f"{prefix} {text}" if prefix else text for text in texts]
-
-
-class Secret:
-    """A leaf that is made anew at each request: named in listings, never in recursive answers."""
 
 
 class MetadataServer(ThreadingHTTPServer):
-    """`identity` None: the VM has no service account."""
+    """Serves as soon as it exists. `identity` None: the VM has no service account."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -168,7 +40,7 @@ class MetadataServer(ThreadingHTTPServer):
         return f"{self.server_address[0]!s}:{self.server_port}"
 
     def stop(self) -> None:
-        """Returns at once; the accepting thread ends within its polling interval."""
+        """End long polls and stop. Returns at once; the accepting thread ends within its polling interval."""
         self.metadata_tree.close()
         threading.Thread(target=self._stop, daemon=True).start()
 
@@ -177,7 +49,7 @@ class MetadataServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client killed in the middle of a long poll is daily business here."""
+        """Ignore clients that are killed during a long poll."""
 
 
 class MetadataHandler(BaseHTTPRequestHandler):
@@ -187,64 +59,64 @@ class MetadataHandler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: agents poll for ever."""
+        """Log nothing: agents poll all the time."""
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         query = {key: values[-1] for key, values in parse_qs(url.query, keep_blank_values=True).items()}
-        answer = self._answer(url.path, query)
-        if answer is None:
+        response = self._respond(url.path, query)
+        if response is None:
             self.close_connection = True
         else:
-            self._send(answer)
+            self._send(response)
 
-    def _answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        """None: the VM was powered off while the client waited."""
-        if path in ("", "/"):  # where google-auth asks whether this is Compute Engine
-            return Answer(b"computeMetadata/\n", "application/text")
+    def _respond(self, path: str, query: Mapping[str, str]) -> Response | None:
+        """Return None if the VM was powered off during a long poll."""
+        if path in ("", "/"):  # google-auth detects Compute Engine by this path
+            return Response(b"computeMetadata/\n", "application/text")
         if self.headers.get("Metadata-Flavor") != "Google":
-            return error_answer(403, "Missing Metadata-Flavor:Google header.")
+            return error_response(403, "Missing Metadata-Flavor:Google header.")
         if "X-Forwarded-For" in self.headers:
-            return error_answer(403, "Requests with an X-Forwarded-For header are not served.")
+            return error_response(403, "Requests with an X-Forwarded-For header are not served.")
         if path == "/computeMetadata/":
-            return Answer(b"v1/\n", "application/text")
+            return Response(b"v1/\n", "application/text")
         if not path.startswith(ROOT):
-            return error_answer(404, "Not Found")
+            return error_response(404, "Not Found")
         path = path.removeprefix(ROOT)
-        return self._secret(path, query) or self._plain(path, query)
+        return self._token(path, query) or self._metadata(path, query)
 
-    def _plain(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        metadata_tree = cast(MetadataServer, self.server).metadata_tree
+    def _metadata(self, path: str, query: Mapping[str, str]) -> Response | None:
+        tree = cast(MetadataServer, self.server).metadata_tree
         if query.get("wait_for_change", "").lower() == "true":
-            return metadata_tree.changed_answer(path, query)
-        return metadata_tree.answer(path, query)
+            return tree.wait_for_change(path, query)
+        return tree.get(path, query)
 
-    def _secret(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        """Tokens, for the account's alias `default` and for its own name; None: the path is not a token's."""
+    def _token(self, path: str, query: Mapping[str, str]) -> Response | None:
+        """Return a token of the service account, by its alias `default` or its e-mail; None for any other path."""
         server = cast(MetadataServer, self.server)
         match = re.fullmatch(r"instance/service-accounts/([^/]+)/(token|identity)", path)
         if match is None or server.identity is None or unquote(match[1]) not in ("default", server.identity.email):
             return None
         if match[2] == "token":
-            return Answer(json.dumps(server.issuer.access_token()).encode(), "application/json")
+            return Response(json.dumps(server.issuer.access_token()).encode(), "application/json")
         audience = query.get("audience", "")
         if not audience:
-            return error_answer(400, "non-empty audience parameter required")
+            return error_response(400, "non-empty audience parameter required")
         full = query.get("format", "standard") == "full"
         token = server.issuer.identity_token(server.identity, audience, full=full, now=datetime.now(UTC))
-        return Answer(token.encode(), "text/html")
+        return Response(token.encode(), "text/html")
 
-    def _send(self, answer: Answer) -> None:
-        self.send_response(answer.status)
+    def _send(self, response: Response) -> None:
+        self.send_response(response.status)
         self.send_header("Metadata-Flavor", "Google")
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
-        if answer.status == HTTPStatus.OK:
-            self.send_header("ETag", answer.etag)
-        if answer.location is not None:
-            self.send_header("Location", answer.location)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
+        if response.status == HTTPStatus.OK:
+            self.send_header("ETag", response.etag)
+        if response.location is not None:
+            self.send_header("Location", response.location)
         self.end_headers()
-        self.wfile.write(answer.body)
+        self.wfile.write(response.body)
         self.wfile.flush()
 
     def version_string(self) -> str:

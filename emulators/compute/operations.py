@@ -1,10 +1,10 @@
-"""Long-running operations: what every mutating call answers with, and what its caller waits for.
+"""Long-running operations: every mutating call returns one, and its caller waits for it.
 
-    PENDING ──begin──► RUNNING ──► DONE (progress 100, with `error` or without)
+    PENDING ──start──► RUNNING ──finish──► DONE (progress 100, with or without `error`)
 
-A request id makes a call repeatable: while its operation is remembered the same id is answered with the same operation,
-whatever has become of it. Things that happen to a VM unasked (preemption, host error) are operations too, of user
-`system` and named `systemevent-…`, DONE when they are over.
+A request id makes a call repeatable: a call with the same id returns the same operation, whatever its status. Events
+that the user did not request (preemption, host error) are operations as well. Their user is `system`, their names begin
+with `systemevent-`, and they are DONE when the event is over.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Final
 from emulators.compute.api_errors import Json, OperationError, invalid, not_found
 from emulators.compute.catalog import Links
 
-REMEMBERED_MAX: Final = 20_000
-"""Oldest operations are forgotten beyond this; Google keeps them for 14 days."""
+OPERATIONS_MAX: Final = 20_000
+"""The oldest operations beyond this number are deleted. Google keeps operations for 14 days."""
 WAIT_MAX_S: Final = 120.0
-"""Source: operations.wait returns "as early as possible", at the latest after 2 minutes."""
+"""Source: operations.wait returns as early as possible, at the latest after 2 minutes."""
 USER: Final = "user@example.com"
 SYSTEM: Final = "system"
 
 
 def timestamp(moment: datetime | None = None) -> str:
-    """RFC 3339 with milliseconds and offset, as Compute writes times."""
+    """Return a time (None: now) in Compute's format: RFC 3339 with milliseconds and offset."""
     return (moment or datetime.now(UTC)).isoformat(timespec="milliseconds")
 
 
 @dataclass(slots=True)
 class Operation:
-    """Of a zone, of a region, or, without either, a global one. Fields change under the store's lock only."""
+    """An operation of a zone, of a region or, with neither, of the project. The store changes it under its lock."""
 
     id: int
     name: str
@@ -56,7 +56,7 @@ class Operation:
     region: str | None = None
 
     @property
-    def place(self) -> str | None:
+    def location(self) -> str | None:
         return self.zone or self.region
 
     @property
@@ -101,8 +101,8 @@ class OperationStore:
         self._by_request: dict[str, Operation] = {}
         self._ids = itertools.count(time.time_ns() // 1000)
 
-    def repeated(self, request_id: str | None) -> Operation | None:
-        """The operation an earlier call with this request id was answered with."""
+    def find_by_request(self, request_id: str | None) -> Operation | None:
+        """Return the operation of an earlier call with this request id, or None. Raises ApiError for an invalid id."""
         if request_id is None:
             return None
         try:
@@ -133,7 +133,7 @@ class OperationStore:
             self._operations[name] = operation
             if request_id is not None:
                 self._by_request[request_id] = operation
-            while len(self._operations) > REMEMBERED_MAX:
+            while len(self._operations) > OPERATIONS_MAX:
                 oldest = self._operations.pop(next(iter(self._operations)))
                 if oldest.request_id is not None:
                     self._by_request.pop(oldest.request_id, None)
@@ -161,19 +161,20 @@ class OperationStore:
             operation.status, operation.ended_at = "DONE", timestamp()
             self._changed.notify_all()
 
-    def get(self, place: str | None, name_or_id: str) -> Operation:
-        """`place`: zone or region; None for a global one."""
+    def get(self, location: str | None, name_or_id: str) -> Operation:
+        """`location`: zone or region; None for an operation of the project."""
         with self._changed:
-            found = self._operations.get(name_or_id)
-            if found is None and name_or_id.isdigit():
-                found = next((each for each in self._operations.values() if str(each.id) == name_or_id), None)
-            if found is None or found.place != place:
+            operation = self._operations.get(name_or_id)
+            if operation is None and name_or_id.isdigit():
+                by_id = (operation for operation in self._operations.values() if str(operation.id) == name_or_id)
+                operation = next(by_id, None)
+            if operation is None or operation.location != location:
                 raise not_found(self._links.path("operations", name_or_id))
-            return found
+            return operation
 
-    def wait(self, place: str | None, name_or_id: str) -> Operation:
-        """Blocks until the operation is DONE, two minutes at most."""
-        operation = self.get(place, name_or_id)
+    def wait(self, location: str | None, name_or_id: str) -> Operation:
+        """Block until the operation is DONE, for two minutes at most."""
+        operation = self.get(location, name_or_id)
         with self._changed:
             self._changed.wait_for(lambda: operation.status == "DONE", WAIT_MAX_S)
         return operation

@@ -1,7 +1,7 @@
-"""A VM's disk and its processes while it is powered on. States and times are `lifecycle`'s; this is the hardware.
+"""The disk of a VM, and its processes while it is powered on.
 
-Disk        DIR/vms/ID/{home,work,bin,startup-script}, incarnations as long as the instance;  DIR/serial/NAME-ID.log, longer
-PoweredVm   one power-on: `vm_init` and everything below it
+Disk        DIR/vms/ID/{home,work,bin,startup-script}, deleted with the instance; DIR/serial/NAME-ID.log, kept
+PoweredVm   one power-on: `vm_init` and all its descendants
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from emulators.stack import processes
 
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MARKER: Final = "TRAINMASTER_EMULATED_VM"
-"""In the environment of every process of a VM: how strays are found should `vm_init` itself be killed."""
-SERIAL_KEPT_BYTES: Final = 1 << 20
+"""Variable of every process of a VM. It identifies the processes that are left if `vm_init` itself is killed."""
+SERIAL_BYTES_MAX: Final = 1 << 20
 """Source: getSerialPortOutput returns at most the last 1 MB of a port's output."""
 _AGENT: Final = re.compile(r"(^|/)agent\.pyz?$")
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """`root` is removed with the instance; the serial log stays, so that a failed VM can still be read."""
+    """The VM's files. `root` is deleted with the instance. The serial log stays, for diagnosis of a failed VM."""
 
     root: Path
     serial_log: Path
@@ -61,12 +61,12 @@ class Disk:
             file.write(f"{timestamp()} {line}\n")
 
     def serial_output(self, start: int) -> tuple[int, str, int]:
-        """Output from byte `start` on, or from the oldest byte kept: where it begins, the text, where to go on."""
-        if not self.serial_log.exists():  # nothing was said yet
+        """Return the output from byte `start`, or from the oldest available byte: (its start, the text, its end)."""
+        if not self.serial_log.exists():  # no output yet
             return 0, "", 0
         with self.serial_log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            start = min(max(start, size - SERIAL_KEPT_BYTES, 0), size)
+            start = min(max(start, size - SERIAL_BYTES_MAX, 0), size)
             file.seek(start)
             data = file.read(size - start)
         return start, data.decode(errors="replace"), size
@@ -76,7 +76,10 @@ class Disk:
 
 
 class PoweredVm:
-    """`on_unexpected_end` is called, from a thread of its own, when the VM ends without having been told to."""
+    """The processes of one power-on.
+
+    `on_unexpected_end` is called on another thread when the VM ends without `shutdown` or `power_off`.
+    """
 
     def __init__(
         self, disk: Disk, script: str, environment: Mapping[str, str], on_unexpected_end: Callable[[PoweredVm], None]
@@ -84,13 +87,13 @@ class PoweredVm:
         self._marker = str(disk.root)
         self._ending = False
         self._on_unexpected_end = on_unexpected_end
-        self._has_containers = vm_container_engine.trace(disk.root)
+        self._container_marker = vm_container_engine.container_marker(disk.root)
         path = disk.write_script(script)
         python = [sys.executable, "-I", "-S"]
-        unplug = [*python, vm_container_engine.__file__, self._label]
+        remove_containers = [*python, vm_container_engine.__file__, self._label]
         with disk.serial_log.open("ab") as serial:
             self._init = subprocess.Popen(
-                [*python, vm_init.__file__, str(path), str(self._has_containers), *unplug],
+                [*python, vm_init.__file__, str(path), str(self._container_marker), *remove_containers],
                 stdin=subprocess.PIPE,
                 stdout=serial,
                 stderr=subprocess.STDOUT,
@@ -104,11 +107,11 @@ class PoweredVm:
     def _label(self) -> str:
         return f"{MARKER}={self._marker}"
 
-    def _environment(self, disk: Disk, given: Mapping[str, str]) -> dict[str, str]:
-        environment = {**given, "HOME": str(disk.home)}
-        stack = [f"{processes.STACK_ID}={given[processes.STACK_ID]}"] if processes.STACK_ID in given else []
-        own_programs = vm_container_engine.install(disk.root, given, self._label, *stack)
-        environment["PATH"] = f"{own_programs}{os.pathsep}{environment['PATH']}"
+    def _environment(self, disk: Disk, base: Mapping[str, str]) -> dict[str, str]:
+        environment = {**base, "HOME": str(disk.home)}
+        stack = [f"{processes.STACK_ID}={base[processes.STACK_ID]}"] if processes.STACK_ID in base else []
+        programs = vm_container_engine.install_clients(disk.root, base, self._label, *stack)
+        environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
         return {**environment, MARKER: self._marker}
 
     def _watch(self) -> None:
@@ -118,7 +121,7 @@ class PoweredVm:
             self._on_unexpected_end(self)
 
     def shutdown(self, grace_s: float) -> None:
-        """The ACPI power button, then, after `grace_s` or when everything has ended, the power cable. Blocks."""
+        """Ask the VM to shut down, and power it off after `grace_s` or when all its processes have ended. Blocks."""
         self._ending = True
         self._init.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -126,33 +129,34 @@ class PoweredVm:
         self.power_off()
 
     def power_off(self) -> None:
-        """Kills every process of the VM; returns when none is left. May be called by several threads, and again."""
+        """Kill every process of the VM and wait until none is left. Several threads may call it, repeatedly."""
         self._ending = True
         with contextlib.suppress(OSError):  # closed by another thread
             cast(IO[bytes], self._init.stdin).close()
         self._init.wait()
 
     def _kill_strays(self) -> None:
-        desired = self._label.encode()
+        label = self._label.encode()
         for environ in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):  # ended meanwhile, or another user's
-                if desired in environ.read_bytes().split(b"\0"):
+            with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
+                if label in environ.read_bytes().split(b"\0"):
                     os.kill(int(environ.parent.name), signal.SIGKILL)
-        if self._has_containers.exists():
-            vm_container_engine.remove(self._label)
+        if self._container_marker.exists():
+            vm_container_engine.remove_containers(self._label)
 
     def processes(self) -> list[int]:
         return vm_init.descendants(self._init.pid)
 
     def signal_program(self, signum: int) -> int | None:
-        """Its process id, be it the VM's own or a container's; None where no program runs."""
-        pid = vm_container_engine.signal_running(self._label, signum) if self._has_containers.exists() else None
-        if pid is None and (pid := self.program()) is not None:
+        """Signal the training program, in a container or not. Return its process id, None if none is running."""
+        has_containers = self._container_marker.exists()
+        pid = vm_container_engine.signal_container(self._label, signum) if has_containers else None
+        if pid is None and (pid := self.find_program()) is not None:
             os.kill(pid, signum)
         return pid
 
-    def program(self) -> int | None:
-        """The training program: the agent's child that leads a session or process group of its own, pip apart."""
+    def find_program(self) -> int | None:
+        """Return the process id of the training program: the agent's child that leads a process group, except pip."""
         pids = self.processes()
         agents = {pid for pid in pids if any(_AGENT.search(part) for part in _arguments(pid))}
         for pid in pids:

@@ -1,7 +1,8 @@
-"""What a request may say of an instance, checked as Compute checks it before it answers.
+"""The requested properties of an instance, with Compute's checks of a request.
 
-Checks are those a control plane can run into: names, references, metadata sizes, disks that a machine cannot boot from,
-and the rules of GPU and Spot VMs (`scheduling`). Source: Compute's reference for instances.insert and setMetadata.
+The checks are those that a control plane can violate: names, references, metadata sizes, disk types that a machine
+cannot boot from, and the rules of GPU and Spot VMs (`scheduling`). Source: Compute's reference for instances.insert and
+setMetadata.
 """
 
 from __future__ import annotations
@@ -39,26 +40,34 @@ _SHOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What an insert asks for, checked; the same for every VM of a bulk insert."""
+    """The valid properties of an insert; all VMs of a bulk insert share them."""
 
     machine_type: str
     environment: str | None
+    """Python environment of the image; None: only the machine's own programs."""
     scheduling: Scheduling
     metadata: Mapping[str, str]
     labels: Mapping[str, str]
     service_account: str | None
+    """E-mail address; None: no tokens."""
     scopes: tuple[str, ...]
     accelerators: tuple[tuple[str, int], ...]
+    """Type and count of each kind."""
     shown: Json
+    """Fields of the request that the resource shows unchanged."""
     resource_policies: tuple[str, ...] = ()
 
     @property
     def attachment(self) -> str:
+        """The accelerators as error messages contain them."""
         return ",".join(f"{kind}:{count}" for kind, count in self.accelerators)
 
 
 def parse_properties(body: Json, zone: str, catalog: Catalog, project_email: str, run_s_min: float) -> Properties:
-    """Everything of an instance but its name; raises the ApiError Google would answer with."""
+    """Check all of a request except the name. Raises the ApiError that Google returns.
+
+    `project_email`: the default service account. `run_s_min`: the shortest `maxRunDuration` that is accepted.
+    """
     machine_type = _machine_type(body, zone, catalog)
     accelerators = _accelerators(body, zone, machine_type, catalog)
     disks = body.get("disks") or ()
@@ -104,19 +113,19 @@ def _machine_type(body: Json, zone: str, catalog: Catalog) -> str:
 
 
 def _accelerators(body: Json, zone: str, machine_type: str, catalog: Catalog) -> tuple[tuple[str, int], ...]:
-    """Those of the machine type, or those attached to it; naming its own as well is allowed."""
+    """Return the accelerators of the machine type, or those attached to it. A request may repeat the built-in ones."""
     attached = []
-    for each in body.get("guestAccelerators") or ():
-        kind = basename(str(each.get("acceleratorType", "")))
+    for requested in body.get("guestAccelerators") or ():
+        kind = basename(str(requested.get("acceleratorType", "")))
         if kind not in ACCELERATOR_TYPES:
             why = f"Accelerator type with name '{kind}' does not exist in zone '{zone}'."
             raise invalid("resource.guestAccelerators[0].acceleratorType", kind, why)
-        attached.append((kind, int(each.get("acceleratorCount", 1))))
-    own = catalog.accelerators_of(zone, machine_type)
-    if attached and not (own == tuple(attached) or machine_type.startswith("n1-")):
+        attached.append((kind, int(requested.get("acceleratorCount", 1))))
+    built_in = catalog.accelerators_of(zone, machine_type)
+    if attached and not (built_in == tuple(attached) or machine_type.startswith("n1-")):
         message = f"[{attached[0][0]}, {machine_type}] features are not compatible for creating instance."
         raise ApiError(400, "badRequest", message)
-    return own or tuple(attached)
+    return built_in or tuple(attached)
 
 
 def _check_disk(disk: Json, machine_type: str, catalog: Catalog) -> None:
@@ -140,7 +149,7 @@ def _check_reservation(affinity: Json, scheduling: Scheduling) -> None:
     if kind != "SPECIFIC_RESERVATION":
         return
     if affinity.get("key") != _RESERVATION_KEY or not affinity.get("values"):
-        why = f"A specific reservation is named under the key {_RESERVATION_KEY}."
+        why = f"A specific reservation requires the key {_RESERVATION_KEY} and its name as value."
         raise invalid("resource.reservationAffinity.key", affinity.get("key", ""), why)
     if scheduling.spot:
         why = "Spot VMs cannot consume reservations."
@@ -148,7 +157,7 @@ def _check_reservation(affinity: Json, scheduling: Scheduling) -> None:
 
 
 def parse_metadata(body: Json) -> dict[str, str]:
-    """The items of a Metadata resource as a mapping."""
+    """Return the items of a Metadata resource as a mapping. Raises ApiError (400)."""
     items: dict[str, str] = {}
     for item in body.get("items") or ():
         key, value = str(item.get("key", "")), str(item.get("value") or "")
@@ -171,8 +180,6 @@ def parse_labels(labels: Mapping[str, Any]) -> dict[str, str]:
         raise invalid("resource.labels", f"{len(labels)} labels", f"Must be at most {LABELS_MAX}.")
     for key, value in labels.items():
         if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(str(value)):
-            why = (
-                "Label keys and values hold lower case letters, digits, _ and -, at most 63; keys start with a letter."
-            )
+            why = "Keys and values may have 63 lower case letters, digits, _ and -. Keys must begin with a letter."
             raise invalid("resource.labels", f"{key}={value}", why)
     return {key: str(value) for key, value in labels.items()}

@@ -1,7 +1,7 @@
-"""Resource policies of a region: group placement, which is all that a training gang asks for.
+"""Resource policies of a region. Only group placement policies are emulated; training jobs use no others.
 
-Made and deleted at once, by operations that are done when they are answered. Source: Compute's reference of
-resourcePolicies; "Placement policies overview" for what goes with one.
+They are created and deleted at once; the operations are done when the call returns. Source: Compute's reference of
+resourcePolicies, and "Placement policies overview" for the restrictions.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from emulators.compute.instances import NAME, Instance
 from emulators.compute.operations import Operation, OperationStore, timestamp
 from emulators.compute.properties import Properties
 
-_WITHOUT: Final = ("n1-", "e2-", "t2d-", "m1-", "m2-")
-"""Machine series that take no compact placement."""
+_NO_COMPACT_PLACEMENT: Final = ("n1-", "e2-", "t2d-", "m1-", "m2-")
+"""Machine series that do not support compact placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Policy:
 
 
 class PolicyStore:
-    """`instances` tells all VMs there are, for who uses a policy. Calls come under the cloud's lock."""
+    """The policies of one project. `instances` returns all VMs. The caller holds the cloud's lock."""
 
     def __init__(
         self, catalog: Catalog, operations: OperationStore, instances: Callable[[], Iterable[Instance]]
@@ -49,7 +49,7 @@ class PolicyStore:
     def in_region(self, region: str) -> list[Json]:
         self._catalog.region(region)
         with self._lock:
-            return [self._as_json(each) for (place, _), each in sorted(self._policies.items()) if place == region]
+            return [self._as_json(policy) for _, policy in sorted(self._policies.items()) if policy.region == region]
 
     def insert(self, region: str, body: Json, request_id: str | None) -> Operation:
         self._catalog.region(region)
@@ -61,8 +61,8 @@ class PolicyStore:
         if not isinstance(placement, dict) or placement.get("collocation", "COLLOCATED") != "COLLOCATED":
             raise invalid("resource.groupPlacementPolicy", placement, "Only collocated group placement is emulated.")
         with self._lock:
-            if repeated := self._operations.repeated(request_id):
-                return repeated
+            if earlier := self._operations.find_by_request(request_id):
+                return earlier
             if (region, name) in self._policies:
                 raise already_exists(self._path(region, name))
             policy = Policy(name, region, str(body.get("description") or ""), placement)
@@ -81,13 +81,13 @@ class PolicyStore:
             return self._done("delete", policy, request_id)
 
     def check(self, zone: str, properties: Properties) -> None:
-        """Whether a VM in that zone may have the policies it names: all of one policy's VMs are in one zone."""
+        """Raise ApiError (400) if a VM in that zone cannot use its policies: all VMs of a policy are in one zone."""
         region = zone.rpartition("-")[0]
         for name in properties.resource_policies:
             with self._lock:
                 policy = self._find(region, name)
-                elsewhere = next((each for each in self._users(policy) if each.zone != zone), None)
-            if properties.machine_type.startswith(_WITHOUT):
+                elsewhere = next((instance for instance in self._users(policy) if instance.zone != zone), None)
+            if properties.machine_type.startswith(_NO_COMPACT_PLACEMENT):
                 message = f"Compact placement is not supported for machine type {properties.machine_type}."
                 raise invalid("resource.resourcePolicies", name, message)
             if elsewhere is not None:
@@ -96,9 +96,10 @@ class PolicyStore:
 
     def _users(self, policy: Policy) -> list[Instance]:
         return [
-            each
-            for each in self._instances()
-            if each.zone.rpartition("-")[0] == policy.region and policy.name in each.properties.resource_policies
+            instance
+            for instance in self._instances()
+            if instance.zone.rpartition("-")[0] == policy.region
+            and policy.name in instance.properties.resource_policies
         ]
 
     def _find(self, region: str, name: str) -> Policy:

@@ -1,4 +1,4 @@
-"""What becomes of a VM at host maintenance, when its place is needed, and when its time is over.
+"""The scheduling options of a VM: host maintenance, Spot VMs, and the run limit, with Compute's checks.
 
 Source of the rules: Compute's reference of Scheduling, "Set VM host maintenance policy", "Create and use Spot VMs",
 "Limit the run time of a VM".
@@ -13,20 +13,24 @@ from emulators.compute.api_errors import ApiError, Json, invalid
 
 RUN_DURATION_S_MAX: Final = 120 * 24 * 3600
 NOTICES_S: Final = (0, 120)
-"""What preemptionNoticeDuration may be."""
-_ONLY_MIGRATE: Final = "e2-"
+"""The allowed values of preemptionNoticeDuration."""
+_MIGRATE_ONLY: Final = "e2-"
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """`max_run_s` None: no limit. `preemption_notice_s`: from the announcement to the soft-off."""
+    """The valid scheduling options of a VM."""
 
     automatic_restart: bool
     on_host_maintenance: str
+    """MIGRATE or TERMINATE."""
     spot: bool
     termination_action: str
+    """STOP or DELETE, at a preemption and at the run limit."""
     max_run_s: float | None
+    """Run limit; None: unlimited."""
     preemption_notice_s: int = 0
+    """From the announcement of a preemption to the shutdown."""
 
     def as_json(self) -> Json:
         shown: Json = {
@@ -46,7 +50,7 @@ class Scheduling:
 
 
 def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min: float) -> Scheduling:
-    """Raises the ApiError Google would answer with."""
+    """Check a Scheduling resource. Raises the ApiError that Google returns."""
     model = str(body.get("provisioningModel") or "STANDARD")
     spot = model == "SPOT" or bool(body.get("preemptible"))
     maintenance = str(body.get("onHostMaintenance") or ("TERMINATE" if spot else "MIGRATE"))
@@ -62,8 +66,8 @@ def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min
         message = "Scheduling must have preemptible be false when AutomaticRestart is true or live migration is on."
         raise ApiError(400, "invalid", message)
     if has_gpus and maintenance == "MIGRATE":
-        raise ApiError(400, "badRequest", "Instances with metadata_tree accelerators do not support live migration.")
-    if maintenance == "TERMINATE" and not spot and machine_type.startswith(_ONLY_MIGRATE):
+        raise ApiError(400, "badRequest", "Instances with guest accelerators do not support live migration.")
+    if maintenance == "TERMINATE" and not spot and machine_type.startswith(_MIGRATE_ONLY):
         why = f"Instances of machine type {machine_type} can only live migrate, unless they are Spot VMs."
         raise invalid("resource.scheduling.onHostMaintenance", maintenance, why)
     return Scheduling(restart, maintenance, spot, action, _run_s(body, run_s_min), _notice_s(body, spot=spot))

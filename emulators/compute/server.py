@@ -1,9 +1,9 @@
-"""HTTP: which call is which verb, and errors as Google writes them.
+"""HTTP: the routes to the calls, and errors in Google's format.
 
 /compute/v1/projects/P/…       the Compute API, for google-cloud-compute and gcloud
-/batch/compute/v1              several of its calls in one request (gcloud)
+/batch/compute/v1              several calls in one request (gcloud)
 /v2/projects/P/…               the Cloud TPU API (`emulators.tpu`)
-/emulator/v1/…                 what Google has no API for (`control`)
+/emulator/v1/…                 the emulator's own calls (`control`)
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ComputeServer:
     def __init__(self, cloud: Cloud, control: Control) -> None:
         self.cloud, self.control = cloud, control
         self.tpus = TpuServer(control.tpus)
-        own = (
+        control_rules = (
             Rule("/batch/compute/v1", endpoint="batch", methods=["POST"]),
             Rule("/emulator/v1/health", endpoint=lambda _: control.health(), methods=["GET"]),
             Rule(
@@ -102,8 +102,8 @@ class ComputeServer:
                 methods=["POST"],
             ),
         )
-        api = tuple(Rule(path, endpoint=name, methods=[method]) for method, path, name in _ROUTES)
-        self._map = Map([*own, *api], strict_slashes=False, merge_slashes=True)
+        api_rules = tuple(Rule(path, endpoint=name, methods=[method]) for method, path, name in _ROUTES)
+        self._map = Map([*control_rules, *api_rules], strict_slashes=False, merge_slashes=True)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
@@ -116,16 +116,16 @@ class ComputeServer:
             if endpoint == "batch":
                 return answer_batch(request, self.dispatch)
             if callable(endpoint):
-                return _answer(endpoint(request, **arguments))
-            return _answer(self._compute(request, endpoint, arguments))
+                return _respond(endpoint(request, **arguments))
+            return _respond(self._compute(request, endpoint, arguments))
         except ApiError as error:
-            return _answer(error.body(), error.status)
+            return _respond(error.body(), error.status)
         except HTTPException as error:
             status = error.code or 500
-            return _answer(ApiError(status, "notFound", f"{error.name}: {request.path}").body(), status)
+            return _respond(ApiError(status, "notFound", f"{error.name}: {request.path}").body(), status)
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return _answer(ApiError(500, "backendError", "Internal error. Please try again.").body(), 500)
+            return _respond(ApiError(500, "backendError", "Internal error. Please try again.").body(), 500)
 
     def _compute(self, request: Request, endpoint: str, arguments: Mapping[str, str]) -> Json:
         self.cloud.faults.admit_call()
@@ -137,20 +137,20 @@ class ComputeServer:
         return handler(**arguments)
 
 
-def _answer(body: Json, status: int = 200) -> Response:
+def _respond(body: Json, status: int = 200) -> Response:
     return Response(json.dumps(body, indent=2) + "\n", status, content_type="application/json; charset=UTF-8")
 
 
 class QuietHandler(WSGIRequestHandler):
-    """No access log; answers leave in one piece at once (Nagle's algorithm would add 40 ms to each)."""
+    """No access log. Responses are sent in one piece and at once: Nagle's algorithm would delay each by 40 ms."""
 
     disable_nagle_algorithm = True
     wbufsize = -1
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Clients poll: an access log would hide everything else."""
+        """Log nothing: clients poll, and the lines would hide all others."""
 
 
 def listen(host: str, port: int, server: ComputeServer) -> BaseWSGIServer:
-    """A thread per connection: waiting for an operation takes one for two minutes."""
+    """Return a server with a thread per connection: a call that waits for an operation blocks for up to 2 minutes."""
     return make_server(host, port, server, threaded=True, request_handler=QuietHandler)

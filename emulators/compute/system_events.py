@@ -1,7 +1,7 @@
-"""Compute's system-event audit log, through a log sink to Pub/Sub: what happened to a VM unasked, once it has.
+"""Compute's system-event audit log, exported to Pub/Sub: events of VMs that the user did not request.
 
-On Google's side: log `cloudaudit.googleapis.com/system_event` ──sink──► topic, some seconds later. Here the entry is
-published at once. Source of its shape: LogEntry and AuditLog of the Cloud Logging API, as Google fills them for a
+At Google a log sink exports the log `cloudaudit.googleapis.com/system_event` to a topic within seconds. Here the entry
+is published at once. Source of its format: LogEntry and AuditLog of the Cloud Logging API, with Google's values for a
 `gce_instance`.
 """
 
@@ -23,8 +23,8 @@ from emulators.services.pubsub import PubSub
 from emulators.stack.loopback import CallError
 
 PRINCIPAL: Final = "system@google.com"
-TRIES: Final = 6
-"""A sink keeps what it cannot deliver; here six tries over six seconds stand for that."""
+PUBLISH_ATTEMPTS: Final = 6
+"""A real sink stores entries that it cannot deliver. Here six attempts within 13 seconds replace that."""
 
 log = logging.getLogger(__name__)
 
@@ -56,25 +56,28 @@ def log_entry(project: str, operation: Operation, instance: Instance) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class LogSink:
-    """`topic` is `projects/P/topics/T`; `host` is Pub/Sub's `host:port`."""
+    """Publishes the entries."""
 
     host: str
+    """`host:port` of Pub/Sub."""
     topic: str
+    """`projects/P/topics/T`."""
     project: str
+    """The project of the VMs."""
 
     def export(self, operation: Operation, instance: Instance) -> None:
-        """Returns at once: the VM's own course does not wait for its log."""
+        """Publish on another thread, so that the VM's transition does not wait."""
         entry = json.dumps(log_entry(self.project, operation, instance)).encode()
         threading.Thread(target=self._publish, args=(entry,), name="log-sink", daemon=True).start()
 
     def _publish(self, entry: bytes) -> None:
         _, owner, _, topic = self.topic.split("/")
         pubsub = PubSub(self.host, owner)
-        for nth in range(TRIES):
+        for attempt in range(PUBLISH_ATTEMPTS):
             try:
                 pubsub.publish(topic, entry)
             except (OSError, CallError) as error:
-                log.warning("system event not published to %s: %s", self.topic, error)
-                time.sleep(0.2 * 2**nth)
+                log.warning("cannot publish a system event to %s: %s", self.topic, error)
+                time.sleep(0.2 * 2**attempt)
             else:
                 return

@@ -1,11 +1,11 @@
-"""The container engine of an emulated VM: this machine's, where it has one.
+"""The container engine of an emulated VM: the engine of this machine, if it has one.
 
-A VM has an engine to itself, emulated VMs share one. So `bin/docker` (or `podman`), first in a VM's PATH, is a small
-script around the real client: what the VM starts gets the VM's marks as labels and finds what the VM's own programs
-find in their environment (emulators, proxy, certificates), and the VM sees no containers but its own. A container is
-no process of the VM's, so nothing that kills those reaches it: `vm_init` ends with `remove`, and so does the guard.
+A real VM has its own engine; emulated VMs share one. `bin/docker` (or `podman`), first in the VM's PATH, is therefore a
+script around the real client. It adds the VM's labels and environment (emulators, proxy, certificates) to each new
+container, and lists only the VM's containers. Containers are not processes of the VM, so killing its processes does not
+end them: `vm_init` and the stack's watchdog call `remove_containers`.
 
-Standard library only, nothing of ours: `vm_init` becomes this file, run without site packages.
+This file uses the standard library only: `vm_init` runs it as a program without site packages.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-ENGINES: Final = ("docker", "podman")  # whose command lines are one and the same
+ENGINES: Final = ("docker", "podman")  # their command lines are compatible
 HOST: Final = "DOCKER_HOST"
 ENGINE_S: Final = 60.0
-ROUNDS: Final = 20  # of removal: a container may still be in the making, or somebody else be removing it
-OWN_TO_A_VM: Final = ("PATH", "HOME", "LANG")  # of its environment; everything else is its containers' as well
+REMOVE_ATTEMPTS: Final = 20
+"""Removal is repeated: a container may not be complete yet, or another process may be removing it."""
+VM_ONLY_VARIABLES: Final = ("PATH", "HOME", "LANG")
+"""Variables of a VM that its containers do not get."""
 
 _CLIENT: Final = """\
 #!/bin/sh
@@ -33,7 +35,7 @@ _CLIENT: Final = """\
   run | create)
     verb="$1"
     shift
-    : >{trace}
+    : >{marker}
     exec {client} "$verb" {options} "$@"
     ;;
   ps)
@@ -45,65 +47,65 @@ exec {client} "$@"
 """
 
 
-def install(disk: Path, environment: Mapping[str, str], label: str, *more_labels: str) -> Path:
-    """The folder of that VM's own programs. `label` (`NAME=VALUE`) is the VM's alone."""
+def install_clients(disk: Path, environment: Mapping[str, str], label: str, *more_labels: str) -> Path:
+    """Write the VM's engine clients and return their folder. `label` (`NAME=VALUE`) is unique to the VM."""
     folder = disk / "bin"
     folder.mkdir(exist_ok=True)
-    options = [f"--label={each}" for each in (label, *more_labels)]
+    options = [f"--label={name_and_value}" for name_and_value in (label, *more_labels)]
     for name, value in environment.items():
-        if name not in OWN_TO_A_VM:
+        if name not in VM_ONLY_VARIABLES:
             options.append(f"--env={name}={value}")
             if value.startswith("/") and Path(value).is_file():
                 options.append(f"--volume={value}:{value}:ro")
     host = f"export {HOST}={shlex.quote(os.environ[HOST])}\n" if os.environ.get(HOST) else ""
     for client in _clients():
-        own = folder / client.name
-        own.write_text(
+        script = folder / client.name
+        script.write_text(
             _CLIENT.format(
                 host=host,
-                trace=shlex.quote(str(trace(disk))),
+                marker=shlex.quote(str(container_marker(disk))),
                 client=shlex.quote(str(client)),
                 options=shlex.join(options),
                 label=shlex.quote(f"label={label}"),
             )
         )
-        own.chmod(0o755)
+        script.chmod(0o755)
     return folder
 
 
-def trace(disk: Path) -> Path:
-    """The file that is there once the VM has started a container."""
+def container_marker(disk: Path) -> Path:
+    """Return the file that exists as soon as the VM has started a container."""
     return disk / "has-containers"
 
 
-def signal_running(label: str, signum: int) -> int | None:
-    """Signal the first process of the container that runs; its process id on this machine, None where none runs."""
+def signal_container(label: str, signum: int) -> int | None:
+    """Signal the first process of the running container. Return its process id on this machine, None if none runs."""
     for client in _clients():
-        for container in _ask(client, "ps", "--quiet", "--filter", f"label={label}"):
-            pid = _ask(client, "inspect", "--format", "{{.State.Pid}}", container)
-            if pid and _ask(client, "kill", "--signal", str(int(signum)), container):
+        for container in _run(client, "ps", "--quiet", "--filter", f"label={label}"):
+            pid = _run(client, "inspect", "--format", "{{.State.Pid}}", container)
+            if pid and _run(client, "kill", "--signal", str(int(signum)), container):
                 return int(pid[0])
     return None
 
 
-def remove(label: str) -> None:
-    """Every container with that label, running or not; where no engine answers, none."""
+def remove_containers(label: str) -> None:
+    """Remove all containers with that label, running or not. Does nothing if no engine responds."""
     for client in _clients():
-        for _ in range(ROUNDS):
-            found = _ask(client, "ps", "--all", "--quiet", "--filter", f"label={label}")
-            if not found:
+        for _ in range(REMOVE_ATTEMPTS):
+            containers = _run(client, "ps", "--all", "--quiet", "--filter", f"label={label}")
+            if not containers:
                 break
-            _ask(client, "rm", "--force", "--volumes", *found)
+            _run(client, "rm", "--force", "--volumes", *containers)
             time.sleep(0.05)
 
 
 def _clients() -> Iterator[Path]:
-    """Those of this machine; for a process of a VM, the VM's."""
-    return (Path(found) for name in ENGINES if (found := shutil.which(name)) is not None)
+    """Yield the clients on PATH: this machine's or, in a process of a VM, the VM's."""
+    return (Path(path) for name in ENGINES if (path := shutil.which(name)) is not None)
 
 
-def _ask(client: Path, *arguments: str) -> list[str]:
-    """The words of its answer; none where it has no answer."""
+def _run(client: Path, *arguments: str) -> list[str]:
+    """Run a client and return the words of its output, none if it fails."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run([client, *arguments], capture_output=True, text=True, timeout=ENGINE_S, check=True)
         return done.stdout.split()
@@ -111,4 +113,4 @@ def _ask(client: Path, *arguments: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    remove(sys.argv[1])
+    remove_containers(sys.argv[1])

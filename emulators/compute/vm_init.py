@@ -1,20 +1,19 @@
-"""Process number one of an emulated VM: runs the startup script and owns every process that comes of it.
+"""The first process of an emulated VM: runs the startup script and is the ancestor of all processes of the VM.
 
-Started by `emulators.compute.powered_vm` as a file of its own, without site packages, because each VM has one:
+`emulators.compute.powered_vm` runs this file without site packages, because there is one process for each VM:
 
     emulator ──stdin (held open)──► vm_init ──► bash startup-script ──► agent ──► training program (own session)
 
-- It is a child subreaper: whatever loses its parent becomes its child, so nothing escapes, sessions or not.
-- End of file on stdin is the power cable: everything is killed at once. The emulator holds the other end, so the VMs
-  of an emulator that dies, by SIGKILL too, die with it.
-- SIGTERM is the ACPI power button, and is passed on the way systemd does it on Google's images: first the startup
-  script's own process group, then, when that has ended, everything still there. It exits when nothing is left.
-  Source: metadata_tree-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
-- A startup script that ends leaves the VM running, as a real one.
-- When nothing is left it becomes the program it was given for the end, if the file is there that tells of the need:
-  containers are somebody else's processes.
+- It is a child subreaper: a process that loses its parent becomes its child, even in another session.
+- End of file on stdin means power-off: it kills all processes at once. The emulator holds the other end of the pipe, so
+  VMs end with the emulator, even if that is killed.
+- SIGTERM means shutdown. It forwards the signal as systemd does on Google's images: first to the startup script's
+  process group and, when that has ended, to all other processes. It exits when none is left.
+  Source: guest-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
+- The VM keeps running after the startup script has ended, as a real one does.
+- At the end it runs a clean-up program if a marker file exists: the VM has containers, which are not its descendants.
 
-Linux only: subreapers and /proc.
+Usage: vm_init.py SCRIPT MARKER CLEANUP ARG… Linux only, because of subreapers and /proc.
 """
 
 from __future__ import annotations
@@ -35,28 +34,28 @@ TICK_S: Final = 0.05
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root`, parents first, zombies included."""
+    """Return every process below `root`, parents first, including zombies."""
     children: dict[int, list[int]] = defaultdict(list)
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, IndexError):  # ended while we looked
-            # pid (comm) state ppid …; comm may hold spaces and parentheses
+        with contextlib.suppress(OSError, IndexError):  # the process has ended meanwhile
+            # pid (comm) state ppid …; comm may contain spaces and parentheses
             children[int(stat.read_bytes().rpartition(b")")[2].split()[1])].append(int(stat.parent.name))
-    found: list[int] = []
-    frontier = [root]
-    while frontier:
-        frontier = [child for parent in frontier for child in children[parent]]
-        found.extend(frontier)
-    return found
+    pids: list[int] = []
+    generation = [root]
+    while generation:
+        generation = [child for parent in generation for child in children[parent]]
+        pids.extend(generation)
+    return pids
 
 
-def send(pids: list[int], signum: int) -> None:
+def send_signal(pids: list[int], signum: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signum)
 
 
 def reap() -> tuple[dict[int, int], bool]:
-    """Wait statuses of the children that have ended, and whether any is left."""
+    """Reap the children that have ended. Return their wait statuses by pid, and whether any child is left."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -69,16 +68,16 @@ def reap() -> tuple[dict[int, int], bool]:
 
 
 def kill_everything() -> None:
-    """SIGKILL in rounds: who is killed while forking leaves a child that becomes ours, and dies in the next."""
+    """Kill repeatedly: a process killed during a fork leaves a child, which the next round kills."""
     while True:
-        send(descendants(os.getpid()), signal.SIGKILL)
+        send_signal(descendants(os.getpid()), signal.SIGKILL)
         _, alive = reap()
         if not alive:
             return
         time.sleep(0.005)
 
 
-def group_lives(group: int) -> bool:
+def is_group_alive(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -87,12 +86,12 @@ def group_lives(group: int) -> bool:
 
 
 class Init:
-    """The main loop, and what the power button has led to so far."""
+    """The main loop, and the progress of a shutdown."""
 
     def __init__(self, script: str) -> None:
         if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
-        self._pressed = self._told_group = self._told_rest = False
+        self._shutting_down = self._signalled_group = self._signalled_others = False
         self._awake = self._listen()
         self._bash = os.posix_spawnp(
             "bash",
@@ -103,23 +102,25 @@ class Init:
         )
 
     def _listen(self) -> int:
-        """Signals wake the loop through a pipe. Handlers, not SIG_IGN: an ignored signal would stay ignored in the
-        programs started from here."""
+        """Return a pipe that becomes readable at each signal.
+
+        Signals have handlers instead of SIG_IGN, because started programs would inherit an ignored signal.
+        """
         awake, wake = os.pipe()
         for end in (awake, wake):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._press)
+        signal.signal(signal.SIGTERM, self._on_sigterm)
         for signum in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, lambda *_: None)
         return awake
 
-    def _press(self, *_: object) -> None:
-        self._pressed = True
+    def _on_sigterm(self, *_: object) -> None:
+        self._shutting_down = True
 
     def run(self) -> None:
         while True:
-            ready, _, _ = select.select([0, self._awake], [], [], TICK_S if self._told_group else None)
+            ready, _, _ = select.select([0, self._awake], [], [], TICK_S if self._signalled_group else None)
             if self._awake in ready:
                 os.read(self._awake, 4096)
             if 0 in ready and not os.read(0, 4096):
@@ -128,24 +129,24 @@ class Init:
             ended, alive = reap()
             if self._bash in ended:
                 print(f"startup-script exit status {os.waitstatus_to_exitcode(ended[self._bash])}", flush=True)
-            if self._pressed:
+            if self._shutting_down:
                 if not alive:
                     return
-                self._tell()
+                self._forward_sigterm()
 
-    def _tell(self) -> None:
-        """Each is told once."""
-        if not self._told_group:
-            self._told_group = True
-            if group_lives(self._bash):
+    def _forward_sigterm(self) -> None:
+        """Signal the startup script's group once and, after its end, all other processes once."""
+        if not self._signalled_group:
+            self._signalled_group = True
+            if is_group_alive(self._bash):
                 os.killpg(self._bash, signal.SIGTERM)
-        elif not self._told_rest and not group_lives(self._bash):
-            self._told_rest = True
-            send(descendants(os.getpid()), signal.SIGTERM)
+        elif not self._signalled_others and not is_group_alive(self._bash):
+            self._signalled_others = True
+            send_signal(descendants(os.getpid()), signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    script, need, *last = sys.argv[1:]
+    script, marker, *cleanup = sys.argv[1:]
     Init(script).run()
-    if Path(need).exists():
-        os.execv(last[0], last)  # noqa: S606 - an argv list of ours, no shell
+    if Path(marker).exists():
+        os.execv(cleanup[0], cleanup)  # noqa: S606 - the emulator's own command line, no shell

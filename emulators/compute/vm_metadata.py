@@ -1,4 +1,4 @@
-"""What a VM's metadata server says of it, made anew at every power-on.
+"""The contents of a VM's metadata tree at power-on, and its identity.
 
 Source of the keys: https://cloud.google.com/compute/docs/metadata/predefined-metadata-keys.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emulators.compute.instances import Instance
-from emulators.compute.metadata_server import Document, Secret, Tree
+from emulators.compute.metadata_tree import Document, Secret, Tree
 from emulators.compute.vm_tokens import VmIdentity
 
 NO_MAINTENANCE = "NONE"
@@ -25,7 +25,7 @@ class Project:
 
 
 def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
-    """The whole tree below `/computeMetadata/v1/`."""
+    """Return the tree below `/computeMetadata/v1/`."""
     properties = instance.properties
     scheduling = properties.scheduling
     numbered = f"projects/{project.number}"
@@ -71,7 +71,7 @@ def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
 
 
 def vm_identity(instance: Instance, project: Project) -> VmIdentity | None:
-    """None: a VM without a service account has no tokens."""
+    """Return the identity for tokens; None for a VM without a service account, which has no tokens."""
     if instance.properties.service_account is None:
         return None
     return VmIdentity(

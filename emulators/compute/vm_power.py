@@ -1,6 +1,6 @@
-"""Powering a VM on and off: its metadata server, its processes, its run_limit_timer.
+"""Power a VM on and off: its metadata server, its processes, its run limit.
 
-Called by `lifecycle` with the instance's transition_lock held; statuses are set there.
+The caller (`vm_transitions`) holds the instance's `transition_lock` and sets its status.
 """
 
 from __future__ import annotations
@@ -11,30 +11,34 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from emulators.compute.instances import Instance
-from emulators.compute.metadata_server import MetadataServer, MetadataTree
+from emulators.compute.metadata_server import MetadataServer
+from emulators.compute.metadata_tree import MetadataTree
 from emulators.compute.powered_vm import SYSTEM_PATH, PoweredVm
 from emulators.compute.vm_metadata import Project, build_tree, vm_identity
 from emulators.compute.vm_tokens import TokenIssuer
 
 BootEvent = Callable[[Instance, int], None]
-"""Something that happened to one power-on of a VM: the instance and its `boots` at the time."""
+"""Callback for an event of one power-on of a VM: the instance, and its `boots` at that power-on."""
 
 
 @dataclass(frozen=True, slots=True)
 class VmPower:
-    """`vm_environment` is added to every VM's; `host` is the loopback address everything listens on."""
-
     project: Project
     host: str
+    """Loopback address of the metadata servers."""
     issuer: TokenIssuer
     vm_environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for all VMs."""
 
-    def on(self, instance: Instance, *, died: BootEvent, burnt: BootEvent) -> None:
-        """The startup script runs when this returns. `died`: the VM ended by itself; `burnt`: its run_limit_timer did."""
+    def on(self, instance: Instance, *, on_unexpected_end: BootEvent, on_run_limit: BootEvent) -> None:
+        """Power on. The startup script is running when this returns.
+
+        `on_unexpected_end` is called if the processes end without `off`, `on_run_limit` when `maxRunDuration` is over.
+        """
         instance.boots += 1
         boot = instance.boots
         instance.metadata_tree = MetadataTree(build_tree(instance, self.project, self.host))
-        # Again, now that writers see it: one may have come in between.
+        # Set the attributes again: setMetadata may have changed them before the tree was assigned.
         instance.metadata_tree.put("instance/attributes", dict(instance.metadata))
         identity = vm_identity(instance, self.project)
         instance.metadata_server = MetadataServer(self.host, instance.metadata_tree, self.issuer, identity)
@@ -45,22 +49,22 @@ class VmPower:
             else SYSTEM_PATH,
             "LANG": "C.UTF-8",
             "GCE_METADATA_HOST": address,
-            "GCE_METADATA_IP": address,  # where google-auth asks whether it is on Compute Engine at all
+            "GCE_METADATA_IP": address,  # google-auth uses it to detect Compute Engine
             **self.vm_environment,
         }
         instance.disk.create()
         instance.disk.log(f"{instance.name} powered on, instance {instance.id}, boot {boot}")
         script = instance.metadata.get("startup-script", "")
-        instance.vm = PoweredVm(instance.disk, script, environment, lambda _: died(instance, boot))
+        instance.vm = PoweredVm(instance.disk, script, environment, lambda _: on_unexpected_end(instance, boot))
         instance.started_at = datetime.now(UTC)
         limit_s = instance.properties.scheduling.max_run_s
         if limit_s is not None:
-            instance.run_limit_timer = threading.Timer(limit_s, burnt, (instance, boot))
+            instance.run_limit_timer = threading.Timer(limit_s, on_run_limit, (instance, boot))
             instance.run_limit_timer.daemon = True
             instance.run_limit_timer.start()
 
     def off(self, instance: Instance, grace_s: float) -> None:
-        """The power button, `grace_s` of time to end, the power cable. Blocks; 0: the cable at once."""
+        """Shut down and power off after `grace_s` at the latest; 0: power off at once. Blocks."""
         if instance.run_limit_timer is not None:
             instance.run_limit_timer.cancel()
             instance.run_limit_timer = None

@@ -1,9 +1,9 @@
-"""Tokens a VM gets from its metadata server: an access token nobody here checks, an identity token anyone can verify.
+"""The tokens that a VM gets from its metadata server.
 
-Identity tokens are RS256 JSON web tokens with the claims Google's have. What Google serves at `/oauth2/v1/certs` and
-`/oauth2/v3/certs` is served at `/emulator/v1/certs` (X.509, what `google.oauth2.id_token` reads without further
-packages) and `/emulator/v1/jwks`. The key incarnations as long as the emulator.
-Source of the claims: https://cloud.google.com/compute/docs/instances/verifying-instance-identity.
+Access tokens are random; the local stack does not check them. Identity tokens are RS256 JSON web tokens with Google's
+claims. Google serves their keys at `/oauth2/v1/certs` and `/oauth2/v3/certs`; here they are at `/emulator/v1/certs`
+(X.509, which `google.oauth2.id_token` reads without further packages) and `/emulator/v1/jwks`. The key is new at each
+start of the emulator. Source of the claims: https://cloud.google.com/compute/docs/instances/verifying-instance-identity.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class VmIdentity:
-    """Who the token speaks for."""
+    """The service account and the VM in an identity token."""
 
     email: str
+    """The service account's address."""
     project: str
     project_number: int
     zone: str
@@ -55,16 +56,16 @@ class TokenIssuer:
         token = f"ya29.emulated-{secrets.token_urlsafe(32)}"
         return {"access_token": token, "expires_in": ACCESS_TOKEN_LIFETIME_S, "token_type": "Bearer"}
 
-    def identity_token(self, who: VmIdentity, audience: str, *, full: bool, now: datetime) -> str:
-        """`full`: with the block that names the VM, without which the token only proves a service account."""
+    def identity_token(self, identity: VmIdentity, audience: str, *, full: bool, now: datetime) -> str:
+        """Return a signed token. `full`: include the VM; otherwise the token identifies the service account only."""
         issued = int(now.timestamp())
-        subject = str(stable_id(who.email))
+        subject = str(stable_id(identity.email))
         claims: Json = {
             "iss": ISSUER,
             "aud": audience,
             "azp": subject,
             "sub": subject,
-            "email": who.email,
+            "email": identity.email,
             "email_verified": True,
             "iat": issued,
             "exp": issued + TOKEN_LIFETIME_S,
@@ -72,19 +73,19 @@ class TokenIssuer:
         if full:
             claims["google"] = {
                 "compute_engine": {
-                    "project_id": who.project,
-                    "project_number": who.project_number,
-                    "zone": who.zone,
-                    "instance_id": str(who.instance_id),
-                    "instance_name": who.instance_name,
-                    "instance_creation_timestamp": int(who.created_at.timestamp()),
+                    "project_id": identity.project,
+                    "project_number": identity.project_number,
+                    "zone": identity.zone,
+                    "instance_id": str(identity.instance_id),
+                    "instance_name": identity.instance_name,
+                    "instance_creation_timestamp": int(identity.created_at.timestamp()),
                 }
             }
         token: bytes = jwt.encode(self._signer, claims)
         return token.decode()
 
     def certificates(self) -> dict[str, str]:
-        """Key id to X.509 certificate in PEM."""
+        """Return X.509 certificates in PEM by key id."""
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "trainmaster-compute-emulator")])
         now = datetime.now(UTC)
         certificate = (
@@ -100,6 +101,7 @@ class TokenIssuer:
         return {self._key_id: certificate.public_bytes(serialization.Encoding.PEM).decode()}
 
     def key_set(self) -> Json:
+        """Return the public key as a JSON web key set."""
         numbers = self._key.public_key().public_numbers()
         key = {"kty": "RSA", "alg": "RS256", "use": "sig", "kid": self._key_id}
         return {"keys": [key | {"n": _number(numbers.n), "e": _number(numbers.e)}]}

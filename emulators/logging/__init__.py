@@ -1,8 +1,9 @@
-"""An emulator of Cloud Logging: `entries:write` and `entries:list`, which Google has no emulator for.
+"""An emulator of Cloud Logging: `entries:write` and `entries:list`. Google has none.
 
-server (HTTP) → entries (what an entry may be, and how it is stored) · filters (the query language, as far as it is
-needed here, as SQL)
+    server          HTTP: routes, pages, errors
+    entries         checks of an entry, and the entries' storage
+    query_filter    the query language, as far as it is used here, as SQL
 
-Entries are kept in a file, in the order of (timestamp, insertId): they are there again after a restart, and memory
-stays small however much a job prints. What is not emulated: log buckets, sinks, retention, `entries:tail`, IAM.
+Entries are stored in a file, sorted by (timestamp, insertId). They survive a restart, and memory use does not grow with
+the output of jobs. Not emulated: log buckets, sinks, retention, `entries:tail`, IAM.
 """

@@ -15,21 +15,21 @@ from emulators.logging.server import LoggingServer, listen
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT."""
-    parser = argparse.ArgumentParser(prog="python -m emulators.logging", description="Cloud Logging, emulated.")
+    parser = argparse.ArgumentParser(prog="python -m emulators.logging", description="Emulator of Cloud Logging.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--state-dir", type=Path, required=True, help="where the entries are kept")
-    parser.add_argument("--refuse-type", action="append", default=[], help="a resource type nobody may write")
+    parser.add_argument("--state-dir", type=Path, required=True, help="directory of the entries")
+    parser.add_argument("--refuse-type", action="append", default=[], help="a resource type that writes may not use")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO)
     options.state_dir.mkdir(parents=True, exist_ok=True)
-    ended = threading.Event()
+    stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda *_: stopped.set())
     entries = Entries(options.state_dir / "entries.sqlite")
     server = listen(options.host, options.port, LoggingServer(entries, frozenset(options.refuse_type)))
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    ended.wait()
+    stopped.wait()
     server.shutdown()
     server.server_close()
     entries.close()

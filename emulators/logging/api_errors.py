@@ -1,4 +1,4 @@
-"""Failures as Google's newer APIs write them: a code, a status word, a message."""
+"""Error responses in the format of Google's newer APIs: a code, a status, a message, details."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
-"""A JSON object of Google's API, as it goes over the wire."""
+"""A JSON object of Google's API."""
 
 
 @dataclass(eq=False)
 class ApiError(Exception):
     code: int
+    """HTTP status."""
     status: str
+    """Canonical name, such as INVALID_ARGUMENT."""
     message: str
     details: tuple[Json, ...] = ()
 

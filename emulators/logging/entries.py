@@ -1,6 +1,6 @@
-"""What a log entry may be, and how entries are kept: a table in a file, ordered by time and insertId.
+"""The checks of a log entry, and the storage of entries: a table in a file, sorted by time and insertId.
 
-The same (log, timestamp, insertId) again is the same entry, as Cloud Logging promises of a retried write.
+Two writes with the same log, timestamp and insertId are one entry, as Cloud Logging guarantees for a retried write.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from emulators.logging.api_errors import ApiError, Json, invalid
 from emulators.logging.query_filter import SEVERITIES, Sql
 from emulators.logging.times import SECOND, nanoseconds, rfc3339
 
-ENTRY_BYTES_MAX: Final = 256_000  # Source: Cloud Logging's quotas page ("256 KB", of its own data size)
+ENTRY_BYTES_MAX: Final = 256_000  # Source: Cloud Logging's quotas page ("256 KB")
 FUTURE_MAX_NS: Final = 24 * 3600 * SECOND  # Source: the same
 LABELS_MAX: Final = 64  # Source: the same
 _LOG_NAME: Final = re.compile(r"projects/([a-z][a-z0-9-]{4,28}[a-z0-9])/logs/[A-Za-z0-9/_.%-]{1,511}")
 _PAYLOADS: Final = ("textPayload", "jsonPayload", "protoPayload")
 
 Position = tuple[int, str, str]
-"""Where an entry stands in the order: timestamp, insertId, logName."""
+"""The sort key of an entry: timestamp, insertId, logName."""
 
 _SCHEMA: Final = """
     PRAGMA journal_mode = WAL;
@@ -40,17 +40,24 @@ _SCHEMA: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    place: Position
+    """A stored entry."""
+
+    position: Position
     received: int
+    """Nanoseconds since the epoch, like the timestamp."""
     severity: int
     entry: str
+    """The LogEntry as JSON."""
 
 
-def row(entry: Json, request: Json, now_ns: int, refused_types: Collection[str] = ()) -> Row:
-    """The entry as it is stored: what it leaves out is the request's. Raises ApiError for what is no entry."""
+def parse_entry(entry: Json, request: Json, now_ns: int, refused_types: Collection[str] = ()) -> Row:
+    """Check an entry. Fields that it does not have are taken from the write request. Raises ApiError (400).
+
+    `refused_types`: resource types that the caller may not write.
+    """
     log_name = entry.get("logName", request.get("logName"))
     if not isinstance(log_name, str) or not _LOG_NAME.fullmatch(log_name):
-        raise invalid(f"Log name {log_name!r} is not of the form projects/PROJECT/logs/LOG.")
+        raise invalid(f"Log name {log_name!r} must have the form projects/PROJECT/logs/LOG.")
     resource = entry.get("resource", request.get("resource"))
     if not isinstance(resource, dict) or not isinstance(resource.get("type"), str):
         raise invalid("A log entry needs a resource with a type.")
@@ -58,7 +65,7 @@ def row(entry: Json, request: Json, now_ns: int, refused_types: Collection[str] 
         raise invalid(f"Resource type {resource['type']!r} cannot be written to by this caller.")
     labels = {**request.get("labels", {}), **entry.get("labels", {})}
     if len(labels) > LABELS_MAX or not all(isinstance(value, str) for value in labels.values()):
-        raise invalid(f"A log entry has at most {LABELS_MAX} labels, and their values are text.")
+        raise invalid(f"A log entry has at most {LABELS_MAX} labels, and their values must be text.")
     payloads = [name for name in _PAYLOADS if name in entry]
     if len(payloads) > 1:
         raise invalid(f"A log entry has one payload, not {' and '.join(payloads)}.")
@@ -83,28 +90,28 @@ def row(entry: Json, request: Json, now_ns: int, refused_types: Collection[str] 
 
 
 def _size(value: object) -> int:
-    """Of the data, not of its JSON: Cloud Logging measures what it stores, and says so."""
+    """Return the size of the data, which Cloud Logging limits, not of its JSON."""
     match value:
         case str():
             return len(value.encode("utf-8", "replace"))
         case dict():
-            return sum(_size(key) + _size(each) for key, each in value.items())
+            return sum(_size(key) + _size(item) for key, item in value.items())
         case list():
             return sum(map(_size, value))
         case _:
             return 8
 
 
-def _severity(given: object) -> int:
-    if isinstance(given, int) and given in SEVERITIES.values():
-        return given
-    if isinstance(given, str) and given in SEVERITIES:
-        return SEVERITIES[given]
-    raise invalid(f"Invalid value at 'entries.severity': {given!r}.")
+def _severity(value: object) -> int:
+    if isinstance(value, int) and value in SEVERITIES.values():
+        return value
+    if isinstance(value, str) and value in SEVERITIES:
+        return SEVERITIES[value]
+    raise invalid(f"Invalid value at 'entries.severity': {value!r}.")
 
 
 class Entries:
-    """All entries of the stack's project. Thread-safe; one statement at a time."""
+    """The stored entries. Thread-safe; statements run one at a time."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -112,7 +119,7 @@ class Entries:
         self._database.executescript(_SCHEMA)
 
     def add(self, rows: Sequence[Row]) -> None:
-        values = [(*each.place, each.received, each.severity, each.entry) for each in rows]
+        values = [(*row.position, row.received, row.severity, row.entry) for row in rows]
         with self._lock:
             self._database.execute("BEGIN")
             self._database.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?, ?, ?)", values)
@@ -121,33 +128,33 @@ class Entries:
     def page(
         self, projects: Sequence[str], condition: Sql, after: Position | None, limit: int, *, descending: bool
     ) -> tuple[list[Json], Position | None]:
-        """Entries after that place, and the last one's place where there are more."""
-        order, beyond = ("DESC", "<") if descending else ("ASC", ">")
+        """Return at most `limit` matching entries after a position, and the last one's position if there are more."""
+        order, comparison = ("DESC", "<") if descending else ("ASC", ">")
         where = [f"({' OR '.join('log_name GLOB ?' for _ in projects)})", condition.text]
         values: list[object] = [f"{project}/logs/*" for project in projects] + list(condition.values)
         if after is not None:
-            where.append(f"(timestamp, insert_id, log_name) {beyond} (?, ?, ?)")
+            where.append(f"(timestamp, insert_id, log_name) {comparison} (?, ?, ?)")
             values += after
         by = ", ".join(f"{column} {order}" for column in ("timestamp", "insert_id", "log_name"))
         query = f"SELECT timestamp, insert_id, log_name, entry FROM entries WHERE {' AND '.join(where)} ORDER BY {by} LIMIT ?"  # noqa: S608, E501 - every value is a parameter
         with self._lock:
-            found = self._database.execute(query, (*values, limit + 1)).fetchall()
-        chosen = found[:limit]
-        more = (chosen[-1][0], chosen[-1][1], chosen[-1][2]) if len(found) > limit else None
-        return [json.loads(entry) for *_, entry in chosen], more
+            matches = self._database.execute(query, (*values, limit + 1)).fetchall()
+        page = matches[:limit]
+        last = (page[-1][0], page[-1][1], page[-1][2]) if len(matches) > limit else None
+        return [json.loads(entry) for *_, entry in page], last
 
     def close(self) -> None:
         with self._lock:
             self._database.close()
 
 
-def rows(request: Json, now_ns: int, refused_types: Collection[str]) -> tuple[list[Row], dict[int, ApiError]]:
-    """What of a write can be stored, and what is wrong with the rest, by position."""
-    good: list[Row] = []
-    wrong: dict[int, ApiError] = {}
-    for position, entry in enumerate(request.get("entries", [])):
+def parse_entries(request: Json, now_ns: int, refused_types: Collection[str]) -> tuple[list[Row], dict[int, ApiError]]:
+    """Check the entries of a write request. Return the valid ones, and the errors of the others by their index."""
+    rows: list[Row] = []
+    errors: dict[int, ApiError] = {}
+    for index, entry in enumerate(request.get("entries", [])):
         try:
-            good.append(row(entry, request, now_ns, refused_types))
+            rows.append(parse_entry(entry, request, now_ns, refused_types))
         except ApiError as error:
-            wrong[position] = error
-    return good, wrong
+            errors[index] = error
+    return rows, errors

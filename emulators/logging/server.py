@@ -1,8 +1,8 @@
-"""HTTP: the two calls, page tokens, and errors as Google writes them.
+"""HTTP: the two calls, page tokens, and errors in Google's format.
 
-POST /v2/entries:write        with `partialSuccess` what is good of a write is kept; without, all or nothing
-POST /v2/entries:list         pages in the order of (timestamp, insertId)
-GET  /emulator/v1/health      200 when serving
+POST /v2/entries:write        with `partialSuccess` the valid entries are stored; without it, all or none
+POST /v2/entries:list         pages sorted by (timestamp, insertId)
+GET  /emulator/v1/health      200 as soon as the server runs
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from werkzeug.wrappers import Request, Response
 
 from emulators.compute.server import QuietHandler
 from emulators.logging.api_errors import ApiError, Json, invalid
-from emulators.logging.entries import Entries, Position, rows
+from emulators.logging.entries import Entries, Position, parse_entries
 from emulators.logging.query_filter import parse
 
 REQUEST_BYTES_MAX: Final = 10_000_000  # Source: Cloud Logging's quotas page
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class LoggingServer:
-    """The WSGI application. `refused_types` are resource types whose entries the project may not write itself."""
+    """The WSGI application. `refused_types`: resource types that the project itself may not write."""
 
     def __init__(
         self, entries: Entries, refused_types: frozenset[str] = frozenset(), clock_ns: Callable[[], int] = time.time_ns
@@ -48,12 +48,12 @@ class LoggingServer:
 
     def _dispatch(self, request: Request) -> Response:
         try:
-            return _answer(self._route(request))
+            return _respond(self._route(request))
         except ApiError as error:
-            return _answer(error.body(), error.code)
+            return _respond(error.body(), error.code)
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return _answer(ApiError(500, "INTERNAL", "Internal error encountered.").body(), 500)
+            return _respond(ApiError(500, "INTERNAL", "Internal error encountered.").body(), 500)
 
     def _route(self, request: Request) -> Json:
         match request.method, request.path:
@@ -66,51 +66,51 @@ class LoggingServer:
         raise ApiError(404, "NOT_FOUND", f"This emulator has no {request.method} {request.path}.")
 
     def _write(self, request: Json) -> Json:
-        good, wrong = rows(request, self._clock_ns(), self._refused)
-        if wrong and not request.get("partialSuccess"):
-            raise next(iter(wrong.values()))
+        rows, errors = parse_entries(request, self._clock_ns(), self._refused)
+        if errors and not request.get("partialSuccess"):
+            raise next(iter(errors.values()))
         if not request.get("dryRun"):
-            self._entries.add(good)
-        if wrong:
-            raise _partial(wrong)
+            self._entries.add(rows)
+        if errors:
+            raise _partial_error(errors)
         return {}
 
     def _list(self, request: Json) -> Json:
         projects = request.get("resourceNames", [])
         if not projects or not all(isinstance(name, str) and name.startswith("projects/") for name in projects):
-            raise invalid("This emulator needs resource_names, each of the form projects/PROJECT.")
+            raise invalid("This emulator requires resource_names of the form projects/PROJECT.")
         order = request.get("orderBy", "")
         if order not in ORDERS:
-            raise invalid(f"Unknown order {order!r}: it is 'timestamp asc' or 'timestamp desc'.")
+            raise invalid(f"Unknown order {order!r}: must be 'timestamp asc' or 'timestamp desc'.")
         size = request.get("pageSize") or PAGE_DEFAULT
         if not isinstance(size, int) or size < 0:
             raise invalid("page_size must be a positive number.")
         condition = parse(request.get("filter", ""))
-        question = hashlib.sha256(json.dumps([projects, request.get("filter", ""), order]).encode()).hexdigest()[:16]
-        after = _read_token(request["pageToken"], question) if request.get("pageToken") else None
-        found, more = self._entries.page(projects, condition, after, min(size, PAGE_MAX), descending=ORDERS[order])
-        answer: Json = {"entries": found} if found else {}
-        return {**answer, "nextPageToken": _token(more, question)} if more else answer
+        query_hash = hashlib.sha256(json.dumps([projects, request.get("filter", ""), order]).encode()).hexdigest()[:16]
+        after = _decode_token(request["pageToken"], query_hash) if request.get("pageToken") else None
+        page, last = self._entries.page(projects, condition, after, min(size, PAGE_MAX), descending=ORDERS[order])
+        response: Json = {"entries": page} if page else {}
+        return {**response, "nextPageToken": _encode_token(last, query_hash)} if last else response
 
 
-def _partial(wrong: dict[int, ApiError]) -> ApiError:
+def _partial_error(errors: dict[int, ApiError]) -> ApiError:
     """Source: WriteLogEntriesPartialErrors in the API's discovery document."""
-    first = next(iter(wrong.values()))
-    errors = {str(position): {"code": 3, "message": error.message} for position, error in wrong.items()}
+    first = next(iter(errors.values()))
+    entry_errors = {str(index): {"code": 3, "message": error.message} for index, error in errors.items()}
     kind = "type.googleapis.com/google.logging.v2.WriteLogEntriesPartialErrors"
-    return invalid(first.message, {"@type": kind, "logEntryErrors": errors})
+    return invalid(first.message, {"@type": kind, "logEntryErrors": entry_errors})
 
 
-def _token(place: Position, question: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([question, *place]).encode()).decode()
+def _encode_token(position: Position, query_hash: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([query_hash, *position]).encode()).decode()
 
 
-def _read_token(token: str, question: str) -> Position:
+def _decode_token(token: str, query_hash: str) -> Position:
     try:
-        asked, timestamp, insert_id, log_name = json.loads(base64.urlsafe_b64decode(token.encode()))
+        token_hash, timestamp, insert_id, log_name = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (binascii.Error, ValueError):
-        raise invalid("page_token is not one of this list's.") from None
-    if asked != question:
+        raise invalid("page_token does not belong to this list.") from None
+    if token_hash != query_hash:
         raise invalid("page_token belongs to another filter or order.")
     return timestamp, insert_id, log_name
 
@@ -120,20 +120,20 @@ def _body(request: Request) -> Json:
     if len(data) > REQUEST_BYTES_MAX:
         raise invalid(f"Request payload size exceeds the limit: {REQUEST_BYTES_MAX} bytes.")
     try:
-        body = json.loads(data or b"{}", parse_constant=_no_number)
+        body = json.loads(data or b"{}", parse_constant=_reject_constant)
     except ValueError as error:
         raise invalid(f"Invalid JSON payload received: {error}.") from None
     if not isinstance(body, dict):
-        raise invalid("Invalid JSON payload received: it is no object.")
+        raise invalid("Invalid JSON payload received: it must be an object.")
     return body
 
 
-def _no_number(word: str) -> None:
-    """Python reads NaN; Google does not."""
-    raise ValueError(f"{word} is no JSON")
+def _reject_constant(word: str) -> None:
+    """Reject NaN and Infinity, which Python's parser accepts and Google's does not."""
+    raise ValueError(f"{word} is not JSON")
 
 
-def _answer(body: Json, status: int = 200) -> Response:
+def _respond(body: Json, status: int = 200) -> Response:
     return Response(json.dumps(body) + "\n", status, content_type="application/json; charset=UTF-8")
 
 

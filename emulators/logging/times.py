@@ -1,4 +1,4 @@
-"""RFC 3339 times with nanoseconds, which Python's own types do not hold, as whole nanoseconds since the epoch."""
+"""RFC 3339 times as nanoseconds since the epoch. Python's own types have no nanoseconds."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))
 
 
 def nanoseconds(text: str) -> int:
-    """Raises ApiError (400) for what is no time."""
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise invalid(f"{text!r} is no RFC 3339 time.")
-    day, clock, fraction, sign, hours, minutes = found.groups()
+    """Parse a time. Raises ApiError (400)."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise invalid(f"{text!r} is not an RFC 3339 time.")
+    day, clock, fraction, sign, hours, minutes = match.groups()
     try:
         at = datetime.fromisoformat(f"{day}T{clock}+00:00")
     except ValueError:
-        raise invalid(f"{text!r} is no time.") from None
+        raise invalid(f"{text!r} is not a valid time.") from None
     offset = timedelta(hours=int(hours), minutes=int(minutes)) if sign else timedelta()
     at += offset if sign == "-" else -offset
     return (at - _EPOCH) // timedelta(seconds=1) * SECOND + int((fraction or "").ljust(9, "0"))
 
 
 def rfc3339(at_ns: int) -> str:
-    """With no, three, six or nine digits, as protobuf writes a timestamp in JSON."""
+    """Format a time with 0, 3, 6 or 9 digits, as protobuf does in JSON."""
     seconds, fraction = divmod(at_ns, SECOND)
     digits = f"{fraction:09d}"
     while digits.endswith("000"):

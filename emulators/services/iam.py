@@ -3,10 +3,10 @@
 The calls are testIamPermissions of a project and of a service account, projects.get, and OpenID Connect's UserInfo.
 These access tokens are known:
 
-    local-stack    has all permissions; the local stack's own clients send it
-    local-viewer   has read permissions
-    local-nobody   is valid, has no permissions, and its scopes do not include the e-mail address
-    anything else  is invalid: 401, Google's response to an expired token
+    local-stack          has all permissions; the local stack's own clients send it
+    local-viewer         has read permissions
+    local-unprivileged   is valid, has no permissions, and its scopes do not include the e-mail address
+    anything else        is invalid: 401, Google's response to an expired token
 
 Run as `python -m emulators.services.iam --port PORT --project P`. It stores nothing.
 """
@@ -26,7 +26,7 @@ from emulators.stack.processes import LOOPBACK
 NAME: Final = "iam"
 OWNER: Final = "local-stack"
 VIEWER: Final = "local-viewer"
-NOBODY: Final = "local-nobody"
+UNPRIVILEGED: Final = "local-unprivileged"
 PROJECT_NUMBER: Final = "123456789012"
 EMAILS: Final = {OWNER: "owner@example.com", VIEWER: "viewer@example.com"}
 
@@ -34,7 +34,7 @@ _READ_PERMISSIONS: Final = (".get", ".list")
 _HAS_PERMISSION: Final[dict[str, Callable[[str], bool]]] = {
     OWNER: lambda _: True,
     VIEWER: lambda permission: permission.endswith(_READ_PERMISSIONS),
-    NOBODY: lambda _: False,
+    UNPRIVILEGED: lambda _: False,
 }
 
 

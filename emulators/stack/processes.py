@@ -90,7 +90,7 @@ def kill_stack(stack_id: str, *, deadline_s: float = 10.0) -> int:
                 process.kill()
                 killed.add(process.pid)
         psutil.wait_procs(left, timeout=0.5)
-    vm_container_engine.remove(f"{STACK_ID}={stack_id}")
+    vm_container_engine.remove_containers(f"{STACK_ID}={stack_id}")
     return len(killed)
 
 

@@ -1,6 +1,7 @@
-"""The Cloud TPU API's calls, one method each: arguments from the URL, answers in Google's JSON.
+"""The calls of the Cloud TPU API, one method each: arguments from the URL, responses in Google's JSON.
 
-Named by `server`'s routes. What a call means is `cloud`'s; here are the shapes: lists, pages, operations.
+The routes of `server` contain the methods' names. `cloud` and `resource_queue` carry out the calls; this module builds
+lists, pages and operations.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.operations import Operation
 from emulators.tpu.resource_queue import TpuQueue
 
-ANYWHERE: Final = "-"
+ALL_ZONES: Final = "-"
 PAGE_SIZE_MAX: Final = 1000
 
 
 class TpuApi:
-    """For one request. `is_alpha`: of v2alpha1, which knows more of queued resources."""
+    """The calls of one request. `is_alpha`: v2alpha1, which has more fields of queued resources."""
 
     def __init__(self, cloud: TpuCloud, queue: TpuQueue, request: Request, *, is_alpha: bool) -> None:
         self._cloud, self._queue, self._request, self._is_alpha = cloud, queue, request, is_alpha
 
-    # What is always there
+    # Fixed resources
 
     def locations(self) -> Json:
         return {"locations": [self.location(zone) for zone in catalog.zones()]}
@@ -37,70 +38,70 @@ class TpuApi:
 
     def accelerator_types(self, zone: str) -> Json:
         base = f"{self._cloud.parent(zone)}/acceleratorTypes"
-        every = [
+        types = [
             {
-                "name": f"{base}/{each.type}",
-                "type": each.type,
-                "acceleratorConfigs": [{"type": each.kind, "topology": each.topology}],
+                "name": f"{base}/{slice_.type}",
+                "type": slice_.type,
+                "acceleratorConfigs": [{"type": slice_.kind, "topology": slice_.topology}],
             }
-            for each in catalog.slices(zone)
+            for slice_ in catalog.slices(zone)
         ]
-        return self._page("acceleratorTypes", every)
+        return self._page("acceleratorTypes", types)
 
     def runtime_versions(self, zone: str) -> Json:
         catalog.check_zone(zone)
         base = f"{self._cloud.parent(zone)}/runtimeVersions"
-        every = [{"name": f"{base}/{each}", "version": each} for each in catalog.RUNTIME_VERSIONS]
-        return self._page("runtimeVersions", every)
+        versions = [{"name": f"{base}/{version}", "version": version} for version in catalog.RUNTIME_VERSIONS]
+        return self._page("runtimeVersions", versions)
 
     # Nodes
 
     def nodes(self, zone: str) -> Json:
-        """In the order of their names; `-` is every zone."""
-        if zone != ANYWHERE:
+        """List the nodes of a zone, or with `-` of all zones, sorted by name."""
+        if zone != ALL_ZONES:
             catalog.check_zone(zone)
-        return self._page("nodes", [each.as_json() for each in self._cloud.list_all() if zone in (ANYWHERE, each.zone)])
+        nodes = [node for node in self._cloud.list_all() if zone in (ALL_ZONES, node.zone)]
+        return self._page("nodes", [node.as_json() for node in nodes])
 
     def node(self, zone: str, node_id: str) -> Json:
         return self._cloud.get(zone, node_id).as_json()
 
     def create(self, zone: str) -> Json:
-        return self._answer(self._cloud.create(zone, self._argument("nodeId", "node_id"), self._body()))
+        return self._show(self._cloud.create(zone, self._argument("nodeId", "node_id"), self._body()))
 
     def update(self, zone: str, node_id: str) -> Json:
         mask = set(filter(None, self._argument("updateMask", "update_mask").split(",")))
-        return self._answer(self._cloud.update(zone, node_id, mask, self._body()))
+        return self._show(self._cloud.update(zone, node_id, mask, self._body()))
 
     def delete(self, zone: str, node_id: str) -> Json:
-        return self._answer(self._cloud.delete(zone, node_id))
+        return self._show(self._cloud.delete(zone, node_id))
 
     def start(self, zone: str, node_id: str) -> Json:
-        return self._answer(self._cloud.start(zone, node_id))
+        return self._show(self._cloud.start(zone, node_id))
 
     def stop(self, zone: str, node_id: str) -> Json:
-        return self._answer(self._cloud.stop(zone, node_id))
+        return self._show(self._cloud.stop(zone, node_id))
 
     # QueuedResource resources
 
     def all_queued(self, zone: str) -> Json:
-        if zone != ANYWHERE:
+        if zone != ALL_ZONES:
             catalog.check_zone(zone)
-        every = [each for each in self._queue.list_all() if zone in (ANYWHERE, each.zone)]
-        found = [each.as_json(is_alpha=self._is_alpha) for each in every]
-        return self._page("queuedResources", found)
+        queued = [resource for resource in self._queue.list_all() if zone in (ALL_ZONES, resource.zone)]
+        return self._page("queuedResources", [resource.as_json(is_alpha=self._is_alpha) for resource in queued])
 
     def queued(self, zone: str, name: str) -> Json:
         return self._queue.get(zone, name).as_json(is_alpha=self._is_alpha)
 
     def enqueue(self, zone: str) -> Json:
         name = self._argument("queuedResourceId", "queued_resource_id")
-        return self._answer(self._queue.create(zone, name, self._body(), is_alpha=self._is_alpha))
+        return self._show(self._queue.create(zone, name, self._body(), is_alpha=self._is_alpha))
 
     def delete_queued(self, zone: str, name: str) -> Json:
-        return self._answer(self._queue.delete(zone, name, force=self._argument("force").lower() == "true"))
+        return self._show(self._queue.delete(zone, name, force=self._argument("force").lower() == "true"))
 
     def reset_queued(self, zone: str, name: str) -> Json:
-        return self._answer(self._queue.reset(zone, name))
+        return self._show(self._queue.reset(zone, name))
 
     # Operations
 
@@ -115,12 +116,12 @@ class TpuApi:
         self._cloud.operations.delete(f"{self._cloud.parent(zone)}/operations/{name}")
         return {}
 
-    def _answer(self, operation: Operation) -> Json:
+    def _show(self, operation: Operation) -> Json:
         return self._cloud.operations.get(operation.name)
 
     def _argument(self, *spellings: str) -> str:
-        """Google's own clients write camel case or snake case."""
-        return next((self._request.args[each] for each in spellings if each in self._request.args), "")
+        """Return a URL parameter. Google's clients write its name in camel case or snake case."""
+        return next((self._request.args[name] for name in spellings if name in self._request.args), "")
 
     def _body(self) -> Json:
         body = self._request.get_json(force=True, silent=True) if self._request.get_data() else {}
@@ -128,10 +129,10 @@ class TpuApi:
             raise bad_request("The request body must be a JSON object.")
         return body
 
-    def _page(self, key: str, every: Sequence[Json]) -> Json:
+    def _page(self, key: str, items: Sequence[Json]) -> Json:
         size, token = self._argument("pageSize", "page_size") or "0", self._argument("pageToken", "page_token") or "0"
         if not size.isdigit() or not token.isdigit():
-            raise bad_request(f"pageSize and pageToken are not '{size}' and '{token}'.")
+            raise bad_request(f"Invalid pageSize '{size}' or pageToken '{token}'.")
         start, end = int(token), int(token) + (min(int(size), PAGE_SIZE_MAX) or PAGE_SIZE_MAX)
-        page: Json = {key: list(every[start:end])} if every[start:] else {}
-        return page | ({"nextPageToken": str(end)} if every[end:] else {})
+        page: Json = {key: list(items[start:end])} if items[start:] else {}
+        return page | ({"nextPageToken": str(end)} if items[end:] else {})

@@ -1,7 +1,7 @@
-"""Cloud TPU's two kinds of failure: at the call (an HTTP error body) and later, as the status of an operation.
+"""Cloud TPU's errors. A TpuError is the response of a call, or later the result of an operation.
 
-Wording and shape are Google's, because clients match on both. Sources: responses quoted in public issue threads, and
-`google.rpc.Status`.
+Wording and structure are Google's, because clients match on both. Sources: responses quoted in public issue threads,
+and `google.rpc.Status`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 Json = dict[str, Any]
+"""A JSON object of Google's API."""
 
 _CODES: Final = {
     "INVALID_ARGUMENT": (3, 400),
@@ -21,7 +22,7 @@ _CODES: Final = {
     "FAILED_PRECONDITION": (9, 400),
     "INTERNAL": (13, 500),
 }
-"""Canonical word → its number (of an operation's error) and HTTP status (of a call's). Source: google.rpc.Code."""
+"""Canonical name to its number (in an operation) and its HTTP status (of a call). Source: google.rpc.Code."""
 
 
 @dataclass(eq=False)
@@ -42,7 +43,7 @@ class TpuError(Exception):
         return {"error": error | ({"details": list(self.details)} if self.details else {})}
 
     def as_status(self) -> Json:
-        """`google.rpc.Status`."""
+        """Return the error as a `google.rpc.Status`, for an operation."""
         status: Json = {"code": _CODES[self.status][0], "message": self.message}
         return status | ({"details": list(self.details)} if self.details else {})
 
@@ -100,7 +101,7 @@ def quota_exceeded(generation: str, region: str) -> TpuError:
 
 
 def rate_limited() -> TpuError:
-    what = "quota metric 'Requests' and limit 'Requests per minute' of service 'tpu.googleapis.com'"
+    quota = "quota metric 'Requests' and limit 'Requests per minute' of service 'tpu.googleapis.com'"
     reason = {"reason": "RATE_LIMIT_EXCEEDED", "domain": "googleapis.com"}
     detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}
-    return TpuError("RESOURCE_EXHAUSTED", f"Quota exceeded for {what}.", (detail,))
+    return TpuError("RESOURCE_EXHAUSTED", f"Quota exceeded for {quota}.", (detail,))

@@ -1,4 +1,7 @@
-"""What Cloud TPU offers where: zones, accelerator types, runtime versions. Sizes and zones are the job format's own."""
+"""The fixed resources of Cloud TPU: zones, accelerator types, runtime versions.
+
+Sizes and zones come from the catalog of the job format.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ RUNTIME_VERSIONS: Final = (
     "v2-alpha-tpuv5-lite",
     "v2-alpha-tpuv6e",
 )
-"""Source: "TPU software versions" of Cloud TPU: those for PyTorch and JAX."""
+"""Source: "TPU software versions" of Cloud TPU, for PyTorch and JAX."""
 _API_TYPES: Final = {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"}
 """Source: google.cloud.tpu.v2.AcceleratorConfig.Type."""
 _GENERATIONS: Final = {"V2": "v2", "V3": "v3", "V4": "v4", "V5LITE_POD": "v5e", "V5P": "v5p", "V6E": "v6e"}
@@ -24,20 +27,24 @@ _GENERATIONS: Final = {"V2": "v2", "V3": "v3", "V4": "v4", "V5LITE_POD": "v5e", 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What a node consists of. `kind` as the API names it (`V5LITE_POD`), `topology` in chips (`4x4`)."""
+    """The hardware of a node."""
 
     type: str
+    """The acceleratorType, such as `v5litepod-16`."""
     kind: str
+    """The API's name of the generation, such as `V5LITE_POD`."""
     topology: str
+    """In chips, such as `4x4`."""
     hosts: int
 
     @property
     def chips_per_host(self) -> tuple[int, ...]:
-        """Source: `tpu-env` of real TPU VMs; hosts of larger slices hold 2x2 chips, in every generation."""
+        """Chips of one host in x, y, z: 2x2 in larger slices of every generation. Source: `tpu-env` of real TPU VMs."""
         return (2, 2, 1) if self.hosts > 1 else self._edges()
 
     @property
     def host_bounds(self) -> tuple[int, ...]:
+        """Hosts of the slice in x, y, z."""
         x, y, z = self._edges()
         return (x // 2, y // 2, z) if self.hosts > 1 else (1, 1, 1)
 
@@ -65,17 +72,17 @@ def slices(zone: str) -> Iterator[Slice]:
 
 
 def resolve_slice(body: Json, zone: str) -> Slice:
-    """The slice that a node's `acceleratorType` or `acceleratorConfig` means."""
+    """Return the slice of a node's `acceleratorType` or `acceleratorConfig`. Raises TpuError."""
     config: Json = body.get("acceleratorConfig") or {}
     if bool(body.get("acceleratorType")) == bool(config):
         raise bad_request("Exactly one of accelerator_type and accelerator_config must be set.")
     if config:
         return _by_topology(config, zone)
-    asked = str(body["acceleratorType"])
-    for each in slices(zone):
-        if each.type == asked:
-            return each
-    raise no_such_type(asked, zone)
+    requested = str(body["acceleratorType"])
+    for slice_ in slices(zone):
+        if slice_.type == requested:
+            return slice_
+    raise no_such_type(requested, zone)
 
 
 def check_runtime(version: Any) -> str:
@@ -93,8 +100,8 @@ def _by_topology(config: Json, zone: str) -> Slice:
     number = table.size_of(topology) if table else None
     if table is None or number is None or zone not in zones_of(table.type_name(number)):
         raise no_such_type(f"{kind} {topology}", zone)
-    chosen = _slice(kind, table, number)
-    return Slice(chosen.type, kind, topology, chosen.hosts)
+    standard = _slice(kind, table, number)
+    return Slice(standard.type, kind, topology, standard.hosts)
 
 
 def _slice(kind: str, table: Generation, number: int) -> Slice:

@@ -1,6 +1,6 @@
-"""The verbs of the nodes API: each checks what Google checks before it answers; the rest is `lifecycle`'s.
+"""The methods of the nodes API. Each checks the request, then `lifecycle` carries it out.
 
-What is refused here is refused at the call; what goes wrong later is an error of the operation.
+A failed check is an error of the call. A later failure is an error of the operation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from emulators.compute.injected_faults import FaultInjector
-from emulators.compute.lifecycle import Timing
+from emulators.compute.vm_transitions import Timing
 from emulators.tpu import catalog
 from emulators.tpu.api_errors import (
     Json,
@@ -30,17 +30,17 @@ from emulators.tpu.nodes import NODE_ID, Node, NodeSpec, NodeState, parse_metada
 from emulators.tpu.operations import Operation, OperationStore
 
 UPDATABLE: Final = frozenset({"metadata"})
-"""Of the fields that Google lets be changed (description, tags, labels, metadata, external addresses): what we do."""
+"""Fields that this emulator can change. Google also allows description, tags, labels and external addresses."""
 _SETTLED: Final = (NodeState.READY, NodeState.STOPPED)
 
 
 class TpuCloud:
     """One project's nodes."""
 
-    def __init__(self, racks: SliceHosts, faults: FaultInjector, timing: Timing) -> None:
-        self.project, self.faults, self._racks = racks.power.project, faults, racks
+    def __init__(self, hosts: SliceHosts, faults: FaultInjector, timing: Timing) -> None:
+        self.project, self.faults = hosts.power.project, faults
         self.operations = OperationStore()
-        self.lifecycle = Lifecycle(self.operations, faults, racks, timing, self._forget)
+        self.lifecycle = Lifecycle(self.operations, faults, hosts, timing, self._forget)
         self._lock = threading.RLock()
         self._nodes: dict[str, Node] = {}
 
@@ -59,14 +59,14 @@ class TpuCloud:
             return [self._nodes[path] for path in sorted(self._nodes)]
 
     def find(self, node_id: str) -> Node | None:
-        """By id alone: of several in different zones the youngest."""
-        named = [each for each in self.list_all() if each.name == node_id]
-        return max(named, key=lambda each: each.created_at, default=None)
+        """Return the node of that id in any zone, of several the youngest; None if there is none."""
+        matches = [node for node in self.list_all() if node.name == node_id]
+        return max(matches, key=lambda node: node.created_at, default=None)
 
     # Changing
 
     def create(self, zone: str, node_id: str, body: Json, queued: str = "") -> Operation:
-        """`queued`: the queued resource whose node it is."""
+        """Create a node. `queued`: path of the queued resource that requests it, empty for none."""
         catalog.check_zone(zone)
         if not NODE_ID.fullmatch(node_id):
             raise bad_request(f"Invalid node id '{node_id}': must match {NODE_ID.pattern}.")
@@ -75,8 +75,8 @@ class TpuCloud:
         with self._lock:
             if path in self._nodes:
                 raise already_exists(path)
-            if quota := self._quota(zone, spec):
-                raise quota
+            if quota_error := self._quota_error(zone, spec):
+                raise quota_error
             number = secrets.randbits(62) | 1 << 62
             node = Node(path, zone, number, spec, addresses(spec.slice.hosts), dict(spec.metadata), queued=queued)
             self._nodes[path] = node
@@ -85,8 +85,8 @@ class TpuCloud:
             return operation
 
     def delete(self, zone: str, node_id: str) -> Operation:
-        refused = (NodeState.CREATING, NodeState.DELETING)
-        return self._act("delete", zone, node_id, self.lifecycle.delete, lambda node: node.state not in refused)
+        undeletable = (NodeState.CREATING, NodeState.DELETING)
+        return self._act("delete", zone, node_id, self.lifecycle.delete, lambda node: node.state not in undeletable)
 
     def stop(self, zone: str, node_id: str) -> Operation:
         return self._act("stop", zone, node_id, self.lifecycle.stop, lambda node: node.state is NodeState.READY)
@@ -110,11 +110,11 @@ class TpuCloud:
         zone: str,
         node_id: str,
         act: Callable[[Operation, Node], None],
-        may: Callable[[Node], bool],
+        is_allowed: Callable[[Node], bool],
     ) -> Operation:
         with self._lock:
             node = self.get(zone, node_id)
-            if not may(node):
+            if not is_allowed(node):
                 raise not_while(verb, node.state)
             operation = self._begin(node, verb)
             act(operation, node)
@@ -123,13 +123,13 @@ class TpuCloud:
     def _begin(self, node: Node, verb: str) -> Operation:
         return self.operations.begin(self.parent(node.zone), node.path, verb)
 
-    def _quota(self, zone: str, spec: NodeSpec) -> TpuError | None:
-        """Is checked at the call."""
+    def _quota_error(self, zone: str, spec: NodeSpec) -> TpuError | None:
+        """Return the error of the call, if the region's quota is exhausted."""
         region = zone.rpartition("-")[0]
         return quota_exceeded(spec.slice.kind, region) if region in self.faults.now.quota_regions else None
 
     def _shortage(self, zone: str, spec: NodeSpec) -> TpuError | None:
-        """Is found out on the way: an error of the operation."""
+        """Return the later error of the operation, if the zone has no capacity."""
         if zone not in self.faults.now.stockout_zones:
             return None
         return no_reservation() if spec.reserved else stockout(zone)

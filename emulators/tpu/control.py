@@ -1,4 +1,4 @@
-"""Faults of a slice, under `/emulator/v1/vms/NODE`: what Google has no API for."""
+"""Faults of a slice, under `/emulator/v1/vms/NODE`: Google has no API for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emulators.tpu.nodes import Node, NodeState
 
 
 def host_of(node: Node, body: Json) -> Instance:
-    """The host that the body names (`{"host": 2}`); the first where it names none."""
+    """Return the host of the body, such as `{"host": 2}`; the first one if the body has none."""
     number = int(body.get("host") or 0)
     if number >= len(node.hosts):
         raise not_found(f"{node.path}/hosts/{number}")
@@ -18,7 +18,7 @@ def host_of(node: Node, body: Json) -> Instance:
 
 
 def act(cloud: TpuCloud, node: Node, verb: str, body: Json) -> Json:
-    """`preempt` and `maintenance` are the whole slice's, `crash` one host's. Answers at once."""
+    """Inject a fault: `preempt` and `maintenance` into the whole slice, `crash` into one host. Returns at once."""
     if node.state is not NodeState.READY:
         raise not_ready(node.path)
     notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
@@ -30,5 +30,5 @@ def act(cloud: TpuCloud, node: Node, verb: str, body: Json) -> Json:
         case "crash":
             cloud.lifecycle.crash(node, host_of(node, body))
         case _:
-            raise ApiError(404, "notFound", f"No such fault of a TPU node: {verb}")
+            raise ApiError(404, "notFound", f"TPU nodes have no fault '{verb}'")
     return node.as_json()

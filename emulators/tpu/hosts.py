@@ -1,7 +1,7 @@
-"""The VMs of a slice, and what they are told of it.
+"""The VMs of a slice, and their metadata.
 
-Each host has an address of its own on the loopback network, a metadata server there, a disk, and real processes.
-Source of the attributes: metadata of real TPU VMs, as JAX and torch_xla read it.
+Each host has its own address on the loopback network, with a metadata server, a disk, and real processes. Source of the
+attributes: metadata of real TPU VMs, as JAX and torch_xla read it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from emulators.tpu.nodes import Node
 
 
 def addresses(count: int) -> tuple[str, ...]:
-    """Neighbours in a network of their own. Two slices may have the same: ports that programs listen on differ."""
+    """Return consecutive addresses of a random network. Two slices may share one, because their ports differ."""
     network = f"127.{random.randint(64, 127)}.{random.randint(0, 255)}"  # noqa: S311 - no secret
     return tuple(f"{network}.{number + 1}" for number in range(count))
 
 
 class SliceHosts:
-    """Where hosts are built and powered. `state_dir` is the Compute emulator's."""
+    """Builds and powers the hosts of slices. `state_dir`: the Compute emulator's."""
 
     def __init__(self, power: VmPower, catalog: Catalog, state_dir: Path) -> None:
         self.power, self._catalog, self._state_dir = power, catalog, state_dir
 
     def build(self, node: Node) -> list[Instance]:
-        """Hosts without power."""
+        """Create the hosts of a node, powered off."""
         series = secrets.token_hex(4)
         return [self._host(node, f"t1v-n-{series}-w-{number}", number) for number in range(node.spec.slice.hosts)]
 
@@ -65,7 +65,7 @@ class SliceHosts:
         return Instance(name, node.zone, host_id, properties, disk, self.attributes(node, number), dict(spec.labels))
 
     def attributes(self, node: Node, number: int) -> dict[str, str]:
-        """`instance/attributes/` of one host."""
+        """Return `instance/attributes/` of one host."""
         return {
             **node.metadata,
             "accelerator-type": node.spec.slice.type,
@@ -96,26 +96,26 @@ class SliceHosts:
         }
         return "".join(f"{key}: '{value}'\n" for key, value in values.items())
 
-    def on(self, node: Node, hosts: list[Instance], died: BootEvent) -> None:
-        """The startup script runs on all of these when this returns."""
+    def power_on(self, node: Node, hosts: list[Instance], on_unexpected_end: BootEvent) -> None:
+        """Power on some hosts of a node. Their startup scripts are running when this returns."""
         for host in hosts:
-            own = replace(self.power, host=node.addresses[node.hosts.index(host)])
-            own.on(host, died=died, burnt=_never)
+            power = replace(self.power, host=node.addresses[node.hosts.index(host)])
+            power.on(host, on_unexpected_end=on_unexpected_end, on_run_limit=_ignore_run_limit)
 
-    def off(self, hosts: list[Instance], grace_s: float) -> None:
-        """All at once, each with this much time to end."""
+    def power_off(self, hosts: list[Instance], grace_s: float) -> None:
+        """Shut down all hosts at the same time, and power off after `grace_s` at the latest."""
         powered = [host for host in hosts if host.vm is not None]
         with ThreadPoolExecutor(max_workers=max(1, len(powered))) as pool:
             for done in [pool.submit(self.power.off, host, grace_s) for host in powered]:
                 done.result()
 
 
-def tell(node: Node, path: str, value: str) -> None:
-    """Put this into the metadata of every host that is on."""
+def put_metadata(node: Node, path: str, value: str) -> None:
+    """Set a value in the metadata of all hosts that are powered on."""
     for host in node.hosts:
         if host.metadata_tree is not None:
             host.metadata_tree.put(path, value)
 
 
-def _never(_host: Instance, _boot: int) -> None:
-    """TPU VMs have no run_limit_timer."""
+def _ignore_run_limit(_host: Instance, _boot: int) -> None:
+    """TPU VMs have no run limit."""

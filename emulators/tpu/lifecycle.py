@@ -1,6 +1,7 @@
-"""A node's states over time: each request and each fault is a thread that takes the node's transition_lock and walks it through.
+"""The states of nodes over time. Each request and each fault runs on its own thread.
 
-Times are the Compute emulator's. A host that dies alone is repaired by itself, as Cloud TPU does it: the others run on.
+A thread holds the node's `transition_lock` during its transition. The timing is the Compute emulator's. When one host
+ends, it is repaired while the others keep running, as in Cloud TPU.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Final
 from emulators.compute.api_errors import ApiError
 from emulators.compute.injected_faults import FaultInjector
 from emulators.compute.instances import Instance
-from emulators.compute.lifecycle import PREEMPTION_NOTICE_S, Timing
+from emulators.compute.lifecycle import PREEMPTION_NOTICE_S
+from emulators.compute.vm_transitions import Timing
 from emulators.tpu.api_errors import Json, TpuError
-from emulators.tpu.hosts import SliceHosts, tell
+from emulators.tpu.hosts import SliceHosts, put_metadata
 from emulators.tpu.nodes import Node, NodeState
 from emulators.tpu.operations import Operation, OperationStore
 
@@ -29,9 +31,9 @@ class Lifecycle:
     """`forget` frees a node's name."""
 
     def __init__(
-        self, operations: OperationStore, faults: FaultInjector, racks: SliceHosts, timing: Timing, forget: Forget
+        self, operations: OperationStore, faults: FaultInjector, hosts: SliceHosts, timing: Timing, forget: Forget
     ) -> None:
-        self.operations, self.faults, self.racks, self.timing = operations, faults, racks, timing
+        self.operations, self.faults, self.hosts, self.timing = operations, faults, hosts, timing
         self._forget = forget
 
     # Requests
@@ -45,17 +47,17 @@ class Lifecycle:
 
     def stop(self, operation: Operation, node: Node) -> None:
         node.state = NodeState.STOPPING
-        self._spawn(operation, node, lambda: self._down(node, self.timing.shutdown_s, NodeState.STOPPED))
+        self._spawn(operation, node, lambda: self._shut_down(node, self.timing.shutdown_s, NodeState.STOPPED))
 
     def start(self, operation: Operation, node: Node) -> None:
         node.state = NodeState.STARTING
-        self._spawn(operation, node, lambda: self._up(node))
+        self._spawn(operation, node, lambda: self._start_up(node))
 
     def update(self, operation: Operation, node: Node, metadata: dict[str, str]) -> None:
-        """Takes effect at once; the operation follows."""
+        """Replace the metadata at once; the operation ends later."""
         node.metadata = metadata
         for number, host in enumerate(node.hosts):
-            host.metadata = self.racks.attributes(node, number)
+            host.metadata = self.hosts.attributes(node, number)
             if host.metadata_tree is not None:
                 host.metadata_tree.put("instance/attributes", dict(host.metadata))
         self._spawn(operation, node, lambda: None)
@@ -63,27 +65,27 @@ class Lifecycle:
     # Faults
 
     def preempt(self, node: Node, notice_s: float = PREEMPTION_NOTICE_S) -> None:
-        """It stays as PREEMPTED, and its name is taken, until somebody deletes it."""
-        tell(node, "instance/preempted", "TRUE")
-        self._spawn(None, node, lambda: self._down(node, notice_s, NodeState.PREEMPTED), only_if=NodeState.READY)
+        """Preempt a node. It stays in the state PREEMPTED, and keeps its name, until it is deleted."""
+        put_metadata(node, "instance/preempted", "TRUE")
+        self._spawn(None, node, lambda: self._shut_down(node, notice_s, NodeState.PREEMPTED), only_if=NodeState.READY)
 
     def maintain(self, node: Node, notice_s: float | None) -> None:
-        tell(node, "instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
+        put_metadata(node, "instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
         notice = self.timing.maintenance_notice_s if notice_s is None else notice_s
 
         def step() -> None:
             node.health = "UNHEALTHY_MAINTENANCE"
-            self._down(node, self.timing.shutdown_s, NodeState.TERMINATED)
+            self._shut_down(node, self.timing.shutdown_s, NodeState.TERMINATED)
 
         self._spawn(None, node, step, only_if=NodeState.READY, after_s=notice)
 
     def crash(self, node: Node, host: Instance) -> None:
-        """One host is gone at once, and comes back: the slice is whole again, the program was not."""
+        """Power off one host at once, then repair it. The program of the slice has failed by then."""
         if host.vm is not None:
             host.vm.power_off()
         self._spawn(None, node, lambda: self._repair(node, host), only_if=NodeState.READY)
 
-    # Steps, each on a thread of its own
+    # On threads
 
     def _spawn(
         self,
@@ -94,22 +96,22 @@ class Lifecycle:
         only_if: NodeState | None = None,
         after_s: float = 0,
     ) -> None:
-        def walk() -> None:
+        def transition() -> None:
             time.sleep(after_s)
             with node.transition_lock:
-                result = self._walked(node, step) if only_if in (None, node.state) else EMPTY
+                result = self._run_step(node, step) if only_if in (None, node.state) else EMPTY
             if operation is not None:
                 self.operations.finish(operation, result)
 
-        threading.Thread(target=walk, name="tpu-lifecycle", daemon=True).start()
+        threading.Thread(target=transition, name="tpu-lifecycle", daemon=True).start()
 
-    def _walked(self, node: Node, step: Callable[[], None]) -> Json | TpuError:
-        """What the operation ends with; nothing is left to do where the node has gone meanwhile."""
+    def _run_step(self, node: Node, step: Callable[[], None]) -> Json | TpuError:
+        """Run a step unless the node has been deleted. Return the result of the operation."""
         try:
             if not node.deleted:
                 step()
-        except TpuError as refused:
-            return refused
+        except TpuError as error:
+            return error
         return EMPTY if node.deleted else {"@type": NODE_TYPE, **node.as_json()}
 
     def _pause(self) -> None:
@@ -120,30 +122,30 @@ class Lifecycle:
         try:
             if shortage is not None:
                 raise shortage
-            node.hosts = self.racks.build(node)
-            self._up(node)
+            node.hosts = self.hosts.build(node)
+            self._start_up(node)
         except (ApiError, OSError, TpuError) as failure:
-            self.racks.off(node.hosts, 0)
+            self.hosts.power_off(node.hosts, 0)
             node.deleted = True
             self._forget(node)
             reason = f"The hosts could not be started: {failure}"
             raise failure if isinstance(failure, TpuError) else TpuError("INTERNAL", reason) from failure
 
-    def _up(self, node: Node) -> None:
+    def _start_up(self, node: Node) -> None:
         if node.state not in (NodeState.CREATING, NodeState.STARTING):
-            return  # deleted or stopped before its transition_lock came
+            return  # deleted or stopped before this thread got the lock
         self._pause()
-        self.racks.on(node, node.hosts, self._died(node))
+        self.hosts.power_on(node, node.hosts, self._on_unexpected_end(node))
         node.state, node.health = NodeState.READY, "HEALTHY"
 
-    def _down(self, node: Node, grace_s: float, into: NodeState) -> None:
-        self.racks.off(node.hosts, grace_s)
+    def _shut_down(self, node: Node, grace_s: float, target: NodeState) -> None:
+        self.hosts.power_off(node.hosts, grace_s)
         self._pause()
         if node.state is not NodeState.DELETING:
-            node.state = into
+            node.state = target
 
     def _delete(self, node: Node) -> None:
-        self.racks.off(node.hosts, self.timing.shutdown_s)
+        self.hosts.power_off(node.hosts, self.timing.shutdown_s)
         self._pause()
         for host in node.hosts:
             host.disk.destroy()
@@ -152,14 +154,14 @@ class Lifecycle:
 
     def _repair(self, node: Node, host: Instance) -> None:
         node.state, node.health = NodeState.REPAIRING, "TIMEOUT"
-        self.racks.off([host], 0)
+        self.hosts.power_off([host], 0)
         self._pause()
-        self.racks.on(node, [host], self._died(node))
+        self.hosts.power_on(node, [host], self._on_unexpected_end(node))
         node.state, node.health = NodeState.READY, "HEALTHY"
 
-    def _died(self, node: Node) -> Callable[[Instance, int], None]:
-        def died(host: Instance, boot: int) -> None:
+    def _on_unexpected_end(self, node: Node) -> Callable[[Instance, int], None]:
+        def crash(host: Instance, boot: int) -> None:
             if host.boots == boot:
                 self.crash(node, host)
 
-        return died
+        return crash

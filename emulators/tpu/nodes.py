@@ -1,9 +1,9 @@
-"""The node resource: what a request may say, what Google fills in, and how it is shown.
+"""The node resource: the checks of a request, the node, and its JSON representation.
 
-CREATING ─► READY ─► STOPPING ─► STOPPED ─► STARTING ─► READY         READY ─► REPAIRING ─► READY   (a host died)
-              ├────► PREEMPTED      ├─ these stay until somebody deletes them
+CREATING ─► READY ─► STOPPING ─► STOPPED ─► STARTING ─► READY         READY ─► REPAIRING ─► READY   (a host ended)
+              ├────► PREEMPTED      ├─ these stay until the user deletes them
               ├────► TERMINATED ────┘  (maintenance)
-              └────► DELETING ─► gone
+              └────► DELETING ─► deleted
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NODE_ID: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
 PORT: Final = 8470
-"""Of a worker's endpoint. Source: nodes as the API shows them."""
+"""Port of a worker's network endpoint. Source: nodes of the real API."""
 
 
 class NodeState(StrEnum):
@@ -43,21 +43,25 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """What a create asks for, checked."""
+    """The valid contents of a create request."""
 
     slice: Slice
     runtime: str
+    """TPU software version."""
     labels: Mapping[str, str]
     metadata: Mapping[str, str]
     service_account: str
+    """E-mail address."""
     scopes: tuple[str, ...]
     spot: bool
     reserved: bool
+    """Uses a reservation."""
     shown: Json
+    """Fields of the request that the resource shows unchanged."""
 
 
 def parse_node_spec(body: Json, zone: str, default_account: str) -> NodeSpec:
-    """Everything of a node but its id; raises the TpuError Google would answer with."""
+    """Check all of a create request except the id. Raises the TpuError that Google returns."""
     account: Json = body.get("serviceAccount") or {}
     scheduling: Json = body.get("schedulingConfig") or {}
     spot = bool(scheduling.get("spot") or scheduling.get("preemptible"))
@@ -78,7 +82,7 @@ def parse_node_spec(body: Json, zone: str, default_account: str) -> NodeSpec:
 
 
 def parse_metadata(metadata: Json) -> dict[str, str]:
-    """Limits as Compute's, whose metadata it becomes."""
+    """Check metadata against Compute's limits, because it becomes metadata of VMs. Raises TpuError."""
     for key, value in metadata.items():
         if len(str(value).encode()) > METADATA_VALUE_BYTES_MAX:
             raise bad_request(f"The metadata value of {key} is longer than {METADATA_VALUE_BYTES_MAX} bytes.")
@@ -96,29 +100,30 @@ def _labels(labels: Json) -> dict[str, str]:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A node that exists. Fields change while `transition_lock` is held, `metadata` at once.
-
-    `hosts` are VMs of the Compute emulator that no call of Compute shows, as Google's are in a project of its own;
-    `addresses` are theirs. `queued`: the queued resource that made it.
-    """
+    """A node that exists."""
 
     path: str
+    """Full resource name."""
     zone: str
     id: int
     spec: NodeSpec
     addresses: tuple[str, ...]
+    """Addresses of the hosts."""
     metadata: dict[str, str]
     hosts: list[Instance] = field(default_factory=list)
+    """VMs that the Compute API does not list: at Google, too, they belong to another project."""
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     state: NodeState = NodeState.CREATING
     health: str = "HEALTH_UNSPECIFIED"
     queued: str = ""
+    """Path of the queued resource that requested the node; empty for none."""
     deleted: bool = False
     transition_lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held during a transition from one state to another."""
 
     @property
     def name(self) -> str:
-        """Its id in the API's words: the last part of its path."""
+        """The node id: the last part of the path."""
         return self.path.rpartition("/")[2]
 
     def as_json(self) -> Json:

@@ -1,6 +1,6 @@
-"""Long-running operations (google.longrunning): what every changing call answers with.
+"""Long-running operations (google.longrunning): every mutating call returns one.
 
-Cloud TPU has no call that waits for one: clients ask again until it is done. What has ended is kept until deleted.
+Cloud TPU has no call that waits for an operation: clients poll it. It stays until it is deleted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Final
 
 from emulators.tpu.api_errors import Json, TpuError, not_found
 
-KEPT_MAX: Final = 5_000
+OPERATIONS_MAX: Final = 5_000
+"""The oldest operations beyond this number are deleted."""
 _TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.OperationMetadata"
 
 
@@ -24,10 +25,11 @@ def timestamp(moment: datetime | None = None) -> str:
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """`target` is the full name of the node. `error` and `response` are set once, when it is over."""
+    """An operation. `error` or `response` is set when it ends."""
 
     name: str
     target: str
+    """Full resource name of the node or the queued resource."""
     verb: str
     created_at: str = field(default_factory=timestamp)
     ended_at: str | None = None
@@ -60,12 +62,12 @@ class OperationStore:
         operation = Operation(f"{parent}/operations/operation-{number}", target, verb)
         with self._lock:
             self._operations[operation.name] = operation
-            while len(self._operations) > KEPT_MAX:
+            while len(self._operations) > OPERATIONS_MAX:
                 del self._operations[next(iter(self._operations))]
         return operation
 
     def finish(self, operation: Operation, result: Json | TpuError) -> None:
-        """`result`: the response with its `@type`, or why there is none."""
+        """`result`: the response with its `@type`, or the error."""
         with self._lock:
             if isinstance(result, TpuError):
                 operation.error = result
@@ -75,18 +77,19 @@ class OperationStore:
 
     def get(self, name: str) -> Json:
         with self._lock:
-            return self._found(name).as_json()
+            return self._get(name).as_json()
 
     def list_of(self, parent: str) -> list[Json]:
         with self._lock:
-            return [each.as_json() for name, each in self._operations.items() if name.startswith(f"{parent}/")]
+            operations = [item for name, item in self._operations.items() if name.startswith(f"{parent}/")]
+            return [operation.as_json() for operation in operations]
 
     def delete(self, name: str) -> None:
-        """It is not cancelled: only what became of it is forgotten."""
+        """Delete the record of an operation. This does not cancel the operation."""
         with self._lock:
-            del self._operations[self._found(name).name]
+            del self._operations[self._get(name).name]
 
-    def _found(self, name: str) -> Operation:
+    def _get(self, name: str) -> Operation:
         if name not in self._operations:
             raise not_found(name)
         return self._operations[name]

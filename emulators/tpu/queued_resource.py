@@ -1,10 +1,10 @@
-"""The queued resource: what a request may say, and how it is shown.
+"""The queued resource: the checks of a request, the resource, and its JSON representation.
 
-    CREATING ─► WAITING_FOR_RESOURCES ─► PROVISIONING ─► ACTIVE ─► SUSPENDING ─► SUSPENDED   its node has gone
-                        └───── its time passed ──► FAILED ◄─┘ the node cannot be made
+    CREATING ─► WAITING_FOR_RESOURCES ─► PROVISIONING ─► ACTIVE ─► SUSPENDING ─► SUSPENDED   the node no longer runs
+                        └───── time limit ──► FAILED ◄─┘ the node cannot be created
 
-What has FAILED or is SUSPENDED stays until somebody deletes it. Source of the states: Cloud TPU's `QueuedResourceState`
-and "Manage queued resources", by which WAITING_FOR_RESOURCES took the place of ACCEPTED.
+A FAILED or SUSPENDED resource stays until the user deletes it. Source of the states: Cloud TPU's `QueuedResourceState`
+and "Manage queued resources", by which WAITING_FOR_RESOURCES replaced ACCEPTED.
 """
 
 from __future__ import annotations
@@ -40,26 +40,30 @@ class QueueState(StrEnum):
 
     @property
     def data(self) -> str:
-        """The field that tells more of it; the waiting ones have none of their own."""
+        """Name of the field with the details of this state."""
         return "acceptedData" if self is QueueState.WAITING else f"{self.value.lower()}Data"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRequest:
-    """What a create asks for, checked: one node, and for how long it is waited for and used."""
+    """The valid contents of a create request, for one node."""
 
     node_id: str
     node: Json
-    until: datetime | None
-    run: timedelta | None
+    """The Node to create."""
+    valid_until: datetime | None
+    """The request fails if there is no capacity until then; None: it waits without a limit."""
+    max_run: timedelta | None
+    """Run limit of a flex-start node."""
     shown: Json
+    """The request, which the resource shows."""
 
 
 def parse_queue_request(body: Json, zone_path: str, *, is_alpha: bool) -> QueueRequest:
-    """Raises the TpuError that Google would answer with."""
+    """Check a create request. Raises the TpuError that Google returns. `zone_path`: `projects/P/locations/ZONE`."""
     known = _FIELDS | (_ALPHA_FIELDS if is_alpha else frozenset())
-    if strange := sorted(set(body) - known):
-        raise bad_request(f'Unknown name "{strange[0]}" at "queued_resource": Cannot find field.')
+    if unknown := sorted(set(body) - known):
+        raise bad_request(f'Unknown name "{unknown[0]}" at "queued_resource": Cannot find field.')
     if "spot" in body and "guaranteed" in body:
         raise bad_request("Only one tier can be set.")
     node_specs = (body.get("tpu") or {}).get("nodeSpec") or []
@@ -73,7 +77,8 @@ def parse_queue_request(body: Json, zone_path: str, *, is_alpha: bool) -> QueueR
     node = dict(spec.get("node") or {})
     if "spot" in body or "reservationName" in body:
         node["schedulingConfig"] = {"spot": "spot" in body, "reserved": "reservationName" in body}
-    return QueueRequest(spec["nodeId"], node, _until(body.get("queueingPolicy") or {}), _run(body), body)
+    valid_until = _valid_until(body.get("queueingPolicy") or {})
+    return QueueRequest(spec["nodeId"], node, valid_until, _max_run(body), body)
 
 
 def check_name(name: str) -> None:
@@ -81,7 +86,7 @@ def check_name(name: str) -> None:
         raise bad_request(f"Invalid queued resource id '{name}'.")
 
 
-def _until(policy: Json) -> datetime | None:
+def _valid_until(policy: Json) -> datetime | None:
     now = datetime.now(UTC)
     if duration := policy.get("validUntilDuration"):
         return now + _seconds(duration)
@@ -92,7 +97,7 @@ def _until(policy: Json) -> datetime | None:
     return until
 
 
-def _run(body: Json) -> timedelta | None:
+def _max_run(body: Json) -> timedelta | None:
     if body.get("provisioningModel") != "FLEX_START":
         return None
     duration = (body.get("runDuration") or {}).get("maxRunDuration")
@@ -105,7 +110,7 @@ def _run(body: Json) -> timedelta | None:
 
 
 def _seconds(duration: str) -> timedelta:
-    """As JSON has a protobuf Duration: `3600s`."""
+    """Parse a protobuf Duration in JSON, such as `3600s`."""
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?s", duration):
         raise bad_request(f"Illegal duration: {duration}.")
     return timedelta(seconds=float(duration[:-1]))
@@ -113,16 +118,19 @@ def _seconds(duration: str) -> timedelta:
 
 @dataclass(slots=True, eq=False)
 class QueuedResource:
-    """A queued resource that exists. `transition_lock` is held where the state changes."""
+    """A queued resource that exists."""
 
     path: str
+    """Full resource name."""
     zone: str
     request: QueueRequest
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     state: QueueState = QueueState.CREATING
     error: TpuError | None = None
     initiator: str | None = None
+    """USER or SERVICE: who ended the node."""
     transition_lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the state is compared and changed."""
 
     def as_json(self, *, is_alpha: bool = False) -> Json:
         hidden: frozenset[str] = frozenset() if is_alpha else _ALPHA_FIELDS

@@ -1,13 +1,13 @@
-"""The queue: each queued resource is walked from waiting to its node, and on until that node has gone.
+"""The states of queued resources over time. Each resource has a thread, from its creation until its node has ended.
 
-    no room in the zone (a fault)    it waits; its valid-until time passes ──► FAILED
-    room                             its node is made as by a call of its own ──► ACTIVE
-    the node is preempted            SUSPENDED, the node stays as PREEMPTED
-    the node is deleted              SUSPENDED
-    its run duration is over         the node is deleted ──► SUSPENDED
+    the zone has no capacity (a fault)   it waits; after its valid-until time ──► FAILED
+    the zone has capacity                its node is created by an ordinary call ──► ACTIVE
+    the node is preempted                SUSPENDED; the node stays in the state PREEMPTED
+    the node is deleted                  SUSPENDED
+    its run limit is over                the node is deleted ──► SUSPENDED
 
-Whether Cloud TPU leaves a preempted node of a queued resource standing is unconfirmed; here it is left, which is the
-case in which more can be leaked.
+It is unconfirmed whether Cloud TPU keeps the preempted node of a queued resource. This emulator keeps it, because then
+a control plane can leak more.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from emulators.tpu.operations import Operation
 from emulators.tpu.queued_resource import QUEUED_TYPE, QueuedResource, QueueState, check_name, parse_queue_request
 
 DELETABLE: Final = (QueueState.WAITING, QueueState.FAILED, QueueState.SUSPENDED)
-"""Without force, as long as it has a node. Source: Cloud TPU, queuedResources.delete."""
-_TAKEN: Final = (NodeState.PREEMPTED, NodeState.TERMINATED)
+"""States in which a resource with a node can be deleted without force. Source: Cloud TPU, queuedResources.delete."""
+_LOST: Final = (NodeState.PREEMPTED, NodeState.TERMINATED)
 
 
 class TpuQueue:
-    """One project's queued resources. Their nodes are `cloud`'s."""
+    """The queued resources of one project. `cloud` has their nodes."""
 
     def __init__(self, cloud: TpuCloud) -> None:
         self._cloud = cloud
@@ -62,7 +62,7 @@ class TpuQueue:
                 raise already_exists(queued.path)
             self._queued[queued.path] = queued
         operation = self._begin(queued, "create")
-        self._spawn(lambda: self._live(queued, operation))
+        self._spawn(lambda: self._run(queued, operation))
         return operation
 
     def delete(self, zone: str, name: str, *, force: bool) -> Operation:
@@ -79,25 +79,25 @@ class TpuQueue:
         return operation
 
     def reset(self, zone: str, name: str) -> Operation:
-        """Back into the queue. Source: the method's one sentence; from which states is unconfirmed."""
+        """Queue the request again. Source: the method's description; the allowed states are unconfirmed."""
         queued = self.get(zone, name)
         with queued.transition_lock:
             if queued.state not in (QueueState.SUSPENDED, QueueState.FAILED):
                 raise not_while("reset", queued.state)
             queued.state, queued.error, queued.initiator = QueueState.CREATING, None, None
         operation = self._begin(queued, "reset")
-        self._spawn(lambda: self._live(queued, operation))
+        self._spawn(lambda: self._run(queued, operation))
         return operation
 
-    # A queued resource's incarnation, on a thread of its own
+    # On threads
 
-    def _live(self, queued: QueuedResource, operation: Operation) -> None:
+    def _run(self, queued: QueuedResource, operation: Operation) -> None:
         self._pause()
         self._enter(queued, QueueState.WAITING, only_if=QueueState.CREATING)
         self._cloud.operations.finish(operation, {"@type": QUEUED_TYPE, **queued.as_json()})
         try:
-            self._wait_for_room(queued)
-            node = self._provide(queued)
+            self._wait_for_capacity(queued)
+            node = self._create_node(queued)
         except TpuError as failure:
             queued.error = failure
             self._enter(queued, QueueState.FAILED)
@@ -105,28 +105,29 @@ class TpuQueue:
         if node is not None:
             self._watch(queued, node)
 
-    def _wait_for_room(self, queued: QueuedResource) -> None:
+    def _wait_for_capacity(self, queued: QueuedResource) -> None:
         while queued.state is QueueState.WAITING and queued.zone in self._cloud.faults.now.stockout_zones:
-            if queued.request.until is not None and datetime.now(UTC) >= queued.request.until:
+            if queued.request.valid_until is not None and datetime.now(UTC) >= queued.request.valid_until:
                 raise TpuError("DEADLINE_EXCEEDED", "The resources were not available before the valid-until time.")
             time.sleep(0.05)
 
-    def _provide(self, queued: QueuedResource) -> Node | None:
-        """The node, when it is up; None where the request was deleted meanwhile."""
+    def _create_node(self, queued: QueuedResource) -> Node | None:
+        """Create the node and return it when it is READY. Return None if the request was deleted meanwhile."""
         if not self._enter(queued, QueueState.PROVISIONING, only_if=QueueState.WAITING):
             return None
-        made = self._cloud.create(queued.zone, queued.request.node_id, queued.request.node, queued.path)
-        while made.ended_at is None:
+        operation = self._cloud.create(queued.zone, queued.request.node_id, queued.request.node, queued.path)
+        while operation.ended_at is None:
             time.sleep(0.05)
-        if made.error is not None:
-            raise made.error
+        if operation.error is not None:
+            raise operation.error
         self._enter(queued, QueueState.ACTIVE, only_if=QueueState.PROVISIONING)
         return self._cloud.get(queued.zone, queued.request.node_id)
 
     def _watch(self, queued: QueuedResource, node: Node) -> None:
-        ends_at = datetime.now(UTC) + queued.request.run if queued.request.run else None
+        """Wait until the node ends or its run limit is over, then suspend the resource."""
+        ends_at = datetime.now(UTC) + queued.request.max_run if queued.request.max_run else None
         initiator = "SERVICE"
-        while not node.deleted and node.state not in (*_TAKEN, NodeState.DELETING):
+        while not node.deleted and node.state not in (*_LOST, NodeState.DELETING):
             if ends_at is not None and datetime.now(UTC) >= ends_at:
                 self._delete_node(queued)
             time.sleep(0.05)
@@ -152,10 +153,10 @@ class TpuQueue:
         try:
             self._cloud.delete(queued.zone, queued.request.node_id)
         except TpuError:
-            return  # it is on its way already, or gone
+            return  # it is being deleted, or has been
 
     def _node(self, queued: QueuedResource) -> Node | None:
-        """Its own one, while there is one: not another's of the same name."""
+        """Return the resource's own node, not another one of the same name; None if it does not exist."""
         try:
             node = self._cloud.get(queued.zone, queued.request.node_id)
         except TpuError:

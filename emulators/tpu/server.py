@@ -1,4 +1,4 @@
-"""HTTP below `/v2/` and `/v2alpha1/`: which call is which verb, and errors as Google writes them."""
+"""HTTP below `/v2/` and `/v2alpha1/`: the routes to the calls, and errors in Google's format."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class TpuServer:
 
     def dispatch(self, request: Request) -> Response:
         try:
-            return _answer(self._call(request))
+            return _respond(self._call(request))
         except TpuError as error:
-            return _answer(error.body(), error.http_status)
+            return _respond(error.body(), error.http_status)
         except HTTPException:
             missing = not_found(request.path)
-            return _answer(missing.body(), missing.http_status)
+            return _respond(missing.body(), missing.http_status)
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return _answer(TpuError("INTERNAL", "Internal error encountered.").body(), 500)
+            return _respond(TpuError("INTERNAL", "Internal error encountered.").body(), 500)
 
     def _call(self, request: Request) -> Json:
         try:
@@ -73,9 +73,9 @@ class TpuServer:
         if (project := arguments.pop("project")) != self.cloud.project.id:
             raise TpuError("PERMISSION_DENIED", f"Permission denied on 'projects/{project}' (or it may not exist).")
         is_alpha = arguments.pop("version") == "v2alpha1"
-        found: Json = getattr(TpuApi(self.cloud, self.queue, request, is_alpha=is_alpha), verb)(**arguments)
-        return found
+        body: Json = getattr(TpuApi(self.cloud, self.queue, request, is_alpha=is_alpha), verb)(**arguments)
+        return body
 
 
-def _answer(body: Json, status: int = 200) -> Response:
+def _respond(body: Json, status: int = 200) -> Response:
     return Response(json.dumps(body, indent=2) + "\n", status, content_type="application/json; charset=UTF-8")

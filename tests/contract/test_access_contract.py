@@ -22,7 +22,7 @@ CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"
 @pytest.fixture(params=["memory", "resource manager"])
 def access(request: pytest.FixtureRequest) -> Iterator[Access]:
     if request.param == "memory":
-        tokens: dict[str, set[str]] = {iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.NOBODY: set()}
+        tokens: dict[str, set[str]] = {iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.UNPRIVILEGED: set()}
         yield MemoryAccess(tokens, {iam.OWNER: {ACCOUNT}}, emails=iam.EMAILS)
         return
     with serving(iam.listen(0, "my-project")) as endpoint:
@@ -33,13 +33,13 @@ def test_those_of_the_asked_that_the_token_has_and_no_others(access: Access) -> 
     assert access.granted_permissions(iam.OWNER, [CREATE, GET]) == {CREATE, GET}
     assert access.granted_permissions(iam.VIEWER, [CREATE, GET]) == {GET}
     assert access.granted_permissions(iam.OWNER, [GET]) == {GET}
-    assert access.granted_permissions(iam.NOBODY, [CREATE, GET]) == frozenset()
+    assert access.granted_permissions(iam.UNPRIVILEGED, [CREATE, GET]) == frozenset()
 
 
 def test_whom_one_may_act_as(access: Access) -> None:
     assert access.may_act_as(iam.OWNER, ACCOUNT)
     assert not access.may_act_as(iam.VIEWER, ACCOUNT)
-    assert not access.may_act_as(iam.NOBODY, ACCOUNT)
+    assert not access.may_act_as(iam.UNPRIVILEGED, ACCOUNT)
 
 
 def test_the_projects_number_is_told_to_who_may_see_the_project(access: Access) -> None:
@@ -50,7 +50,7 @@ def test_the_projects_number_is_told_to_who_may_see_the_project(access: Access) 
 
 def test_whose_token_it_is_as_far_as_its_scopes_tell(access: Access) -> None:
     assert access.email(iam.OWNER) == "owner@example.com"
-    assert access.email(iam.NOBODY) is None
+    assert access.email(iam.UNPRIVILEGED) is None
     assert access.email("ya29.expired") is None
 
 

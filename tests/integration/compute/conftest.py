@@ -1,4 +1,4 @@
-"""One emulator for all tests of this folder; each test finds it without VMs and faults."""
+"""One emulator for all tests of this folder. Each test starts without VMs and faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Compute emulator as a process, the real clients that talk to it, and what tests ask of both."""
+"""The Compute emulator as a process, and the real clients for it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ IMAGE = "projects/images/global/images/family/python"
 
 @dataclass
 class Emulator:
+    """A running emulator. Methods without a `zone` argument use ZONE."""
+
     process: subprocess.Popen[bytes]
     endpoint: str
     state_dir: Path
@@ -45,25 +47,28 @@ class Emulator:
         self.operations = compute_v1.ZoneOperationsClient(**options)
 
     def call(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
-        """JSON to and from the emulator; raises urllib's HTTPError."""
+        """Send and receive JSON. Raises urllib's HTTPError."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.endpoint + path, data, method=method)
         with urllib.request.urlopen(request, timeout=30) as response:
             return json.load(response)
 
     def fault(self, name: str, verb: str, **body: object) -> Any:
+        """Inject a fault into one VM."""
         return self.call(f"/emulator/v1/vms/{name}:{verb}", body)
 
     def faults(self, **faults: object) -> None:
+        """Set the faults of the whole project; without arguments, none."""
         self.call("/emulator/v1/faults", faults)
 
     def done(self, operation: Any, zone: str = ZONE) -> compute_v1.Operation:
+        """Wait for an operation."""
         finished = self.operations.wait(project=PROJECT, zone=zone, operation=operation.name, timeout=60)
         assert finished.status == compute_v1.Operation.Status.DONE
         return finished
 
     def run(self, name: str, script: str = "sleep 600", **changes: Any) -> compute_v1.Instance:
-        """A VM that is up."""
+        """Create a VM and return it when it is RUNNING."""
         resource = an_instance(name, script, **changes)
         operation = self.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
         assert not self.done(operation).error.errors
@@ -80,7 +85,7 @@ class Emulator:
         try:
             return str(self.get(name).status)
         except exceptions.NotFound:
-            return "GONE"
+            return "DELETED"
 
     def serial(self, name: str) -> str:
         output = self.instances.get_serial_port_output(project=PROJECT, zone=ZONE, instance=name)
@@ -90,21 +95,21 @@ class Emulator:
         self.faults()
         for zone, scope in self.instances.aggregated_list(project=PROJECT):
             for instance in scope.instances:
-                place = zone.rpartition("/")[2]
-                self.instances.delete_unary(project=PROJECT, zone=place, instance=str(instance.id))
+                name = zone.rpartition("/")[2]
+                self.instances.delete_unary(project=PROJECT, zone=name, instance=str(instance.id))
         eventually(lambda: not self.names())
 
     def vm_processes(self) -> set[int]:
-        """Every process of every VM of this emulator, wherever it has got to."""
-        desired = f"{MARKER}={self.state_dir}".encode()
-        found = set()
+        """Return the pids of all processes of all VMs of this emulator, even of those in other sessions."""
+        marker = f"{MARKER}={self.state_dir}".encode()
+        pids = set()
         for environ in Path("/proc").glob("[0-9]*/environ"):
             try:
-                if desired in environ.read_bytes():
-                    found.add(int(environ.parent.name))
+                if marker in environ.read_bytes():
+                    pids.add(int(environ.parent.name))
             except OSError:
                 continue
-        return found
+        return pids
 
 
 def an_instance(name: str, script: str, **changes: Any) -> compute_v1.Instance:
@@ -121,17 +126,17 @@ def an_instance(name: str, script: str, **changes: Any) -> compute_v1.Instance:
     return compute_v1.Instance(properties)
 
 
-def eventually(is_so: Callable[[], object], within_s: float = 60.0) -> None:
-    """The time is a busy machine's."""
+def eventually(condition: Callable[[], object], within_s: float = 60.0) -> None:
+    """Wait until `condition` returns a true value. The default limit suits a busy machine."""
     deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {within_s:g} s"
+    while not condition():
+        assert time.monotonic() < deadline, f"not true within {within_s:g} s"
         time.sleep(0.02)
 
 
 @contextmanager
 def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterator[Emulator]:
-    """`pubsub`: the `host:port` that `--system-events-topic` is on."""
+    """Run an emulator for the length of the block. `pubsub`: `host:port`, for `--system-events-topic`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -151,7 +156,7 @@ def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterat
         )  # fmt: skip
     emulator = Emulator(process, f"http://127.0.0.1:{port}", state_dir)
 
-    def healthy() -> bool:
+    def is_healthy() -> bool:
         assert process.poll() is None, log.read_text()
         try:
             return bool(emulator.call("/emulator/v1/health"))
@@ -159,7 +164,7 @@ def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterat
             return False
 
     try:
-        eventually(healthy)
+        eventually(is_healthy)
         yield emulator
     finally:
         emulator.instances.transport.close()
@@ -169,8 +174,8 @@ def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterat
         assert "Traceback" not in log.read_text(), log.read_text()
 
 
-def incarnations(pid: int) -> bool:
-    """A zombie does not."""
+def is_running(pid: int) -> bool:
+    """Return whether the process exists and is not a zombie."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"

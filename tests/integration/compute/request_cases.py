@@ -1,9 +1,9 @@
-"""Jobs and what Compute Engine is asked for because of them: cases by theme, and their golden text.
+"""Job documents by theme, and their golden bulk-insert requests.
 
-    python -m tests.integration.compute.request_cases        writes golden/ anew; read what it changed before you keep it
+    python -m tests.integration.compute.request_cases        rewrites golden/; review the changes before committing them
 
-A case is a job document; its requests are those of a first provision, or of one after some VMs were lost. The plainest
-request is there in full, every other as its difference: what a reader has to look at.
+The requests of a case are those of the first provisioning, or of the provisioning after some VMs were lost. The minimal
+request is stored completely, all others as differences from it, so that a reader sees what matters.
 """
 
 from __future__ import annotations
@@ -39,20 +39,19 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """`lost`: how many VMs each replica has lost so far. `defaults`: those of the installation."""
-
     document: Mapping[str, object]
     lost: Mapping[ReplicaId, int] = field(default_factory=dict)
+    """How many VMs each replica has lost."""
     defaults: VmDefaults = DEFAULTS
 
     def job(self) -> Job:
         return new_job(accept(self.document, default_job_id=None), "gs://b/jobs/digits.yaml#1", START)
 
     def requests(self) -> list[compute_v1.BulkInsertInstanceResource]:
-        """Of the replicas that lost a VM, or, where none did, of all."""
+        """Return the requests for the replicas that lost a VM; if none did, for all replicas."""
         job = self.job()
-        found = vm_steps(job, desired_vms(job, self._replicas(job)), ())
-        return [resource(job, step, self.defaults, METADATA) for step in found if isinstance(step, Create)]
+        steps = vm_steps(job, desired_vms(job, self._replicas(job)), ())
+        return [resource(job, step, self.defaults, METADATA) for step in steps if isinstance(step, Create)]
 
     def _replicas(self, job: Job) -> tuple[Replica, ...]:
         if not self.lost:
@@ -63,16 +62,16 @@ class Case:
         )
 
 
-def plain(**training: object) -> dict[str, object]:
+def single_vm(**training: object) -> dict[str, object]:
     return custom(masterType="n1-standard-4", **training)
 
 
 def gang(machine: str, workers: int = 2, **training: object) -> dict[str, object]:
-    """A chief and workers on the same machines."""
+    """A chief and workers with the same machine type."""
     return custom(masterType=machine, workerType=machine, workerCount=workers, **training)
 
 
-def adding(document: Mapping[str, object], **extension: object) -> dict[str, object]:
+def with_extension(document: Mapping[str, object], **extension: object) -> dict[str, object]:
     return {**document, "trainmaster": extension}
 
 
@@ -120,34 +119,35 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
             "a4-highgpu-8g",
         )
     },
-    "bought": {
-        "workers on Spot VMs": Case(adding(gang("n1-standard-4"), spot="workers")),
-        "all on Spot VMs with GPUs": Case(adding(gang("g2-standard-8"), spot="all")),
-        "lost once, still on Spot": Case(
-            adding(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 2}), {WORKER_0: 1}
+    "provisioning_models": {
+        "workers on Spot VMs": Case(with_extension(gang("n1-standard-4"), spot="workers")),
+        "all on Spot VMs with GPUs": Case(with_extension(gang("g2-standard-8"), spot="all")),
+        "lost once, still a Spot VM": Case(
+            with_extension(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 2}), {WORKER_0: 1}
         ),
         "lost twice, now on demand": Case(
-            adding(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 2}), {WORKER_0: 2}
+            with_extension(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 2}), {WORKER_0: 2}
         ),
-        "two lost at once, one of them for the last time": Case(
-            adding(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 1}), {WORKER_0: 1, WORKER_1: 0}
+        "two replicas lost, one now on demand": Case(
+            with_extension(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 1}),
+            {WORKER_0: 1, WORKER_1: 0},
         ),
-        "reserved GPUs": Case(adding(gang("a2-highgpu-8g"), reservation="a100s")),
-        "reserved GPUs beside a chief without": Case(
-            adding(
+        "reserved GPUs": Case(with_extension(gang("a2-highgpu-8g"), reservation="a100s")),
+        "reserved GPUs and a chief without": Case(
+            with_extension(
                 custom(masterType="n1-standard-4", workerType="a3-highgpu-8g", workerCount=2),
                 reservation="projects/other/reservations/h100s",
             )
         ),
-        "reserved CPUs": Case(adding(custom(masterType="c3-standard-8"), reservation="c3s")),
-        "a reservation, and Spot workers who take none": Case(
-            adding(gang("g2-standard-8"), reservation="l4s", spot="workers")
+        "reserved CPUs": Case(with_extension(custom(masterType="c3-standard-8"), reservation="c3s")),
+        "reservation, and Spot workers that do not use it": Case(
+            with_extension(gang("g2-standard-8"), reservation="l4s", spot="workers")
         ),
     },
-    "placed": {
-        "side by side": Case(gang("a2-highgpu-8g", 4)),
-        "side by side on Spot": Case(adding(gang("a3-megagpu-8g", 2), spot="all")),
-        "T4s stand anywhere": Case(
+    "placement": {
+        "compact placement": Case(gang("a2-highgpu-8g", 4)),
+        "compact placement of Spot VMs": Case(with_extension(gang("a3-megagpu-8g", 2), spot="all")),
+        "no placement policy for T4s": Case(
             custom(
                 masterType="n1-standard-8",
                 workerType="n1-standard-8",
@@ -156,26 +156,26 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
                 workerConfig=gpus("NVIDIA_TESLA_T4", 1),
             )
         ),
-        "in the zone the job asks for": Case(adding(gang("a4-highgpu-8g"), zones=["us-central1-b"])),
+        "in the job's zone": Case(with_extension(gang("a4-highgpu-8g"), zones=["us-central1-b"])),
     },
-    "own": {
-        "key": Case(plain(encryptionConfig={"kmsKeyName": KEY})),
+    "job_settings": {
+        "encryption key": Case(single_vm(encryptionConfig={"kmsKeyName": KEY})),
         "boot image with a driver to install": Case(
-            adding(
+            with_extension(
                 custom(masterType="g2-standard-8"),
                 image="projects/deeplearning-platform-release/global/images/family/common-cu128",
             )
         ),
-        "boot image": Case(adding(custom(masterType="g2-standard-8"), image="projects/p/global/images/mine-1")),
-        "account": Case(plain(serviceAccount="me@p.iam.gserviceaccount.com")),
-        "network": Case(plain(network="projects/123456789012/global/networks/vpc")),
+        "boot image": Case(with_extension(custom(masterType="g2-standard-8"), image="projects/p/global/images/mine-1")),
+        "service account": Case(single_vm(serviceAccount="me@p.iam.gserviceaccount.com")),
+        "network": Case(single_vm(network="projects/123456789012/global/networks/vpc")),
         "subnetwork of the installation": Case(
-            plain(),
+            single_vm(),
             defaults=replace(DEFAULTS, network="global/networks/vpc", subnetwork="regions/{region}/subnetworks/s"),
         ),
-        "no account at all": Case(plain(), defaults=replace(DEFAULTS, service_account="")),
-        "labels": Case({**plain(), "labels": {"team": "vision", "cost_center": "4711"}}),
-        "disk": Case(plain(masterConfig={"diskConfig": {"bootDiskType": "pd-standard", "bootDiskSizeGb": 200}})),
+        "no service account": Case(single_vm(), defaults=replace(DEFAULTS, service_account="")),
+        "labels": Case({**single_vm(), "labels": {"team": "vision", "cost_center": "4711"}}),
+        "disk": Case(single_vm(masterConfig={"diskConfig": {"bootDiskType": "pd-standard", "bootDiskSizeGb": 200}})),
         "container": Case(
             {
                 "jobId": "digits_1",
@@ -187,60 +187,63 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
                 },
             }
         ),
-        "times": Case(plain(scheduling={"maxRunningTime": "7200s", "maxWaitTime": "1800s"})),
-        "all the time there is": Case(plain(scheduling={"maxRunningTime": "8640000s"})),
+        "time limits": Case(single_vm(scheduling={"maxRunningTime": "7200s", "maxWaitTime": "1800s"})),
+        "longest running time": Case(single_vm(scheduling={"maxRunningTime": "8640000s"})),
     },
 }
 
 
-PLAINEST: Final = Case(plain())
-"""The request that all others are told by their difference from."""
+MINIMAL: Final = Case(single_vm())
+"""The other requests are stored as differences from this one's."""
 
 
-def plainest() -> Json:
-    (request,) = PLAINEST.requests()
+def minimal_request() -> Json:
+    (request,) = MINIMAL.requests()
     return as_sent(request)
 
 
 def differences(case: Case) -> list[Json]:
-    """Of each of its requests from the plainest one, by path; null: it has no such field."""
-    before = _leaves(plainest())
-    found = []
+    """Return the differences of each request from the minimal one, by path; null: the request has no such field."""
+    minimal = _leaves(minimal_request())
+    requests = []
     for request in case.requests():
         leaves = _leaves(as_sent(request))
-        paths = sorted(before.keys() | leaves.keys())
-        found.append({path: leaves.get(path) for path in paths if leaves.get(path) != before.get(path)})
-    return found
+        paths = sorted(minimal.keys() | leaves.keys())
+        requests.append({path: leaves.get(path) for path in paths if leaves.get(path) != minimal.get(path)})
+    return requests
 
 
 def as_sent(request: compute_v1.BulkInsertInstanceResource) -> Json:
-    """As the wire has it, with its unordered lists in order; and it is read there as it was written."""
-    sent = compute_v1.BulkInsertInstanceResource.to_json(
+    """Return the request's JSON, with unordered lists sorted. The JSON must parse to the same request."""
+    json_text = compute_v1.BulkInsertInstanceResource.to_json(
         request, use_integers_for_enums=False, always_print_fields_with_no_presence=False
     )
-    assert compute_v1.BulkInsertInstanceResource.from_json(sent) == request
-    found: Json = json.loads(sent)
-    properties = found["instanceProperties"]
-    properties["metadata"] = {each["key"]: each["value"] for each in properties["metadata"]["items"]}
-    names = sorted(
-        (each["name"] for each in found["perInstanceProperties"].values()), key=lambda name: (len(name), name)
-    )
-    return {**found, "perInstanceProperties": names}
+    assert compute_v1.BulkInsertInstanceResource.from_json(json_text) == request
+    body: Json = json.loads(json_text)
+    properties = body["instanceProperties"]
+    properties["metadata"] = {item["key"]: item["value"] for item in properties["metadata"]["items"]}
+    names = [vm["name"] for vm in body["perInstanceProperties"].values()]
+    return {**body, "perInstanceProperties": sorted(names, key=lambda name: (len(name), name))}
 
 
 def _leaves(value: Json, path: str = "") -> Json:
-    """`scheduling.maxRunDuration.seconds` → "608400"; a list is one value, but for its own single dict."""
-    found: Json = {}
-    for key, each in value.items():
-        here = f"{path}.{key}" if path else key
-        inner = each[0] if isinstance(each, list) and len(each) == 1 else each
-        found |= _leaves(inner, here) if isinstance(inner, dict) else {here: each}
-    return found
+    """Return the leaves by path, such as `scheduling.maxRunDuration.seconds`.
+
+    A list is one leaf, except that a list of a single dict is treated like the dict.
+    """
+    leaves: Json = {}
+    for key, item in value.items():
+        item_path = f"{path}.{key}" if path else key
+        inner = item[0] if isinstance(item, list) and len(item) == 1 else item
+        leaves |= _leaves(inner, item_path) if isinstance(inner, dict) else {item_path: item}
+    return leaves
 
 
 def write() -> None:
     GOLDEN.mkdir(exist_ok=True)
-    (GOLDEN / "plainest.json").write_text(json.dumps(plainest(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (GOLDEN / "minimal.json").write_text(
+        json.dumps(minimal_request(), indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
     for theme, cases in THEMES.items():
         shown = {name: differences(case) for name, case in cases.items()}
         (GOLDEN / f"{theme}.json").write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The REST surface through google-cloud-compute: resources, lists, fingerprints, operations, refusals."""
+"""The Compute API through google-cloud-compute: resources, lists, fingerprints, operations, errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reason(error: pytest.ExceptionInfo[exceptions.GoogleAPICallError]) -> str:
     return str(error.value.errors[0]["reason"])
 
 
-def test_an_inserted_vm_is_shown_as_it_was_asked_for(emulator: Emulator) -> None:
+def test_inserted_vm_has_the_requested_properties(emulator: Emulator) -> None:
     vm = emulator.run("vm", labels={"job": "j"}, metadata={"key": "value"})
     assert (vm.status, vm.zone.rpartition("/")[2], dict(vm.labels)) == ("RUNNING", ZONE, {"job": "j"})
     assert vm.machine_type.endswith(f"/zones/{ZONE}/machineTypes/n1-standard-4")
@@ -53,7 +53,7 @@ def test_an_inserted_vm_is_shown_as_it_was_asked_for(emulator: Emulator) -> None
     assert emulator.get(str(vm.id)) == vm
 
 
-def test_a_bulk_insert_makes_all_vms_in_one_operation_group(emulator: Emulator) -> None:
+def test_bulk_insert_creates_all_vms_in_one_operation_group(emulator: Emulator) -> None:
     finished = emulator.done(bulk_insert(emulator, ["a", "b", "c"]))
     assert finished.operation_type == "bulkInsert"
     assert emulator.names() == {"a", "b", "c"}
@@ -63,7 +63,7 @@ def test_a_bulk_insert_makes_all_vms_in_one_operation_group(emulator: Emulator) 
     assert len(list(emulator.operations.list(request))) == 3
 
 
-def test_a_name_pattern_goes_on_counting_where_the_last_insert_stopped(emulator: Emulator) -> None:
+def test_name_pattern_continues_after_the_largest_number(emulator: Emulator) -> None:
     for _ in range(2):
         resource = bulk(["x", "y"], per_instance_properties={}, name_pattern="vm-##")
         operation = emulator.instances.bulk_insert_unary(
@@ -73,7 +73,7 @@ def test_a_name_pattern_goes_on_counting_where_the_last_insert_stopped(emulator:
     assert emulator.names() == {"vm-01", "vm-02", "vm-03", "vm-04"}
 
 
-def test_the_same_request_id_is_the_same_operation_and_makes_nothing_twice(emulator: Emulator) -> None:
+def test_repeated_request_id_returns_the_same_operation(emulator: Emulator) -> None:
     request_id = str(uuid.uuid4())
     first = bulk_insert(emulator, ["a"], request_id=request_id)
     assert bulk_insert(emulator, ["a"], request_id=request_id).name == first.name
@@ -83,10 +83,10 @@ def test_the_same_request_id_is_the_same_operation_and_makes_nothing_twice(emula
     request = compute_v1.ListZoneOperationsRequest(
         project=PROJECT, zone=ZONE, filter=f'clientOperationId="{request_id}"'
     )
-    assert [each.name for each in emulator.operations.list(request)] == [first.name]
+    assert [operation.name for operation in emulator.operations.list(request)] == [first.name]
 
 
-def test_a_taken_name_is_refused_for_the_whole_gang_even_while_its_vm_stops(emulator: Emulator) -> None:
+def test_name_of_a_stopping_vm_makes_the_whole_bulk_insert_fail(emulator: Emulator) -> None:
     emulator.run("b", "trap 'sleep 1; exit' TERM; echo ready; while :; do sleep 0.1; done")
     eventually(lambda: "ready" in emulator.serial("b"))
     emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance="b")
@@ -95,10 +95,10 @@ def test_a_taken_name_is_refused_for_the_whole_gang_even_while_its_vm_stops(emul
         bulk_insert(emulator, ["a", "b"])
     assert reason(error) == "alreadyExists"
     assert emulator.names() == {"b"}
-    emulator.done(bulk_insert(emulator, ["a", "b"], zone=OTHER_ZONE), OTHER_ZONE)  # names are a zone's own
+    emulator.done(bulk_insert(emulator, ["a", "b"], zone=OTHER_ZONE), OTHER_ZONE)  # a name is unique in its zone only
 
 
-def test_a_stockout_is_an_error_of_the_operation_that_names_other_zones_and_leaves_nothing(emulator: Emulator) -> None:
+def test_stockout_fails_the_operation_with_available_zones_and_leaves_no_vm(emulator: Emulator) -> None:
     emulator.faults(stockout_zones=[ZONE])
     finished = emulator.done(bulk_insert(emulator, ["a", "b"]))
     codes = [error.code for error in finished.error.errors]
@@ -110,14 +110,14 @@ def test_a_stockout_is_an_error_of_the_operation_that_names_other_zones_and_leav
     assert emulator.names() == set()
 
 
-def test_a_used_up_quota_is_an_error_of_the_operation(emulator: Emulator) -> None:
+def test_exhausted_quota_fails_the_operation(emulator: Emulator) -> None:
     emulator.faults(quota_regions=["us-central1"])
     finished = emulator.done(bulk_insert(emulator, ["a"]))
     assert finished.error.errors[0].code == "QUOTA_EXCEEDED"
     assert finished.error.errors[0].error_details[0].quota_info.dimensions["region"] == "us-central1"
 
 
-def test_rate_limited_calls_are_counted_down(emulator: Emulator) -> None:
+def test_rate_limit_fault_affects_that_many_calls(emulator: Emulator) -> None:
     emulator.faults(rate_limited=1)
     with pytest.raises(exceptions.Forbidden) as error:
         emulator.get("vm")
@@ -137,7 +137,7 @@ def test_rate_limited_calls_are_counted_down(emulator: Emulator) -> None:
         ({"guest_accelerators": [{"accelerator_type": "nvidia-abacus"}]}, "guestAccelerators"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_call(emulator: Emulator, changes: dict[str, Any], field: str) -> None:
+def test_invalid_field_fails_the_call(emulator: Emulator, changes: dict[str, Any], field: str) -> None:
     resource = an_instance(changes.pop("name", "vm"), "", **changes)
     with pytest.raises(exceptions.BadRequest, match=field):
         emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
@@ -177,10 +177,10 @@ def a_disk(**changes: Any) -> dict[str, Any]:
             {"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}, "scheduling": SPOT},
             "Spot VMs",
         ),
-        ({"labels": {f"l{nth}": "x" for nth in range(65)}}, "resource.labels"),
+        ({"labels": {f"l{number}": "x" for number in range(65)}}, "resource.labels"),
     ],
 )
-def test_what_does_not_go_together_is_refused(emulator: Emulator, changes: dict[str, Any], problem: str) -> None:
+def test_incompatible_fields_fail_the_call(emulator: Emulator, changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(exceptions.BadRequest, match=problem):
         emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=an_instance("vm", "", **changes))
 
@@ -202,17 +202,17 @@ def test_what_does_not_go_together_is_refused(emulator: Emulator, changes: dict[
         },
     ],
 )
-def test_what_goes_together_is_taken(emulator: Emulator, changes: dict[str, Any]) -> None:
+def test_compatible_fields_are_accepted(emulator: Emulator, changes: dict[str, Any]) -> None:
     assert emulator.run("vm", **changes).status == "RUNNING"
 
 
-def test_gpus_that_come_with_the_machine_type_are_shown(emulator: Emulator) -> None:
+def test_built_in_gpus_of_the_machine_type_are_shown(emulator: Emulator) -> None:
     vm = emulator.run("vm", machine_type="a2-highgpu-2g")
     (gpus,) = vm.guest_accelerators
     assert (gpus.accelerator_type.rpartition("/")[2], gpus.accelerator_count) == ("nvidia-tesla-a100", 2)
 
 
-def test_metadata_and_labels_change_only_under_their_current_fingerprint(emulator: Emulator) -> None:
+def test_metadata_and_labels_change_only_with_the_current_fingerprint(emulator: Emulator) -> None:
     vm = emulator.run("vm", "sleep 600", labels={"a": "1"})
     new = compute_v1.Metadata({"fingerprint": vm.metadata.fingerprint, "items": [{"key": "k", "value": "v"}]})
     emulator.done(
@@ -230,10 +230,10 @@ def test_metadata_and_labels_change_only_under_their_current_fingerprint(emulato
         except exceptions.PreconditionFailed:
             break
     else:
-        pytest.fail("a stale fingerprint was taken")
-    now = emulator.get("vm")
-    assert [(item.key, item.value) for item in now.metadata.items] == [("k", "v")]
-    assert dict(now.labels) == {"a": "2"}
+        pytest.fail("a stale fingerprint was accepted")
+    changed = emulator.get("vm")
+    assert [(item.key, item.value) for item in changed.metadata.items] == [("k", "v")]
+    assert dict(changed.labels) == {"a": "2"}
 
 
 def test_lists_are_filtered_and_paged(emulator: Emulator) -> None:
@@ -241,22 +241,22 @@ def test_lists_are_filtered_and_paged(emulator: Emulator) -> None:
     emulator.done(bulk_insert(emulator, ["d"], zone=OTHER_ZONE), OTHER_ZONE)
     request = compute_v1.ListInstancesRequest(project=PROJECT, zone=ZONE, max_results=2, filter="labels.job=j")
     pager = emulator.instances.list(request)
-    assert [[each.name for each in response.items] for response in pager.pages] == [["a", "b"], ["c"]]
-    everywhere = compute_v1.AggregatedListInstancesRequest(project=PROJECT, max_results=1, filter='name ne "b"')
-    found = [each.name for _, scope in emulator.instances.aggregated_list(everywhere) for each in scope.instances]
-    assert found == ["a", "c", "d"]
+    assert [[vm.name for vm in page.items] for page in pager.pages] == [["a", "b"], ["c"]]
+    aggregated = compute_v1.AggregatedListInstancesRequest(project=PROJECT, max_results=1, filter='name ne "b"')
+    names = [vm.name for _, scope in emulator.instances.aggregated_list(aggregated) for vm in scope.instances]
+    assert names == ["a", "c", "d"]
 
 
-def test_what_does_not_exist_is_not_found(emulator: Emulator) -> None:
-    with pytest.raises(exceptions.NotFound, match=f"projects/{PROJECT}/zones/{ZONE}/instances/nobody"):
-        emulator.get("nobody")
+def test_missing_vm_zone_and_project_are_not_found(emulator: Emulator) -> None:
+    with pytest.raises(exceptions.NotFound, match=f"projects/{PROJECT}/zones/{ZONE}/instances/missing"):
+        emulator.get("missing")
     with pytest.raises(exceptions.NotFound, match="zones/mars-1-a"):
-        emulator.get("nobody", "mars-1-a")
+        emulator.get("missing", "mars-1-a")
     with pytest.raises(exceptions.NotFound, match="projects/other"):
-        emulator.instances.get(project="other", zone=ZONE, instance="nobody")
+        emulator.instances.get(project="other", zone=ZONE, instance="missing")
 
 
-def test_the_image_must_be_known_where_no_default_stands_for_all() -> None:
+def test_unknown_image_without_a_default_environment_is_refused() -> None:
     from emulators.compute.catalog import Catalog, Links
 
     catalog = Catalog(Links("http://x/compute/v1", PROJECT), {"python": "/env"})
@@ -286,7 +286,7 @@ def test_the_image_must_be_known_where_no_default_stands_for_all() -> None:
         ("status != RUNNING", False),
     ],
 )
-def test_the_filter_language(text: str, *, matches: bool) -> None:
+def test_filter_matches(text: str, *, matches: bool) -> None:
     resource = {
         "name": "vm-1",
         "status": "RUNNING",
@@ -298,6 +298,6 @@ def test_the_filter_language(text: str, *, matches: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["name", "name =", "(name = x", "name = x)", "= x", "name eq '('", "name == x"])
-def test_a_wrong_filter_is_refused(text: str) -> None:
+def test_malformed_filter_is_refused(text: str) -> None:
     with pytest.raises(ApiError, match="filter"):
         parse_filter(text)

@@ -1,4 +1,4 @@
-"""The metadata server as programs on a VM see it: plain HTTP, and google-auth."""
+"""The metadata server, by plain HTTP and by google-auth."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ import pytest
 from google.auth import exceptions, jwt
 from google.oauth2 import id_token
 
-from emulators.compute.metadata_server import GuestMetadata, MetadataServer, Secret
+from emulators.compute.metadata_server import MetadataServer
+from emulators.compute.metadata_tree import MetadataTree, Secret
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 from tests.integration.compute.emulator import Emulator, eventually
 
 NOW = datetime.now(UTC)
-WHO = VmIdentity("vm@p.iam.gserviceaccount.com", "p", 4711, "us-central1-a", 99, "vm", NOW)
+IDENTITY = VmIdentity("vm@p.iam.gserviceaccount.com", "p", 4711, "us-central1-a", 99, "vm", NOW)
 
 
 @pytest.fixture
 def server() -> Iterator[MetadataServer]:
     account = {
         "aliases": ["default"],
-        "email": WHO.email,
+        "email": IDENTITY.email,
         "scopes": ["a", "b"],
         "token": Secret(),
         "identity": Secret(),
@@ -41,13 +42,13 @@ def server() -> Iterator[MetadataServer]:
             "machine-type": "projects/4711/machineTypes/n1-standard-4",
             "maintenance-event": "NONE",
             "network-interfaces": {"0": {"ip": "127.0.0.1"}},
-            "service-accounts": {"default": account, WHO.email: account},
+            "service-accounts": {"default": account, IDENTITY.email: account},
         },
         "project": {"project-id": "p"},
     }
-    one = MetadataServer("127.0.0.1", GuestMetadata(tree), TokenIssuer(), WHO)
-    yield one
-    one.stop()
+    server = MetadataServer("127.0.0.1", MetadataTree(tree), TokenIssuer(), IDENTITY)
+    yield server
+    server.stop()
 
 
 def get(server: MetadataServer, path: str, **headers: str) -> tuple[str, Any]:
@@ -62,8 +63,8 @@ def status(server: MetadataServer, path: str, headers: dict[str, str]) -> int:
     request = urllib.request.Request(f"http://{server.address}/computeMetadata/v1/{path}", headers=headers)
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(request, timeout=10)
-    with error.value as answer:
-        return answer.code
+    with error.value as response:
+        return response.code
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def status(server: MetadataServer, path: str, headers: dict[str, str]) -> int:
         ("instance/id?alt=json", "99"),
         ("instance/maintenance-event?alt=json", '"NONE"'),
         ("instance/attributes/", "empty\nmy-key"),
-        ("instance/attributes", "empty\nmy-key"),  # redirected, as Google does
+        ("instance/attributes", "empty\nmy-key"),  # by a redirect, as at Google
         ("instance/attributes/my-key", "value"),
         ("instance/attributes/empty", ""),
         ("instance/network-interfaces/0/ip", "127.0.0.1"),
@@ -83,85 +84,87 @@ def status(server: MetadataServer, path: str, headers: dict[str, str]) -> int:
         ("", "instance/\nproject/"),
     ],
 )
-def test_what_is_asked_for_is_answered(server: MetadataServer, path: str, text: str) -> None:
+def test_path_returns_its_value_or_directory(server: MetadataServer, path: str, text: str) -> None:
     assert get(server, path)[0] == text
 
 
-def test_a_recursive_answer_is_json_in_camel_case_but_attributes_keep_their_keys(server: MetadataServer) -> None:
+def test_recursive_response_is_camel_case_json_except_for_attributes(server: MetadataServer) -> None:
     tree = json.loads(get(server, "?recursive=true")[0])
     assert tree["instance"]["machineType"].endswith("n1-standard-4")
     assert tree["instance"]["attributes"] == {"my-key": "value", "empty": ""}
     assert tree["instance"]["networkInterfaces"] == [{"ip": "127.0.0.1"}]
     assert tree["instance"]["serviceAccounts"]["default"] == {
-        "aliases": ["default"], "email": WHO.email, "scopes": ["a", "b"],
+        "aliases": ["default"], "email": IDENTITY.email, "scopes": ["a", "b"],
     }  # fmt: skip
     assert json.loads(get(server, "instance/attributes/?recursive=true")[0]) == {"my-key": "value", "empty": ""}
 
 
-def test_only_programs_that_mean_it_are_served(server: MetadataServer) -> None:
+def test_request_without_the_metadata_header_is_refused(server: MetadataServer) -> None:
     assert status(server, "instance/id", {}) == 403
     assert status(server, "instance/id", {"Metadata-Flavor": "Google", "X-Forwarded-For": "1.2.3.4"}) == 403
     assert status(server, "instance/attributes/none", {"Metadata-Flavor": "Google"}) == 404
     assert status(server, "instance/service-accounts/default/identity", {"Metadata-Flavor": "Google"}) == 400
 
 
-def test_a_long_poll_returns_at_once_when_its_value_changes(server: MetadataServer) -> None:
-    answers = []
+def test_long_poll_returns_at_once_when_its_value_changes(server: MetadataServer) -> None:
+    responses = []
 
     def poll() -> None:
-        answers.append(
+        responses.append(
             (get(server, "instance/attributes/my-key?wait_for_change=true&timeout_sec=20")[0], time.monotonic())
         )
 
     waiting = threading.Thread(target=poll)
     waiting.start()
     time.sleep(0.3)
-    server.guest.put("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")  # another value: no answer
+    server.metadata_tree.put(
+        "instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE"
+    )  # another value: no response
     time.sleep(0.1)
-    assert not answers
+    assert not responses
     changed = time.monotonic()
-    server.guest.put("instance/attributes", {"my-key": "new"})
+    server.metadata_tree.put("instance/attributes", {"my-key": "new"})
     waiting.join(5)
-    assert answers[0][0] == "new"
-    assert answers[0][1] - changed < 0.3
+    assert responses[0][0] == "new"
+    assert responses[0][1] - changed < 0.3
 
 
-def test_a_long_poll_answers_at_once_what_its_client_does_not_know_yet(server: MetadataServer) -> None:
+def test_long_poll_with_an_old_etag_returns_at_once(server: MetadataServer) -> None:
     value, headers = get(server, "instance/maintenance-event?wait_for_change=true&last_etag=NONE")
     assert value == "NONE"
-    began = time.monotonic()
+    started = time.monotonic()
     query = f"wait_for_change=true&timeout_sec=1&last_etag={headers['ETag']}"
-    assert get(server, f"instance/maintenance-event?{query}")[0] == "NONE"  # the timeout: as it is
-    assert time.monotonic() - began >= 0.9
-    server.guest.put("instance/maintenance-event", "X")
+    assert get(server, f"instance/maintenance-event?{query}")[0] == "NONE"  # after the timeout, the current value
+    assert time.monotonic() - started >= 0.9
+    server.metadata_tree.put("instance/maintenance-event", "X")
     assert get(server, f"instance/maintenance-event?{query}")[0] == "X"
 
 
-def test_powering_off_ends_every_long_poll(server: MetadataServer) -> None:
-    failed = []
+def test_power_off_ends_long_polls(server: MetadataServer) -> None:
+    errors = []
 
     def poll() -> None:
         try:
             get(server, "instance/id?wait_for_change=true")
         except (OSError, urllib.error.URLError) as error:
-            failed.append(error)
+            errors.append(error)
 
     waiting = threading.Thread(target=poll)
     waiting.start()
     time.sleep(0.2)
     server.stop()
     waiting.join(5)
-    assert len(failed) == 1
+    assert len(errors) == 1
 
 
-def test_an_identity_token_names_the_vm_and_can_be_verified(server: MetadataServer) -> None:
+def test_identity_token_contains_the_vm_and_can_be_verified(server: MetadataServer) -> None:
     path = "instance/service-accounts/default/identity?audience=trainmaster/p/job"
     full = jwt.decode(
         get(server, f"{path}&format=full")[0], certs=server.issuer.certificates(), audience="trainmaster/p/job"
     )
     assert full["iss"] == "https://accounts.google.com"
     assert full["exp"] - full["iat"] == 3600
-    assert (full["email"], full["email_verified"], full["azp"]) == (WHO.email, True, full["sub"])
+    assert (full["email"], full["email_verified"], full["azp"]) == (IDENTITY.email, True, full["sub"])
     assert full["google"]["compute_engine"] == {
         "project_id": "p",
         "project_number": 4711,
@@ -185,7 +188,7 @@ print(google.oauth2.id_token.fetch_id_token(request, "audience"), flush=True)
 """
 
 
-def test_google_auth_finds_credentials_and_its_tokens_verify_against_the_emulator(emulator: Emulator) -> None:
+def test_google_auth_gets_tokens_that_verify_against_the_emulator(emulator: Emulator) -> None:
     script = f"{sys.executable} - <<'EOF'\n{PROGRAM}\nEOF\necho end; sleep 600"
     emulator.run("vm", script)
     eventually(lambda: "end" in emulator.serial("vm").splitlines(), within_s=20)
@@ -199,8 +202,8 @@ def test_google_auth_finds_credentials_and_its_tokens_verify_against_the_emulato
     assert {key["alg"] for key in emulator.call("/emulator/v1/jwks")["keys"]} == {"RS256"}
 
 
-def test_a_vm_without_an_account_has_no_tokens(emulator: Emulator) -> None:
+def test_vm_without_service_account_has_no_tokens(emulator: Emulator) -> None:
     url = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/service-accounts"
-    ask = f'curl -s -o /dev/null -w "%{{http_code}}\\n" -H Metadata-Flavor:Google "{url}/default/token"; sleep 600'
-    emulator.run("vm", ask, service_accounts=[])
+    script = f'curl -s -o /dev/null -w "%{{http_code}}\\n" -H Metadata-Flavor:Google "{url}/default/token"; sleep 600'
+    emulator.run("vm", script, service_accounts=[])
     eventually(lambda: "404" in emulator.serial("vm").splitlines())

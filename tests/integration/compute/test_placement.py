@@ -1,4 +1,4 @@
-"""Resource policies, through the real client: made and deleted as long as nobody uses them, for one zone at a time."""
+"""Group placement policies, through the real client."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def policies(emulator: Emulator) -> compute_v1.ResourcePoliciesClient:
 
 @pytest.fixture
 def policy(policies: compute_v1.ResourcePoliciesClient) -> str:
-    return make(policies, f"side-by-side-{uuid.uuid4().hex[:6]}")
+    return create_policy(policies, f"compact-{uuid.uuid4().hex[:6]}")
 
 
-def make(policies: compute_v1.ResourcePoliciesClient, name: str, **changes: Any) -> str:
+def create_policy(policies: compute_v1.ResourcePoliciesClient, name: str, **changes: Any) -> str:
     placement = {"collocation": "COLLOCATED", **changes}
     resource = compute_v1.ResourcePolicy({"name": name, "group_placement_policy": placement})
     operation = policies.insert_unary(project=PROJECT, region=REGION, resource_policy_resource=resource)
@@ -35,17 +35,17 @@ def make(policies: compute_v1.ResourcePoliciesClient, name: str, **changes: Any)
     return name
 
 
-def a_vm(emulator: Emulator, policy: str, zone: str = ZONE, **changes: Any) -> compute_v1.Operation:
+def create_vm(emulator: Emulator, policy: str, zone: str = ZONE, **changes: Any) -> compute_v1.Operation:
     resource = an_instance(f"vm-{zone[-1]}", "", **{"machine_type": "a2-highgpu-1g", **changes})
     resource.resource_policies = [policy]
     operation = emulator.instances.insert_unary(project=PROJECT, zone=zone, instance_resource=resource)
     return emulator.done(operation, zone)
 
 
-def test_a_policy_is_shown_and_deleted(policies: compute_v1.ResourcePoliciesClient, policy: str) -> None:
-    found = policies.get(project=PROJECT, region=REGION, resource_policy=policy)
-    assert found.group_placement_policy.collocation == "COLLOCATED"
-    assert policy in {each.name for each in policies.list(project=PROJECT, region=REGION)}
+def test_policy_is_shown_and_deleted(policies: compute_v1.ResourcePoliciesClient, policy: str) -> None:
+    resource = policies.get(project=PROJECT, region=REGION, resource_policy=policy)
+    assert resource.group_placement_policy.collocation == "COLLOCATED"
+    assert policy in {resource.name for resource in policies.list(project=PROJECT, region=REGION)}
     policies.delete_unary(project=PROJECT, region=REGION, resource_policy=policy)
     with pytest.raises(exceptions.NotFound, match=f"resourcePolicies/{policy}"):
         policies.get(project=PROJECT, region=REGION, resource_policy=policy)
@@ -53,27 +53,27 @@ def test_a_policy_is_shown_and_deleted(policies: compute_v1.ResourcePoliciesClie
         policies.delete_unary(project=PROJECT, region=REGION, resource_policy=policy)
 
 
-def test_its_operation_is_the_regions(
+def test_operation_of_a_policy_belongs_to_the_region(
     emulator: Emulator, policies: compute_v1.ResourcePoliciesClient, policy: str
 ) -> None:
     operation = policies.delete_unary(project=PROJECT, region=REGION, resource_policy=policy)
     options = ClientOptions(api_endpoint=emulator.endpoint)
     operations = compute_v1.RegionOperationsClient(credentials=AnonymousCredentials(), client_options=options)
     assert operations.wait(project=PROJECT, region=REGION, operation=operation.name).operation_type == "delete"
-    assert operation.name in {each.name for each in operations.list(project=PROJECT, region=REGION)}
+    assert operation.name in {listed.name for listed in operations.list(project=PROJECT, region=REGION)}
     with pytest.raises(exceptions.NotFound):
         emulator.operations.get(project=PROJECT, zone=ZONE, operation=operation.name)
 
 
-def test_a_taken_name_is_refused(policies: compute_v1.ResourcePoliciesClient, policy: str) -> None:
+def test_duplicate_policy_name_is_refused(policies: compute_v1.ResourcePoliciesClient, policy: str) -> None:
     with pytest.raises(exceptions.Conflict, match="already exists"):
-        make(policies, policy)
+        create_policy(policies, policy)
 
 
-def test_a_policy_in_use_is_not_deleted(
+def test_policy_in_use_cannot_be_deleted(
     emulator: Emulator, policies: compute_v1.ResourcePoliciesClient, policy: str
 ) -> None:
-    a_vm(emulator, policy)
+    create_vm(emulator, policy)
     assert emulator.get("vm-a").resource_policies[0].endswith(f"regions/{REGION}/resourcePolicies/{policy}")
     with pytest.raises(exceptions.BadRequest) as error:
         policies.delete_unary(project=PROJECT, region=REGION, resource_policy=policy)
@@ -82,19 +82,19 @@ def test_a_policy_in_use_is_not_deleted(
     policies.delete_unary(project=PROJECT, region=REGION, resource_policy=policy)
 
 
-def test_vms_of_one_policy_are_all_in_one_zone(emulator: Emulator, policy: str) -> None:
-    a_vm(emulator, policy)
+def test_vms_of_one_policy_must_be_in_one_zone(emulator: Emulator, policy: str) -> None:
+    create_vm(emulator, policy)
     with pytest.raises(exceptions.BadRequest, match=f"used in zone {ZONE}"):
-        a_vm(emulator, policy, OTHER_ZONE)
+        create_vm(emulator, policy, OTHER_ZONE)
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
-    [({"machine_type": "n1-standard-4"}, "not supported for machine type n1"), ({}, "resourcePolicies/nobody")],
-    ids=["a series without", "no such policy"],
+    [({"machine_type": "n1-standard-4"}, "not supported for machine type n1"), ({}, "resourcePolicies/missing")],
+    ids=["unsupported series", "missing policy"],
 )
-def test_what_cannot_be_placed_is_refused(
+def test_vm_that_cannot_use_the_policy_is_refused(
     emulator: Emulator, policy: str, changes: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(exceptions.ClientError, match=problem):
-        a_vm(emulator, policy if changes else "nobody", **changes)
+        create_vm(emulator, policy if changes else "missing", **changes)

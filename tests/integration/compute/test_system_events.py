@@ -1,4 +1,4 @@
-"""The system-event audit log, through a sink: one entry for what happens to a VM unasked, none for requests."""
+"""The system-event audit log, exported to Pub/Sub: one entry for each event that the user did not request."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ import pytest
 
 from emulators.compute.__main__ import parse_arguments
 from emulators.services.pubsub import PubSub
-from shared.core.events import LossCause
 from shared.core.intake.system_events import SystemEvent
-from shared.messaging import codec
+from shared.core.model.vm import LossCause
+from shared.messaging import google_events
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, running_emulator
 
 
 @dataclass
 class Log:
-    """What the sink has delivered so far."""
+    """The entries that the sink has delivered."""
 
     emulator: Emulator
     pubsub: PubSub
     subscription: str
     entries: list[dict[str, Any]] = field(default_factory=list)
 
-    def of(self, name: str) -> list[dict[str, Any]]:
-        self.entries += [json.loads(each["data"]) for each in self.pubsub.pull(self.subscription)]
-        return [each for each in self.entries if each["protoPayload"]["resourceName"].endswith(f"/instances/{name}")]
+    def of_vm(self, name: str) -> list[dict[str, Any]]:
+        self.entries += [json.loads(message["data"]) for message in self.pubsub.pull(self.subscription)]
+        suffix = f"/instances/{name}"
+        return [entry for entry in self.entries if entry["protoPayload"]["resourceName"].endswith(suffix)]
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def log(pubsub_emulator: str, tmp_path: Path) -> Iterator[Log]:
     pubsub = PubSub(pubsub_emulator, PROJECT)
     pubsub.create_topic(topic)
     pubsub.create_pull(topic, topic)
-    where = f"projects/{PROJECT}/topics/{topic}"
-    with running_emulator(tmp_path, "--system-events-topic", where, pubsub=pubsub_emulator) as emulator:
+    path = f"projects/{PROJECT}/topics/{topic}"
+    with running_emulator(tmp_path, "--system-events-topic", path, pubsub=pubsub_emulator) as emulator:
         yield Log(emulator, pubsub, topic)
 
 
@@ -53,63 +54,61 @@ def log(pubsub_emulator: str, tmp_path: Path) -> Iterator[Log]:
         ("maintenance", "terminateOnHostMaintenance", LossCause.MAINTENANCE),
     ],
 )
-def test_a_vm_that_is_taken_away_has_one_entry_which_our_functions_understand(
-    log: Log, fault: str, method: str, cause: LossCause
-) -> None:
+def test_lost_vm_has_one_entry_that_maintenance_can_decode(log: Log, fault: str, method: str, cause: LossCause) -> None:
     vm = log.emulator.run("vm")
     log.emulator.fault("vm", fault, notice_s=0.2)
-    eventually(lambda: log.of("vm"))
+    eventually(lambda: log.of_vm("vm"))
     eventually(lambda: log.emulator.status("vm") == "TERMINATED")
-    (entry,) = log.of("vm")
+    (entry,) = log.of_vm("vm")
     assert entry["protoPayload"]["methodName"] == f"compute.instances.{method}"
     assert entry["resource"] == {
         "type": "gce_instance",
         "labels": {"project_id": PROJECT, "zone": ZONE, "instance_id": str(vm.id)},
     }
     assert entry["logName"] == f"projects/{PROJECT}/logs/cloudaudit.googleapis.com%2Fsystem_event"
-    event = codec.maintenance(json.dumps(entry).encode())
+    event = google_events.decode_maintenance(json.dumps(entry).encode())
     assert isinstance(event, SystemEvent)
     assert (event.vm.name, event.vm.zone, event.vm.instance_id, event.loss) == ("vm", ZONE, str(vm.id), cause)
     assert timedelta() <= datetime.now(UTC) - event.at < timedelta(seconds=30)
 
 
-def test_a_vm_that_was_moved_has_an_entry_from_which_nothing_follows(log: Log) -> None:
+def test_migrated_vm_has_an_entry_that_has_no_effect(log: Log) -> None:
     log.emulator.run("vm", scheduling={"on_host_maintenance": "MIGRATE"})
     log.emulator.fault("vm", "maintenance", notice_s=0.2)
-    eventually(lambda: log.of("vm"))
-    (entry,) = log.of("vm")
+    eventually(lambda: log.of_vm("vm"))
+    (entry,) = log.of_vm("vm")
     assert entry["protoPayload"]["methodName"] == "compute.instances.migrateOnHostMaintenance"
-    event = codec.maintenance(json.dumps(entry).encode())
+    event = google_events.decode_maintenance(json.dumps(entry).encode())
     assert isinstance(event, SystemEvent)
     assert not event.matters
     assert log.emulator.status("vm") == "RUNNING"
 
 
-def test_a_vm_is_seen_to_stop_when_its_entry_is_there(log: Log) -> None:
+def test_entry_appears_when_the_vm_is_stopping(log: Log) -> None:
     log.emulator.run("vm")
     log.emulator.fault("vm", "preempt", notice_s=3)
-    eventually(lambda: log.of("vm"))
+    eventually(lambda: log.of_vm("vm"))
     assert log.emulator.status("vm") in ("STOPPING", "TERMINATED")
 
 
-def test_what_a_user_asks_for_is_no_system_event(log: Log) -> None:
+def test_stop_and_delete_by_the_user_have_no_entry(log: Log) -> None:
     vm = log.emulator.run("vm")
     log.emulator.done(log.emulator.instances.stop_unary(project=PROJECT, zone=ZONE, instance="vm"))
     log.emulator.done(log.emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance=str(vm.id)))
     log.emulator.run("other")
     log.emulator.fault("other", "crash")
-    eventually(lambda: log.of("other"))
-    assert log.of("vm") == []
+    eventually(lambda: log.of_vm("other"))
+    assert log.of_vm("vm") == []
 
 
 @pytest.mark.parametrize("topic", ["t", "projects/p/topics/"])
-def test_a_wrong_topic_is_refused(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_topic_option_is_refused(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
     with pytest.raises(SystemExit):
         parse_arguments(["--port", "1", "--state-dir", "x", "--project", "p", "--system-events-topic", topic])
 
 
-def test_a_topic_without_a_pubsub_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_option_without_a_pubsub_emulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
     options = ["--port", "1", "--state-dir", "x", "--project", "p"]
     with pytest.raises(SystemExit):

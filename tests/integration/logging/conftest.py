@@ -10,7 +10,7 @@ from tests.integration.logging.cloud import Cloud
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[Cloud]:
-    """A Logging emulator with nothing in it."""
-    made = Cloud(tmp_path)
-    yield made
-    made.entries.close()
+    """A Logging emulator without entries."""
+    cloud = Cloud(tmp_path)
+    yield cloud
+    cloud.entries.close()

@@ -1,4 +1,4 @@
-"""The Logging emulator: what may be written, in which order it is read, and what a filter lets through."""
+"""The Logging emulator: checks of a write, order of a list, and filters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE = f'(resource.type="ml_job" OR resource.type="cloudml_job") AND {JOB}'
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", ["a", "b", "c"]),
         (BASE, ["a", "b", "c"]),
@@ -33,83 +33,83 @@ BASE = f'(resource.type="ml_job" OR resource.type="cloudml_job") AND {JOB}'
         ("jsonPayload:*", ["c"]),
         (f"NOT severity=ERROR AND {JOB}", ["a", "c"]),
         ("-severity=ERROR", ["a", "c"]),
-        ("textPayload=a OR textPayload=b AND severity=ERROR", ["b"]),  # OR first
+        ("textPayload=a OR textPayload=b AND severity=ERROR", ["b"]),  # OR binds more tightly
         (f'logName="{LOG}"', ["a", "b", "c"]),
-        ('resource.labels.job_id="nobody"', []),
+        ('resource.labels.job_id="other"', []),
     ],
 )
-def test_a_filter_lets_through_what_it_says(cloud: Cloud, text: str, found: list[str]) -> None:
+def test_filter_selects_entries(cloud: Cloud, text: str, expected: list[str]) -> None:
     ps = {"type": "ml_job", "labels": {"job_id": "digits_1", "task_name": "ps-replica-0"}}
     cloud.write(
         an_entry("a", 1, insertId="i1", severity="INFO"),
         an_entry("b", 2, insertId="i2", severity="ERROR", labels={"ml.googleapis.com/task_name": "worker-replica-0"}),
         {"timestamp": "2026-11-21T03:00:03Z", "resource": ps, "jsonPayload": {"message": "c", "step": 3.5}},
     )
-    assert cloud.messages(text) == found
+    assert cloud.messages(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ('resource.type!="ml_job"', "no operator '!='"),
-        ('textPayload=~"a.*"', "no operator '=~'"),
-        ('"some text"', "without a field"),
-        ("some text", "without a field"),
+        ('resource.type!="ml_job"', "does not support the operator '!='"),
+        ('textPayload=~"a.*"', "does not support the operator '=~'"),
+        ('"some text"', "search without a field"),
+        ("some text", "search without a field"),
         ('severity="LOUD"', "Unknown severity"),
         ('nonsense.field="x"', "Unknown field 'nonsense.field'"),
-        ('timestamp>"yesterday"', "no RFC 3339 time"),
+        ('timestamp>"yesterday"', "not an RFC 3339 time"),
         ('(resource.type="ml_job"', "expected ')'"),
-        ('resource.type="ml_job" OR', "without a field"),
-        ('resource.type=("a" OR "b" AND "c")', "joined by OR, or by AND"),
+        ('resource.type="ml_job" OR', "unexpected end of the filter"),
+        ('resource.type=("a" OR "b" AND "c")', "all be joined by OR, or all by AND"),
         ('jsonPayload.step>"three"', "with numbers only"),
         ("resource.type=a" * 2000, "longer than 20000"),
     ],
 )
-def test_a_filter_that_is_not_understood_is_refused_and_names_why(cloud: Cloud, text: str, said: str) -> None:
+def test_invalid_filter_is_refused_with_the_reason(cloud: Cloud, text: str, message: str) -> None:
     status, body = cloud.post("list", {"resourceNames": ["projects/my-project"], "filter": text})
     assert (status, body["error"]["status"]) == (400, "INVALID_ARGUMENT")
-    assert said in body["error"]["message"]
+    assert message in body["error"]["message"]
 
 
-def test_entries_come_in_the_order_of_their_time_and_insert_id_page_by_page(cloud: Cloud) -> None:
-    for nth in (5, 3, 9, 1, 7):
-        cloud.write(an_entry(f"late {nth}", 10, insertId=f"i{nth}"), an_entry(f"early {nth}", nth, insertId="x"))
-    expected = [f"early {nth}" for nth in (1, 3, 5, 7, 9)] + [f"late {nth}" for nth in (1, 3, 5, 7, 9)]
+def test_pages_are_sorted_by_time_and_insert_id(cloud: Cloud) -> None:
+    for n in (5, 3, 9, 1, 7):
+        cloud.write(an_entry(f"late {n}", 10, insertId=f"i{n}"), an_entry(f"early {n}", n, insertId="x"))
+    expected = [f"early {n}" for n in (1, 3, 5, 7, 9)] + [f"late {n}" for n in (1, 3, 5, 7, 9)]
     assert cloud.messages() == expected
-    assert [each["textPayload"] for each in cloud.read(pageSize=3)] == expected
-    assert [each["textPayload"] for each in cloud.read(pageSize=3, orderBy="timestamp desc")] == expected[::-1]
+    assert [entry["textPayload"] for entry in cloud.read(pageSize=3)] == expected
+    assert [entry["textPayload"] for entry in cloud.read(pageSize=3, orderBy="timestamp desc")] == expected[::-1]
 
 
-def test_a_page_token_of_another_filter_is_refused(cloud: Cloud) -> None:
+def test_page_token_of_another_filter_is_refused(cloud: Cloud) -> None:
     cloud.write(an_entry("a", 1), an_entry("b", 2))
     request = {"resourceNames": ["projects/my-project"], "pageSize": 1}
     token = cloud.post("list", request)[1]["nextPageToken"]
-    for wrong in ({"filter": JOB, "pageToken": token}, {"pageToken": "nonsense"}):
-        assert cloud.post("list", {**request, **wrong})[0] == 400
+    for invalid in ({"filter": JOB, "pageToken": token}, {"pageToken": "nonsense"}):
+        assert cloud.post("list", {**request, **invalid})[0] == 400
 
 
-def test_a_write_that_is_repeated_is_one_entry(cloud: Cloud) -> None:
+def test_repeated_write_is_one_entry(cloud: Cloud) -> None:
     for _ in range(3):
         cloud.write(an_entry("once", 1, insertId="i1"))
     cloud.write(an_entry("another time", 2, insertId="i1"))
     assert cloud.messages() == ["once", "another time"]
 
 
-def test_what_an_entry_leaves_out_is_the_requests(cloud: Cloud) -> None:
+def test_entry_takes_missing_fields_from_the_request(cloud: Cloud) -> None:
     cloud.write(
         {"textPayload": "hello", "labels": {"b": "2"}},
         resource={"type": "global", "labels": {}},
         labels={"a": "1", "b": "1"},
     )
-    (found,) = cloud.read()
-    assert found["resource"]["type"] == "global"
-    assert found["labels"] == {"a": "1", "b": "2"}
-    assert found["timestamp"] == found["receiveTimestamp"]
-    assert found["insertId"]
+    (entry,) = cloud.read()
+    assert entry["resource"]["type"] == "global"
+    assert entry["labels"] == {"a": "1", "b": "2"}
+    assert entry["timestamp"] == entry["receiveTimestamp"]
+    assert entry["insertId"]
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"resource": None}, "needs a resource"),
         ({"logName": "trainmaster"}, "projects/PROJECT/logs/LOG"),
@@ -121,14 +121,14 @@ def test_what_an_entry_leaves_out_is_the_requests(cloud: Cloud) -> None:
         ({"resource": {"type": "cloudml_job", "labels": {}}}, "cannot be written"),
     ],
 )
-def test_one_wrong_entry_spoils_the_write_unless_partial_success_is_asked_for(
-    tmp_path: Path, entry: dict[str, Any], said: str
+def test_invalid_entry_fails_the_write_unless_partial_success_is_requested(
+    tmp_path: Path, entry: dict[str, Any], message: str
 ) -> None:
     cloud = Cloud(tmp_path, refused=frozenset({"cloudml_job"}))
     request = {"logName": LOG, "entries": [an_entry("good", 1), an_entry("bad", 2, **entry)]}
     status, body = cloud.post("write", request)
     assert (status, cloud.read()) == (400, [])
-    assert said in body["error"]["message"]
+    assert message in body["error"]["message"]
     status, body = cloud.post("write", {**request, "partialSuccess": True})
     assert status == 400
     assert list(body["error"]["details"][0]["logEntryErrors"]) == ["1"]
@@ -136,7 +136,7 @@ def test_one_wrong_entry_spoils_the_write_unless_partial_success_is_asked_for(
     cloud.entries.close()
 
 
-def test_entries_are_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_entries_survive_a_restart(tmp_path: Path) -> None:
     first = Cloud(tmp_path)
     first.write(an_entry("kept", 1))
     first.entries.close()
@@ -145,6 +145,6 @@ def test_entries_are_there_again_after_a_restart(tmp_path: Path) -> None:
     again.entries.close()
 
 
-def test_what_is_no_json_is_refused_as_google_refuses_it(cloud: Cloud) -> None:
-    answer = cloud._client.post("/v2/entries:write", data='{"entries": [{"jsonPayload": {"loss": NaN}}]}')
-    assert answer.status_code == 400
+def test_nan_is_refused(cloud: Cloud) -> None:
+    response = cloud._client.post("/v2/entries:write", data='{"entries": [{"jsonPayload": {"loss": NaN}}]}')
+    assert response.status_code == 400

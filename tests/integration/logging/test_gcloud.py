@@ -28,7 +28,7 @@ ENDED = {
 
 
 class JobsApi(BaseHTTPRequestHandler):
-    """The one call of either API that streaming makes: the job, which has ended."""
+    """The only call of either API that streaming makes: it returns a job that has ended."""
 
     def do_GET(self) -> None:
         job = ENDED.get(self.path.partition("?")[0], {})
@@ -40,7 +40,7 @@ class JobsApi(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def jobs_api() -> Iterator[str]:
 
 def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
     (folder / "token").write_text("not-a-secret")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
+    base = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
     environment = {
-        **kept,
+        **base,
         "CLOUDSDK_CONFIG": str(folder / "config"),
         "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder / "token"),
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{logging}/",
@@ -75,18 +75,18 @@ def ago(seconds: float) -> str:
     return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z"
 
 
-def test_gcloud_reads_and_streams_what_a_job_printed(tmp_path: Path, jobs_api: str) -> None:
+def test_gcloud_reads_and_streams_the_log_of_a_job(tmp_path: Path, jobs_api: str) -> None:
     cloud = Cloud(tmp_path, clock_ns=time.time_ns)
     resource = an_entry("")["resource"]
     cloud.write(
         *[
-            {"timestamp": ago(600 - nth / 10), "insertId": f"i{nth:04d}", "resource": resource, "severity": "INFO"}
-            | {"jsonPayload": {"message": f"step {nth}"}}
-            for nth in range(1500)
+            {"timestamp": ago(600 - n / 10), "insertId": f"i{n:04d}", "resource": resource, "severity": "INFO"}
+            | {"jsonPayload": {"message": f"step {n}"}}
+            for n in range(1500)
         ],
         an_entry("of another job", 0, timestamp=ago(60), resource={"type": "ml_job", "labels": {"job_id": "other"}}),
         {"timestamp": ago(30), "resource": resource, "severity": "ERROR", "textPayload": "two\nlines"},
-        # gcloud shows what is older than five seconds; this one is by the time it asks again.
+        # gcloud shows entries older than five seconds. This one is old enough at the next poll.
         {"timestamp": ago(3), "resource": resource, "severity": "INFO", "textPayload": "the last"},
     )
     with cloud.serving() as address:
@@ -96,13 +96,13 @@ def test_gcloud_reads_and_streams_what_a_job_printed(tmp_path: Path, jobs_api: s
             "--format=value(severity,textPayload)",
         )  # fmt: skip
     lines = [line.split("\t") for line in streamed.splitlines()]
-    assert [line[-1] for line in lines] == [f"step {nth}" for nth in range(1500)] + ["two", "lines", "the last"]
+    assert [line[-1] for line in lines] == [f"step {n}" for n in range(1500)] + ["two", "lines", "the last"]
     assert {line[2] for line in lines} == {"worker-replica-0"}
     assert read == "ERROR\ttwo\nlines\n"
     cloud.entries.close()
 
 
-def test_gcloud_streams_what_a_custom_job_printed_by_its_number(tmp_path: Path, jobs_api: str) -> None:
+def test_gcloud_streams_the_log_of_a_custom_job_by_its_number(tmp_path: Path, jobs_api: str) -> None:
     cloud = Cloud(tmp_path, clock_ns=time.time_ns)
     labels = {"project_id": PROJECT, "job_id": NUMBER, "task_name": "workerpool0-0"}
     entry = an_entry("hello", timestamp=ago(30), resource={"type": "ml_job", "labels": labels})

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import requests
 
-from emulators.services import googleapis_proxy
+from emulators.services import googleapis_proxy, storage_forwarder
 from tests.support.serving import serving
 
 JSON_API = "https://www.googleapis.com"
@@ -251,7 +251,7 @@ def test_bundle_contains_each_authority_once(proxy: Proxy) -> None:
     ],
 )
 def test_only_locations_of_the_storage_server_are_rewritten(location: str, public: str) -> None:
-    assert googleapis_proxy.public_location(location, "www.googleapis.com", ("127.0.0.1", 4443)) == public
+    assert storage_forwarder.public_location(location, "www.googleapis.com", ("127.0.0.1", 4443)) == public
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_only_locations_of_the_storage_server_are_rewritten(location: str, publi
     ],
 )
 def test_only_two_kinds_of_paths_are_changed(method: str, host: str, path: str, expected: str) -> None:
-    assert googleapis_proxy.storage_path(method, host, path) == expected
+    assert storage_forwarder.storage_path(method, host, path) == expected
 
 
 def test_storage_option_must_be_a_plain_http_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""One emulator for all tests of this folder; each test finds it without nodes and faults."""
+"""One emulator for all tests of this folder. Each test starts without nodes and faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.compute.emulator import running_emulator
-from tests.integration.tpu.world import Slices
+from tests.integration.tpu.slices import Slices
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The REST surface of Cloud TPU as its own client sees it."""
+"""The Cloud TPU API through its own client."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from google.longrunning import operations_pb2
 from google.protobuf import field_mask_pb2
 
 from tests.integration.compute.emulator import PROJECT
-from tests.integration.tpu.world import ONE_HOST, OTHER_ZONE, RUNTIME, ZONE, Slices, parent
+from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, RUNTIME, ZONE, Slices, parent
 
 
-def test_what_is_offered_where(slices: Slices) -> None:
-    zones = {each.location_id for each in slices.client.list_locations({"name": f"projects/{PROJECT}"}).locations}
-    assert {ZONE, OTHER_ZONE, "us-central2-b"} <= zones
-    types = {each.type_: each for each in slices.client.list_accelerator_types(parent=parent())}
+def test_locations_types_and_versions_are_listed(slices: Slices) -> None:
+    locations = slices.client.list_locations({"name": f"projects/{PROJECT}"}).locations
+    assert {ZONE, OTHER_ZONE, "us-central2-b"} <= {location.location_id for location in locations}
+    types = {kind.type_: kind for kind in slices.client.list_accelerator_types(parent=parent())}
     assert "v5litepod-16" in types
     assert types["v5litepod-16"].accelerator_configs[0].topology == "4x4"
     assert types["v5litepod-16"].accelerator_configs[0].type_.name == "V5LITE_POD"
     assert "v4-8" not in types
-    assert "v4-8" in {each.type_ for each in slices.client.list_accelerator_types(parent=parent("us-central2-b"))}
-    assert RUNTIME in {each.version for each in slices.client.list_runtime_versions(parent=parent())}
+    assert "v4-8" in {kind.type_ for kind in slices.client.list_accelerator_types(parent=parent("us-central2-b"))}
+    assert RUNTIME in {runtime.version for runtime in slices.client.list_runtime_versions(parent=parent())}
 
 
-def test_a_node_shows_what_it_was_asked_to_be(slices: Slices) -> None:
-    asked = tpu_v2.Node(
+def test_node_has_the_requested_properties(slices: Slices) -> None:
+    requested = tpu_v2.Node(
         accelerator_config=tpu_v2.AcceleratorConfig(type_="V5LITE_POD", topology="2x2"),
         runtime_version=RUNTIME,
         labels={"team": "vision"},
@@ -36,17 +36,17 @@ def test_a_node_shows_what_it_was_asked_to_be(slices: Slices) -> None:
         service_account=tpu_v2.ServiceAccount(email="worker@example.com", scope=["s"]),
         network_config=tpu_v2.NetworkConfig(network="projects/p/global/networks/default"),
     )
-    slices.done(slices.client.create_node(parent=parent(), node_id="n", node=asked))
+    slices.done(slices.client.create_node(parent=parent(), node_id="n", node=requested))
     node = slices.get("n")
     assert node.accelerator_type == "v5litepod-4"
     assert (node.state.name, node.health.name, node.api_version.name) == ("READY", "HEALTHY", "V2")
     for field in ("labels", "metadata", "scheduling_config", "service_account", "network_config", "runtime_version"):
-        assert getattr(node, field) == getattr(asked, field), field
+        assert getattr(node, field) == getattr(requested, field), field
     assert node.id
     assert node.create_time
 
 
-def test_an_operation_says_what_it_was_about_and_can_be_forgotten(slices: Slices) -> None:
+def test_operation_has_its_target_and_can_be_deleted(slices: Slices) -> None:
     future = slices.client.create_node(
         parent=parent(), node_id="n", node=tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME)
     )
@@ -55,15 +55,15 @@ def test_an_operation_says_what_it_was_about_and_can_be_forgotten(slices: Slices
     assert operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
     assert (metadata.target, metadata.verb, metadata.api_version) == (f"{parent()}/nodes/n", "create", "v2")
     assert metadata.end_time >= metadata.create_time
-    assert future.result(timeout=10).name == f"{parent()}/nodes/n", "the client's own future ends too"
+    assert future.result(timeout=10).name == f"{parent()}/nodes/n", "the client's future ends, too"
     listed = slices.client.list_operations(operations_pb2.ListOperationsRequest(name=parent())).operations
-    assert operation.name in {each.name for each in listed}
+    assert operation.name in {item.name for item in listed}
     slices.client.delete_operation(operations_pb2.DeleteOperationRequest(name=operation.name))
     with pytest.raises(exceptions.NotFound):
         slices.client.get_operation(operations_pb2.GetOperationRequest(name=operation.name))
 
 
-def test_an_operation_that_failed_has_googles_status(slices: Slices) -> None:
+def test_failed_operation_has_a_status(slices: Slices) -> None:
     slices.compute.faults(stockout_zones=[ZONE])
     future = slices.client.create_node(
         parent=parent(), node_id="n", node=tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME)
@@ -71,12 +71,12 @@ def test_an_operation_that_failed_has_googles_status(slices: Slices) -> None:
     operation = slices.done(future)
     assert operation.error.code == 8
     assert f'There is no more capacity in the zone "{ZONE}"' in operation.error.message
-    assert slices.state("n") == "GONE"
+    assert slices.state("n") == "DELETED"
     with pytest.raises(exceptions.GoogleAPICallError, match="no more capacity"):
         future.result(timeout=10)
 
 
-def test_nodes_of_one_zone_and_of_all(slices: Slices) -> None:
+def test_nodes_of_one_zone_and_of_all_zones_are_listed_in_pages(slices: Slices) -> None:
     slices.run("a", tpu=ONE_HOST)
     node = tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME)
     slices.done(slices.client.create_node(parent=parent(OTHER_ZONE), node_id="b", node=node))
@@ -103,7 +103,7 @@ GOOD = {"accelerator_type": "v5litepod-4", "runtime_version": RUNTIME}
         ("n", "us-nowhere1-a", GOOD, exceptions.Forbidden, "Permission denied on 'locations/us-nowhere1-a'"),
     ],
 )
-def test_wrong_requests_are_refused_at_the_call(
+def test_invalid_request_fails_the_call(
     slices: Slices, node_id: str, zone: str, node: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
@@ -111,7 +111,7 @@ def test_wrong_requests_are_refused_at_the_call(
     assert slices.nodes() == []
 
 
-def test_a_taken_name_and_missing_nodes(slices: Slices) -> None:
+def test_duplicate_name_missing_node_and_wrong_state_fail_the_call(slices: Slices) -> None:
     node = slices.run("n", tpu=ONE_HOST)
     with pytest.raises(exceptions.Conflict, match="already exists"):
         slices.client.create_node(parent=parent(), node_id="n", node=tpu_v2.Node(GOOD))
@@ -122,7 +122,7 @@ def test_a_taken_name_and_missing_nodes(slices: Slices) -> None:
         slices.client.start_node({"name": node.name})
 
 
-def test_metadata_is_replaced_as_a_whole_and_nothing_else_is_changed(slices: Slices) -> None:
+def test_update_replaces_all_metadata_and_nothing_else(slices: Slices) -> None:
     node = slices.run("n", tpu=ONE_HOST, metadata={"a": "1", "b": "2"})
     changed = tpu_v2.Node(name=node.name, metadata={"a": "3"}, runtime_version="other")
     mask = field_mask_pb2.FieldMask(paths=["metadata"])

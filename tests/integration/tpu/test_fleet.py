@@ -1,6 +1,6 @@
-"""The Fleet of slices: one suite for the adapter in memory and for Cloud TPU's emulator, through the real client.
+"""The Fleet of slices.
 
-What only a cloud can do (fail later, forget, have strangers with our names) is at the end, on the emulator alone.
+The first part runs with the adapter in memory and with the emulator, the second with the emulator only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shared.gcp.tpu_fleet.nodes import log_health
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Created, Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
-from tests.integration.tpu.world import (
+from tests.integration.tpu.slices import (
     FOUR_HOSTS,
     ONE_HOST,
     OTHER_ZONE,
@@ -39,7 +39,7 @@ LATER = Directive(1, 2, DirectiveAction.RUN)
 
 
 class World(Protocol):
-    """A fleet, and what happens to it from outside."""
+    """A fleet, and the capacity of its cloud."""
 
     @property
     def fleet(self) -> Fleet: ...
@@ -73,8 +73,8 @@ def tpus(slices: Slices) -> EmulatorWorld:
 def world(request: pytest.FixtureRequest) -> World:
     if request.param == "memory":
         return MemoryWorld()
-    found: EmulatorWorld = request.getfixturevalue("tpus")
-    return found
+    world: EmulatorWorld = request.getfixturevalue("tpus")
+    return world
 
 
 @pytest.fixture
@@ -86,16 +86,16 @@ def listed(fleet: Fleet, job: Job) -> tuple[Vm, ...]:
     return fleet.list_vms(job.job_id, job.plan.tpu_zones)
 
 
-def created(fleet: Fleet, job: Job) -> Vm:
+def create_slice(fleet: Fleet, job: Job) -> Vm:
     assert fleet.create(job, a_create(job), a_metadata()) == Created()
     (vm,) = listed(fleet, job)
     return vm
 
 
-def test_a_slice_that_was_created_is_listed_as_what_it_is(world: World, job: Job) -> None:
+def test_created_slice_is_listed(world: World, job: Job) -> None:
     before = datetime.now(UTC) - timedelta(seconds=5)
     create = a_create(job)
-    vm = created(world.fleet, job)
+    vm = create_slice(world.fleet, job)
     assert (vm.name, vm.zone, vm.replica_id) == (create.names[0], ZONE, create.replica_ids[0])
     assert (vm.status, vm.vm_generation, vm.directive, vm.is_tpu) == (VmStatus.RUNNING, 1, RUN, True)
     assert vm.instance_id.isdigit()
@@ -106,19 +106,19 @@ def test_a_slice_that_was_created_is_listed_as_what_it_is(world: World, job: Job
     assert LabelledVm(vm, job_label(job.job_id)) in world.fleet.list_all()
 
 
-def test_creating_again_creates_nothing_more(world: World, job: Job) -> None:
-    vm = created(world.fleet, job)
+def test_repeated_create_creates_nothing(world: World, job: Job) -> None:
+    vm = create_slice(world.fleet, job)
     assert world.fleet.create(job, a_create(job), a_metadata()) == Created()
     assert listed(world.fleet, job) == (vm,)
 
 
-def test_a_gang_of_slices_is_made_together(world: World) -> None:
+def test_slices_of_a_job_are_created_together(world: World) -> None:
     job = a_tpu_job(ONE_HOST, count=3)
     assert world.fleet.create(job, a_create(job), a_metadata()) == Created()
     assert {vm.name for vm in listed(world.fleet, job)} == set(a_create(job).names)
 
 
-def test_a_stockout_leaves_nothing(world: World) -> None:
+def test_stockout_leaves_no_slice(world: World) -> None:
     job = a_tpu_job(ONE_HOST, count=2)
     world.stock_out(ZONE)
     outcome = world.fleet.create(job, a_create(job), a_metadata())
@@ -129,25 +129,25 @@ def test_a_stockout_leaves_nothing(world: World) -> None:
     assert {vm.zone for vm in listed(world.fleet, job)} == {OTHER_ZONE}
 
 
-def test_a_directive_is_written_once_for_each_time_that_it_was_listed(world: World, job: Job) -> None:
-    vm = created(world.fleet, job)
+def test_directive_write_needs_the_vm_as_last_listed(world: World, job: Job) -> None:
+    vm = create_slice(world.fleet, job)
     assert world.fleet.write_directive(vm, LATER)
     assert not world.fleet.write_directive(vm, Directive(1, 3, DirectiveAction.RUN)), "listed before the last write"
-    (now,) = listed(world.fleet, job)
-    assert now.directive == LATER
-    assert world.fleet.write_directive(now, Directive(1, 3, DirectiveAction.STOP))
+    (current,) = listed(world.fleet, job)
+    assert current.directive == LATER
+    assert world.fleet.write_directive(current, Directive(1, 3, DirectiveAction.STOP))
 
 
-def test_deleting_ends_it_and_may_be_repeated(world: World, job: Job) -> None:
-    vm = created(world.fleet, job)
+def test_delete_may_be_repeated(world: World, job: Job) -> None:
+    vm = create_slice(world.fleet, job)
     assert world.fleet.delete(vm)
     assert listed(world.fleet, job) == ()
-    assert world.fleet.delete(vm), "what is not there is gone"
+    assert world.fleet.delete(vm)
     assert not world.fleet.write_directive(vm, LATER)
 
 
-def test_a_younger_one_of_the_same_name_is_never_hit(world: World, job: Job) -> None:
-    old = created(world.fleet, job)
+def test_delete_and_directive_spare_a_younger_slice_of_the_same_name(world: World, job: Job) -> None:
+    old = create_slice(world.fleet, job)
     assert world.fleet.delete(old)
     assert world.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
     (young,) = listed(world.fleet, job)
@@ -156,19 +156,19 @@ def test_a_younger_one_of_the_same_name_is_never_hit(world: World, job: Job) -> 
     assert listed(world.fleet, job) == (young,)
 
 
-def test_a_name_that_a_predecessor_still_has_is_waited_for(world: World, job: Job) -> None:
-    created(world.fleet, job)
+def test_create_is_pending_while_the_predecessor_has_the_name(world: World, job: Job) -> None:
+    create_slice(world.fleet, job)
     assert world.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Pending()
 
 
-def test_no_console_is_shown(world: World, job: Job) -> None:
-    assert world.fleet.serial_output(created(world.fleet, job), 7) == ("", 7)
+def test_slice_has_no_serial_output(world: World, job: Job) -> None:
+    assert world.fleet.serial_output(create_slice(world.fleet, job), 7) == ("", 7)
 
 
-# On the emulator alone
+# With the emulator only
 
 
-def test_every_host_of_a_slice_hears_its_directive(tpus: EmulatorWorld) -> None:
+def test_each_host_of_a_slice_receives_the_directive(tpus: EmulatorWorld) -> None:
     job = a_tpu_job(FOUR_HOSTS)
     listen = (
         'curl -s -H "Metadata-Flavor: Google" "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/attributes/'
@@ -177,17 +177,19 @@ def test_every_host_of_a_slice_hears_its_directive(tpus: EmulatorWorld) -> None:
     assert tpus.fleet.create(job, a_create(job), a_metadata(listen)) == Created()
     (vm,) = listed(tpus.fleet, job)
 
-    def all_heard() -> bool:
-        (now,) = listed(tpus.fleet, job)
-        tpus.fleet.write_directive(now, Directive(1, (now.directive or RUN).incarnation + 1, DirectiveAction.RUN))
+    def have_all_received() -> bool:
+        (current,) = listed(tpus.fleet, job)
+        tpus.fleet.write_directive(
+            current, Directive(1, (current.directive or RUN).incarnation + 1, DirectiveAction.RUN)
+        )
         logs = tpus.slices.logs(vm.name)
         return len(logs) == 4 and all('"incarnation"' in log for log in logs)
 
-    eventually(all_heard, 30)
+    eventually(have_all_received, 30)
 
 
-def test_a_directive_leaves_everything_else_as_it_is(tpus: EmulatorWorld, job: Job) -> None:
-    vm = created(tpus.fleet, job)
+def test_directive_keeps_the_other_metadata(tpus: EmulatorWorld, job: Job) -> None:
+    vm = create_slice(tpus.fleet, job)
     before = dict(tpus.slices.get(vm.name).metadata)
     assert tpus.fleet.write_directive(vm, LATER)
     after = dict(tpus.slices.get(vm.name).metadata)
@@ -195,84 +197,82 @@ def test_a_directive_leaves_everything_else_as_it_is(tpus: EmulatorWorld, job: J
     assert after == before == {"startup-script": "sleep 600"}
 
 
-def test_slow_slices_are_pending_and_asked_for_once(tpus: EmulatorWorld, job: Job) -> None:
+def test_slow_slice_is_pending_and_requested_once(tpus: EmulatorWorld, job: Job) -> None:
     tpus.slices.compute.faults(slow_s=1.0)
     impatient = tpus.slices.fleet(wait_s=0.1)
     assert impatient.create(job, a_create(job), a_metadata()) == Pending()
     assert {vm.status for vm in listed(impatient, job)} == {VmStatus.CREATING}
     assert impatient.create(job, a_create(job), a_metadata()) == Pending()
-    assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created(), "the operation that was begun is followed"
+    assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created(), "it follows the operation that was started"
     assert len(listed(tpus.fleet, job)) == 1
 
 
-def test_a_refusal_that_nobody_waited_for_is_told_once(tpus: EmulatorWorld, job: Job) -> None:
-    """The node is simply not there: its operation knows why."""
+def test_late_error_is_reported_once_by_the_next_create(tpus: EmulatorWorld, job: Job) -> None:
+    """The node does not exist; only its operation has the reason."""
     tpus.slices.compute.faults(stockout_zones=[ZONE], slow_s=0.5)
     impatient = tpus.slices.fleet(wait_s=0.0)
     assert impatient.create(job, a_create(job), a_metadata()) == Pending()
     eventually(lambda: not listed(impatient, job))
     tpus.slices.compute.faults()
-    refused = impatient.create(job, a_create(job), a_metadata())
-    assert isinstance(refused, NotCreated)
-    assert refused.kind is CapacityErrorKind.STOCKOUT
+    outcome = impatient.create(job, a_create(job), a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.STOCKOUT
     assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created()
 
 
-def test_a_gang_of_which_one_is_refused_is_taken_back(tpus: EmulatorWorld) -> None:
+def test_slices_are_deleted_when_one_of_them_cannot_be_created(tpus: EmulatorWorld) -> None:
     job = a_tpu_job(ONE_HOST, count=2)
     create = a_create(job)
-    tpus.slices.run(create.names[1], tpu=ONE_HOST)  # a stranger has the second name
-    refused = tpus.fleet.create(job, create, a_metadata())
-    assert refused == NotCreated(
+    tpus.slices.run(create.names[1], tpu=ONE_HOST)  # a foreign node has the second name
+    outcome = tpus.fleet.create(job, create, a_metadata())
+    assert outcome == NotCreated(
         CapacityErrorKind.DENIED, "ALREADY_EXISTS", f"{parent()}/nodes/{create.names[1]} exists and is not this job's"
     )
     eventually(lambda: listed(tpus.fleet, job) == ())
-    assert tpus.slices.state(create.names[1]) == "READY", "the stranger's is left alone"
+    assert tpus.slices.state(create.names[1]) == "READY", "the foreign node stays"
 
 
 @pytest.mark.parametrize("zone", ["us-central1-b", "us-nowhere1-z"])
-def test_a_zone_without_such_tpus_or_without_any_is_passed_over(tpus: EmulatorWorld, zone: str) -> None:
+def test_zone_without_the_type_is_a_stockout(tpus: EmulatorWorld, zone: str) -> None:
     job = a_tpu_job(FOUR_HOSTS, zones=("us-central1-b", "us-nowhere1-z"))
-    refused = tpus.fleet.create(job, a_create(job, zone=zone), a_metadata())
-    assert isinstance(refused, NotCreated)
-    assert refused.kind is CapacityErrorKind.STOCKOUT
+    outcome = tpus.fleet.create(job, a_create(job, zone=zone), a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.STOCKOUT
     assert listed(tpus.fleet, job) == ()
 
 
-def test_no_quota_and_a_wrong_runtime_are_told_apart(tpus: EmulatorWorld, job: Job) -> None:
+def test_exhausted_quota_and_invalid_runtime_have_different_kinds(tpus: EmulatorWorld, job: Job) -> None:
     tpus.slices.compute.faults(quota_regions=["us-central1"])
-    refused = tpus.fleet.create(job, a_create(job), a_metadata())
-    assert isinstance(refused, NotCreated)
-    assert refused.kind is CapacityErrorKind.QUOTA
-    wrong = a_tpu_job(replace(ONE_HOST, runtime="v1-never"))
-    refused = tpus.fleet.create(wrong, a_create(wrong, zone=OTHER_ZONE), a_metadata())
-    assert isinstance(refused, NotCreated)
-    assert refused.kind is CapacityErrorKind.DENIED
+    outcome = tpus.fleet.create(job, a_create(job), a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.QUOTA
+    invalid = a_tpu_job(replace(ONE_HOST, runtime="v1-never"))
+    outcome = tpus.fleet.create(invalid, a_create(invalid, zone=OTHER_ZONE), a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.DENIED
 
 
-def test_a_reservation_that_is_used_up_is_a_stockout(tpus: EmulatorWorld) -> None:
+def test_exhausted_reservation_is_a_stockout(tpus: EmulatorWorld) -> None:
     job = a_tpu_job(ONE_HOST, reservation="ours")
     tpus.stock_out(ZONE)
-    refused = tpus.fleet.create(job, a_create(job), a_metadata())
-    assert isinstance(refused, NotCreated)
-    assert (refused.kind, refused.code) == (CapacityErrorKind.STOCKOUT, "FAILED_PRECONDITION")
+    outcome = tpus.fleet.create(job, a_create(job), a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert (outcome.kind, outcome.code) == (CapacityErrorKind.STOCKOUT, "FAILED_PRECONDITION")
 
 
-def test_a_preempted_slice_stays_takes_no_directive_and_is_deleted_like_any_other(
-    tpus: EmulatorWorld, job: Job
-) -> None:
-    vm = created(tpus.fleet, job)
+def test_preempted_slice_is_stopped_and_keeps_its_name_until_it_is_deleted(tpus: EmulatorWorld, job: Job) -> None:
+    vm = create_slice(tpus.fleet, job)
     tpus.slices.fault(vm.name, "preempt", notice_s=0.1)
     eventually(lambda: tpus.slices.state(vm.name) == "PREEMPTED", 30)
-    (gone,) = listed(tpus.fleet, job)
-    assert (gone.status, gone.loss) == (VmStatus.STOPPED, "preemption")
-    assert not tpus.fleet.write_directive(gone, LATER)
-    assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Pending(), "its name is taken"
-    assert tpus.fleet.delete(gone)
+    (preempted,) = listed(tpus.fleet, job)
+    assert (preempted.status, preempted.loss) == (VmStatus.STOPPED, "preemption")
+    assert not tpus.fleet.write_directive(preempted, LATER)
+    assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Pending(), "the name is in use"
+    assert tpus.fleet.delete(preempted)
     assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
 
 
-def test_rate_limits_pass_and_strange_projects_do_not(tpus: EmulatorWorld, job: Job) -> None:
+def test_rate_limit_is_temporary_and_foreign_project_is_permanent(tpus: EmulatorWorld, job: Job) -> None:
     tpus.slices.compute.faults(rate_limited=1)
     with pytest.raises(TemporaryError, match="RESOURCE_EXHAUSTED"):
         listed(tpus.fleet, job)
@@ -283,28 +283,26 @@ def test_rate_limits_pass_and_strange_projects_do_not(tpus: EmulatorWorld, job: 
         listed(tpus.slices.fleet(project="other"), job)
 
 
-def test_more_nodes_than_a_page_holds_are_all_listed(
-    tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, job: Job
-) -> None:
+def test_nodes_of_all_pages_are_listed(tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, job: Job) -> None:
     monkeypatch.setattr(adapter, "PAGE_SIZE", 1)
     several = a_tpu_job(ONE_HOST, count=3)
     assert tpus.fleet.create(several, a_create(several), a_metadata()) == Created()
-    vm = created(tpus.fleet, job)
+    vm = create_slice(tpus.fleet, job)
     assert len(listed(tpus.fleet, several)) == 3
     assert len(tpus.fleet.list_all()) == 4
     assert LabelledVm(vm, job_label(job.job_id)) in tpus.fleet.list_all()
 
 
-def test_a_node_with_our_label_and_a_name_that_no_seat_has_is_not_ours(
+def test_node_with_the_label_but_without_a_replica_name_is_ignored(
     tpus: EmulatorWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tpus.slices.run("somebodys", tpu=ONE_HOST, labels={"trainmaster-job": "x"})
+    tpus.slices.run("foreign", tpu=ONE_HOST, labels={"trainmaster-job": "x"})
     tpus.slices.run("without-label", tpu=ONE_HOST)
     assert tpus.fleet.list_all() == ()
-    assert "somebodys carries a job's label but no replica's name" in caplog.text
+    assert "foreign carries a job's label but no replica's name" in caplog.text
 
 
-def test_an_unhealthy_node_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_unhealthy_node_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     symptom = tpu_v2.Symptom(symptom_type="HBM_OUT_OF_MEMORY", worker_id="2", details="15.9 of 16 GiB")
     node = tpu_v2.Node(name="n", health="UNHEALTHY_MAINTENANCE", health_description="moving", symptoms=[symptom])
     log_health(node)

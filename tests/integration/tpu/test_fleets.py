@@ -1,4 +1,4 @@
-"""One Fleet for both: VMs are Compute Engine's, slices Cloud TPU's, and who has no slices pays for none."""
+"""The Fleet that sends VMs to Compute Engine and slices to Cloud TPU."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from shared.core.model.vm import LabelledVm, Vm
 from shared.gcp.fleets import TPU_DISABLED, Fleets
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Created
-from tests.integration.tpu.world import FOUR_HOSTS, RUN, a_create, a_metadata, a_tpu_job
+from tests.integration.tpu.slices import FOUR_HOSTS, RUN, a_create, a_metadata, a_tpu_job
 from tests.support.jobs import a_job
 
 
 @dataclass
-class Counted(MemoryFleet):
-    """How often it was asked what there is."""
+class CountingFleet(MemoryFleet):
+    """Records its list calls."""
 
-    asked: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
-        self.asked.append("list_vms")
+        self.calls.append("list_vms")
         return super().list_vms(job_id, tpu_zones)
 
     def list_all(self) -> tuple[LabelledVm, ...]:
-        self.asked.append("list_all")
+        self.calls.append("list_all")
         return super().list_all()
 
 
-def both() -> tuple[Fleets, Counted, Counted]:
-    compute, tpu = Counted(), Counted()
+def both() -> tuple[Fleets, CountingFleet, CountingFleet]:
+    compute, tpu = CountingFleet(), CountingFleet()
     return Fleets(compute, tpu), compute, tpu
 
 
-def mixed() -> Job:
-    """A chief on a VM, a worker on a slice."""
+def a_mixed_job() -> Job:
+    """A job with a chief on a VM and a worker on a slice."""
     job = a_tpu_job()
     groups = (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"), TaskGroup(TaskType.WORKER, 1, "", tpu=FOUR_HOSTS))
     return replace(job, plan=replace(job.plan, groups=groups))
 
 
-def test_each_group_goes_where_its_machines_are() -> None:
+def test_each_task_group_is_created_by_the_fleet_of_its_machines() -> None:
     fleet, compute, tpu = both()
-    job = mixed()
+    job = a_mixed_job()
     for group in job.plan.groups:
         replica_id = ReplicaId(group.task_type, 0)
         create = a_create(job, group=group, replica_ids=(replica_id,), names=(f"tm-x-123456-{replica_id}",))
@@ -53,7 +53,7 @@ def test_each_group_goes_where_its_machines_are() -> None:
     vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
     assert [(vm.replica_id.task_type, vm.is_tpu) for vm in vms] == [(TaskType.CHIEF, False), (TaskType.WORKER, True)]
     assert (len(compute.list_all()), len(tpu.list_all())) == (1, 1)
-    assert {each.vm for each in fleet.list_all()} == set(vms)
+    assert {labelled.vm for labelled in fleet.list_all()} == set(vms)
     later = replace(RUN, incarnation=2)
     for vm in vms:
         assert fleet.write_directive(vm, later)
@@ -65,14 +65,14 @@ def test_each_group_goes_where_its_machines_are() -> None:
     assert fleet.release(job)
 
 
-def test_a_job_without_tpus_asks_cloud_tpu_nothing() -> None:
+def test_job_without_tpus_makes_no_call_to_cloud_tpu() -> None:
     fleet, compute, tpu = both()
     job = a_job()
     fleet.list_vms(job.job_id, job.plan.tpu_zones)
-    assert (compute.asked, tpu.asked) == (["list_vms"], [])
+    assert (compute.calls, tpu.calls) == (["list_vms"], [])
 
 
-def test_where_cloud_tpu_is_not_used_a_job_with_slices_is_told_what_to_set() -> None:
+def test_job_with_slices_is_refused_where_cloud_tpu_is_disabled() -> None:
     fleet = Fleets(MemoryFleet(), None)
     job = a_tpu_job()
     assert fleet.create(job, a_create(job), a_metadata()) == TPU_DISABLED

@@ -1,4 +1,4 @@
-"""The real flows over slices that are real processes: capacity that is not there, found late, and nodes of no job."""
+"""The real flows with slices of the emulator: stockouts, late errors, and orphans."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
 from shared.ports import Fleet
 from tests.integration.compute.emulator import PROJECT, eventually
-from tests.integration.tpu.world import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job
+from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job
 from tests.support.world import FixedAddresses, run_in_sequence
 
 
 class Plane:
-    """A control plane in this process, with the emulator's slices."""
+    """A control plane in this process that uses the given fleet."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.store = MemoryStore()
@@ -39,7 +39,7 @@ class Plane:
         record(JobSubmitted(replace(job, state=JobState.QUEUED, started_at=None), datetime.now(UTC)), self.deps)
 
     def provision(self, job: Job) -> bool:
-        """Whether it was done; else Pub/Sub would deliver it again."""
+        """Return False if Pub/Sub would redeliver the message."""
         try:
             provision.handle(job.job_id, self.fleet_deps, self.deps)
         except TemporaryError:
@@ -49,8 +49,8 @@ class Plane:
     def cancel(self, job: Job) -> None:
         record(CancelRequested(job.job_id, "me", datetime.now(UTC)), self.deps)
 
-    def begin(self, job: Job) -> None:
-        """Every replica says that it is up."""
+    def report_ready(self, job: Job) -> None:
+        """Send the vm-ready event of every replica."""
         for vm in self.vms(job):
             subject = IncarnationRef(
                 job.job_id, 1, vm.replica_id, 1, vm.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
@@ -74,7 +74,7 @@ def job() -> Job:
     return a_tpu_job(ONE_HOST, count=2)
 
 
-def test_a_gang_of_slices_is_made_in_the_zone_that_has_room(slices: Slices, job: Job) -> None:
+def test_slices_are_created_in_the_zone_with_capacity(slices: Slices, job: Job) -> None:
     plane = Plane(Fleets(MemoryFleet(), slices.fleet()))
     slices.compute.faults(stockout_zones=[ZONE])
     plane.submit(job)
@@ -84,35 +84,35 @@ def test_a_gang_of_slices_is_made_in_the_zone_that_has_room(slices: Slices, job:
     assert Reason.STOCKOUT in plane.reasons(job)
 
 
-def test_a_refusal_that_comes_after_its_function_has_ended_moves_the_job_too(slices: Slices, job: Job) -> None:
+def test_stockout_reported_after_the_function_ended_moves_the_job(slices: Slices, job: Job) -> None:
     plane = Plane(Fleets(MemoryFleet(), slices.fleet(wait_s=0.0)))
     slices.compute.faults(stockout_zones=[ZONE], slow_s=1.0)
     plane.submit(job)
     eventually(lambda: plane.provision(job), 90)
     assert plane.job(job).zone == OTHER_ZONE
     assert {vm.zone for vm in plane.vms(job)} == {OTHER_ZONE}
-    assert plane.reasons(job).count(Reason.STOCKOUT) == 1, "told once"
+    assert plane.reasons(job).count(Reason.STOCKOUT) == 1
 
 
-def test_slices_of_no_job_are_found_reported_and_then_deleted(slices: Slices) -> None:
+def test_orphaned_slice_is_reported_and_then_deleted(slices: Slices) -> None:
     plane = Plane(Fleets(MemoryFleet(), slices.fleet()))
     lost = a_tpu_job(ONE_HOST)
     plane.fleet.create(lost, a_create(lost), a_metadata())
     kept = a_tpu_job(ONE_HOST)
     plane.submit(kept)
     eventually(lambda: plane.provision(kept), 60)
-    patience = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
+    times = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
 
-    def search() -> None:
-        orphans.handle(plane.fleet, plane.deps, patience, run_in_sequence)
+    def sweep() -> None:
+        orphans.handle(plane.fleet, plane.deps, times, run_in_sequence)
 
-    search()
+    sweep()
     (reported,) = plane.store.orphans()
     assert (reported.name, reported.zone) == (a_create(lost).names[0], ZONE)
-    assert len(plane.vms(lost)) == 1, "the first look only reports"
-    search()
+    assert len(plane.vms(lost)) == 1, "the first sweep only reports"
+    sweep()
     eventually(lambda: not plane.vms(lost), 30)
-    search()
+    sweep()
     assert plane.store.orphans() == ()
     assert len(plane.vms(kept)) == 1
     assert reported.first_seen_at > datetime.now(UTC) - timedelta(minutes=5)

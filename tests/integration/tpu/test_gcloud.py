@@ -1,4 +1,4 @@
-"""The real gcloud against the emulator, in one story: each call takes a second or two."""
+"""The real gcloud against the emulator of Cloud TPU. Few tests, because each call takes a second or two."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from shared.gcp.tpu_fleet.nodes import resource
 from shared.gcp.tpu_fleet.queued_resource_spec import flex_start, request
 from shared.gcp.vm_defaults import VmDefaults
 from tests.integration.compute.emulator import PROJECT, eventually
-from tests.integration.tpu.world import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
+from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
 
 
 class Gcloud:
     def __init__(self, endpoint: str, folder: Path) -> None:
         token = folder / "token"
         token.write_text("not-a-secret")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
+        base = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
         self._environment = {
-            **kept,
+            **base,
             "CLOUDSDK_CONFIG": str(folder / "config"),
             "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
@@ -51,20 +51,20 @@ def gcloud(slices: Slices, tmp_path: Path) -> Gcloud:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_looking_at_slices_changing_and_deleting_them(slices: Slices, gcloud: Gcloud) -> None:
+def test_gcloud_lists_updates_and_deletes_slices(slices: Slices, gcloud: Gcloud) -> None:
     slices.run("mine", tpu=ONE_HOST, labels={"trainmaster-job": "digits"}, metadata={"a": "1"})
     slices.run("other", tpu=ONE_HOST)
-    found = json.loads(gcloud.tpu_vm("list", "--filter=labels.trainmaster-job=digits", "--format=json"))
-    assert [(each["name"].rpartition("/")[2], each["state"]) for each in found] == [("mine", "READY")]
+    listed = json.loads(gcloud.tpu_vm("list", "--filter=labels.trainmaster-job=digits", "--format=json"))
+    assert [(node["name"].rpartition("/")[2], node["state"]) for node in listed] == [("mine", "READY")]
     assert "v5litepod-4" in gcloud.tpu_vm("list")
-    shown = json.loads(gcloud.tpu_vm("describe", "mine", "--format=json"))
-    assert shown["id"] == str(slices.get("mine").id)
-    assert shown["acceleratorConfig"] == {"topology": "2x2", "type": "V5LITE_POD"}
+    described = json.loads(gcloud.tpu_vm("describe", "mine", "--format=json"))
+    assert described["id"] == str(slices.get("mine").id)
+    assert described["acceleratorConfig"] == {"topology": "2x2", "type": "V5LITE_POD"}
     gcloud.tpu_vm("update", "mine", "--update-metadata=b=2")
     eventually(lambda: dict(slices.get("mine").metadata)["b"] == "2")
     assert dict(slices.get("mine").metadata)["a"] == "1"
     gcloud.tpu_vm("delete", "mine", "--quiet")
-    assert slices.state("mine") == "GONE"
+    assert slices.state("mine") == "DELETED"
     assert slices.state("other") == "READY"
     missing = gcloud.run("tpu-vm", "describe", "mine", f"--zone={ZONE}")
     assert missing.returncode == 1
@@ -73,19 +73,19 @@ def test_looking_at_slices_changing_and_deleting_them(slices: Slices, gcloud: Gc
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_creating_one_and_being_refused_one(slices: Slices, gcloud: Gcloud) -> None:
+def test_gcloud_creates_a_slice_and_shows_a_stockout(slices: Slices, gcloud: Gcloud) -> None:
     create = ("--accelerator-type=v5litepod-4", "--version=v2-alpha-tpuv5-lite")
-    gcloud.tpu_vm("create", "made", *create)
-    assert slices.state("made") == "READY"
+    gcloud.tpu_vm("create", "created", *create)
+    assert slices.state("created") == "READY"
     slices.compute.faults(stockout_zones=[ZONE])
-    refused = gcloud.run("tpu-vm", "create", "more", *create, f"--zone={ZONE}")
-    assert refused.returncode == 1
-    assert "There is no more capacity in the zone" in refused.stderr
+    failed = gcloud.run("tpu-vm", "create", "more", *create, f"--zone={ZONE}")
+    assert failed.returncode == 1
+    assert "There is no more capacity in the zone" in failed.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_queued_resources_from_waiting_to_their_end(slices: Slices, gcloud: Gcloud) -> None:
+def test_gcloud_creates_and_deletes_a_queued_resource(slices: Slices, gcloud: Gcloud) -> None:
     def queued(*arguments: str) -> str:
         done = gcloud.run("queued-resources", *arguments, f"--zone={ZONE}")
         assert done.returncode == 0, done.stderr
@@ -94,23 +94,23 @@ def test_queued_resources_from_waiting_to_their_end(slices: Slices, gcloud: Gclo
     slices.compute.faults(stockout_zones=[ZONE])
     kind = ("--accelerator-type=v5litepod-4", "--runtime-version=v2-alpha-tpuv5-lite")
     queued("create", "mine", "--node-id=mine", *kind, "--spot", "--valid-until-duration=1h")
-    shown = json.loads(queued("describe", "mine", "--format=json"))
-    assert shown["state"]["state"] == "WAITING_FOR_RESOURCES"
-    assert shown["tpu"]["nodeSpec"][0]["nodeId"] == "mine"
-    assert shown["spot"] == {}
+    described = json.loads(queued("describe", "mine", "--format=json"))
+    assert described["state"]["state"] == "WAITING_FOR_RESOURCES"
+    assert described["tpu"]["nodeSpec"][0]["nodeId"] == "mine"
+    assert described["spot"] == {}
     slices.compute.faults()
     eventually(lambda: slices.queue_state("mine") == "ACTIVE", 30)
     assert "ACTIVE" in queued("list")
-    refused = gcloud.run("queued-resources", "delete", "mine", f"--zone={ZONE}", "--quiet")
-    assert "delete is not supported while in state ACTIVE" in refused.stderr
+    failed = gcloud.run("queued-resources", "delete", "mine", f"--zone={ZONE}", "--quiet")
+    assert "delete is not supported while in state ACTIVE" in failed.stderr
     queued("delete", "mine", "--force", "--quiet")
-    assert (slices.queue_state("mine"), slices.state("mine")) == ("GONE", "GONE")
+    assert (slices.queue_state("mine"), slices.state("mine")) == ("DELETED", "DELETED")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_flexible_start_is_asked_for_as_gcloud_asks(slices: Slices, gcloud: Gcloud) -> None:
-    """The client library has no words for it: gcloud's alpha commands do."""
+def test_flex_start_request_has_the_fields_of_gclouds_request(slices: Slices, gcloud: Gcloud) -> None:
+    """The client library has no fields for flex-start; gcloud's alpha commands do."""
     slices.compute.faults(stockout_zones=[ZONE])
     kind = (
         "--accelerator-type=v5litepod-4",
@@ -120,12 +120,14 @@ def test_a_flexible_start_is_asked_for_as_gcloud_asks(slices: Slices, gcloud: Gc
     limits = ("--max-run-duration=3h", "--valid-until-duration=6h")
     create = ("queued-resources", "create", "mine", "--node-id=mine", f"--zone={ZONE}", *kind, *limits)
     assert gcloud.run(*create, track=("alpha",)).returncode == 0
-    theirs = slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/mine")
+    by_gcloud = slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/mine")
     job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)
-    asked = request(parent(), job, a_create(job), resource(job, a_create(job), VmDefaults("p", "", "n", ""), {}))
-    ours = flex_start(asked, job.plan)
-    assert {name: theirs[name] for name in ("provisioningModel", "runDuration")} == {
+    queued_resource = request(
+        parent(), job, a_create(job), resource(job, a_create(job), VmDefaults("p", "", "n", ""), {})
+    )
+    ours = flex_start(queued_resource, job.plan)
+    assert {name: by_gcloud[name] for name in ("provisioningModel", "runDuration")} == {
         name: ours[name] for name in ("provisioningModel", "runDuration")
     }
-    assert set(ours) == set(theirs) - {"name", "createTime", "state"}
-    assert set(ours["tpu"]["nodeSpec"][0]) == set(theirs["tpu"]["nodeSpec"][0])
+    assert set(ours) == set(by_gcloud) - {"name", "createTime", "state"}
+    assert set(ours["tpu"]["nodeSpec"][0]) == set(by_gcloud["tpu"]["nodeSpec"][0])

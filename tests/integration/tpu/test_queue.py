@@ -1,6 +1,6 @@
-"""Slices that are waited for: what is asked of Cloud TPU, what its answers mean, and that nothing of it is left behind.
+"""Slices through Cloud TPU's queue: requests, states, errors, and clean-up.
 
-One suite for the adapter in memory and for Cloud TPU's emulator where both can; the rest on the emulator alone.
+The first part runs with the adapter in memory and with the emulator, the second with the emulator only.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from shared.gcp.vm_defaults import VmDefaults
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
+from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job, parent
 from tests.integration.tpu.test_flows import Plane
-from tests.integration.tpu.world import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job, parent
 from tests.support.jobs import START
 from tests.support.world import run_in_sequence
 
@@ -40,7 +40,7 @@ DEFAULTS = VmDefaults("p", "", "global/networks/default", "")
 
 
 def a_job(**plan: Any) -> Job:
-    """That may wait for an hour from now on."""
+    """Return a job that may wait in the queue for an hour."""
     job = a_tpu_job(WAITING, **{"max_wait_s": 3600, **plan})
     return replace(job, state=JobState.PREPARING, started_at=None, created_at=datetime.now(UTC))
 
@@ -64,7 +64,7 @@ class MemoryWorld:
         self.fleet: Fleet = self.tpu
 
     def fill(self, *zones: str) -> None:
-        """It makes nothing of itself."""
+        """Nothing to do: requests in memory wait until `admit`."""
 
     def admit(self, name: str) -> None:
         self.tpu.admit(name)
@@ -89,7 +89,7 @@ class EmulatorWorld:
         eventually(lambda: self.slices.queue_state(name) == "ACTIVE", 30)
 
     def expire(self, name: str) -> None:
-        """Its time is the job's: see `impatient`."""
+        """Wait for the time limit of `a_short_lived_job`."""
         eventually(lambda: self.slices.queue_state(name) == "FAILED", 30)
 
     def preempt(self, name: str) -> None:
@@ -104,13 +104,13 @@ def tpus(slices: Slices) -> EmulatorWorld:
 
 @pytest.fixture(params=["memory", "emulator"])
 def world(request: pytest.FixtureRequest) -> World:
-    found: World = MemoryWorld() if request.param == "memory" else request.getfixturevalue("tpus")
-    found.fill(ZONE, OTHER_ZONE)
-    return found
+    world: World = MemoryWorld() if request.param == "memory" else request.getfixturevalue("tpus")
+    world.fill(ZONE, OTHER_ZONE)
+    return world
 
 
-def impatient() -> Job:
-    """Its time is over in a moment."""
+def a_short_lived_job() -> Job:
+    """Return a job whose requests fail after a few seconds."""
     return replace(a_job(max_wait_s=4), created_at=datetime.now(UTC))
 
 
@@ -119,33 +119,33 @@ def listed(fleet: Fleet, job: Job) -> Vm:
     return vm
 
 
-def asked(fleet: Fleet, job: Job, **changes: Any) -> Vm:
+def enqueue(fleet: Fleet, job: Job, **changes: Any) -> Vm:
     assert fleet.create(job, a_create(job, **changes), a_metadata()) == Pending()
     return listed(fleet, job)
 
 
-# Both
+# With both
 
 
-def test_what_waits_is_listed_as_what_it_will_be(world: World) -> None:
+def test_waiting_request_is_listed_like_its_vm(world: World) -> None:
     job = a_job()
-    vm = asked(world.fleet, job)
+    vm = enqueue(world.fleet, job)
     create = a_create(job)
     assert (vm.name, vm.zone, vm.replica_id, vm.vm_generation) == (create.names[0], ZONE, create.replica_ids[0], 1)
     assert (vm.status, vm.directive, vm.is_tpu) == (VmStatus.QUEUED, create.directive, True)
     assert vm.created_at is not None
-    assert vm in [each.vm for each in world.fleet.list_all()]
+    assert vm in [labelled.vm for labelled in world.fleet.list_all()]
 
 
-def test_asking_again_asks_for_nothing_more(world: World) -> None:
+def test_repeated_create_makes_no_second_request(world: World) -> None:
     job = a_job()
-    vm = asked(world.fleet, job)
-    assert asked(world.fleet, job) == vm
+    vm = enqueue(world.fleet, job)
+    assert enqueue(world.fleet, job) == vm
 
 
-def test_when_its_turn_comes_it_is_a_slice_like_any_other(world: World) -> None:
+def test_admitted_request_becomes_an_ordinary_slice(world: World) -> None:
     job = a_job()
-    waiting = asked(world.fleet, job)
+    waiting = enqueue(world.fleet, job)
     world.admit(waiting.name)
     vm = listed(world.fleet, job)
     assert (vm.name, vm.status, vm.directive) == (waiting.name, VmStatus.RUNNING, waiting.directive)
@@ -154,42 +154,42 @@ def test_when_its_turn_comes_it_is_a_slice_like_any_other(world: World) -> None:
     assert world.fleet.list_vms(job.job_id, job.plan.tpu_zones) == ()
 
 
-def test_what_waits_can_be_given_up(world: World) -> None:
+def test_waiting_request_can_be_deleted_repeatedly(world: World) -> None:
     job = a_job()
-    vm = asked(world.fleet, job)
+    vm = enqueue(world.fleet, job)
     assert world.fleet.delete(vm)
-    assert world.fleet.delete(vm), "what is not there is gone"
+    assert world.fleet.delete(vm), "it may be repeated"
     assert world.fleet.list_all() == ()
 
 
-def test_a_younger_request_of_the_same_name_is_never_hit(world: World) -> None:
+def test_delete_spares_a_younger_request_of_the_same_name(world: World) -> None:
     job = a_job()
-    old = asked(world.fleet, job)
+    old = enqueue(world.fleet, job)
     assert world.fleet.delete(old)
-    young = asked(world.fleet, job, vm_generation=2)
+    young = enqueue(world.fleet, job, vm_generation=2)
     assert world.fleet.delete(old)
     assert listed(world.fleet, job) == young
 
 
-def test_a_request_that_failed_says_so_as_often_as_its_search_asks_and_makes_way_for_the_next(world: World) -> None:
-    job = impatient()
-    vm = asked(world.fleet, job)
+def test_failed_request_is_reported_in_its_round_and_replaced_in_the_next(world: World) -> None:
+    job = a_short_lived_job()
+    vm = enqueue(world.fleet, job)
     world.expire(vm.name)
     assert listed(world.fleet, job).status is VmStatus.REFUSED
     for _ in range(2):
-        refused = world.fleet.create(job, a_create(job), a_metadata())
-        assert isinstance(refused, NotCreated)
-        assert (refused.kind, refused.code) == (CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED")
-    longer = replace(job, plan=replace(job.plan, max_wait_s=3600))
-    assert world.fleet.create(longer, a_create(job, round=1), a_metadata()) == Pending()
-    again = asked(world.fleet, longer, round=1)
+        outcome = world.fleet.create(job, a_create(job), a_metadata())
+        assert isinstance(outcome, NotCreated)
+        assert (outcome.kind, outcome.code) == (CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED")
+    extended = replace(job, plan=replace(job.plan, max_wait_s=3600))
+    assert world.fleet.create(extended, a_create(job, round=1), a_metadata()) == Pending()
+    again = enqueue(world.fleet, extended, round=1)
     assert again.status is VmStatus.QUEUED
     assert again.instance_id != vm.instance_id
 
 
-def test_a_preempted_slice_is_stopped_and_goes_with_its_request(world: World) -> None:
+def test_preempted_slice_is_stopped_and_deleted_with_its_request(world: World) -> None:
     job = a_job()
-    name = asked(world.fleet, job, spot=True).name
+    name = enqueue(world.fleet, job, spot=True).name
     world.admit(name)
     world.preempt(name)
     vm = listed(world.fleet, job)
@@ -198,21 +198,21 @@ def test_a_preempted_slice_is_stopped_and_goes_with_its_request(world: World) ->
     assert world.fleet.list_all() == ()
 
 
-# On the emulator alone
+# With the emulator only
 
 
-def test_a_request_that_is_given_up_too_late_takes_its_slice_along(tpus: EmulatorWorld) -> None:
+def test_delete_of_a_request_that_was_admitted_meanwhile_deletes_its_slice(tpus: EmulatorWorld) -> None:
     job = a_job()
     tpus.fill(ZONE)
-    waiting = asked(tpus.fleet, job)
+    waiting = enqueue(tpus.fleet, job)
     tpus.admit(waiting.name)
     assert tpus.fleet.delete(waiting)
     assert tpus.fleet.list_all() == ()
 
 
-def test_a_slice_that_somebody_deleted_is_stopped_and_its_request_is_deleted(tpus: EmulatorWorld) -> None:
+def test_slice_deleted_by_a_user_is_stopped_and_its_request_can_be_deleted(tpus: EmulatorWorld) -> None:
     job = a_job()
-    name = asked(tpus.fleet, job).name
+    name = enqueue(tpus.fleet, job).name
     tpus.admit(name)
     tpus.slices.done(tpus.slices.client.delete_node(name=f"{parent()}/nodes/{name}"))
     eventually(lambda: tpus.slices.queue_state(name) == "SUSPENDED", 30)
@@ -222,39 +222,39 @@ def test_a_slice_that_somebody_deleted_is_stopped_and_its_request_is_deleted(tpu
     assert tpus.slices.all_queued() == []
 
 
-def test_a_flexible_start_runs_for_as_long_as_its_job_may(tpus: EmulatorWorld) -> None:
+def test_flex_start_has_the_run_limit_of_the_job(tpus: EmulatorWorld) -> None:
     job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)
     job = replace(job, created_at=datetime.now(UTC), started_at=None)
-    name = asked(tpus.fleet, job).name
+    name = enqueue(tpus.fleet, job).name
     shown = tpus.slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/{name}")
     assert (shown["provisioningModel"], shown["runDuration"]) == ("FLEX_START", {"maxRunDuration": "10800s"})
     tpus.admit(name)
     assert listed(tpus.fleet, job).status is VmStatus.RUNNING
 
 
-def test_requests_that_are_wrong_are_refused_for_good_and_strangers_left_alone(tpus: EmulatorWorld) -> None:
-    wrong = a_job()
-    group = replace(wrong.plan.groups[0], tpu=replace(WAITING, runtime="v1-never"))
-    refused = tpus.fleet.create(wrong, a_create(wrong, group=group), a_metadata())
-    assert isinstance(refused, NotCreated)
-    assert refused.kind is CapacityErrorKind.DENIED
+def test_invalid_request_is_denied_and_foreign_requests_stay(tpus: EmulatorWorld) -> None:
+    invalid = a_job()
+    group = replace(invalid.plan.groups[0], tpu=replace(WAITING, runtime="v1-never"))
+    outcome = tpus.fleet.create(invalid, a_create(invalid, group=group), a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.DENIED
     job = a_job()
     name = a_create(job).names[0]
     tpus.slices.enqueue(name)
-    refused = tpus.fleet.create(job, a_create(job), a_metadata())
-    assert isinstance(refused, NotCreated)
-    assert refused.code == "ALREADY_EXISTS"
+    outcome = tpus.fleet.create(job, a_create(job), a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.code == "ALREADY_EXISTS"
     assert tpus.fleet.list_all() == ()
 
 
-def test_a_zone_without_tpus_is_passed_over(tpus: EmulatorWorld) -> None:
+def test_zone_without_tpus_is_a_stockout(tpus: EmulatorWorld) -> None:
     job = a_job(zones=("us-nowhere1-z",))
-    refused = tpus.fleet.create(job, a_create(job, zone="us-nowhere1-z"), a_metadata())
-    assert isinstance(refused, NotCreated)
-    assert refused.kind is CapacityErrorKind.STOCKOUT
+    outcome = tpus.fleet.create(job, a_create(job, zone="us-nowhere1-z"), a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.STOCKOUT
 
 
-def test_nothing_is_asked_for_a_job_whose_time_is_over(tpus: EmulatorWorld) -> None:
+def test_no_request_is_made_after_the_jobs_time_limit(tpus: EmulatorWorld) -> None:
     job = replace(a_job(max_wait_s=10), created_at=START)
     assert tpus.fleet.create(job, a_create(job), a_metadata()) == Pending()
     assert tpus.slices.all_queued() == []
@@ -268,21 +268,21 @@ def a_plane(tpus: EmulatorWorld) -> Plane:
     return Plane(Fleets(MemoryFleet(), tpus.fleet))
 
 
-def test_a_job_waits_in_the_queue_and_is_told_of_once(tpus: EmulatorWorld) -> None:
+def test_job_waits_in_the_queue_with_one_ledger_entry(tpus: EmulatorWorld) -> None:
     plane, job = a_plane(tpus), a_job()
     plane.submit(job)
     for _ in range(3):
-        assert plane.provision(job), "a message that waits for days would end in the dead letter"
-    assert plane.store.pending_keys(job.job_id), "the sweep asks again"
-    (said,) = [each for each in plane.store.ledger(job.job_id) if each.decision.reason is Reason.QUEUED]
-    assert said.decision.text == f"1 x v5litepod-4 (chief) waits in Cloud TPU's queue in {ZONE}."
+        assert plane.provision(job), "a message must not be redelivered for days: it would become a dead letter"
+    assert plane.store.pending_keys(job.job_id), "the sweep retries"
+    (entry,) = [entry for entry in plane.store.ledger(job.job_id) if entry.decision.reason is Reason.QUEUED]
+    assert entry.decision.text == f"1 x v5litepod-4 (chief) waits in Cloud TPU's queue in {ZONE}."
     tpus.admit(a_create(job).names[0])
     assert plane.provision(job)
     assert not plane.store.pending_keys(job.job_id)
     assert [vm.status for vm in plane.vms(job)] == [VmStatus.RUNNING]
 
 
-def test_a_cancelled_job_leaves_no_request(tpus: EmulatorWorld) -> None:
+def test_cancelled_job_leaves_no_request(tpus: EmulatorWorld) -> None:
     plane, job = a_plane(tpus), a_job()
     plane.submit(job)
     assert plane.provision(job)
@@ -291,13 +291,13 @@ def test_a_cancelled_job_leaves_no_request(tpus: EmulatorWorld) -> None:
     assert tpus.slices.all_queued() == []
 
 
-def test_a_preempted_job_waits_again_under_the_same_name(tpus: EmulatorWorld) -> None:
+def test_preempted_job_is_queued_again_with_the_same_name(tpus: EmulatorWorld) -> None:
     plane, job = a_plane(tpus), a_job()
     plane.submit(job)
     assert plane.provision(job)
     name = a_create(job).names[0]
     tpus.admit(name)
-    plane.begin(job)
+    plane.report_ready(job)
     tpus.fill(ZONE, OTHER_ZONE)
     tpus.preempt(name)
     eventually(lambda: plane.provision(job) and tpus.slices.queue_state(name) == "WAITING_FOR_RESOURCES", 60)
@@ -309,13 +309,13 @@ def test_a_preempted_job_waits_again_under_the_same_name(tpus: EmulatorWorld) ->
     assert [(vm.status, vm.vm_generation) for vm in plane.vms(job)] == [(VmStatus.RUNNING, 2)]
 
 
-def test_requests_of_no_job_are_found_reported_and_then_deleted(tpus: EmulatorWorld) -> None:
+def test_orphaned_request_is_reported_and_then_deleted(tpus: EmulatorWorld) -> None:
     plane, lost = a_plane(tpus), a_job()
-    asked(plane.fleet, lost)
-    patience = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
-    orphans.handle(plane.fleet, plane.deps, patience, run_in_sequence)
+    enqueue(plane.fleet, lost)
+    times = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
+    orphans.handle(plane.fleet, plane.deps, times, run_in_sequence)
     assert len(plane.store.orphans()) == 1
-    orphans.handle(plane.fleet, plane.deps, patience, run_in_sequence)
+    orphans.handle(plane.fleet, plane.deps, times, run_in_sequence)
     eventually(lambda: tpus.slices.all_queued() == [], 30)
 
 
@@ -327,7 +327,7 @@ def a_request(job: Job, **changes: Any) -> tpu_v2.QueuedResource:
     return request(parent(), job, create, resource(job, create, DEFAULTS, {"key": "value"}))
 
 
-def test_what_a_request_says() -> None:
+def test_request_has_exactly_these_fields() -> None:
     job = a_job()
     labels = {
         "trainmaster-job": job_label(job.job_id),
@@ -349,8 +349,8 @@ def test_what_a_request_says() -> None:
     assert a_request(job, round=3) == expected
 
 
-def test_a_request_has_no_more_labels_than_google_takes_however_many_its_job_has() -> None:
-    job = replace(a_job(), labels=tuple(Label(f"l{nth:02}", "x") for nth in range(LABELS_MAX)))
+def test_request_has_at_most_the_allowed_number_of_labels() -> None:
+    job = replace(a_job(), labels=tuple(Label(f"l{number:02}", "x") for number in range(LABELS_MAX)))
     labels = a_request(job, round=3).tpu.node_spec[0].node.labels
     assert (len(labels), labels["trainmaster-round"]) == (LABELS_MAX, "3")
 
@@ -369,7 +369,7 @@ def test_a_request_has_no_more_labels_than_google_takes_however_many_its_job_has
         ({"reservation": "ours"}, True, "spot", ""),
     ],
 )
-def test_how_a_slice_is_bought_is_the_requests_to_say(
+def test_request_has_tier_and_reservation_instead_of_the_node(
     plan: dict[str, Any], spot: bool, tier: str | None, reservation: str
 ) -> None:
     queued = a_request(a_job(**plan), spot=spot)
@@ -378,7 +378,7 @@ def test_how_a_slice_is_bought_is_the_requests_to_say(
     assert "scheduling_config" not in queued.tpu.node_spec[0].node
 
 
-def test_how_long_a_request_is_good_for() -> None:
+def test_request_is_valid_until_the_end_of_the_jobs_wait() -> None:
     running = replace(a_job(), started_at=START + timedelta(minutes=5), state=JobState.RUNNING)
     assert a_request(running).queueing_policy.valid_until_time == START + timedelta(minutes=5, seconds=3600)
     week = duration_pb2.Duration(seconds=7 * 24 * 3600)
@@ -387,7 +387,7 @@ def test_how_long_a_request_is_good_for() -> None:
 
 
 @pytest.mark.parametrize(("max_running_s", "run"), [(7200, "10800s"), (7 * 24 * 3600, "604800s")])
-def test_a_flexible_start_says_more_in_the_alpha_api(max_running_s: int, run: str) -> None:
+def test_flex_start_adds_the_fields_of_the_alpha_api(max_running_s: int, run: str) -> None:
     job = a_job(max_running_s=max_running_s)
     body = flex_start(a_request(job), job.plan)
     assert body.pop("provisioningModel") == "FLEX_START"
@@ -411,8 +411,11 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", list(tpu_v2.QueuedResourceState.State), ids=lambda state: state.name)
-def test_each_state_of_a_request_means_something(state: tpu_v2.QueuedResourceState.State) -> None:
-    """Every one that the client knows: a new one fails here first. It has no node, or that would be listed."""
+def test_each_request_state_has_a_vm_status(state: tpu_v2.QueuedResourceState.State) -> None:
+    """Covers all states of the client library, so that a new one fails here first.
+
+    The request has no node; otherwise the node would be listed.
+    """
     queued = tpu_v2.QueuedResource(
         name="projects/p/locations/z/queuedResources/tm-a-123456-chief-0",
         create_time=START,
@@ -423,14 +426,14 @@ def test_each_state_of_a_request_means_something(state: tpu_v2.QueuedResourceSta
     assert vm.instance_id == f"tm-a-123456-chief-0-queued-{int(START.timestamp() * 1000)}"
 
 
-def test_an_operation_whose_answer_nobody_knows_is_read_all_the_same() -> None:
-    """The client library raises for it."""
-    said = {
+def test_operation_with_an_unknown_response_type_is_parsed() -> None:
+    """The client library raises an exception for it."""
+    body = {
         "name": "projects/p/locations/z/operations/o",
         "done": True,
         "metadata": {"createTime": "2026-11-21T03:00:00.123456789Z", "target": "t", "verb": "create"},
         "response": {"@type": "type.googleapis.com/google.cloud.tpu.v3.Unheard", "of": 1},
     }
-    operation = Operation.parse(said)
+    operation = Operation.parse(body)
     assert (operation.target, operation.verb, operation.done, operation.error) == ("t", "create", True, None)
     assert operation.started_at == datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)

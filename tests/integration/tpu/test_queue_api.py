@@ -1,4 +1,4 @@
-"""Queued resources as Cloud TPU's own client sees them."""
+"""Queued resources through Cloud TPU's own client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from google.api_core import exceptions
 from google.cloud import tpu_v2
 
 from tests.integration.compute.emulator import eventually
-from tests.integration.tpu.world import ZONE, Slices, parent
+from tests.integration.tpu.slices import ZONE, Slices, parent
 
 PATH = f"{parent()}/queuedResources"
 
@@ -19,80 +19,80 @@ def delete(slices: Slices, name: str, *, force: bool) -> Any:
     return slices.client.delete_queued_resource(tpu_v2.DeleteQueuedResourceRequest(name=f"{PATH}/{name}", force=force))
 
 
-def becomes(slices: Slices, name: str, state: str) -> None:
+def wait_for_state(slices: Slices, name: str, state: str) -> None:
     eventually(lambda: slices.queue_state(name) == state, 30)
 
 
-def test_it_waits_as_long_as_there_is_no_room_and_is_then_a_node(slices: Slices) -> None:
+def test_request_waits_for_capacity_and_becomes_a_node(slices: Slices) -> None:
     slices.compute.faults(stockout_zones=[ZONE])
     future = slices.enqueue("q", spot={})
     assert slices.done(future).response.value
     assert slices.queue_state("q") == "WAITING_FOR_RESOURCES"
-    assert slices.state("q") == "GONE"
-    assert [each.name for each in slices.all_queued()] == [f"{PATH}/q"]
+    assert slices.state("q") == "DELETED"
+    assert [queued.name for queued in slices.all_queued()] == [f"{PATH}/q"]
     slices.compute.faults()
-    becomes(slices, "q", "ACTIVE")
+    wait_for_state(slices, "q", "ACTIVE")
     node = slices.get("q")
     assert (node.state.name, node.queued_resource, node.scheduling_config.spot) == ("READY", f"{PATH}/q", True)
 
 
-def test_it_fails_when_its_time_has_passed_and_stays_until_it_is_deleted(slices: Slices) -> None:
+def test_request_fails_at_its_time_limit_and_can_be_reset(slices: Slices) -> None:
     slices.compute.faults(stockout_zones=[ZONE])
     until = datetime.now(UTC) + timedelta(seconds=1)
     slices.enqueue("q", queueing_policy={"valid_until_time": until})
-    becomes(slices, "q", "FAILED")
+    wait_for_state(slices, "q", "FAILED")
     error = slices.queued("q").state.failed_data.error
     assert (error.code, error.message) == (4, "The resources were not available before the valid-until time.")
     slices.compute.faults()
     with pytest.raises(exceptions.Conflict, match="already exists"):
         slices.enqueue("q")
     slices.done(slices.client.reset_queued_resource(name=f"{PATH}/q"))
-    becomes(slices, "q", "ACTIVE")
+    wait_for_state(slices, "q", "ACTIVE")
 
 
-def test_a_taken_node_name_is_a_failure(slices: Slices) -> None:
+def test_request_for_an_existing_node_name_fails(slices: Slices) -> None:
     slices.run("q")
     slices.enqueue("q")
-    becomes(slices, "q", "FAILED")
+    wait_for_state(slices, "q", "FAILED")
     assert "already exists" in slices.queued("q").state.failed_data.error.message
     slices.done(delete(slices, "q", force=True))
-    assert slices.state("q") == "READY", "another's node of that name is left alone"
+    assert slices.state("q") == "READY", "the other node of that name stays"
 
 
-def test_a_preempted_node_suspends_it_and_both_are_deleted_together(slices: Slices) -> None:
+def test_preempted_node_suspends_its_request_and_is_deleted_with_it(slices: Slices) -> None:
     slices.enqueue("q", spot={})
-    becomes(slices, "q", "ACTIVE")
+    wait_for_state(slices, "q", "ACTIVE")
     with pytest.raises(exceptions.BadRequest, match="delete is not supported while in state ACTIVE"):
         delete(slices, "q", force=False)
     slices.fault("q", "preempt", notice_s=0.1)
-    becomes(slices, "q", "SUSPENDED")
+    wait_for_state(slices, "q", "SUSPENDED")
     assert slices.queued("q").state.state_initiator.name == "SERVICE"
     assert slices.state("q") == "PREEMPTED"
     slices.done(delete(slices, "q", force=True))
-    assert (slices.queue_state("q"), slices.state("q")) == ("GONE", "GONE")
+    assert (slices.queue_state("q"), slices.state("q")) == ("DELETED", "DELETED")
 
 
-def test_a_node_that_is_deleted_leaves_it_suspended(slices: Slices) -> None:
+def test_deleted_node_suspends_its_request(slices: Slices) -> None:
     slices.enqueue("q")
-    becomes(slices, "q", "ACTIVE")
+    wait_for_state(slices, "q", "ACTIVE")
     slices.done(slices.client.delete_node(name=f"{parent()}/nodes/q"))
-    becomes(slices, "q", "SUSPENDED")
+    wait_for_state(slices, "q", "SUSPENDED")
     assert slices.queued("q").state.state_initiator.name == "USER"
     slices.done(delete(slices, "q", force=False))
-    assert slices.queue_state("q") == "GONE"
+    assert slices.queue_state("q") == "DELETED"
 
 
-def test_one_that_waits_is_deleted_without_force(slices: Slices) -> None:
+def test_waiting_request_is_deleted_without_force(slices: Slices) -> None:
     slices.compute.faults(stockout_zones=[ZONE])
     slices.done(slices.enqueue("q"))
     slices.done(delete(slices, "q", force=False))
     with pytest.raises(exceptions.NotFound):
         delete(slices, "q", force=True)
     slices.compute.faults()
-    assert slices.nodes() == [], "nothing is made for one that is gone"
+    assert slices.nodes() == [], "no node is created for a deleted request"
 
 
-def test_a_flexible_start_is_the_alpha_apis_and_ends_by_itself(slices: Slices) -> None:
+def test_flex_start_needs_the_alpha_api_and_ends_at_its_run_limit(slices: Slices) -> None:
     node = {
         "acceleratorType": "v5litepod-4",
         "runtimeVersion": "v2-alpha-tpuv5-lite",
@@ -106,8 +106,8 @@ def test_a_flexible_start_is_the_alpha_apis_and_ends_by_itself(slices: Slices) -
     with pytest.raises(OSError, match="400"):
         slices.compute.call(f"/v2/{PATH}?queuedResourceId=q", body)
     slices.compute.call(f"/v2alpha1/{PATH}?queuedResourceId=q", body)
-    becomes(slices, "q", "SUSPENDED")
-    assert slices.state("q") == "GONE"
+    wait_for_state(slices, "q", "SUSPENDED")
+    assert slices.state("q") == "DELETED"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_flexible_start_is_the_alpha_apis_and_ends_by_itself(slices: Slices) -
         ),
     ],
 )
-def test_wrong_requests_are_refused_at_the_call(slices: Slices, changes: dict[str, Any], words: str) -> None:
+def test_invalid_queued_resource_fails_the_call(slices: Slices, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(exceptions.BadRequest, match=words):
         slices.enqueue("q", **changes)
     assert slices.all_queued() == []

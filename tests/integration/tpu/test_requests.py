@@ -1,4 +1,4 @@
-"""What CreateNode is asked for each kind of slice, message for message."""
+"""The exact CreateNode requests for each kind of slice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shared.core.model.vm import VmStatus
 from shared.core.model.vm_names import job_label
 from shared.gcp.tpu_fleet.nodes import resource, vm_of
 from shared.gcp.vm_defaults import VmDefaults
-from tests.integration.tpu.world import a_create, a_tpu_job
+from tests.integration.tpu.slices import a_create, a_tpu_job
 from tests.support.jobs import a_plan
 
 DEFAULTS = VmDefaults("my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", "")
@@ -31,7 +31,7 @@ def labels_of(job: Job, task_type: str = "chief") -> dict[str, str]:
 
 
 def a_node(job: Job, runtime: str, **changes: Any) -> tpu_v2.Node:
-    """What is the same for all."""
+    """Return the expected node with the fields that all requests share."""
     node = tpu_v2.Node(
         runtime_version=runtime,
         network_config=tpu_v2.NetworkConfig(
@@ -63,7 +63,7 @@ def a_node(job: Job, runtime: str, **changes: Any) -> tpu_v2.Node:
         ("v6e-16", "v2-alpha-tpuv6e"),
     ],
 )
-def test_a_slice_is_asked_for_by_its_type(name: str, runtime: str) -> None:
+def test_request_has_the_accelerator_type(name: str, runtime: str) -> None:
     job = a_tpu_job(Tpu(name, runtime))
     assert resource(job, a_create(job), DEFAULTS, {"key": "value"}) == a_node(job, runtime, accelerator_type=name)
 
@@ -77,7 +77,7 @@ def test_a_slice_is_asked_for_by_its_type(name: str, runtime: str) -> None:
         (Tpu("v6e-16", "r", topology="2x8"), tpu_v2.AcceleratorConfig.Type.V6E),
     ],
 )
-def test_a_slice_of_an_unusual_shape_is_asked_for_by_generation_and_shape(
+def test_request_for_a_custom_topology_has_generation_and_topology(
     tpu: Tpu, kind: tpu_v2.AcceleratorConfig.Type
 ) -> None:
     job = a_tpu_job(tpu)
@@ -85,24 +85,24 @@ def test_a_slice_of_an_unusual_shape_is_asked_for_by_generation_and_shape(
     assert resource(job, a_create(job), DEFAULTS, {"key": "value"}) == a_node(job, "r", accelerator_config=shape)
 
 
-def test_a_shape_of_an_unknown_generation_is_an_error() -> None:
+def test_topology_of_an_unknown_generation_is_an_error() -> None:
     job = a_tpu_job(Tpu("v9-16", "r", topology="2x8"))
     with pytest.raises(ValueError, match="v9-16 is no type of TPU"):
         resource(job, a_create(job), DEFAULTS, {})
 
 
 @pytest.mark.parametrize(
-    ("reservation", "spot", "asked"),
+    ("reservation", "spot", "scheduling"),
     [
         (None, True, tpu_v2.SchedulingConfig(spot=True, reserved=False)),
         ("ours", False, tpu_v2.SchedulingConfig(spot=False, reserved=True)),
         ("ours", True, tpu_v2.SchedulingConfig(spot=True, reserved=False)),
     ],
 )
-def test_spot_and_reserved_slices(reservation: str | None, spot: bool, asked: tpu_v2.SchedulingConfig) -> None:
+def test_spot_precedes_a_reservation(reservation: str | None, spot: bool, scheduling: tpu_v2.SchedulingConfig) -> None:
     job = a_tpu_job(reservation=reservation)
     node = resource(job, a_create(job, spot=spot), DEFAULTS, {"key": "value"})
-    kind = {"accelerator_type": "v5litepod-16", "scheduling_config": asked}
+    kind = {"accelerator_type": "v5litepod-16", "scheduling_config": scheduling}
     assert node == a_node(job, "v2-alpha-tpuv5-lite", **kind)
 
 
@@ -123,21 +123,23 @@ def test_spot_and_reserved_slices(reservation: str | None, spot: bool, asked: tp
         ),
     ],
 )
-def test_the_network_is_the_jobs_or_the_installations(
+def test_network_is_the_jobs_or_the_installations(
     plan: dict[str, Any], defaults: VmDefaults, network: tpu_v2.NetworkConfig
 ) -> None:
     job = a_tpu_job(**plan)
     assert resource(job, a_create(job), defaults, {}).network_config == network
 
 
-def test_the_jobs_own_account_and_labels_come_with_it_and_without_any_the_choice_is_cloud_tpus() -> None:
+def test_request_has_the_jobs_service_account_and_valid_labels() -> None:
     labels = (Label("team", "vision"), Label("Not-Legal", "x"), Label("trainmaster-job", "y"))
     job = replace(a_tpu_job(service_account="own@my-project.iam.gserviceaccount.com"), labels=labels)
     node = resource(job, a_create(job), DEFAULTS, {})
     assert node.service_account.email == "own@my-project.iam.gserviceaccount.com"
     assert dict(node.labels) == {"team": "vision", **labels_of(job)}
-    nobody = a_tpu_job()
-    assert not resource(nobody, a_create(nobody), VmDefaults("p", "", "n", ""), {}).service_account.email
+    without_account = a_tpu_job()
+    assert not resource(
+        without_account, a_create(without_account), VmDefaults("p", "", "n", ""), {}
+    ).service_account.email
 
 
 STATES = {
@@ -161,13 +163,13 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", list(tpu_v2.Node.State), ids=lambda state: state.name)
-def test_each_state_of_a_node_means_something(state: tpu_v2.Node.State) -> None:
-    """Every one that the client knows: a new one fails here first."""
+def test_each_node_state_has_a_vm_status(state: tpu_v2.Node.State) -> None:
+    """Covers all states of the client library, so that a new one fails here first."""
     node = tpu_v2.Node(name="projects/p/locations/z/nodes/tm-a-123456-chief-0", id=7, state=state)
     vm = vm_of(node)
     assert (vm.status, vm.loss, vm.is_tpu, vm.started_at) == (*STATES[state.name], True, None)
 
 
-def test_only_plans_with_tpus_have_zones_for_them() -> None:
+def test_only_plans_with_tpus_have_tpu_zones() -> None:
     assert a_tpu_job().plan.tpu_zones == ("us-central1-a", "us-west4-a")
     assert a_plan().tpu_zones == ()

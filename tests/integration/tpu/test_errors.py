@@ -1,4 +1,4 @@
-"""What Cloud TPU's words mean: responses as people have met them."""
+"""Classification of Cloud TPU's errors, with responses that users have published."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ IN_OPERATIONS = [
 
 
 @pytest.mark.parametrize(("code", "message", "kind"), IN_OPERATIONS)
-def test_an_operation_that_failed(code: str, message: str, kind: CapacityErrorKind) -> None:
+def test_failed_operation_is_classified(code: str, message: str, kind: CapacityErrorKind) -> None:
     status = status_pb2.Status(code=code_pb2.Code.Value(code), message=message)
-    found = not_created(problem_of_status(status))
-    assert (found.kind, found.code, found.message) == (kind, code, message)
+    outcome = not_created(problem_of_status(status))
+    assert (outcome.kind, outcome.code, outcome.message) == (kind, code, message)
 
 
-def an_answer(http: int, code: str, message: str) -> exceptions.GoogleAPICallError:
-    """As the REST transport raises it."""
+def api_error(http: int, code: str, message: str) -> exceptions.GoogleAPICallError:
+    """Return the exception that the REST transport raises."""
     response = requests.Response()
     response.status_code = http
     response._content = json.dumps({"error": {"code": http, "status": code, "message": message}}).encode()
@@ -58,35 +58,35 @@ def an_answer(http: int, code: str, message: str) -> exceptions.GoogleAPICallErr
     return error
 
 
-PASSING = [
-    an_answer(429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Create requests' per minute"),
-    an_answer(429, "RESOURCE_EXHAUSTED", "Maximum number of CreateNode requests per minute"),
-    an_answer(503, "UNAVAILABLE", "The service is currently unavailable"),
-    an_answer(500, "INTERNAL", "Internal error"),
-    an_answer(409, "ABORTED", "Another operation is in progress"),
+TRANSIENT = [
+    api_error(429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Create requests' per minute"),
+    api_error(429, "RESOURCE_EXHAUSTED", "Maximum number of CreateNode requests per minute"),
+    api_error(503, "UNAVAILABLE", "The service is currently unavailable"),
+    api_error(500, "INTERNAL", "Internal error"),
+    api_error(409, "ABORTED", "Another operation is in progress"),
 ]
-STAYING = [
-    an_answer(
+PERMANENT = [
+    api_error(
         429, "RESOURCE_EXHAUSTED", "Quota limit 'TPUV6EPerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0"
     ),
-    an_answer(403, "PERMISSION_DENIED", "Permission 'tpu.nodes.create' denied"),
-    an_answer(503, "UNAVAILABLE", 'There is no more capacity in the zone "z"'),
+    api_error(403, "PERMISSION_DENIED", "Permission 'tpu.nodes.create' denied"),
+    api_error(503, "UNAVAILABLE", 'There is no more capacity in the zone "z"'),
 ]
 
 
-@pytest.mark.parametrize("error", PASSING, ids=lambda error: problem_of(error).message[:30])
-def test_trouble_that_passes(error: exceptions.GoogleAPICallError) -> None:
+@pytest.mark.parametrize("error", TRANSIENT, ids=lambda error: problem_of(error).message[:30])
+def test_transient_error_is_temporary(error: exceptions.GoogleAPICallError) -> None:
     with pytest.raises(TemporaryError), tpu_errors("try"):
         raise error
 
 
-@pytest.mark.parametrize("error", STAYING, ids=lambda error: problem_of(error).message[:30])
-def test_trouble_that_stays_names_what_was_tried(error: exceptions.GoogleAPICallError) -> None:
+@pytest.mark.parametrize("error", PERMANENT, ids=lambda error: problem_of(error).message[:30])
+def test_permanent_error_contains_the_call(error: exceptions.GoogleAPICallError) -> None:
     with pytest.raises(PermanentError, match=r"^create x: [A-Z_]+: "), tpu_errors("create x"):
         raise error
 
 
-def test_an_answer_that_is_not_googles_still_has_a_code() -> None:
+def test_response_that_is_not_json_has_the_http_status_as_code() -> None:
     response = requests.Response()
     response.status_code = 502
     response._content = b"<html>Bad gateway"
@@ -97,6 +97,6 @@ def test_an_answer_that_is_not_googles_still_has_a_code() -> None:
         raise error
 
 
-def test_no_answer_at_all_passes() -> None:
+def test_connection_error_is_temporary() -> None:
     with pytest.raises(TemporaryError), tpu_errors("list"):
         raise requests.ConnectionError("refused")

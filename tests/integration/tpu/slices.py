@@ -1,4 +1,4 @@
-"""Cloud TPU's emulator as tests see it: the real client, faults, and small jobs of slices."""
+"""The emulator of Cloud TPU through the real client, its faults, and small jobs that use slices."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ ONE_HOST = Tpu("v5litepod-4", RUNTIME)
 
 @dataclass
 class Slices:
-    """`compute` is the process that serves both APIs."""
+    """The emulator, through the client library. Names are those of nodes in ZONE."""
 
     compute: Emulator
+    """The process, which serves both APIs."""
 
     def __post_init__(self) -> None:
         options = ClientOptions(api_endpoint=self.compute.endpoint)
@@ -46,7 +47,7 @@ class Slices:
         return TpuFleet(**{"project": PROJECT, "endpoint": self.compute.endpoint, "wait_s": 20.0, **settings})
 
     def run(self, name: str, script: str = "sleep 600", tpu: Tpu = FOUR_HOSTS, **changes: Any) -> tpu_v2.Node:
-        """A node that is READY."""
+        """Create a node and return it when it is READY."""
         metadata = {"startup-script": script, **changes.pop("metadata", {})}
         fields = {"accelerator_type": tpu.type, "runtime_version": tpu.runtime, "metadata": metadata, **changes}
         self.done(self.client.create_node(parent=parent(), node_id=name, node=tpu_v2.Node(fields)))
@@ -59,31 +60,31 @@ class Slices:
         try:
             return str(self.get(name).state.name)
         except exceptions.NotFound:
-            return "GONE"
+            return "DELETED"
 
     def done(self, future: Any) -> operations_pb2.Operation:
-        """Its operation, when it is over."""
-        found = [future.operation]
+        """Wait for an operation and return it."""
+        operation = future.operation
 
         def is_done() -> bool:
-            request = operations_pb2.GetOperationRequest(name=future.operation.name)
-            found.append(self.client.get_operation(request))
-            return bool(found[-1].done)
+            nonlocal operation
+            operation = self.client.get_operation(operations_pb2.GetOperationRequest(name=operation.name))
+            return bool(operation.done)
 
         eventually(is_done, 30)
-        return found[-1]
+        return operation
 
     def nodes(self) -> list[tpu_v2.Node]:
         return list(self.client.list_nodes(parent=parent("-")))
 
     def enqueue(self, name: str, **changes: Any) -> Any:
-        """A request for one node of the same name; its operation."""
+        """Create a queued resource for one node of the same name. Return the operation."""
         node = tpu_v2.Node(
             accelerator_type=ONE_HOST.type, runtime_version=RUNTIME, metadata={"startup-script": "sleep 600"}
         )
         spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent(), node_id=name, node=node)
-        asked = tpu_v2.QueuedResource({"tpu": {"node_spec": [spec]}, **changes})
-        return self.client.create_queued_resource(parent=parent(), queued_resource_id=name, queued_resource=asked)
+        queued = tpu_v2.QueuedResource({"tpu": {"node_spec": [spec]}, **changes})
+        return self.client.create_queued_resource(parent=parent(), queued_resource_id=name, queued_resource=queued)
 
     def queued(self, name: str) -> tpu_v2.QueuedResource:
         return self.client.get_queued_resource(name=f"{parent()}/queuedResources/{name}")
@@ -92,13 +93,13 @@ class Slices:
         try:
             return str(self.queued(name).state.state.name)
         except exceptions.NotFound:
-            return "GONE"
+            return "DELETED"
 
     def all_queued(self) -> list[tpu_v2.QueuedResource]:
         return list(self.client.list_queued_resources(parent=parent("-")))
 
     def logs(self, name: str) -> list[str]:
-        """What the hosts of the youngest node of that name have printed, in order of their numbers."""
+        """Return the output of each host of the youngest node of that name."""
         return logs_of(Path(self.compute.state_dir) / "serial", name)
 
     def fault(self, name: str, verb: str, **body: object) -> Any:
@@ -107,13 +108,14 @@ class Slices:
     def clear(self) -> None:
         self.compute.faults()
         for queued in self.all_queued():
-            eventually(lambda queued=queued: self._unqueued(queued.name), 30)  # type: ignore[misc]
+            eventually(lambda queued=queued: self._delete_queued(queued.name), 30)  # type: ignore[misc]
         eventually(lambda: not self.all_queued(), 30)
         for node in self.nodes():
-            eventually(lambda node=node: self._deleted(node.name), 30)  # type: ignore[misc]
+            eventually(lambda node=node: self._delete_node(node.name), 30)  # type: ignore[misc]
         eventually(lambda: not self.nodes(), 30)
 
-    def _unqueued(self, name: str) -> bool:
+    def _delete_queued(self, name: str) -> bool:
+        """Return False if the resource cannot be deleted in its current state."""
         try:
             self.client.delete_queued_resource(tpu_v2.DeleteQueuedResourceRequest(name=name, force=True))
         except exceptions.NotFound:
@@ -122,7 +124,8 @@ class Slices:
             return False
         return True
 
-    def _deleted(self, name: str) -> bool:
+    def _delete_node(self, name: str) -> bool:
+        """Return False if the node cannot be deleted in its current state."""
         try:
             self.client.delete_node(name=name)
         except exceptions.NotFound:
@@ -137,9 +140,9 @@ def parent(zone: str = ZONE) -> str:
 
 
 def a_tpu_job(tpu: Tpu = FOUR_HOSTS, count: int = 1, **plan: Any) -> Job:
-    """Never the same twice. One slice is the chief's, several are workers'."""
-    replica_ids = TaskType.CHIEF if count == 1 else TaskType.WORKER
-    group = TaskGroup(replica_ids, count, "", tpu=tpu)
+    """Return a job with a new id. One slice is the chief, several are workers."""
+    task_type = TaskType.CHIEF if count == 1 else TaskType.WORKER
+    group = TaskGroup(task_type, count, "", tpu=tpu)
     values = {"groups": (group,), "zones": (ZONE, OTHER_ZONE), **plan}
     return replace(a_job(plan=a_plan(**values)), job_id=f"slices_{uuid.uuid4().hex[:8]}")
 
@@ -153,8 +156,8 @@ def a_create(job: Job, **changes: Any) -> Create:
 
 
 def a_metadata(script: str = "sleep 600", directive: Directive = RUN) -> dict[str, str]:
-    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action}
-    return {"startup-script": script, "trainmaster-directive": json.dumps(said)}
+    body = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action}
+    return {"startup-script": script, "trainmaster-directive": json.dumps(body)}
 
 
 def logs_of(folder: Path, name: str) -> list[str]:
