@@ -19,6 +19,7 @@ from typing import Final
 
 from shared.core.model.job import Job, JobState
 from shared.core.reconcile.plan import plan
+from shared.core.reconcile.steps import Steps
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import admission, orphans
 from shared.flows.execute_steps import execute_step, record_queued_vms
@@ -89,17 +90,21 @@ def _provision(job_id: str, fleet_deps: FleetDeps, deps: Deps) -> None:
         if steps.waits:
             deps.sleep(min(WAIT_MIN_S * 2**round_number, WAIT_MAX_S))
         else:
-            metadata = partial(
-                vm_metadata,
-                job,
-                project=fleet_deps.project,
-                address_book=fleet_deps.addresses,
-                agent_files=fleet_deps.agent_files,
-            )
-            fleet_deps.run_all(
-                [partial(execute_step, step, job, fleet, metadata, deps, created) for step in steps.steps]
-            )
+            _execute(steps, job, fleet_deps, deps, created)
     raise TemporaryError(f"{job_id}: provisioning is not finished; it continues automatically")
+
+
+def _execute(steps: Steps, job: Job, fleet_deps: FleetDeps, deps: Deps, created: Counter[str]) -> None:
+    metadata = partial(
+        vm_metadata,
+        job,
+        project=fleet_deps.project,
+        address_book=fleet_deps.addresses,
+        agent_files=fleet_deps.agent_files,
+    )
+    fleet_deps.run_all(
+        [partial(execute_step, step, job, fleet_deps.fleet, metadata, deps, created) for step in steps.steps]
+    )
 
 
 def _release(job: Job, fleet: Fleet) -> bool:

@@ -5,7 +5,7 @@
       └──────────────────────────────┘ entry exists: judged before; its effects may still be unpublished
 
 A crash before the commit leaves nothing. After a crash behind the commit, the redelivered event finds its entry and
-publishes the effects, or the sweep does. A job's log is for people: an error while writing it holds up nothing.
+publishes the effects, or the sweep does. A job's log is for people: an error while writing it delays nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """What every flow needs."""
+    """The ports and settings of every flow."""
 
     store: Store
     bus: Bus
@@ -150,7 +150,7 @@ def _load(job_id: str, reads: Reads, store: Store) -> Loaded | None:
         if reads.primary and loaded is not None:
             loaded = _with_primary(loaded, store)
     if loaded is None and reads.requires_job:
-        raise PermanentError(f"no job {job_id}")
+        raise PermanentError(f"there is no job {job_id}")
     return loaded
 
 

@@ -26,7 +26,7 @@ AT_FOUR = datetime(2026, 11, 21, 4, 0, 0, tzinfo=UTC)
 
 @dataclass
 class Bucket:
-    """What is uploaded is told to the flow as often as the test says; what that publishes is submitted."""
+    """A bucket whose uploads are passed to the flow by `notify`. The published jobs are submitted."""
 
     world: World = field(default_factory=World)
     objects: MemoryObjects = field(default_factory=MemoryObjects)

@@ -260,7 +260,7 @@ def slice_sender(sender: Sender) -> Sender:
 
 
 def test_slice_of_one_host_is_authenticated_without_its_vm_name(slice_sender: Sender) -> None:
-    """A slice of one host sends no host number, so only the stored job tells that it is a slice."""
+    """A slice of one host sends no host number, so only the stored job shows that it is a slice."""
     audience = "trainmaster/my-project/slices_1/1/worker/0/1"
     token = slice_sender.token(audience=audience, project="of-google-tp", instance_name="t1v-n-1-w-0", instance_id=1)
     assert slice_sender.send(token) == 204

@@ -44,7 +44,7 @@ def test_price_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", ["0.49", "USD", "0,49 EUR", "-1 USD", "0.49USD", "1e3 USD", "0.49 usd"])
 def test_malformed_price_is_rejected_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", text)
-    with pytest.raises(ValidationError, match=r"ml_unit_price(.|\n)*is not AMOUNT CURRENCY, such as 0.49 USD"):
+    with pytest.raises(ValidationError, match=r"ml_unit_price(.|\n)*must be AMOUNT CURRENCY, such as 0.49 USD"):
         settings()
 
 
