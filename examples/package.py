@@ -1,10 +1,10 @@
-"""Build the package of an example trainer, as `packageUris` of a job wants it: a source distribution (.tar.gz).
+"""Build the package of an example trainer: a source distribution (.tar.gz) for `packageUris` of a job.
 
     python examples/package.py digits OUT_DIR
 
-Takes any example: some job files run the trainer of another one. Prints where the archive is. Needs setuptools, no
-network, and leaves nothing in the tree. The same sources make the same bytes: all times in the archive are fixed, and
-no user or machine is named in it.
+Accepts the name of any example; some job files run the trainer of another example. Prints the path of the archive.
+Needs setuptools but no network, and writes nothing into the source tree. The same sources give the same bytes: times,
+owners and order in the archive are fixed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Final
 
 EXAMPLES: Final = Path(__file__).resolve().parent
 IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.yaml")
-# 2020-01-01T00:00:00Z: any fixed time after 1980, which is where zip files (wheels built from this) begin.
+# 2020-01-01T00:00:00Z. Any fixed time after 1980 would do, the earliest time in a zip file (a wheel built from this).
 FIXED_TIME_S: Final = 1577836800
 PACKAGE: Final = re.compile(r"^ *- gs://[^/]+/packages/(\w+)/", re.MULTILINE)
 
@@ -39,20 +39,20 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def trainer_of(example: str) -> str:
-    """Return whose trainer the example runs: its own, or the one its job file names (`…/packages/TRAINER/…`)."""
+    """Return the example that has this example's trainer: itself, or the one in its job file (`packages/TRAINER/`)."""
     folder = EXAMPLES / example
     if (folder / "setup.py").is_file():
         return example
-    found = PACKAGE.search((folder / "job.yaml").read_text(encoding="utf-8"))
-    if found is None:
-        raise RuntimeError(f"{folder / 'job.yaml'} names no package")
-    return found.group(1)
+    match = PACKAGE.search((folder / "job.yaml").read_text(encoding="utf-8"))
+    if match is None:
+        raise RuntimeError(f"{folder / 'job.yaml'}: no entry of packageUris is below gs://BUCKET/packages/TRAINER/")
+    return match.group(1)
 
 
 def build(trainer: str, out_dir: Path) -> Path:
-    """Build the trainer's source distribution into the directory; return the archive's path.
+    """Build the trainer's source distribution in the directory and return the archive's path.
 
-    `RuntimeError` with what setuptools said where it fails.
+    Raises RuntimeError with the output of setuptools if the build fails.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -72,13 +72,13 @@ def build(trainer: str, out_dir: Path) -> Path:
 
 
 def normal_name(name: str) -> str:
-    """Return the archive's name as PEP 625 writes it: older setuptools leave the project's dashes in it."""
+    """Return the archive's name in the form of PEP 625. Older setuptools versions keep dashes in the project name."""
     project, _, version = name.rpartition("-")
     return f"{project.replace('-', '_')}-{version}"
 
 
 def repack(archive: Path, target: Path) -> None:
-    """Write the archive again without what differs from one build to the next: times, owners, order."""
+    """Write the archive again with fixed times, owners and order, which differ from one build to the next."""
     with (
         tarfile.open(archive) as source,
         target.open("wb") as raw,

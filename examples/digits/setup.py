@@ -1,8 +1,8 @@
-"""Packages the trainer; `python examples/package.py digits OUT_DIR` builds the archive that job.yaml names."""
+"""Packaging of the trainer: `python examples/package.py digits OUT_DIR` builds its archive."""
 
 from setuptools import setup
 
-# TensorFlow and tf_keras come with the runtime version; asking for them here would install them again on every VM.
+# TensorFlow and tf_keras come with the runtime version. Requirements here would install them again on every VM.
 setup(
     name="digits-trainer",
     version="0.1",

@@ -1,4 +1,4 @@
-"""Packages the trainer; `python examples/package.py sklearn_digits OUT_DIR` builds the archive that job.yaml names."""
+"""Packaging of the trainer: `python examples/package.py sklearn_digits OUT_DIR` builds its archive."""
 
 from setuptools import setup
 

@@ -1,12 +1,12 @@
-"""Packages the trainers; `python examples/package.py tf_strategies OUT_DIR` builds the archive that job files name."""
+"""Packaging of the trainer: `python examples/package.py tf_strategies OUT_DIR` builds its archive."""
 
 from setuptools import setup
 
-# TensorFlow and tf_keras come with the runtime version; asking for them here would install them again on every VM.
+# TensorFlow and tf_keras come with the runtime version. Requirements here would install them again on every VM.
 setup(
     name="tf-strategies-trainer",
     version="0.1",
-    description="Handwritten digits under TensorFlow's distribution strategies, a module each",
+    description="Handwritten digits, one module for each of TensorFlow's distribution strategies",
     packages=["trainer"],
     python_requires=">=3.9",
     install_requires=["scikit-learn"],

@@ -1,8 +1,8 @@
-"""Packages the trainer; `python examples/package.py tpu_jax OUT_DIR` builds the archive that job.yaml names."""
+"""Packaging of the trainer: `python examples/package.py tpu_jax OUT_DIR` builds its archive."""
 
 from setuptools import setup
 
-# Cloud TPU's software versions bring no framework: pip takes the newest JAX for their Python, with its TPU library.
+# Cloud TPU's software versions include no framework. pip installs the newest JAX for their Python and its TPU library.
 setup(
     name="tpu-jax-trainer",
     version="0.1",

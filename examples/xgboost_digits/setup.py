@@ -1,4 +1,4 @@
-"""Packages the trainer; `python examples/package.py xgboost_digits OUT_DIR` builds the archive that job.yaml names."""
+"""Packaging of the trainer: `python examples/package.py xgboost_digits OUT_DIR` builds its archive."""
 
 from setuptools import setup
 
@@ -6,7 +6,7 @@ from setuptools import setup
 setup(
     name="xgboost-digits-trainer",
     version="0.1",
-    description="Handwritten digits, told apart by boosted trees, on one machine or several",
+    description="Handwritten digits, classified by boosted trees, on one machine or several",
     packages=["trainer"],
     python_requires=">=3.11",
     install_requires=["google-cloud-storage", "scikit-learn"],

@@ -2,17 +2,17 @@
 
     python -m trainer.task --epochs 12 --job-dir gs://BUCKET/digits
 
-Every replica of the job runs this same program; TF_CONFIG tells it which one it is. What makes it restartable:
+Every replica of the job runs this program; TF_CONFIG contains the replica's task. The program can be restarted because:
 
-- The replicas share one backup directory, `JOB_DIR/backup/JOB_ID`. Each of them restores from it, so all continue with
-  the same epoch. (With a directory per replica they would disagree on the epoch, and their collectives never match.)
-- A replica does nothing about a lost peer. Its next collective fails, the program ends with status 1, the platform
-  starts it again, and in start-up TensorFlow waits for the peers (up to an hour, its default), however late each is.
-  So there is no timeout to tune here: a short one would only turn waiting for a new VM into further failures.
-- No replica ends before the results are stored, so there is always a full set of peers for one that has to start
-  again; and one that starts again after that sees the results of its own job, and has nothing left to do.
+- The replicas share one backup directory, `JOB_DIR/backup/JOB_ID`. All restore from it, so all continue with the same
+  epoch. (With one directory per replica they could disagree on the epoch, and their collectives would not match.)
+- A replica does not handle a lost peer. Its next collective fails, the program exits with status 1, and Trainmaster
+  restarts it. At start-up TensorFlow waits for the peers for up to an hour, its default. There is no timeout to tune:
+  a short one would only turn waiting for a new VM into further failures.
+- No replica exits before the results are stored, so a restarted replica always finds all its peers. A replica that
+  restarts later finds the results of its own job and exits.
 
-Written to the job directory: `model/` (a SavedModel), `metrics.json`.
+Output in the job directory: `model/` (a SavedModel), `metrics.json`.
 """
 
 import argparse
@@ -41,7 +41,7 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class Digits:
-    """Images of shape (n, 8, 8, 1) in 0..1, and their labels, in a part to learn from and a part to be judged by."""
+    """Images of shape (n, 8, 8, 1) with values in 0..1, and their labels: one part for training, one for evaluation."""
 
     train_images: np.ndarray
     train_labels: np.ndarray
@@ -50,7 +50,7 @@ class Digits:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Train, judge, store."""
+    """Train, evaluate, store."""
     options = parse_arguments(argv)
     job_id = os.environ.get("CLOUD_ML_JOB_ID")
     if job_id and finished_job(options.job_dir) == job_id:
@@ -58,8 +58,8 @@ def main(argv: list[str] | None = None) -> None:
         return
 
     tf.get_logger().setLevel("ERROR")  # its warnings about restored checkpoints are about Keras' own bookkeeping
-    # tf.data's tuner threads sleep for up to a minute, can miss the call to end, and then `fit` returns that much late.
-    # This mode has none of them, nor parallel loading, which images in memory do not need. Drop it with larger data.
+    # tf.data's tuner threads sleep for up to a minute and can miss the call to end; `fit` then returns that much later.
+    # Debug mode has no such threads and no parallel loading, which is not needed here. Remove it for more data.
     tf.data.experimental.enable_debug_mode()
     tf.keras.utils.set_random_seed(SEED)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -100,17 +100,17 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def leave_at_once_on_sigterm() -> None:
-    """End when the VM is about to go, instead of training on until it is gone.
+    """Exit at once on SIGTERM, the notice that the VM is about to be deleted.
 
-    TensorFlow catches SIGTERM, for trainers that checkpoint on preemption, and goes on. Here every epoch is stored, so
-    what leaving loses is part of one epoch, and the sooner this replica is replaced the better. After the strategy is
-    made, because that is when TensorFlow installs its own handler.
+    TensorFlow catches SIGTERM for trainers that checkpoint on preemption, and continues. Here every epoch is stored, so
+    an early exit loses only part of one epoch and lets the replica be replaced sooner. Call this after the strategy is
+    created, because TensorFlow installs its own handler then.
     """
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Read the flags; unknown ones are an error, as a misspelt one would otherwise change nothing."""
+    """Read the flags. An unknown flag is an error: it may be a misspelt one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--job-dir", required=True, help="where backup, model and metrics go; gs:// or local")
     parser.add_argument("--epochs", type=int, default=12)
@@ -120,7 +120,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--epoch-seconds",
         type=float,
         default=0.0,
-        help="least duration of an epoch: makes a short demonstration long enough to lose a worker in",
+        help="minimum duration of an epoch, so that a demonstration is long enough to lose a worker",
     )
     return parser.parse_args(argv)
 
@@ -131,7 +131,7 @@ def join(directory: str, *parts: str) -> str:
 
 
 def load_data() -> Digits:
-    """Load the 1,797 digits that come with scikit-learn; the split is the same in every replica and every life."""
+    """Load scikit-learn's 1,797 digits. The split is the same in every replica and after every restart."""
     bunch = load_digits()
     images = (bunch.images / 16.0).astype("float32")[..., np.newaxis]
     labels = bunch.target.astype("int64")
@@ -142,7 +142,7 @@ def load_data() -> Digits:
 
 
 def build_model(learning_rate: float) -> Any:
-    """Build and compile the model; call it in the strategy's scope."""
+    """Build and compile the model. Call this in the strategy's scope."""
     model = tf.keras.Sequential(
         [
             tf.keras.layers.Input((SIDE, SIDE, 1)),
@@ -165,7 +165,7 @@ def build_model(learning_rate: float) -> Any:
 
 
 def distribute(strategy: tf.distribute.Strategy, digits: Digits, global_batch: int) -> Any:
-    """Give every replica its own part of the images, endlessly: each image is in exactly one part."""
+    """Return an endless dataset that gives every replica its own part of the images, without overlap."""
 
     def part(context: tf.distribute.InputContext) -> tf.data.Dataset:
         images = tf.data.Dataset.from_tensor_slices((digits.train_images, digits.train_labels))
@@ -180,7 +180,7 @@ def distribute(strategy: tf.distribute.Strategy, digits: Digits, global_batch: i
 
 
 class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types
-    """Prints a line per epoch, says where training resumes, and records that where a directory is given."""
+    """Print a line per epoch and the epoch at which training resumes; record the latter if a directory is given."""
 
     def __init__(self, epochs: int, epoch_seconds: float, record_dir: str | None) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         self._started_s = 0.0
 
     def on_epoch_begin(self, epoch: int, _logs: dict[str, float] | None = None) -> None:
-        """Tell a continued training from a new one by its first epoch."""
+        """Report a resumed training: its first epoch is not epoch 0."""
         self._started_s = time.monotonic()
         if self._is_first and epoch > 0:
             print(f"resuming from epoch {epoch + 1}", flush=True)
@@ -200,7 +200,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         self._is_first = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Print the metrics, which are those of all replicas together."""
+        """Print the metrics, which are aggregated over all replicas."""
         values = logs or {}
         time.sleep(max(0.0, self._started_s + self.epoch_seconds - time.monotonic()))
         loss, accuracy = values["loss"], values["accuracy"]
@@ -208,7 +208,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
 
 
 def record_resume(backup_dir: str, epoch: int) -> None:
-    """Append to the epochs this job resumed from; the record lives and goes with the backup."""
+    """Append to the list of epochs that this job resumed from. It is stored, and deleted, with the backup."""
     tf.io.gfile.makedirs(backup_dir)
     write_json(join(backup_dir, "resumes.json"), [*read_resumes(backup_dir), epoch])
 
@@ -220,9 +220,9 @@ def read_resumes(backup_dir: str) -> list[int]:
 
 
 def store_model(model: Any, job_dir: str, *, is_chief: bool) -> None:
-    """Save the model for serving. Every replica takes part, as saving may synchronise variables; the chief's stays.
+    """Save the model for serving. All replicas take part, because saving may synchronize variables; one copy is kept.
 
-    `export`, not `save`: what `save` adds (Python objects to train on) takes it seconds of tracing under this strategy.
+    `export` is used instead of `save`, which also stores objects for further training and needs seconds more for it.
     """
     tf.keras.utils.disable_interactive_logging()  # export would print its endpoints, once per replica
     if is_chief:
@@ -233,13 +233,13 @@ def store_model(model: Any, job_dir: str, *, is_chief: bool) -> None:
 
 
 def held_out_accuracy(model: Any, digits: Digits) -> float:
-    """Return the share of held-out images told right, computed by this replica alone (no collective, no padding)."""
+    """Return the accuracy on the held-out images, computed by this replica alone (no collective, no padding)."""
     logits = model(digits.held_out_images, training=False)
     return float(np.mean(np.argmax(logits, axis=-1) == digits.held_out_labels))
 
 
 def wait_for_all(strategy: tf.distribute.Strategy) -> None:
-    """Return once every replica has come this far."""
+    """Block until every replica has called this function."""
 
     @tf.function  # type: ignore[untyped-decorator]
     def meet() -> Any:
@@ -255,7 +255,7 @@ def finished_job(job_dir: str) -> str | None:
 
 
 def store_metrics(job_dir: str, metrics: dict[str, Any]) -> None:
-    """Write metrics.json: the last file of a job, whose presence says that the results are complete."""
+    """Write metrics.json, the last file of a job. If it exists, the results are complete."""
     tf.io.gfile.makedirs(job_dir)
     write_json(join(job_dir, "metrics.json"), metrics)
 
@@ -267,7 +267,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 def read_json(path: str) -> Any:
-    """Read a JSON file, local or gs://; None where there is none."""
+    """Read a JSON file, local or gs://. Return None if it does not exist."""
     try:
         with tf.io.gfile.GFile(path, "r") as file:
             return json.loads(file.read())

@@ -1,17 +1,18 @@
-"""Run the trainer under torchrun's launcher: several ranks on each VM, and a lost rank brought back by PyTorch itself.
+"""Run the trainer under torchrun's launcher: several ranks on each VM, and lost ranks restarted by PyTorch.
 
     python -m trainer.launch --ranks-per-vm 2 --epochs 12 --job-dir gs://BUCKET/pytorch_torchrun
 
-Each replica of the job runs this module. What the platform says about VMs becomes what torchrun calls nodes: WORLD_SIZE
-is their number, MASTER_ADDR:MASTER_PORT the rendezvous, and RANK 0 its host. Each node starts its ranks of
-`trainer.task` with variables of their own. Who repairs what:
+Each replica of the job runs this module. A replica of Trainmaster is a node of torchrun: WORLD_SIZE is the number of
+nodes, MASTER_ADDR:MASTER_PORT the rendezvous, and RANK 0 its host. Each node starts its ranks of `trainer.task` with
+their own variables.
 
-    a rank dies           all nodes start their ranks again, at most `--restarts` times; the platform sees nothing of it
-    a VM or launcher dies the platform brings it back under the same name, and the others' ranks wait for it
-    the first VM dies     the rendezvous dies with it: all launchers end, and the platform starts them again
+    failure               recovery
+    a rank                all nodes restart their ranks, at most `--restarts` times; Trainmaster does not notice
+    a VM or launcher      Trainmaster replaces or restarts it under the same name; the other nodes' ranks wait for it
+    the first VM          the rendezvous is lost with it: all launchers exit, and Trainmaster restarts them
 
-A launcher that gives up ends as its rank did, with that rank's traceback the last on its output: the platform judges
-the trainer's failure, and not a `ChildFailedError` that looks the same whatever happened.
+A launcher that gives up exits with its rank's status and prints the rank's traceback last. Trainmaster therefore judges
+the trainer's failure instead of a `ChildFailedError` that is the same for all failures.
 """
 
 import argparse
@@ -20,8 +21,8 @@ import os
 import sys
 from typing import Any
 
-# Each round of ranks gets a store of its own. In the one they would share, a rank's keys begin with how often its own
-# launcher has restarted it: one more on the VM that lost a rank than on the others, and they would wait for ever.
+# Give each round of ranks a new store. In a shared store a rank's keys begin with the number of restarts that its
+# launcher has counted. The VM that lost a rank counts one more than the others, so that they would wait forever.
 os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
 
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -31,10 +32,10 @@ SIGNAL_BASE = 128
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Launch this VM's ranks; flags of the trainer's are passed on to it."""
+    """Launch this VM's ranks. Unknown flags are passed to the trainer."""
     parser = argparse.ArgumentParser(description="Run trainer.task under torchrun's launcher.", allow_abbrev=False)
-    parser.add_argument("--ranks-per-vm", type=int, default=2, help="GPUs of a VM, or what its cores can bear")
-    parser.add_argument("--restarts", type=int, default=3, help="times that lost ranks are brought back in place")
+    parser.add_argument("--ranks-per-vm", type=int, default=2, help="number of GPUs, or of ranks that the cores allow")
+    parser.add_argument("--restarts", type=int, default=3, help="how often lost ranks are restarted")
     parser.add_argument("--wait-minutes", type=float, default=30.0, help="how long to wait for lost VMs")
     options, trainer_args = parser.parse_known_args(argv)
     try:
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def launch_config(options: argparse.Namespace, environment: Any) -> LaunchConfig:
-    """Return the platform's variables in torchrun's terms."""
+    """Translate Trainmaster's environment variables to torchrun's configuration."""
     nodes = int(environment.get("WORLD_SIZE", "1"))
     wait_s = int(options.wait_minutes * 60)
     return LaunchConfig(
@@ -57,8 +58,8 @@ def launch_config(options: argparse.Namespace, environment: Any) -> LaunchConfig
         rdzv_endpoint=f"{environment.get('MASTER_ADDR', '127.0.0.1')}:{environment.get('MASTER_PORT', '29400')}",
         rdzv_configs={
             "is_host": environment.get("RANK", "0") == "0",
-            "join_timeout": wait_s,  # for peers
-            "read_timeout": wait_s,  # for the rendezvous itself
+            "join_timeout": wait_s,  # waiting for peers
+            "read_timeout": wait_s,  # waiting for the rendezvous
         },
         max_restarts=options.restarts,
         local_addr=own_host(environment),
@@ -66,7 +67,7 @@ def launch_config(options: argparse.Namespace, environment: Any) -> LaunchConfig
 
 
 def own_host(environment: Any) -> str:
-    """Return the name under which peers find this VM: its own entry in TF_CONFIG, which every job's replica has."""
+    """Return the address at which peers reach this VM: its entry in TF_CONFIG, which every replica has."""
     config = json.loads(environment.get("TF_CONFIG", "{}"))
     task = config.get("task", {})
     addresses: list[str] = config.get("cluster", {}).get(task.get("type"), [])

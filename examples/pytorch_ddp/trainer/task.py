@@ -2,12 +2,12 @@
 
     python -m trainer.task --epochs 12 --job-dir gs://BUCKET/pytorch_ddp
 
-Every replica runs this same program; WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT tell it which one it is. After each
-epoch rank 0 stores a checkpoint. A replica that loses a peer ends with status 1 at its next collective; started again,
-it waits for its peers (`--rendezvous-minutes`), and rank 0 gives all of them the last checkpoint: only one replica
-reads it, so no two can continue with different epochs. The replicas end together, once the results are stored.
+Every replica runs this program; WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT identify it. After each epoch rank 0
+stores a checkpoint. A replica that loses a peer exits with status 1 at its next collective. After the restart it waits
+for its peers (`--rendezvous-minutes`), and rank 0 sends the last checkpoint to all. Only one replica reads the
+checkpoint, so no two can continue with different epochs. The replicas exit together, after the results are stored.
 
-Written to the job directory: `model.pt` (the state dictionary), `metrics.json`.
+Output in the job directory: `model.pt` (the state dictionary), `metrics.json`.
 """
 
 import argparse
@@ -34,21 +34,21 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class Digits:
-    """Images of 64 values in 0..1 with their labels: a part to learn from, a part to be judged by."""
+    """Images of 64 values in 0..1 with their labels: one part for training, one for evaluation."""
 
     train: TensorDataset
     held_out: TensorDataset
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Train, judge, store."""
+    """Train, evaluate, store."""
     options = parse_arguments(argv)
     job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
     if is_finished(options.job_dir, job_id):
         print(f"job {job_id} has its results already; nothing left to do", flush=True)
         return
     torch.manual_seed(SEED)
-    torch.set_num_threads(1)  # the model is tiny; threads would only get into each other's way
+    torch.set_num_threads(1)  # the model is too small to profit from threads
     distributed.init_process_group("gloo", timeout=datetime.timedelta(minutes=options.rendezvous_minutes))
     try:
         train(options, job_id)
@@ -63,13 +63,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32, help="images per replica and step")
     parser.add_argument("--learning-rate", type=float, default=0.004)
-    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="least duration of an epoch")
+    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch")
     parser.add_argument("--rendezvous-minutes", type=float, default=30.0, help="how long to wait for lost peers")
     return parser.parse_args(argv)
 
 
 def train(options: argparse.Namespace, job_id: str) -> None:
-    """Run the epochs that are left, from the last checkpoint on, and store the results."""
+    """Run the remaining epochs from the last checkpoint on, and store the results."""
     is_chief = distributed.get_rank() == 0
     checkpoint_name = f"checkpoint-{job_id}.pt"
     digits = load_data()
@@ -81,10 +81,10 @@ def train(options: argparse.Namespace, job_id: str) -> None:
     loader = DataLoader(digits.train, batch_size=options.batch_size, sampler=sampler)
     for epoch in range(epochs_done, options.epochs):
         started_s = time.monotonic()
-        sampler.set_epoch(epoch)  # another order each epoch, the same one when the epoch is repeated
+        sampler.set_epoch(epoch)  # a different order in each epoch, but the same one when an epoch is repeated
         loss, accuracy = train_epoch(parallel, optimizer, loader)
         time.sleep(max(0.0, started_s + options.epoch_seconds - time.monotonic()))
-        if speaks():
+        if prints_progress():
             print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
         if is_chief:
             state = {
@@ -96,18 +96,18 @@ def train(options: argparse.Namespace, job_id: str) -> None:
             write_file(options.job_dir, checkpoint_name, to_bytes(state))
     if is_chief:
         store_results(options, job_id, model, digits, resumed_from)
-    distributed.barrier()  # nobody ends before the results are stored: see the top
+    distributed.barrier()  # no replica exits before the results are stored
     if is_chief:
         delete_file(options.job_dir, checkpoint_name)
 
 
-def speaks() -> bool:
-    """Say whether this process is the one of its VM that prints, where `trainer.launch` started several."""
+def prints_progress() -> bool:
+    """Return whether this process prints: one of each VM does, if `trainer.launch` started several."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def load_data() -> Digits:
-    """Load the 1,797 digits that come with scikit-learn; the split is the same in every replica and every life."""
+    """Load scikit-learn's 1,797 digits. The split is the same in every replica and after every restart."""
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels)
     train_images, held_out_images = (torch.tensor(part, dtype=torch.float32) for part in parts[:2])
@@ -132,9 +132,9 @@ def build_model() -> torch.nn.Module:
 
 
 def restore(job_dir: str, name: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[int]]:
-    """Load the last checkpoint into model and optimizer; return the epochs done and every epoch resumed from.
+    """Load the last checkpoint into model and optimizer; return the epochs done and all epochs resumed from.
 
-    Rank 0 reads it and sends it to the others: what one replica sees, all see.
+    Rank 0 reads the checkpoint and sends it to the others, so that all replicas have the same one.
     """
     shared: list[bytes | None] = [read_file(job_dir, name) if distributed.get_rank() == 0 else None]
     distributed.broadcast_object_list(shared, src=0)
@@ -144,7 +144,7 @@ def restore(job_dir: str, name: str, model: torch.nn.Module, optimizer: torch.op
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     epochs_done: int = state["epochs_done"]
-    if speaks():
+    if prints_progress():
         print(f"resuming from epoch {epochs_done + 1}", flush=True)
     return epochs_done, [*state["resumed_from"], epochs_done + 1]
 
@@ -170,7 +170,7 @@ def train_epoch(
 def store_results(
     options: argparse.Namespace, job_id: str, model: torch.nn.Module, digits: Digits, resumed_from: list[int]
 ) -> None:
-    """Judge the model on the held-out images and write model and metrics, metrics last: they mark the end."""
+    """Evaluate the model on the held-out images; write the model, then the metrics, which mark completion."""
     images, labels = digits.held_out.tensors
     with torch.no_grad():
         accuracy = (model(images).argmax(dim=1) == labels).float().mean().item()
@@ -188,7 +188,7 @@ def store_results(
 
 
 def is_finished(job_dir: str, job_id: str) -> bool:
-    """Say whether the results in the directory are this job's own (by hand, without a job id, they never are)."""
+    """Return whether the directory has this job's results. Always False for a manual run, which has no job id."""
     stored = read_file(job_dir, "metrics.json")
     return stored is not None and job_id != "local" and json.loads(stored).get("job_id") == job_id
 

@@ -1,1 +1,1 @@
-"""The scikit-learn trainer: one machine, a few seconds, no heavy package."""
+"""The scikit-learn trainer: one machine, a few seconds, no large dependencies."""

@@ -2,7 +2,7 @@
 
     python -m trainer.task --gamma 0.001 --job-dir gs://BUCKET/sklearn_digits
 
-Written to the job directory: `model.joblib`, `metrics.json`. It takes a second, so a restart simply starts over.
+Output in the job directory: `model.joblib`, `metrics.json`. Training takes a second, so a restart begins from scratch.
 """
 
 import argparse
@@ -21,7 +21,7 @@ HELD_OUT = 0.2
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Train, judge, store."""
+    """Train, evaluate, store."""
     parser = argparse.ArgumentParser(description="Train a support vector machine on handwritten digits.")
     parser.add_argument("--job-dir", required=True, help="where the model and the metrics go; gs:// or local")
     parser.add_argument("--gamma", type=float, default=0.001, help="width of the radial kernel")

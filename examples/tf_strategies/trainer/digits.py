@@ -1,6 +1,6 @@
-"""What the trainers of this package share: flags, data, model, and the results in the job directory.
+"""Flags, data, model and results in the job directory, shared by the trainers of this package.
 
-Paths may be local or gs://: all files go through `tf.io.gfile`.
+Paths may be local or gs://, because all files are accessed through `tf.io.gfile`.
 """
 
 import argparse
@@ -18,31 +18,32 @@ SEED = 20
 CLASSES = 10
 PIXELS = 64
 HELD_OUT = 0.2
-REWRITTEN_S = 2.0
+REWRITE_S = 10.0
+REREAD_S = 0.2
 
 
 def flags(description: str) -> argparse.ArgumentParser:
-    """Return a parser of the flags that all trainers have."""
+    """Return a parser with the flags that all trainers have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--job-dir", required=True, help="where backup, model and metrics go; gs:// or local")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32, help="images per replica and step")
-    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="least duration of an epoch, to watch it")
+    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch")
     return parser
 
 
 def job_id() -> str:
-    """Return the job's id; `local` where the trainer was started by hand."""
+    """Return the job's id, or `local` for a manual run."""
     return os.environ.get("CLOUD_ML_JOB_ID", "local")
 
 
 def checkpoint_dir(job_dir: str) -> str:
-    """Return where this job's checkpoints are."""
+    """Return the directory of this job's checkpoints."""
     return join(job_dir, "checkpoints", job_id())
 
 
 def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Return (images, labels) to learn from and to be judged by; the same split in every replica and every life."""
+    """Return (images, labels) for training and for evaluation. The split is the same after every restart."""
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(
         (images / 16.0).astype("float32"),
@@ -55,13 +56,13 @@ def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
 
 
 def endless(images: np.ndarray, labels: np.ndarray, batch_size: int) -> tf.data.Dataset:
-    """Return batches of one size for ever, in an order of their own."""
+    """Return an endless dataset of shuffled batches of equal size."""
     dataset = tf.data.Dataset.from_tensor_slices((images, labels))
     return dataset.shuffle(len(labels), seed=SEED).repeat().batch(batch_size, drop_remainder=True)
 
 
 def compiled_model(**options: Any) -> Any:
-    """Return the model, ready for `fit`; call it in the strategy's scope."""
+    """Return the compiled model. Call this in the strategy's scope."""
     model = tf.keras.Sequential(
         [
             tf.keras.layers.Input((PIXELS,)),
@@ -76,8 +77,10 @@ def compiled_model(**options: Any) -> Any:
 
 
 class Checkpoints:
-    """Model and optimizer after each epoch, `ckpt-EPOCH`, in a directory of this job's own: another job with the same
-    job directory starts from nothing. A file of its own per epoch, as evaluators want them; the last two are kept."""
+    """Checkpoints of model and optimizer after each epoch, `ckpt-EPOCH`; the last two are kept.
+
+    Their directory contains the job id, so that another job with the same job directory does not resume from them.
+    """
 
     def __init__(self, model: Any, job_dir: str) -> None:
         self.directory = checkpoint_dir(job_dir)
@@ -85,20 +88,20 @@ class Checkpoints:
         self._manager = tf.train.CheckpointManager(checkpoint, self.directory, max_to_keep=2)
 
     def restore(self) -> int:
-        """Load the last one, if any; return the epochs that are done."""
-        found = self._manager.restore_or_initialize()
-        epochs_done = int(found.rpartition("-")[2]) if found else 0
+        """Load the last checkpoint, if any, and return the number of epochs done."""
+        latest = self._manager.restore_or_initialize()
+        epochs_done = int(latest.rpartition("-")[2]) if latest else 0
         if epochs_done:
             print(f"resuming from epoch {epochs_done + 1}", flush=True)
         return epochs_done
 
     def save(self, epochs_done: int) -> None:
-        """Store the state after so many epochs."""
+        """Store the state after `epochs_done` epochs."""
         self._manager.save(checkpoint_number=epochs_done)
 
 
 class Epochs(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types
-    """Ends an epoch: its least duration, its checkpoint, its line."""
+    """After each epoch: keep its minimum duration, store a checkpoint, print a line."""
 
     def __init__(self, options: argparse.Namespace, checkpoints: Checkpoints) -> None:
         super().__init__()
@@ -107,21 +110,21 @@ class Epochs(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow h
         self._started_s = 0.0
 
     def on_epoch_begin(self, _epoch: int, _logs: dict[str, float] | None = None) -> None:
-        """Look at the clock."""
+        """Record the time."""
         self._started_s = time.monotonic()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Count it as done: a restart from here on begins with the next one."""
+        """Store the checkpoint. A later restart begins with the next epoch."""
         time.sleep(max(0.0, self._started_s + self.options.epoch_seconds - time.monotonic()))
         self.checkpoints.save(epoch + 1)
-        said = " ".join(f"{name} {value:.4f}" for name, value in (logs or {}).items())
-        print(f"epoch {epoch + 1}/{self.options.epochs} {said}", flush=True)
+        metrics = " ".join(f"{name} {value:.4f}" for name, value in (logs or {}).items())
+        print(f"epoch {epoch + 1}/{self.options.epochs} {metrics}", flush=True)
 
 
 def store_results(model: Any, job_dir: str, **facts: Any) -> None:
-    """Judge the model on the held-out images, store it, and then metrics.json, whose presence says: complete.
+    """Evaluate the model on the held-out images and store it, then metrics.json, which marks completion.
 
-    Only then are the checkpoints superfluous.
+    Delete the checkpoints last: they are needed until the results are complete.
     """
     images, labels = load()[1]
     accuracy = float(np.mean(np.argmax(model(images, training=False), axis=-1) == labels))
@@ -133,7 +136,7 @@ def store_results(model: Any, job_dir: str, **facts: Any) -> None:
 
 
 def is_finished(job_dir: str) -> bool:
-    """Say whether the results in the directory are this job's: it was restarted after its last step."""
+    """Return whether the directory has this job's results, because the job was restarted after its last step."""
     stored = read_json(join(job_dir, "metrics.json")) or {}
     finished: bool = stored.get("job_id") == job_id() != "local"
     if finished:
@@ -154,17 +157,17 @@ def write_json(path: str, value: Any) -> None:
 
 
 def read_json(path: str) -> Any:
-    """Read a JSON file, local or gs://; None where there is none."""
-    try:
-        return json.loads(_read(path))
-    except tf.errors.NotFoundError:
-        return None
-    except ValueError:  # another task is writing it: it came cut off in the middle
-        time.sleep(REWRITTEN_S)
-        return json.loads(_read(path))
-
-
-def _read(path: str) -> str:
-    with tf.io.gfile.GFile(path, "r") as file:
-        text: str = file.read()
-    return text
+    """Read a JSON file, local or gs://. Return None if it does not exist."""
+    deadline = time.monotonic() + REWRITE_S
+    while True:
+        try:
+            with tf.io.gfile.GFile(path, "r") as file:
+                return json.loads(file.read())
+        except tf.errors.NotFoundError:
+            return None
+        except (ValueError, tf.errors.InternalError):
+            # Another replica is rewriting the object. TensorFlow reads its size first and its content afterwards: the
+            # content is then cut off, or the read fails with "File contents are inconsistent".
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(REREAD_S)

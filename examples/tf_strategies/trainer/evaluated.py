@@ -1,12 +1,13 @@
-"""Train on the chief while an evaluator, outside the cluster, judges each checkpoint as it appears.
+"""Train on the chief while an evaluator, outside the cluster, evaluates each checkpoint when it appears.
 
     python -m trainer.evaluated --job-dir gs://BUCKET/tf_evaluator
 
-Both roles run this module. TF_CONFIG names the evaluator as a task, but no cluster has it: no collective counts it, so
-its loss costs the training nothing. It finds its work where the chief leaves it, in the checkpoints, and may skip some.
+Both replicas run this module. The evaluator is a task in TF_CONFIG but not a member of the cluster: no collective
+includes it, so training continues when it is lost. It reads the chief's checkpoints and may skip some.
 
-The job is over when the chief exits 0, and the evaluator is shut down with it: so the chief waits for the last word.
-Written to the job directory: `model/`, `metrics.json` by the chief, `evaluations.json` by the evaluator.
+The job ends when the chief exits with status 0, and the evaluator is shut down with it. The chief therefore waits for
+the last evaluation. Output in the job directory: the chief writes `model/` and `metrics.json`, the evaluator
+`evaluations.json`.
 """
 
 import argparse
@@ -22,8 +23,8 @@ POLL_S = 0.5
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Train or evaluate, as TF_CONFIG says."""
-    parser = digits.flags("Train on the chief, judge on an evaluator.")
+    """Train or evaluate, depending on the task type in TF_CONFIG."""
+    parser = digits.flags("Train on the chief, evaluate on an evaluator.")
     parser.add_argument("--evaluator-minutes", type=float, default=15.0, help="how long the chief waits at the end")
     options = parser.parse_args(argv)
     task_type = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("type")
@@ -54,17 +55,17 @@ def train(options: argparse.Namespace) -> None:
 
 
 def wait_for_evaluation(options: argparse.Namespace) -> dict[str, float]:
-    """Return the evaluations by epoch, when the last epoch's is there or the patience is over."""
+    """Return the evaluations by epoch, after the last epoch's is there or `evaluator_minutes` are over."""
     deadline = time.monotonic() + options.evaluator_minutes * 60
     while True:
-        found: dict[str, float] = read_evaluations(options.job_dir)
-        if str(options.epochs) in found or time.monotonic() > deadline:
-            return found
+        evaluations: dict[str, float] = read_evaluations(options.job_dir)
+        if str(options.epochs) in evaluations or time.monotonic() > deadline:
+            return evaluations
         time.sleep(POLL_S)
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    """Judge checkpoint after checkpoint until that of the last epoch; each time the latest, so some may be skipped."""
+    """Evaluate the latest checkpoint repeatedly, until that of the last epoch. Some checkpoints may be skipped."""
     images, labels = digits.load()[1]
     tf.keras.utils.SidecarEvaluator(
         model=digits.compiled_model(),
@@ -76,14 +77,14 @@ def evaluate(options: argparse.Namespace) -> None:
 
 
 class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types
-    """Adds each evaluation to evaluations.json, which says of what job they are."""
+    """Add each evaluation to evaluations.json, which also contains the job id."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__()
         self.options = options
 
     def on_test_end(self, logs: dict[str, float] | None = None) -> None:
-        """Print and store; the optimizer, restored with the model, knows after how many steps this was."""
+        """Print and store the accuracy. The restored optimizer's step count gives the epoch."""
         steps_per_epoch = len(digits.load()[0][1]) // self.options.batch_size
         epoch = int(self.model.optimizer.iterations.numpy()) // steps_per_epoch
         accuracy = float((logs or {})["accuracy"])
@@ -94,10 +95,11 @@ class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow h
 
 
 def read_evaluations(job_dir: str) -> dict[str, float]:
-    """Return what this job's evaluator has written so far: accuracy by epoch."""
+    """Return the evaluations that this job's evaluator has stored so far: accuracy by epoch."""
     stored = digits.read_json(digits.join(job_dir, "evaluations.json")) or {}
-    found: dict[str, float] = stored.get("accuracy_by_epoch", {}) if stored.get("job_id") == digits.job_id() else {}
-    return found
+    is_own = stored.get("job_id") == digits.job_id()
+    evaluations: dict[str, float] = stored.get("accuracy_by_epoch", {}) if is_own else {}
+    return evaluations
 
 
 if __name__ == "__main__":

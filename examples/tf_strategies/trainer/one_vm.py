@@ -1,15 +1,15 @@
-"""Train a digit classifier on one VM, under the strategy that its devices want.
+"""Train a digit classifier on one VM, with a strategy that fits its devices.
 
     python -m trainer.one_vm --strategy mirrored --job-dir gs://BUCKET/tf_mirrored
 
-    mirrored            a copy of the model on each GPU, in step: the usual choice for a VM with several
-    central_storage     variables in the host's memory, computation on each GPU: for variables no GPU has room for
-    one_device          everything on one device: what a program for the other two does on the smallest machine
+    mirrored            a copy of the model on each GPU, updated synchronously: the usual choice for several GPUs
+    central_storage     variables in the host's memory, computation on each GPU: for very large variables
+    one_device          everything on one device: the same program on the smallest machine
 
-A VM without GPUs has one device, its CPU; `--cpu-devices 2` splits it, to see two replicas at work anywhere. TF_CONFIG,
-which every job has, is about other VMs: these strategies leave it alone.
+A VM without GPUs has one device, its CPU. `--cpu-devices 2` splits it into two logical devices, to run two replicas on
+any VM. These strategies do not use TF_CONFIG, which describes the other VMs of a job.
 
-Each epoch is stored: started again, in the same VM or another one, the trainer goes on with the epoch it lost.
+Each epoch is stored. After a restart, in the same VM or another one, the trainer repeats the interrupted epoch.
 """
 
 from typing import Any
@@ -20,14 +20,14 @@ from trainer import digits
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Train, judge, store."""
+    """Train, evaluate, store."""
     parser = digits.flags("Train a digit classifier on one VM.")
     parser.add_argument("--strategy", choices=sorted(STRATEGIES), default="mirrored")
-    parser.add_argument("--cpu-devices", type=int, default=1, help="pretend that the CPU is so many devices")
+    parser.add_argument("--cpu-devices", type=int, default=1, help="number of logical devices of the CPU")
     options = parser.parse_args(argv)
     if digits.is_finished(options.job_dir):
         return
-    devices = compute_devices(options.cpu_devices)  # before anything else wakes TensorFlow up
+    devices = compute_devices(options.cpu_devices)  # before TensorFlow initializes its devices
     tf.keras.utils.set_random_seed(digits.SEED)
     strategy = STRATEGIES[options.strategy](devices)
     replicas = strategy.num_replicas_in_sync
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def compute_devices(cpu_devices: int) -> list[str]:
-    """Return the names of this VM's GPUs; without any, of its CPU's parts."""
+    """Return the names of this VM's GPUs, or of the logical devices of its CPU if there are none."""
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         return [f"GPU:{index}" for index in range(len(gpus))]

@@ -2,14 +2,15 @@
 
     python -m trainer.parameter_server --job-dir gs://BUCKET/tf_parameter_server
 
-Every replica runs this module. The chief holds the ClusterCoordinator and hands out steps; workers and parameter
-servers only serve, until the platform ends them: the job is over when the chief exits 0. What happens to a lost
+Every replica runs this module. The chief has the ClusterCoordinator and schedules steps. Workers and parameter servers
+only serve, until Trainmaster stops them: the job ends when the chief exits with status 0.
 
-    worker              its steps go to the others, and new ones to it when it is back: nobody else ends
-    parameter server    its variables are gone: the chief ends with status 1, and goes on from the last checkpoint
-    chief               its next life goes on from the last checkpoint, with the servers as they are
+    lost replica        recovery
+    worker              the other workers take its steps until it is back; no other replica exits
+    parameter server    its variables are lost: the chief exits with status 1 and continues from the last checkpoint
+    chief               continues from the last checkpoint after its restart; the servers keep running
 
-Parameter servers write their own parts of a checkpoint, so the job directory has to be one that all of them see.
+Parameter servers write their own parts of a checkpoint, so all of them must be able to access the job directory.
 """
 
 import argparse
@@ -29,7 +30,7 @@ def main(argv: list[str] | None = None) -> None:
     """Serve or coordinate, as TF_CONFIG says."""
     parser = digits.flags("Train a digit classifier with ParameterServerStrategy.")
     options = parser.parse_args(argv)
-    tf.get_logger().setLevel("ERROR")  # each save is traced anew, and warned of
+    tf.get_logger().setLevel("ERROR")  # every save is traced again, and TensorFlow warns of that
     cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     if cluster.task_type in ("worker", "ps"):
         serve(cluster)
@@ -39,8 +40,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def serve(cluster: Any) -> None:
-    """Hold variables or take steps for the chief, and never return."""
-    os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for a server that is being restarted instead of giving up
+    """Hold variables or run steps for the chief. Does not return."""
+    os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for a server that is being restarted
     server = tf.distribute.Server(
         cluster.cluster_spec(), job_name=cluster.task_type, task_index=cluster.task_id, protocol=cluster.rpc_layer
     )
@@ -49,7 +50,7 @@ def serve(cluster: Any) -> None:
 
 
 def wait_for_servers(cluster: Any) -> None:
-    """Return when all of them have been seen: the coordinator itself waits for none that is late, as a new VM is."""
+    """Wait until all servers accept connections. The coordinator does not wait for a late one, such as a new VM."""
     spec = cluster.cluster_spec().as_dict()
     for address in [*spec.get("ps", []), *spec.get("worker", [])]:
         host, _, port = address.rpartition(":")
@@ -62,7 +63,7 @@ def wait_for_servers(cluster: Any) -> None:
 
 
 def coordinate(options: argparse.Namespace, cluster: Any) -> None:
-    """Train, judge, store."""
+    """Train, evaluate, store."""
     strategy = tf.distribute.ParameterServerStrategy(cluster)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     (images, labels), _ = digits.load()
@@ -85,7 +86,7 @@ def coordinate(options: argparse.Namespace, cluster: Any) -> None:
 
 
 def training_step(strategy: Any, model: Any) -> Any:
-    """Return what the coordinator hands out: a batch, its gradients, and their application."""
+    """Return the function that the coordinator schedules: it computes a batch's gradients and applies them."""
 
     @tf.function  # type: ignore[untyped-decorator]
     def step(batches: Any) -> Any:

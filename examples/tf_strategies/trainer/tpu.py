@@ -2,9 +2,9 @@
 
     python -m trainer.tpu --job-dir gs://BUCKET/tf_tpu
 
-A Cloud TPU VM has its TPU cores inside, as another VM has GPUs: the program asks for `local` ones, with no name and no
-address of a TPU. (On AI Platform Training the program ran beside the TPU and found it through TPU_CONFIG.) Where there
-are none it says so and ends with status 2, which no restart will mend: `--any-device` trains on what there is instead.
+A Cloud TPU VM contains its TPU cores, as other VMs contain GPUs. The program therefore uses the `local` TPU without a
+name or address. (On AI Platform Training the program ran on another VM and found the TPU through TPU_CONFIG.) Without a
+TPU the program exits with status 2, a permanent failure; `--any-device` makes it train on the CPU or GPUs instead.
 """
 
 import sys
@@ -18,9 +18,9 @@ STATUS_NO_TPU = 2
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Train, judge, store."""
+    """Train, evaluate, store."""
     parser = digits.flags("Train a digit classifier with TPUStrategy.")
-    parser.add_argument("--any-device", action="store_true", help="without a TPU, train on what there is")
+    parser.add_argument("--any-device", action="store_true", help="without a TPU, train on the CPU or GPUs")
     options = parser.parse_args(argv)
     if digits.is_finished(options.job_dir):
         return
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> None:
     global_batch = options.batch_size * cores
     steps = len(labels) // global_batch
     with strategy.scope():
-        # A TPU computes while its host feeds it: the more steps in one execution, the less one waits for the other.
+        # More steps per execution mean fewer round trips between the host and the TPU.
         model = digits.compiled_model(steps_per_execution=steps)
         checkpoints = digits.Checkpoints(model, options.job_dir)
     model.fit(
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def tpu_strategy() -> Any:
-    """Return the strategy over this VM's TPU cores; None where it has none."""
+    """Return the strategy over this VM's TPU cores, or None if it has none."""
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(tpu="local")
     except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, ValueError) as error:

@@ -2,14 +2,14 @@
 
     python -m trainer.task --epochs 20 --job-dir gs://BUCKET/tpu_jax
 
-Every host of the slice runs this same program; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT tell it which one it is.
-The chips of all hosts form one mesh: each computes on its part of a batch, and JAX adds up the gradients. Host 0 stores
-a checkpoint after each epoch. When a host is lost, all are started again, and host 0 gives the others what it read:
-only one of them reads it, so no two can continue with different epochs.
+Every host of the slice runs this program; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT identify it. The chips of all
+hosts form one mesh: each computes on its part of a batch, and JAX sums the gradients. Host 0 stores a checkpoint after
+each epoch. When a host is lost, all hosts are restarted, and host 0 sends the checkpoint to the others. Only one host
+reads it, so no two can continue with different epochs.
 
-Without chips (as on the local stack) the same program computes on CPUs, one device to a host.
+Without chips (as on the local stack) the program computes on CPUs, one device per host.
 
-Written to the job directory: `model.npz` (the parameters), `metrics.json`.
+Output in the job directory: `model.npz` (the parameters), `metrics.json`.
 """
 
 import argparse
@@ -45,7 +45,7 @@ Tree = dict[str, Any]
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Join the other hosts, train, judge, store."""
+    """Join the other hosts, train, evaluate, store."""
     options = parse_arguments(argv)
     job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
     if is_finished(options.job_dir, job_id):
@@ -63,12 +63,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64, help="images per step, over all hosts")
     parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="least duration of an epoch")
+    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch")
     return parser.parse_args(argv)
 
 
 def join() -> None:
-    """Form one cluster of all hosts. A program alone, started by hand, is its own."""
+    """Form one cluster of all hosts. Do nothing if there is only one."""
     hosts = int(os.environ.get("WORLD_SIZE", "1"))
     if hosts == 1:
         return
@@ -78,40 +78,40 @@ def join() -> None:
         process_id=int(os.environ["RANK"]),
         initialization_timeout=RENDEZVOUS_S,
     )
-    # JAX takes SIGTERM for a notice to save before a preemption; here the last epoch is saved already.
+    # JAX treats SIGTERM as a preemption notice that leaves time to save. Here the last epoch is saved already.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def train(options: argparse.Namespace, job_id: str) -> None:
-    """Run the epochs that are left, from the last checkpoint on, and store the results."""
+    """Run the remaining epochs from the last checkpoint on, and store the results."""
     is_chief = jax.process_index() == 0
     checkpoint_name = f"checkpoint-{job_id}.npz"
     mesh = Mesh(np.array(jax.devices()), ("data",))
     train_part, held_out = load_data()
     state, epochs_done, resumed_from = restore(options.job_dir, checkpoint_name)
-    state = placed(state, mesh, PartitionSpec())
+    state = to_devices(state, mesh, PartitionSpec())
     step = make_step(options.learning_rate)
     for epoch in range(epochs_done, options.epochs):
         started_s = time.monotonic()
         losses = []
         for images, labels in batches(*train_part, options.batch_size, epoch):
-            batch = placed({"images": images, "labels": labels}, mesh, PartitionSpec("data"))
+            batch = to_devices({"images": images, "labels": labels}, mesh, PartitionSpec("data"))
             state, loss = step(state, batch)
             losses.append(loss)
-        loss = float(np.mean([np.asarray(each) for each in losses]))
+        loss = float(np.mean([np.asarray(step_loss) for step_loss in losses]))
         time.sleep(max(0.0, started_s + options.epoch_seconds - time.monotonic()))
         print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f}", flush=True)
         if is_chief:
             save(options.job_dir, checkpoint_name, state, epoch + 1, resumed_from)
     if is_chief:
         store_results(options, job_id, state, held_out, resumed_from)
-    multihost_utils.sync_global_devices("the results are stored")  # nobody ends before
+    multihost_utils.sync_global_devices("the results are stored")  # no host exits before
     if is_chief:
         delete_file(options.job_dir, checkpoint_name)
 
 
 def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Load the 1,797 digits that come with scikit-learn; the split is the same on every host and in every life."""
+    """Load scikit-learn's 1,797 digits. The split is the same on every host and after every restart."""
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels)
     train_images, held_out_images = (part.astype(np.float32) for part in parts[:2])
@@ -120,7 +120,7 @@ def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.nda
 
 
 def batches(images: np.ndarray, labels: np.ndarray, size: int, epoch: int) -> Any:
-    """Yield this host's part of each whole batch, in another order each epoch, the same one when it is repeated."""
+    """Yield this host's part of each complete batch. The order differs between epochs, and is reproducible."""
     order = np.random.default_rng([SEED, epoch]).permutation(len(labels))
     size -= size % jax.device_count()
     share = size // jax.process_count()
@@ -131,7 +131,7 @@ def batches(images: np.ndarray, labels: np.ndarray, size: int, epoch: int) -> An
 
 
 def first_state() -> Tree:
-    """Make parameters and momenta of the model: 64 pixels in, one hidden layer, ten logits out."""
+    """Return initial parameters and momenta of the model: 64 pixels in, one hidden layer, ten logits out."""
     random = np.random.default_rng(SEED)
     parameters = {
         "hidden": (random.standard_normal((64, HIDDEN)) * 0.15).astype(np.float32),
@@ -149,11 +149,11 @@ def logits_of(parameters: Tree, images: Any) -> Any:
 
 
 def make_step(learning_rate: float) -> Any:
-    """Compile one step of gradient descent; the batch lies on all devices, the state on each of them."""
+    """Compile one step of gradient descent. The batch is split over all devices; the state is replicated on each."""
 
     def loss_of(parameters: Tree, batch: Tree) -> Any:
-        chosen = jax.nn.log_softmax(logits_of(parameters, batch["images"]))
-        return -jnp.mean(jnp.take_along_axis(chosen, batch["labels"][:, None], axis=1))
+        log_probabilities = jax.nn.log_softmax(logits_of(parameters, batch["images"]))
+        return -jnp.mean(jnp.take_along_axis(log_probabilities, batch["labels"][:, None], axis=1))
 
     @jax.jit
     def step(state: Tree, batch: Tree) -> tuple[Tree, Any]:
@@ -165,11 +165,11 @@ def make_step(learning_rate: float) -> Any:
     return step
 
 
-def placed(tree: Tree, mesh: Mesh, spec: PartitionSpec) -> Tree:
-    """Put this host's arrays onto its devices as parts (`data`) or copies of arrays that all hosts share."""
+def to_devices(tree: Tree, mesh: Mesh, spec: PartitionSpec) -> Tree:
+    """Turn this host's arrays into global arrays: `spec` splits them over all hosts ("data") or replicates them."""
     sharding = NamedSharding(mesh, spec)
-    found: Tree = jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree)
-    return found
+    arrays: Tree = jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree)
+    return arrays
 
 
 def save(job_dir: str, name: str, state: Tree, epochs_done: int, resumed_from: list[int]) -> None:
@@ -179,9 +179,9 @@ def save(job_dir: str, name: str, state: Tree, epochs_done: int, resumed_from: l
 
 
 def restore(job_dir: str, name: str) -> tuple[Tree, int, list[int]]:
-    """Return the state to go on from, the epochs done, and every epoch resumed from.
+    """Return the state to continue from, the epochs done, and all epochs resumed from.
 
-    Host 0 reads it and sends it to the others: what one host sees, all see.
+    Host 0 reads the checkpoint and sends it to the others, so that all hosts have the same one.
     """
     state, epochs_done, resumed_from = first_state(), 0, list[int]()
     stored = read_file(job_dir, name) if jax.process_index() == 0 else None
@@ -206,7 +206,7 @@ def store_results(
     held_out: tuple[np.ndarray, np.ndarray],
     resumed_from: list[int],
 ) -> None:
-    """Judge the model on the held-out images and write model and metrics, metrics last: they mark the end."""
+    """Evaluate the model on the held-out images; write the model, then the metrics, which mark completion."""
     parameters = jax.tree.map(np.asarray, state["parameters"])
     images, labels = held_out
     hidden = np.maximum(images @ parameters["hidden"] + parameters["hidden_bias"], 0)
@@ -227,7 +227,7 @@ def store_results(
 
 
 def is_finished(job_dir: str, job_id: str) -> bool:
-    """Say whether the results in the directory are this job's own (by hand, without a job id, they never are)."""
+    """Return whether the directory has this job's results. Always False for a manual run, which has no job id."""
     stored = read_file(job_dir, "metrics.json")
     return stored is not None and job_id != "local" and json.loads(stored).get("job_id") == job_id
 

@@ -1,11 +1,11 @@
-"""Train one trial of a search: a small network on scikit-learn's handwritten digits, on one machine.
+"""Train one trial of a tuning job: a small network on scikit-learn's handwritten digits, on one machine.
 
     python -m trainer.task --learning_rate 0.01 --hidden_units 32 --activation relu --job-dir gs://BUCKET/digits/1
 
-The search hands each trial its hyperparameters as these flags, and a job directory of its own. After every epoch the
-trial reports its held-out accuracy as cloudml-hypertune does, which is what the search goes by.
+The tuning job passes each trial its hyperparameters as flags, and its own job directory. After every epoch the trial
+reports its held-out accuracy with cloudml-hypertune; the tuning job optimizes this metric.
 
-Written to the job directory: `model.joblib`, `metrics.json`. It takes seconds, so a restart simply starts over.
+Output in the job directory: `model.joblib`, `metrics.json`. Training takes seconds, so a restart begins from scratch.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from trainer.job_dir import write_file
 
 SEED = 20
 HELD_OUT = 0.2
-BRIGHTEST = 16  # of a pixel
+PIXEL_MAX = 16
 METRIC = "accuracy"  # the job file's hyperparameterMetricTag
 
 
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> None:
     options = parse(argv)
     images, labels = load_digits(return_X_y=True)
     train_images, held_out_images, train_labels, held_out_labels = train_test_split(
-        images / BRIGHTEST, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels
+        images / PIXEL_MAX, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels
     )
     model = MLPClassifier(
         hidden_layer_sizes=(options.hidden_units,),
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """Read the flags; the search names them as the job file does."""
+    """Read the flags. Hyperparameters have the names of the job file."""
     parser = argparse.ArgumentParser(description="Train one trial on handwritten digits.")
     parser.add_argument("--job-dir", required=True, help="where the model and the metrics go; gs:// or local")
     parser.add_argument("--epochs", type=int, default=20)
@@ -67,7 +67,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def hyperparameters(options: argparse.Namespace) -> dict[str, object]:
-    """Return what the search chose."""
+    """Return the trial's hyperparameters."""
     return {name: getattr(options, name) for name in ("learning_rate", "hidden_units", "activation")}
 
 

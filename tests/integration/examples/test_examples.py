@@ -1,4 +1,4 @@
-"""The example job files and trainers are what they say: they parse, build, install, and learn."""
+"""The example job files and trainers: they parse, can be packaged and installed, and train a model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cli.local_run import StackUp, upload
-from cli.watch import Report
+from cli.local.job_monitor import Report
+from cli.local.run_example import RunningStack, upload
 from emulators.stack.state import StackConfig
 from examples import package as packages
-from shared.agent.reporting.trial_metric import Measurement, measurements
+from shared.agent.metric.trial_metric import parse_measurements
+from shared.agent.results import Measurement
 from shared.jobspec import accept, parse_document
 from shared.memory.objects import MemoryObjects
 
@@ -32,45 +33,45 @@ JOB_FILES = sorted(EXAMPLES.glob("*/job.yaml"))
 TRAINERS = sorted(path.parent.name for path in EXAMPLES.glob("*/setup.py"))
 
 
-def package(trainer: str, out_dir: Path) -> Path:
+def run_package_script(trainer: str, out_dir: Path) -> Path:
     command = [sys.executable, str(EXAMPLES / "package.py"), trainer, str(out_dir)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return Path(ran.stdout.strip())
 
 
-def tree() -> set[Path]:
+def files_of_examples() -> set[Path]:
     return {path for path in EXAMPLES.rglob("*") if "__pycache__" not in path.parts}
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
-def test_a_job_file_names_a_trainer_that_exists(path: Path, tmp_path: Path) -> None:
+def test_job_file_names_an_existing_trainer_and_its_archive(path: Path, tmp_path: Path) -> None:
     training: dict[str, Any] = yaml.safe_load(path.read_text())["trainingInput"]
     (uri,) = training["packageUris"]
-    found = re.fullmatch(r"gs://trainmaster-local/packages/(\w+)/([\w.-]+)", uri)
-    assert found
-    trainer, archive = found.groups()
-    assert package(trainer, tmp_path).name == archive
+    match = re.fullmatch(r"gs://trainmaster-local/packages/(\w+)/([\w.-]+)", uri)
+    assert match
+    trainer, archive = match.groups()
+    assert run_package_script(trainer, tmp_path).name == archive
     assert (EXAMPLES / trainer / (training["pythonModule"].replace(".", "/") + ".py")).is_file()
     assert training["jobDir"].startswith("gs://trainmaster-local/")
     assert all(isinstance(argument, str) for argument in training["args"])
-    version = training.get("runtimeVersion", "none: the package brings all it needs")
-    assert isinstance(version, str)  # 2.11 unquoted would be the number 2.11, and 2.20 the number 2.2
+    version = training.get("runtimeVersion", "")
+    assert isinstance(version, str)  # without quotes, 2.20 would be the number 2.2
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
-def test_a_job_file_is_accepted_as_it_is(path: Path) -> None:
+def test_job_file_is_accepted_without_substitutions(path: Path) -> None:
     plan = accept(parse_document(path.read_bytes(), path.name), default_job_id="example_1").plan
     on_tpu = any(group.tpu for group in plan.groups)
-    if path.parent.name != "legacy" and not on_tpu:  # a TPU's TensorFlow is another build, which is told
-        assert plan.substitutions == (), "today's names for everything"
+    if path.parent.name != "legacy" and not on_tpu:  # TPUs use another build of TensorFlow, which is a substitution
+        assert plan.substitutions == ()
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
-def test_a_job_file_gives_only_flags_that_its_trainer_knows(path: Path) -> None:
+def test_job_file_passes_only_flags_that_its_trainer_has(path: Path) -> None:
     training = yaml.safe_load(path.read_text())["trainingInput"]
     trainer = training["packageUris"][0].split("/")[4]
-    known = {
+    flags = {
         str(argument.value)
         for module in (EXAMPLES / trainer / "trainer").glob("*.py")
         for call in ast.walk(ast.parse(module.read_text()))
@@ -78,63 +79,59 @@ def test_a_job_file_gives_only_flags_that_its_trainer_knows(path: Path) -> None:
         for argument in call.args
         if isinstance(argument, ast.Constant)
     }
-    tuned = {f"--{each['parameterName']}" for each in training.get("hyperparameters", {}).get("params", ())}
-    assert {argument for argument in training["args"] if argument.startswith("--")} | tuned <= known
-    assert "--job-dir" in known
+    tuned = {f"--{param['parameterName']}" for param in training.get("hyperparameters", {}).get("params", ())}
+    assert {argument for argument in training["args"] if argument.startswith("--")} | tuned <= flags
+    assert "--job-dir" in flags
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
-def test_an_example_is_packaged_by_its_own_name_whoever_has_its_trainer(path: Path) -> None:
+def test_trainer_of_an_example_is_the_one_in_its_job_file(path: Path) -> None:
     (uri,) = yaml.safe_load(path.read_text())["trainingInput"]["packageUris"]
     assert packages.trainer_of(path.parent.name) == uri.split("/")[4]
 
 
-def test_local_run_uploads_the_package_to_where_the_job_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")  # without gsutil, it uses the port
+def test_local_run_uploads_the_package_to_the_uri_in_the_job_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # without gsutil, it uses the Objects port
     objects = MemoryObjects()
     on = SimpleNamespace(objects=objects, state=SimpleNamespace(config=StackConfig()))
-    upload("legacy", cast("StackUp", on), Report(Console(quiet=True)))
+    upload("legacy", cast("RunningStack", on), Report(Console(quiet=True)))
     for uri in ("packages/digits/digits_trainer-0.1.tar.gz", "jobs/legacy.yaml"):
         assert objects.read(f"gs://trainmaster-local/{uri}", max_bytes=1 << 20)
 
 
-def test_every_example_has_its_row_in_the_table() -> None:
+def test_readme_table_has_one_row_per_example() -> None:
     text = (EXAMPLES / "README.md").read_text()
     rows = set(re.findall(r"^\| \[(\w+)\]\((\w+)\) \|", text, re.MULTILINE))
     assert rows == {(path.parent.name, path.parent.name) for path in JOB_FILES}
 
 
-def test_what_trainers_share_by_copy_is_the_same_in_all() -> None:
-    copies = {path.read_bytes() for path in EXAMPLES.glob("*/trainer/job_dir.py")}
-    assert len(copies) == 1
-
-
-def test_a_job_file_leaves_the_job_id_to_its_upload() -> None:
+def test_job_files_contain_no_job_id() -> None:
     assert JOB_FILES
     assert not [path for path in JOB_FILES if "jobId" in yaml.safe_load(path.read_text())]
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_a_package_holds_the_trainer_and_nothing_else_and_leaves_nothing_behind(trainer: str, tmp_path: Path) -> None:
-    before = tree()
-    archive = package(trainer, tmp_path / "out")
+def test_package_contains_only_the_trainer_and_building_leaves_no_files(trainer: str, tmp_path: Path) -> None:
+    before = files_of_examples()
+    archive = run_package_script(trainer, tmp_path / "out")
     with tarfile.open(archive) as content:
         root = archive.name.removesuffix(".tar.gz")
         names = {name.partition("/")[2] for name in content.getnames() if ".egg-info" not in name}
         assert {name.split("/")[0] for name in content.getnames()} <= {root, root.replace("_", "-")}
+        assert not [member.name for member in content.getmembers() if member.issym() or member.islnk()]
     sources = {f"trainer/{path.name}" for path in (EXAMPLES / trainer / "trainer").glob("*.py")}
     assert names - {""} == sources | {"setup.py", "setup.cfg", "PKG-INFO", "trainer"}
-    assert tree() == before
+    assert files_of_examples() == before
     assert list((tmp_path / "out").iterdir()) == [archive]
 
 
-def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (package("digits", tmp_path / name).read_bytes() for name in ("a", "b"))
+def test_package_of_the_same_sources_has_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (run_package_script("digits", tmp_path / name).read_bytes() for name in ("a", "b"))
     assert first == second
 
 
-def test_a_package_installs_without_an_index(tmp_path: Path, tensorflow_image: Path) -> None:
-    archive = package("digits", tmp_path)
+def test_package_installs_without_a_package_index(tmp_path: Path, tensorflow_image: Path) -> None:
+    archive = run_package_script("digits", tmp_path)
     pip = [str(tensorflow_image / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index"]
     environment = {**os.environ, "PYTHONUSERBASE": str(tmp_path / "user"), "PIP_NO_CACHE_DIR": "1"}
     command = [*pip, "--user", "--no-build-isolation", str(archive)]
@@ -152,24 +149,24 @@ def run_trainer(image: Path, trainer: str, *arguments: str, **variables: str) ->
     )
 
 
-def test_the_scikit_learn_trainer_learns(tmp_path: Path, tensorflow_image: Path) -> None:
+def test_scikit_learn_trainer_stores_an_accurate_model(tmp_path: Path, tensorflow_image: Path) -> None:
     ran = run_trainer(tensorflow_image, "sklearn_digits", "--job-dir", str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     assert json.loads((tmp_path / "metrics.json").read_text())["accuracy"] > 0.98
     assert (tmp_path / "model.joblib").stat().st_size > 0
 
 
-def test_a_trial_of_the_tuning_trainer_reports_its_metric_as_the_agent_reads_it(
+def test_tuning_trainer_reports_its_metric_in_the_format_that_the_agent_reads(
     tmp_path: Path, scikit_learn_image: Path
 ) -> None:
     hyperparameters = {"learning_rate": 0.02, "hidden_units": 24, "activation": "tanh"}
     arguments = [f"--{name}={value}" for name, value in hyperparameters.items()]
-    reported = tmp_path / "metric" / "output.metrics"
+    metric_file = tmp_path / "metric" / "output.metrics"
     ran = run_trainer(
         scikit_learn_image,
         "tuning_digits",
         *("--job-dir", str(tmp_path), "--epochs", "6", *arguments),
-        CLOUD_ML_HP_METRIC_FILE=str(reported),
+        CLOUD_ML_HP_METRIC_FILE=str(metric_file),
         CLOUD_ML_TRIAL_ID="3",
     )
     assert ran.returncode == 0, ran.stderr
@@ -177,12 +174,12 @@ def test_a_trial_of_the_tuning_trainer_reports_its_metric_as_the_agent_reads_it(
     assert metrics["accuracy"] > 0.9
     assert hyperparameters.items() <= metrics.items()
     assert (tmp_path / "model.joblib").stat().st_size > 0
-    *_, last = measurements(reported.read_text(), "accuracy")
+    *_, last = parse_measurements(metric_file.read_text(), "accuracy")
     assert last == Measurement(metrics["accuracy"], 6)
 
 
-@pytest.mark.heavy  # in `make test` it is the whole job of tests/e2e/test_examples.py that resumes
-def test_the_digits_trainer_resumes_from_its_backup_and_knows_when_it_is_done(
+@pytest.mark.heavy  # `make test` covers it with the whole job in tests/e2e/jobs/test_examples.py
+def test_digits_trainer_resumes_from_its_backup_and_exits_if_results_exist(
     tmp_path: Path, tensorflow_image: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
@@ -191,7 +188,7 @@ def test_the_digits_trainer_resumes_from_its_backup_and_knows_when_it_is_done(
     variables = {"TF_CONFIG": json.dumps(config), "CLOUD_ML_JOB_ID": "digits_1"}
     arguments = ["--job-dir", str(tmp_path), "--epochs", "8"]
 
-    # The model cannot be stored where a file has its directory's name: the program fails after its last epoch.
+    # A file with the name of the model's directory makes the program fail after its last epoch.
     (tmp_path / "model").write_text("in the way")
     failed = run_trainer(tensorflow_image, "digits", *arguments, **variables)
     assert failed.returncode == 1

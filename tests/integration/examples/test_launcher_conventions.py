@@ -1,6 +1,6 @@
-"""What launchers by hostname rely on that read TF_CONFIG themselves, as Horovod's wrapper on AI Platform Training did.
+"""Conventions of launchers that read TF_CONFIG themselves, such as Horovod's wrapper on AI Platform Training.
 
-Source: ai-platform-samples, training/horovod/base/horovod_wrapper.py: what it checks before it starts its ranks.
+Source: ai-platform-samples, training/horovod/base/horovod_wrapper.py, which checks them before it starts its ranks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shared.core.cluster.environment import environment
 from shared.core.cluster.tf_config import Cluster
 from shared.core.model.job import Job
 from shared.core.model.replica_id import TaskType
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from shared.gcp.addresses import DnsAddresses
 from shared.jobspec import accept, parse_document
 from tests.support.jobs import a_job
@@ -26,15 +26,16 @@ ZONE = "us-central1-a"
 
 
 @dataclass(frozen=True)
-class Gang:
-    """As such a launcher sees it. `hosts` by rank."""
+class LauncherView:
+    """The cluster, as such a launcher reads it from TF_CONFIG."""
 
     hosts: tuple[str, ...]
+    """In the order of ranks."""
     port: int
 
 
-def gang_of(tf_config: str) -> Gang:
-    """Refuses what the wrapper refuses."""
+def launcher_view(tf_config: str) -> LauncherView:
+    """Parse TF_CONFIG with the checks of Horovod's wrapper."""
     cluster: Mapping[str, list[str]] = json.loads(tf_config)["cluster"]
     assert not set(cluster) - {"master", "chief", "worker"}, "parameter servers take no part in an allreduce"
     primary = cluster.get("master") or cluster.get("chief") or []
@@ -42,7 +43,7 @@ def gang_of(tf_config: str) -> Gang:
     addresses = [address.split(":") for address in [*primary, *cluster.get("worker", [])]]
     assert all(len(address) == 2 for address in addresses), "host:port"
     (port,) = {int(port) for _, port in addresses}
-    return Gang(tuple(host for host, _ in addresses), port)
+    return LauncherView(tuple(host for host, _ in addresses), port)
 
 
 def example(name: str) -> Job:
@@ -60,19 +61,19 @@ def cluster_of(job: Job) -> Cluster:
 
 
 @pytest.mark.parametrize("name", ["digits", "pytorch_ddp", "xgboost_distributed"])
-def test_every_replica_is_a_host_by_name_and_all_have_one_port(name: str) -> None:
+def test_tf_config_has_a_host_name_per_replica_and_one_port(name: str) -> None:
     job = example(name)
-    seen = {gang_of(json.dumps(cluster_of(job).tf_config(group.task_type))) for group in job.plan.groups}
-    (gang,) = seen
-    assert gang.port == 2222
-    assert len(set(gang.hosts)) == len(job.plan.replica_ids)
-    assert gang.hosts[0].startswith(vm_name(job.job_id, job.plan.primary))
+    views = {launcher_view(json.dumps(cluster_of(job).tf_config(group.task_type))) for group in job.plan.groups}
+    (view,) = views
+    assert view.port == 2222
+    assert len(set(view.hosts)) == len(job.plan.replica_ids)
+    assert view.hosts[0].startswith(vm_name(job.job_id, job.plan.primary))
 
 
-def test_what_the_ranks_are_told_agrees_with_tf_config() -> None:
+def test_rank_variables_agree_with_tf_config() -> None:
     cluster = cluster_of(example("xgboost_distributed"))
-    gang = gang_of(json.dumps(cluster.tf_config(TaskType.WORKER)))
-    told = environment(cluster, TaskType.WORKER, ZONE, ())
-    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == (gang.hosts[0], str(gang.port))
-    assert told["WORLD_SIZE"] == str(len(gang.hosts))
-    assert (told["CLOUD_ML_JOB_ID"], cluster.rank_base(TaskType.WORKER)) == ("gang_1", 1)
+    view = launcher_view(json.dumps(cluster.tf_config(TaskType.WORKER)))
+    variables = environment(cluster, TaskType.WORKER, ZONE, ())
+    assert (variables["MASTER_ADDR"], variables["MASTER_PORT"]) == (view.hosts[0], str(view.port))
+    assert variables["WORLD_SIZE"] == str(len(view.hosts))
+    assert (variables["CLOUD_ML_JOB_ID"], cluster.rank_base(TaskType.WORKER)) == ("gang_1", 1)

@@ -1,4 +1,4 @@
-"""The trainers of the distribution strategies as plain processes: one replica, or a gang on the loopback."""
+"""The trainers of the distribution strategies as local processes: one replica, or several on the loopback address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 100
 
 @dataclass(frozen=True)
 class Trainer:
-    """A module of an example's package, in the environment of the image that its job asks for."""
+    """A module of an example's package, and the runtime image that its job uses."""
 
     image: str
     example: str
@@ -32,14 +32,14 @@ class Trainer:
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         python = ROOT / ".images" / self.image / "bin" / "python"
-        assert python.exists(), f"no environment {self.image}: `make images` builds it"
+        assert python.exists(), f"there is no runtime image {self.image}: build it with `make images`"
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "CLOUD_ML_JOB_ID": "example_1", **variables}
         command = [str(python), "-m", self.module, *arguments]
         folder, piped = ROOT / "examples" / self.example, subprocess.PIPE
         return subprocess.Popen(command, cwd=folder, env=environment, stdout=piped, stderr=piped, text=True)
 
     def run(self, *arguments: str, **variables: str) -> tuple[int, str, str]:
-        """Its exit status and what it said."""
+        """Return its exit status, standard output and standard error."""
         process = self.start(*arguments, **variables)
         output, errors = process.communicate(timeout=PATIENCE_S)
         return process.returncode, output, errors
@@ -57,8 +57,8 @@ def free_port() -> int:
 
 
 def metrics(job_dir: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads((job_dir / "metrics.json").read_text())
-    return found
+    content: dict[str, object] = json.loads((job_dir / "metrics.json").read_text())
+    return content
 
 
 ONE_VM = Trainer("tensorflow", "tf_strategies", "trainer.one_vm")
@@ -72,10 +72,12 @@ ONE_VM = Trainer("tensorflow", "tf_strategies", "trainer.one_vm")
         pytest.param("one_device", 1, marks=pytest.mark.heavy),
     ],
 )
-def test_one_vm_goes_on_from_its_last_epoch_whatever_its_strategy(tmp_path: Path, strategy: str, replicas: int) -> None:
+def test_one_vm_strategy_after_a_failure_resumes_from_its_last_epoch(
+    tmp_path: Path, strategy: str, replicas: int
+) -> None:
     arguments = ["--strategy", strategy, "--cpu-devices", "2", "--job-dir", str(tmp_path)]
 
-    # The model cannot be stored where a file has its directory's name: the program fails after its last epoch.
+    # A file with the name of the model's directory makes the program fail after its last epoch.
     (tmp_path / "model").write_text("in the way")
     status, output, _ = ONE_VM.run(*arguments, "--epochs", "3", TF_CONFIG=one_replica())
     assert (status, "epoch 3/3 " in output) == (1, True)
@@ -92,11 +94,11 @@ def test_one_vm_goes_on_from_its_last_epoch_whatever_its_strategy(tmp_path: Path
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("keras", ["2", "3"])  # TPU VMs have Keras 3
-def test_the_tpu_trainer_says_that_there_is_no_tpu_and_trains_anywhere_if_it_may(tmp_path: Path, keras: str) -> None:
+def test_tpu_trainer_without_a_tpu_exits_or_trains_on_any_device(tmp_path: Path, keras: str) -> None:
     trainer = Trainer("tensorflow", "tf_strategies", "trainer.tpu")
     variables = {"TF_USE_LEGACY_KERAS": "1" if keras == "2" else "0", "TF_CONFIG": one_replica()}
     status, _, errors = trainer.run("--job-dir", str(tmp_path), **variables)
-    assert status == 2, "no restart would mend it"
+    assert status == 2, "the status of a permanent failure"
     assert "this VM has no TPU" in errors
     status, _, errors = trainer.run("--job-dir", str(tmp_path), "--any-device", "--epochs", "6", **variables)
     assert status == 0, errors
@@ -107,11 +109,11 @@ XGBOOST = Trainer("scikit-learn", "xgboost_digits", "trainer.task")
 
 
 @contextmanager
-def gang(size: int, *arguments: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """Replicas of the XGBoost trainer that find each other; whatever is left of them at the end is killed."""
-    meeting = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+def running_replicas(size: int, *arguments: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start connected replicas of the XGBoost trainer; kill those that still run at the end."""
+    cluster = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     with ExitStack() as cleanup:
-        processes = [XGBOOST.start(*arguments, **meeting, RANK=str(rank)) for rank in range(size)]
+        processes = [XGBOOST.start(*arguments, **cluster, RANK=str(rank)) for rank in range(size)]
         for process in processes:
             cleanup.enter_context(process)
             cleanup.callback(process.kill)
@@ -126,19 +128,19 @@ def wait_for(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost", [0, 2], ids=["its rank 0", "another"])
-def test_xgboosts_replicas_tell_of_a_lost_peer_at_once_and_the_next_ones_go_on(tmp_path: Path, lost: int) -> None:
+@pytest.mark.parametrize("lost", [0, 2], ids=["rank 0", "another rank"])
+def test_xgboost_replicas_after_a_lost_peer_exit_and_resume_after_a_restart(tmp_path: Path, lost: int) -> None:
     arguments = ["--job-dir", str(tmp_path), "--rounds", "12"]
-    with gang(3, *arguments, "--round-seconds", "0.3") as replicas:
+    with running_replicas(3, *arguments, "--round-seconds", "0.3") as replicas:
         wait_for(tmp_path / "checkpoint-example_1.ubj")
         replicas[lost].kill()
-        for replica in (each for each in replicas if each is not replicas[lost]):
+        for replica in (*replicas[:lost], *replicas[lost + 1 :]):
             _, errors = replica.communicate(timeout=PATIENCE_S)
-            assert replica.returncode == 1, "not the crash of XGBoost's clean-up"
-            found = parse_traceback(errors)
-            assert found, "what the platform judges by"
-            assert (found["type"], found["message"]) == ("ConnectionResetError", "a peer is gone")
-    with gang(3, *arguments) as replicas:
+            assert replica.returncode == 1, "not a crash in XGBoost's clean-up"
+            error = parse_traceback(errors)
+            assert error, "the platform judges the exit by this traceback"
+            assert (error["type"], error["message"]) == ("ConnectionResetError", "a peer is gone")
+    with running_replicas(3, *arguments) as replicas:
         outputs = [replica.communicate(timeout=PATIENCE_S) for replica in replicas]
     assert [replica.returncode for replica in replicas] == [0, 0, 0], outputs
     assert all("resuming from round " in output for output, _ in outputs)
@@ -147,19 +149,19 @@ def test_xgboosts_replicas_tell_of_a_lost_peer_at_once_and_the_next_ones_go_on(t
 
 
 @pytest.mark.slow
-def test_xgboosts_own_error_is_told_as_its_own(tmp_path: Path) -> None:
+def test_xgboost_with_a_wrong_parameter_reports_xgboosts_error(tmp_path: Path) -> None:
     status, _, errors = XGBOOST.run("--job-dir", str(tmp_path), "--depth", "-1")
     assert status == 1
     assert "XGBoostError" in errors
 
 
 @pytest.mark.slow
-def test_a_torchrun_launcher_ends_as_its_rank_did_with_the_ranks_own_error(tmp_path: Path) -> None:
+def test_torchrun_launcher_exits_with_its_ranks_status_and_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     launcher = Trainer("pytorch", "pytorch_ddp", "trainer.launch")
     arguments = ["--ranks-per-vm", "1", "--restarts", "0", "--epochs", "1", "--job-dir", str(tmp_path / "file")]
-    meeting = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    status, _, errors = launcher.run(*arguments, **meeting, TF_CONFIG=one_replica())
+    cluster = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    status, _, errors = launcher.run(*arguments, **cluster, TF_CONFIG=one_replica())
     assert status == 1
     assert "FileExistsError" in errors
-    assert "ChildFailedError" not in errors, "the platform would judge that"
+    assert "ChildFailedError" not in errors, "the platform would judge the exit by it"
