@@ -1,11 +1,11 @@
-# Verbs of this project; `make` alone lists them. Everything is built below this folder: .venv, .images, .state.
+# The project's commands; `make` lists them. Everything is built below this folder, in .venv, .images, .state and build.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-# The stack and its tests are hundreds of Python processes: without bytecode each would compile our sources anew.
+# The local stack and its tests start hundreds of Python processes. Without bytecode each of them would compile our sources.
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
@@ -14,93 +14,95 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.complete
 PIP := -m pip --disable-pip-version-check --quiet install
 
-# A runtime image is what a VM's disk would bring: a Python environment. Its stamp says that it is complete.
+# A runtime image is a Python environment that stands for a VM's disk image. The stamp file marks a complete one.
 IMAGES := .images
 IMAGE = $(IMAGES)/$(1)/.complete
 SCHEMA := $(IMAGES)/google-provider/schema.json
-# Not locked: its wheels differ by CPU and accelerator, and their dependencies fill gigabytes. The version is exact.
+# Not locked with hashes: its wheels differ by CPU and accelerator, and their dependencies take gigabytes.
 TORCH := torch==2.13.0
 
-# Checks infra/ against rules that others keep.
 CHECKOV := $(IMAGES)/checkov
 
-LOCKS := functions provision tune
+LOCKS := functions api upload provision tune
 LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate
 
-# `make run EXAMPLE=pytorch_ddp`: another one of examples/. `FAULTS=1`, with digits: a worker is killed and another
-# one's machine taken away while they train.
+# `make run EXAMPLE=pytorch_ddp` runs another one of examples/. `make run FAULTS=1` (digits only) kills one worker's program
+# and takes away another worker's VM during the training.
 EXAMPLE ?= digits
 FAULTS ?=
 
 .PHONY: help
-help: ## list these verbs
+help: ## list these commands
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 .PHONY: setup
 setup: $(INSTALLED) ## install everything this checkout needs into .venv
 
 .PHONY: run
-run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),images) ## train the digits example on the local stack and watch it (FAULTS=1: and survive)
+run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),images) ## train the digits example on the local stack (FAULTS=1: with lost replicas)
 	@$(BIN)/trainmaster local run $(EXAMPLE) $(if $(FAULTS),--faults)
 
 .PHONY: stack
-stack: $(INSTALLED) ## start the local stack and keep it until Ctrl-C
+stack: $(INSTALLED) ## start the local stack and keep it running until Ctrl-C
 	@$(BIN)/trainmaster local up
 
-# One process more than cores: those that run whole jobs often wait.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
+# One process more than cores, because tests of whole jobs often wait.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
 
 .PHONY: test
-test: images ## the test suite with everything it needs, but for what trains for a minute or so
+test: images ## run the test suite, except tests that train for a minute or need a container engine
 	@$(PYTEST) -m "not heavy"
 
 .PHONY: test-all
-test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## the whole test suite
+test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## run the whole test suite, with more examples per property
 	@$(PYTEST) --hypothesis-profile thorough
 
 .PHONY: test-quick
-test-quick: $(INSTALLED) ## the tests that need neither emulators nor images
-	@$(BIN)/python -m pytest -m "not slow and not heavy and not e2e" --ignore=tests/integration/stack --ignore=tests/contract
+test-quick: $(INSTALLED) ## run the quick tests, which need no emulators
+	@$(BIN)/python -m pytest -m "not slow and not heavy and not e2e and not emulator"
 
+# One module only: make mutants MODULE=shared/core/rules/capacity.py
+MODULE ?=
 .PHONY: mutants
-mutants: $(INSTALLED) ## break each rule, fence and order of effects once: some test must go red
-	@$(BIN)/python tests/mutants.py
+mutants: $(INSTALLED) ## change each expression of the rules; list the changes that no unit test notices
+	@$(BIN)/python tests/mutation/run.py $(MODULE)
 
 SEEDS ?= 200000
 .PHONY: soak
-soak: $(INSTALLED) ## simulate SEEDS histories of jobs under every fault, all invariants checked after each step
+soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and check all invariants after each step
 	@$(BIN)/python -m simulator.soak --seeds $(SEEDS)
 
 .PHONY: stage
-stage: $(INSTALLED) ## build one source archive per function in build/stage/, as infra/ deploys them
+stage: $(INSTALLED) ## build the source archive of each function in build/stage/, for infra/
 	@$(BIN)/python infra/stage.py
 
 .PHONY: bench-cold
-bench-cold: $(INSTALLED) ## start-up time and memory of each staged function, beside a bare functions-framework app
+bench-cold: $(INSTALLED) ## measure start-up time and memory of each function, compared with an empty function
 	@$(BIN)/python -m infra.bench_cold
 
 .PHONY: check
-check: $(INSTALLED) ## lint, format, types, layers
+check: $(INSTALLED) ## check lint rules, formatting, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -c 'import sys; sys.path.insert(0, "."); from importlinter.cli import lint_imports_command as run; run()'
 
 .PHONY: check-infra
-check-infra: $(CHECKOV)/.complete ## checkov's rules on infra/, each kept or skipped with its reason
+check-infra: $(CHECKOV)/.complete ## check infra/ with checkov
 	@$(CHECKOV)/bin/checkov --config-file infra/.checkov.yaml --quiet
 
 .PHONY: format
-format: $(INSTALLED) ## rewrite what ruff can put right by itself
+format: $(INSTALLED) ## format the sources and apply ruff's automatic fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 .PHONY: images
-images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call IMAGE,pytorch) $(call IMAGE,jax) $(SCHEMA) ## build all runtime images and the schema that infra/ is checked against
+images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call IMAGE,pytorch) $(call IMAGE,jax) $(SCHEMA) ## build all runtime images and the provider schema for tests of infra/
 
 .PHONY: lock
-lock: $(INSTALLED) ## choose the newest versions the .in files allow and write them down with their hashes
+lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, with hashes
 	@$(LOCK) --upgrade requirements/dev.in --output-file requirements/dev.txt
 	@for name in $(LOCKS); do \
 		$(LOCK) --constraint requirements/dev.txt requirements/$$name.in --output-file requirements/$$name.txt; \
@@ -108,17 +110,17 @@ lock: $(INSTALLED) ## choose the newest versions the .in files allow and write t
 	@for source in requirements/runtime-*.in requirements/checkov.in; do $(LOCK) --upgrade $$source --output-file $${source%.in}.txt; done
 
 .PHONY: clean
-clean: ## remove everything that can be made again
+clean: ## remove everything that can be rebuilt
 	@if [ -x $(BIN)/trainmaster ]; then $(BIN)/trainmaster local down || true; fi
 	rm -rf $(VENV) $(IMAGES) .state build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
-# Stamps, written last: what was interrupted is not taken for complete.
+# Stamp files are written last, so that an interrupted build is repeated.
 
 .PHONY: python
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		version=$$($(PYTHON) --version 2>/dev/null | head -1) || version="not there"; \
-		echo "Trainmaster needs Python 3.11 or newer; $(PYTHON) is $$version. Another one: make PYTHON=python3.12" >&2; \
+		version=$$($(PYTHON) --version 2>/dev/null | head -1) || version="not installed"; \
+		echo "Trainmaster needs Python 3.11 or newer; $(PYTHON) is $$version. Select another one: make PYTHON=python3.12" >&2; \
 		exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "'$(PYTHON)' has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
@@ -131,7 +133,7 @@ $(INSTALLED): requirements/dev.txt pyproject.toml | python
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# The google provider's whole schema is in the wheel of its CDK bindings; nothing of that is installed.
+# The wheel of the google provider's CDK bindings contains its whole schema. The wheel is read, not installed.
 $(SCHEMA): requirements/provider-schema.txt tests/infra/provider_schema.py | $(INSTALLED)
 	@echo "reading the schema of Terraform's google provider"
 	@rm -rf $(@D) && mkdir -p $(@D)

@@ -1,73 +1,77 @@
-"""Fixtures for all tests, and how they are shared out where several processes run them (`make test`).
+"""Configure the whole test suite: fixtures, hypothesis profiles, work units, and the report of skipped tests.
 
-A folder is one unit of work: its tests share a stack or an emulator, which is started once. The longest units come
-first, whole jobs before all: they wait for machines more than they compute, and are two units, each with a stack of its
-own, beside which everything else is done.
+`make test` runs the suite in several processes. A folder is one unit of work, because its tests share a stack or an
+emulator that is started once per process. The suite also runs in one process, without the plugin pytest-xdist.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
 
 import hypothesis
 import pytest
-from xdist.scheduler.loadscope import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
+    from xdist.scheduler.loadscope import LoadScopeScheduling
 
 pytest_plugins = ["tests.support.stack"]
 
-# Of properties that do not say themselves how many examples they need; `make test-all` asks for the second.
+# For property tests that do not set max_examples themselves. `make test-all` selects the second profile.
 hypothesis.settings.register_profile("every change", max_examples=150, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile("every change")
 
-LONGEST = (
-    "e2e",
-    "e2e, second half",
-    "integration/containers",
-    "sim",
-    "integration/stack",
-    "integration/cli",
-    "integration/agent",
-    "integration/api",
-    "integration/compute",
-    "integration/examples",
-    "infra",
-    "unit/jobspec",
-    "integration/tpu",
-    "integration/logging",
-    "contract",
-)
-APART = {
-    *(f"e2e/test_{name}.py" for name in ("rules", "machines", "run", "clients", "wrong_files")),
-    "integration/cli/test_whole_job.py",
-}
-"""The second half of the whole jobs."""
+ORDER: Final = ("e2e", "integration/containers", "sim", "integration", "infra", "contract", "unit")
+"""Folders of tests, those with the longest units first: they would otherwise run alone at the end."""
+
+EMULATOR_FIXTURES: Final = frozenset({"stack", "firestore_emulator", "pubsub_emulator", "storage_emulator"})
+"""A test that uses one of these, directly or through another fixture, gets the marker `emulator`."""
 
 
-class ByUnit(LoadScopeScheduling):
-    """Hands out units where xdist hands out modules."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return unit(nodeid)
-
-
-@pytest.hookimpl
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    return ByUnit(config, log)
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class FolderScheduling(LoadScopeScheduling):
+        """Hand out folders where xdist hands out modules."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return work_unit(nodeid)
+
+    return FolderScheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: nth for nth, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(unit(item.nodeid), len(order)))
+    for item in items:
+        if EMULATOR_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.emulator)
+    items.sort(key=lambda item: _rank(work_unit(item.nodeid)))
 
 
-def unit(nodeid: str) -> str:
-    """Return the unit of work that a test belongs to: `unit/core` for `tests/unit/core/test_judge.py::test_…`."""
-    file = nodeid.partition("::")[0].removeprefix("tests/")
-    if file in APART:
-        return "e2e, second half"
-    folders = file.split("/")[:-1]
-    return "/".join(folders[:2] if folders[0] in ("unit", "integration") else folders[:1])
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List once, at the end, why tests were skipped and how many tests each reason cost."""
+    reasons = Counter(_skip_reason(report) for report in terminalreporter.stats.get("skipped", ()))
+    if reasons:
+        terminalreporter.section("tests that did not run")
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count:5d}  {reason}")
+
+
+def work_unit(nodeid: str) -> str:
+    """Return the folder that a test is scheduled with: `unit/core` for a test in `tests/unit/core/rules/`."""
+    folder = PurePosixPath(nodeid.partition("::")[0]).parent
+    return "/".join(folder.parts[1:3])
+
+
+def _rank(unit: str) -> int:
+    parents = (unit, unit.partition("/")[0])
+    return next((ORDER.index(name) for name in parents if name in ORDER), len(ORDER))
+
+
+def _skip_reason(report: pytest.TestReport) -> str:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")

@@ -14,18 +14,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from emulators.services.faults import Faults
+from emulators.services.fault_client import FaultClient
 from emulators.services.pubsub import PubSub
 from emulators.stack.state import ROOT
 from examples import package
 from shared.core.events import CancelRequested
 from shared.core.ledger import LedgerEntry, fold
-from shared.core.model.job import Replica, State
+from shared.core.model.job import State
+from shared.core.model.replica import Replica
 from shared.core.model.replica_id import ReplicaId
-from shared.core.reconcile.plan import Vm, vm_name
+from shared.core.model.vm import Vm
+from shared.core.model.vm_names import vm_name
 from shared.flows.record import Deps, record
+from shared.gcp import clients
 from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.firestore import Firestore
 from shared.gcp.firestore_store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
 from shared.ports import Bus, Fleet, Objects, Store
@@ -75,8 +77,8 @@ class Lab:
         return self.stack.state.config.bucket
 
     @property
-    def faults(self) -> Faults:
-        return Faults(self.stack.state)
+    def faults(self) -> FaultClient:
+        return FaultClient(self.stack.state)
 
     def stage(self, trainer: str, name: str) -> None:
         """Put the trainer's package where its job file looks for it."""
@@ -156,14 +158,14 @@ class Lab:
     def cancel(self, job_id: str) -> None:
         """As its user would, and until its VMs are gone."""
         deps = Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=time.sleep)
-        record(job_id, CancelRequested(job_id, "the test", datetime.now(UTC)), deps)
+        record(CancelRequested(job_id, "the test", datetime.now(UTC)), deps)
         self.until(lambda: not self.fleet.list_vms(job_id), 30)
 
     def ended_well(self, job_id: str, within_s: float = 60) -> State:
         """SUCCEEDED, every VM gone, every effect seen done, and the ledger's fold is what is stored."""
         self.wait(job_id, "SUCCEEDED", within_s)
         self.until(lambda: not self.fleet.list_vms(job_id), 30)
-        self.until(lambda: not self.store.pending(job_id), 30)
+        self.until(lambda: not self.store.pending_keys(job_id), 30)
         state = self.state(job_id)
         assert fold(self.store.ledger(job_id)) == state
         return state
@@ -186,7 +188,7 @@ class Lab:
         return "\n".join(f"{entry.key}: {entry.decision.text}" for entry in self.store.ledger(job_id))
 
     def decisions(self, job_id: str) -> list[LedgerEntry]:
-        return [entry for entry in self.store.ledger(job_id) if entry.decision.kind != "ignore"]
+        return [entry for entry in self.store.ledger(job_id) if entry.decision.action.kind != "ignore"]
 
 
 @contextmanager
@@ -195,8 +197,8 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FIRESTORE_EMULATOR_HOST", "STORAGE_EMULATOR_HOST"):
             patch.setenv(name, environment[name])
-        database = Firestore(stack.state.config.project)
-        objects = StorageObjects()
+        store = FirestoreStore(clients.firestore_client(stack.state.config.project))
+        objects = StorageObjects(clients.storage_client())
     fleet = ComputeFleet(
         project=stack.state.config.project,
         endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"],
@@ -205,8 +207,8 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
         subnetwork="",
         wait_s=1.0,
     )
-    yield Lab(stack, FirestoreStore(database), fleet, objects, StackBus(stack.pubsub), packages)
-    database.close()
+    yield Lab(stack, store, fleet, objects, StackBus(stack.pubsub), packages)
+    store.close()
     objects.close()
 
 

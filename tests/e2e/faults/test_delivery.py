@@ -15,9 +15,9 @@ import pytest
 
 from emulators.services import pubsub
 from emulators.stack.loopback import call
-from shared.core.model.job import ReplicaState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from shared.messaging import topics
 from tests.e2e.conftest import Lab
 

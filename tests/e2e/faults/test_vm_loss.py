@@ -8,9 +8,10 @@ import pytest
 
 from emulators.stack.loopback import call
 from shared.core.decisions import Reason
-from shared.core.model.job import ReplicaState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import Vm, VmStatus, vm_name
+from shared.core.model.vm import Vm, VmStatus
+from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e
@@ -97,7 +98,7 @@ def test_a_vm_that_crashes_without_a_word_is_being_replaced_within_ten_seconds(l
     crashed_at = datetime.now(UTC)
     lab.faults.crash(vm.name)
     replaced(lab, job_id, vm.instance_id)
-    (decision,) = [entry for entry in lab.decisions(job_id) if entry.decision.kind == "replace_vm"]
+    (decision,) = [entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "replace_vm"]
     assert decision.decision.reason is Reason.HOST_ERROR
     print(f"from the crash to the decision: {(decision.at - crashed_at).total_seconds():.2f} s")
     assert decision.at - crashed_at < timedelta(seconds=10)

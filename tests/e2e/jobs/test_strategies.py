@@ -8,9 +8,10 @@ import pytest
 
 from examples import package
 from shared.core.decisions import Rule
-from shared.core.model.job import Replica, State
+from shared.core.model.job import State
+from shared.core.model.replica import Replica
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(500)]

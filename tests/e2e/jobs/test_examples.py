@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from cli.local_run import FaultPlan
-from cli.watch import Report, Watch
+from cli.local.job_monitor import JobMonitor, Report
+from cli.local.run_example import FaultPlan
 from shared.core.decisions import Reason, Rule
 from shared.core.model.job import State
 from shared.core.model.replica_id import ReplicaId, TaskType
@@ -48,12 +48,12 @@ def accuracy(lab: Lab, state: State) -> float:
 def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> None:
     job_id = lab.example("digits")
     lines = Lines()
-    watch = Watch(lab.store, lab.fleet, job_id, lines)
-    plan = FaultPlan(watch, lab.faults, lines)
-    for job in watch.follow():
-        plan.act(job)
+    monitor = JobMonitor(lab.store, lab.fleet, job_id, lines)
+    plan = FaultPlan(monitor, lab.faults, lines)
+    for job in monitor.follow():
+        plan.inject_due_faults(job)
     state = lab.ended_well(job_id)
-    assert plan.is_over, "both faults happened while it trained"
+    assert plan.is_complete, "both faults happened while it trained"
     assert accuracy(lab, state) >= 0.95
     by_replica_id = {replica.replica_id: replica for replica in state.replicas}
     assert by_replica_id[WORKER_1].replaced == 1

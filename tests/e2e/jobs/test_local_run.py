@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from emulators.stack import state
-from emulators.stack.processes import of_stack
+from emulators.stack.processes import list_processes
 from tests.support.stack import clean_environment, eventually
 
 pytestmark = pytest.mark.e2e
@@ -44,7 +44,7 @@ def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[st
 
 def nothing_is_left(state_dir: Path) -> bool:
     page = state.read(state_dir)
-    return page is not None and not of_stack(page.id)
+    return page is not None and not list_processes(page.id)
 
 
 def test_an_example_runs_and_says_what_came_of_it(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from shared.core.decisions import Reason
-from shared.core.model.job import ReplicaState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -96,6 +96,6 @@ def test_peers_that_die_of_a_preemption_before_it_is_known_pay_nothing(
     state = lab.ended_well(job_id, 200)
     assert [each.restarts_used for each in state.replicas] == [0, 0, 0], lab.story(job_id)
     assert [each.replaced for each in state.replicas] == [0, 0, 1]
-    loss = next(entry for entry in lab.decisions(job_id) if entry.decision.kind == "replace_vm")
-    assert "given back" in loss.decision.text
+    loss = next(entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "replace_vm")
+    assert "refunded" in loss.decision.text
     assert loss.decision.reason in (Reason.HOST_ERROR, Reason.GONE)

@@ -18,7 +18,7 @@ from shared.core.events import ReplicaExited, VmReady
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import State
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import vm_name
+from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

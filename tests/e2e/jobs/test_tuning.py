@@ -7,7 +7,7 @@ import pytest
 from shared.core.ledger import fold
 from shared.core.model.job import Job
 from shared.core.model.tuning import Tuning, trial_id
-from shared.gcp.cloud_logging import CloudLogging
+from shared.gcp.log_entries import LogEntries
 from shared.presentation.job_view import service_view
 from tests.e2e.conftest import Lab
 from tests.integration.api.discovery import faults
@@ -44,7 +44,7 @@ def nothing_is_left_of(lab: Lab, job_id: str) -> Tuning:
     tuning = tuning_of(lab.state(job_id).job)
     for each in (job_id, *(trial_id(job_id, trial.number) for trial in tuning.trials)):
         lab.until(lambda each=each: lab.state(each).job.state.is_terminal, 60)  # type: ignore[misc]
-        lab.until(lambda each=each: not lab.store.pending(each), 90)  # type: ignore[misc]
+        lab.until(lambda each=each: not lab.store.pending_keys(each), 90)  # type: ignore[misc]
         assert lab.fleet.list_vms(each) == ()
         assert fold(lab.store.ledger(each)) == lab.state(each)
     return tuning_of(lab.state(job_id).job)
@@ -63,9 +63,7 @@ def test_a_tuning_job_finds_what_its_trials_report_and_leaves_nothing(lab: Lab) 
         assert trial.measurement.step == 3, "the last one"
     job = lab.state(job_id).job
     assert faults("ml", "GoogleCloudMlV1__Job", service_view(job), verbatim={"trainingInput"}) == []
-    logging = CloudLogging(
-        lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"], timeout_s=30
-    )
+    logging = LogEntries(lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"])
     entries, _ = logging.page(f'labels."ml.googleapis.com/job_id"="{job_id}" AND jsonPayload.message:"trial 3 of"', "")
     logging.close()
     (said,) = entries

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shared.core.model.job import ReplicaState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.plan import job_label
+from shared.core.model.vm_names import job_label
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.e2e
