@@ -5,9 +5,10 @@
     event    from there until its first event is answered (cold_events.py)
     memory   of its processes together, when the first event has been answered
 
-A bare app is a functions-framework app of three lines that imports the client libraries of its function and nothing else.
-Times are seconds of CPU, which other programs on the machine change little. Each figure is the median of several runs,
-which take turns. The limits are those of docs/decisions/0026-google-clients.md; `--check` fails if one is exceeded.
+A bare app is a functions-framework app of three lines that imports the client libraries of its function and nothing
+else. Times are seconds of CPU, which other programs on the machine change little. Each figure is the median of several
+runs, which take turns. The limits are those of docs/decisions/0026-google-clients.md; `--check` fails if one is
+exceeded.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from infra.cold_events import Request, World, world
+from infra.cold_events import Request, world
 from infra.stage import FUNCTIONS, stage
 
 CLIENTS: Final = ("google.cloud.firestore", "google.pubsub_v1.services.publisher", "google.cloud.logging")
@@ -229,7 +230,8 @@ def exceeded(comparisons: Mapping[str, Comparison]) -> dict[str, list[str]]:
 
 def table(comparisons: Mapping[str, Comparison]) -> Iterator[str]:
     over = exceeded(comparisons)
-    yield f"{'':14s} {'start':>8s} {'bare':>8s} {'ratio':>6s} {'import':>8s} {'event':>8s} {'memory':>11s} {'bare':>11s}"
+    columns = f"{'start':>8s} {'bare':>8s} {'ratio':>6s} {'import':>8s} {'event':>8s} {'memory':>11s} {'bare':>11s}"
+    yield f"{'':14s} {columns}"
     for name, comparison in comparisons.items():
         cold, bare = comparison.function, comparison.bare
         verdict = f"over the limit: {', '.join(over[name])}" if name in over else "ok"

@@ -97,7 +97,8 @@ def world(folder: Path) -> Iterator[World]:
     backend = require_backend()
     services = [firestore.service(backend, ports.take()), pubsub.service(backend, ports.take())]
     running = [
-        Running(each, processes.service_environment("bench-cold"), folder / f"{each.name}.log") for each in services
+        Running(service, processes.service_environment("bench-cold"), folder / f"{service.name}.log")
+        for service in services
     ]
     issuer = TokenIssuer()
     servers = [_keys(issuer), iam.listen(0, PROJECT)]

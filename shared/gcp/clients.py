@@ -136,9 +136,9 @@ class Session(AuthorizedSession):
     """An AuthorizedSession in which no request takes longer than `timeout_s`."""
 
     def __init__(self, own: object, timeout_s: float, **options: object) -> None:
-        super().__init__(own, **options)
+        super().__init__(own, **options)  # type: ignore[no-untyped-call]
         self._timeout_s = timeout_s
 
     def request(self, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
         options["timeout"] = self._timeout_s
-        return super().request(method, url, **options)
+        return super().request(method, url, **options)  # type: ignore[no-untyped-call]

@@ -51,10 +51,10 @@ def translate(error: exceptions.GoogleAPIError) -> Exception | None:
     if is_transient(error):
         return TemporaryError(describe(error))
     if is_missing_database(error):
-        return PermanentError(f"{error.message} Create the Firestore database: `terraform apply` in infra/")
-    if isinstance(error, exceptions.FailedPrecondition) and _MISSING_INDEX in str(error.message):
+        return PermanentError(f"{describe(error)} Create the Firestore database: `terraform apply` in infra/")
+    if isinstance(error, exceptions.FailedPrecondition) and _MISSING_INDEX in str(error):
         return PermanentError(
-            f"{error.message} `terraform apply` in infra/ creates all indexes; a new one is ready after some minutes"
+            f"{describe(error)} `terraform apply` in infra/ creates all indexes; a new one is ready after some minutes"
         )
     return PermanentError(describe(error))
 
@@ -67,7 +67,7 @@ def is_transient(error: BaseException) -> bool:
 
 def is_missing_database(error: exceptions.GoogleAPIError) -> bool:
     """Whether the project has no Firestore database, which Google reports as it reports a missing document."""
-    return isinstance(error, exceptions.NotFound) and _MISSING_DATABASE.search(str(error.message)) is not None
+    return isinstance(error, exceptions.NotFound) and _MISSING_DATABASE.search(str(error)) is not None
 
 
 def describe(error: exceptions.GoogleAPIError) -> str:
@@ -79,7 +79,7 @@ def describe(error: exceptions.GoogleAPIError) -> str:
 def google_errors(action: str, translation: Translation | None = None) -> Iterator[None]:
     """Raise TemporaryError or PermanentError in place of the errors of Google's clients.
 
-    `action` says what is being done, such as `delete tm-digits-worker-0`, and begins the message.
+    `action` is what is being done, such as `delete tm-digits-worker-0`, and begins the message.
     """
     try:
         yield

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from google.api_core import exceptions
 from google.cloud.firestore import Client, DocumentSnapshot, Query, WriteBatch
-from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
+from google.cloud.firestore_v1.base_query import FieldFilter
 
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, State
@@ -158,7 +158,9 @@ class FirestoreStore:
         self._create_once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
 
     def rejections(self) -> tuple[Rejection, ...]:
-        return tuple(read(Rejection, each.to_dict()) for each in self._find(self._client.collection(REJECTIONS)))
+        return tuple(
+            read(Rejection, snapshot.to_dict()) for snapshot in self._find(self._client.collection(REJECTIONS))
+        )
 
     def job_of_vm(self, name: str) -> str | None:
         """Query by the hash in the name, which two jobs may share; then compare the whole name."""
@@ -186,7 +188,7 @@ class FirestoreStore:
         self._create_once(f"{ORPHANS}/{orphan.instance_id}", orphan_document(orphan))
 
     def orphans(self) -> tuple[Orphan, ...]:
-        return tuple(read(Orphan, each.to_dict()) for each in self._find(self._client.collection(ORPHANS)))
+        return tuple(read(Orphan, snapshot.to_dict()) for snapshot in self._find(self._client.collection(ORPHANS)))
 
     def forget_orphan(self, instance_id: str) -> None:
         batch = self._client.batch()
@@ -196,20 +198,20 @@ class FirestoreStore:
     def close(self) -> None:
         self._client.close()
 
-    def _get(self, *paths: str) -> dict[str, DocumentSnapshot]:
+    def _get(self, *paths: str) -> dict[str, DocumentSnapshot[Any]]:
         """Return the documents that exist, by path, in the order of `paths`."""
         references = [self._client.document(path) for path in paths]
         with google_errors("Firestore: get documents"):
             snapshots = {snapshot.reference.path: snapshot for snapshot in self._client.get_all(references, **CALL)}
         return {path: snapshots[path] for path in paths if path in snapshots and snapshots[path].exists}
 
-    def _where(self, collection: str, *conditions: tuple[str, str, object]) -> BaseQuery:
-        query = self._client.collection(collection)
+    def _where(self, collection: str, *conditions: tuple[str, str, object]) -> Any:
+        query: Any = self._client.collection(collection)
         for field, operator, value in conditions:
             query = query.where(filter=FieldFilter(field, operator, value))
         return query
 
-    def _find(self, query: Any) -> list[DocumentSnapshot]:
+    def _find(self, query: Any) -> list[DocumentSnapshot[Any]]:
         with google_errors("Firestore: query"):
             return list(query.get(**CALL))
 
@@ -267,7 +269,7 @@ def _ledger(job_id: str) -> str:
     return f"{JOBS}/{job_id}/{LEDGER}"
 
 
-def _loaded(job: DocumentSnapshot, replicas: Sequence[DocumentSnapshot], *, whole: bool) -> Loaded:
+def _loaded(job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool) -> Loaded:
     state_job = read(Job, job.to_dict())
     state_replicas = [read(Replica, snapshot.to_dict()) for snapshot in replicas]
     if whole:

@@ -118,9 +118,10 @@ class Inspection:
         base = self.endpoints.projects or GOOGLE.projects
         try:
             response = Request()(f"{base}/v1/projects/{self.project}", timeout=TIMEOUT_S)
-            return parsedate_to_datetime(response.headers["Date"])
         except NO_CONNECTION as error:
             raise InspectionError(0, f"{base} does not answer: {error}") from None
+        try:
+            return parsedate_to_datetime(response.headers["Date"])
         except (KeyError, ValueError):
             raise InspectionError(response.status, "the response has no date") from None
 

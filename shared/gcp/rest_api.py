@@ -39,7 +39,7 @@ class RestApi:
         return answer
 
     def get(self, path: str, **parameters: str) -> Json:
-        return self.call("GET", path, **parameters)
+        return self.call("GET", path, None, **parameters)
 
     def find(self, path: str) -> Json | None:
         """Return the resource. None: it does not exist."""
@@ -50,12 +50,14 @@ class RestApi:
 
     def close(self) -> None:
         if self._session is not None:
-            self._session.close()
+            self._session.close()  # type: ignore[no-untyped-call]
 
 
 def _error_of(response: Any) -> exceptions.GoogleAPICallError:
     """OpenID Connect's UserInfo answers errors in a form of its own, in which `error` is a word."""
+    error: exceptions.GoogleAPICallError
     try:
-        return exceptions.from_http_response(response)
+        error = exceptions.from_http_response(response)
     except AttributeError:
-        return exceptions.from_http_status(response.status_code, response.text[:300], response=response)
+        error = exceptions.from_http_status(response.status_code, response.text[:300], response=response)
+    return error

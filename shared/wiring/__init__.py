@@ -1,6 +1,12 @@
-"""Which adapter stands behind which port. One module per set of imports, so that a light function stays light:
+"""Composition: which adapter stands behind which port. Everything is built once per process, at its first use.
 
-light (Firestore, Pub/Sub) · objects (Cloud Storage) · machines (Compute; over a second of import)
+There is one module for each set of client libraries, because a function pays for every library that it imports:
 
-Everything is made once per process, at the first event.
+    core_services   Firestore, Pub/Sub, Cloud Logging      every function
+    objects         Cloud Storage                          upload
+    fleet           Compute Engine, Cloud TPU              provision
+    suggester       Optuna                                 tune
+    authentication  public keys of identity tokens         vm_ready, replica_exit, maintenance
+    api             the project's IAM                      api
+    log_reader      entries of Cloud Logging               the command line
 """

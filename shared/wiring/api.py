@@ -1,4 +1,4 @@
-"""What the API needs beside Firestore and Pub/Sub: the project's own IAM, asked with the caller's token."""
+"""The service behind the function `api`, with the project's IAM behind a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What authentication of senders needs: Google's keys for identity tokens, and the installation's service account."""
+"""Authentication of senders, with Google's keys for identity tokens and the installation's service account."""
 
 from __future__ import annotations
 

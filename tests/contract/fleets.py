@@ -1,4 +1,4 @@
-"""Fleets under test, what happens to them from outside, and what they are asked for."""
+"""Fleets under test: in memory and on the emulator, with faults, and builders of their requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_ZONE = "us-central1-b"
 
 
 class World(Protocol):
-    """A fleet, and what happens to it from outside."""
+    """A fleet, with control over the cloud behind it."""
 
     @property
     def fleet(self) -> Fleet: ...

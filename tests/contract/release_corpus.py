@@ -1,9 +1,9 @@
-"""What a release writes, kept: documents as they are stored, messages as they travel. `test_releases.py` reads them.
+"""Documents and messages as a release writes them, kept so that `test_releases.py` can read them.
 
-    .venv/bin/python -m tests.contract.release_corpus     writes tests/contract/releases/SCHEMA/ anew
+    .venv/bin/python -m tests.contract.release_corpus     writes tests/contract/releases/SCHEMA/ again
 
-A corpus is written when its schema is new, or grows by what is new in it; what is there is what other releases
-wrote, and is never rewritten to make a test pass. `whole` has every field, `least` those without a default.
+The corpus is written once for each schema version, and extended by new kinds. Existing entries were written by other
+releases and are never changed to make a test pass. `whole` has every field, `least` only those without a default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from shared.ports import Orphan, Rejection
 
 FOLDER: Final = Path(__file__).parent / "releases"
 SCHEMAS: Final = Path(__file__).parents[2] / "infra" / "schemas"
-"""Of the agents' topics; tests/infra/test_topic_schemas.py compares them with those of releases."""
+"""Schemas of the agents' topics. tests/infra/test_topic_schemas.py compares them with those of releases."""
 AT: Final = datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)
 KINDS: Final[dict[str, Any]] = {
     "job": (Job, documents.job_document),
@@ -41,9 +41,9 @@ KINDS: Final[dict[str, Any]] = {
     "rejection": (Rejection, documents.rejection_document),
     "stockout": (Stockout, documents.stockout_document),
 }
-"""Name in the corpus → what it is, and how it is stored."""
+"""Name in the corpus → type, and the function that makes its document."""
 
-_LIFE: Final[dict[str, Any]] = {
+_SUBJECT: Final[dict[str, Any]] = {
     "version": 1,
     "job_id": "digits_1",
     "attempt": 1,
@@ -54,7 +54,7 @@ _LIFE: Final[dict[str, Any]] = {
     "vm": {"name": "tm-digits-1-a1b2c3-worker-0", "zone": "us-central1-a", "instance_id": "4711"},
     "at": "2026-11-21T03:00:00.123Z",
 }
-_EXIT: Final = {**_LIFE, "cause": "process", "exit_status": 1}
+_EXIT: Final = {**_SUBJECT, "cause": "process", "exit_status": 1}
 _ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": "trainer/task.py:41 in main"}
 _SYSTEM_EVENT: Final = {
     "protoPayload": {
@@ -65,22 +65,22 @@ _SYSTEM_EVENT: Final = {
     "timestamp": "2026-11-21T03:00:00.123456Z",
 }
 MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
-    "vm_ready": [_LIFE, {**_LIFE, "host": 0}],
+    "vm_ready": [_SUBJECT, {**_SUBJECT, "host": 0}],
     "replica_exit": [
         _EXIT,
         {**_EXIT, "signal": None, "out_of_memory": False, "error": _ERROR, "tail": "the end", "host": 1},
-        {**_LIFE, "cause": "process", "signal": 9, "out_of_memory": True},
+        {**_SUBJECT, "cause": "process", "signal": 9, "out_of_memory": True},
         {
-            **_LIFE,
+            **_SUBJECT,
             "job_id": "digits_1-trial-3",
             "cause": "process",
             "exit_status": 0,
             "metric": {"value": 0.93, "step": 1000},
         },
-        *({**_LIFE, "cause": cause} for cause in ("install", "setup", "vm_stopping", "vm_restarted")),
+        *({**_SUBJECT, "cause": cause} for cause in ("install", "setup", "vm_stopping", "vm_restarted")),
     ],
     "maintenance": [
-        *({**_LIFE, "cause": cause} for cause in ("maintenance", "preemption", "host_error")),
+        *({**_SUBJECT, "cause": cause} for cause in ("maintenance", "preemption", "host_error")),
         _SYSTEM_EVENT,
     ],
     "provision": [{"version": 1, "job_id": "digits_1"}, {"version": 1, "orphans": True}],
@@ -98,32 +98,32 @@ DECODERS: Final[dict[str, Callable[[bytes], object]]] = {
 
 
 def whole(kind: Any, **given: object) -> Any:
-    """A value of that type with every field said, and none left at its default where another value can be made up."""
+    """Build a value with an example in every field, unless it is `given`."""
     hints = get_type_hints(kind)
-    said = {each.name: given.get(each.name) or _example(hints[each.name]) for each in dataclasses.fields(kind)}
-    return kind(**said)
+    values = {field.name: given.get(field.name) or _example(hints[field.name]) for field in dataclasses.fields(kind)}
+    return kind(**values)
 
 
 def least(kind: Any, **given: object) -> Any:
-    """A value of that type that leaves out what has a default."""
+    """Build a value with examples in the fields without a default only."""
     hints = get_type_hints(kind)
-    needed = [each for each in dataclasses.fields(kind) if not _has_default(each)]
-    return kind(**{each.name: given.get(each.name) or _example(hints[each.name], make=least) for each in needed})
+    names = [field.name for field in dataclasses.fields(kind) if not _has_default(field)]
+    return kind(**{name: given.get(name) or _example(hints[name], make=least) for name in names})
 
 
 def needed(value: Any, document: Any) -> Any:
-    """Of a stored value what a reader cannot do without: no field with a default, but those that tell kinds apart."""
+    """Return the part of the document that a reader requires: fields without a default, and discriminators."""
     if dataclasses.is_dataclass(value):
-        fields = [each for each in dataclasses.fields(value) if each.name == "kind" or not _has_default(each)]
-        return {each.name: needed(getattr(value, each.name), document[each.name]) for each in fields}
+        names = [field.name for field in dataclasses.fields(value) if field.name == "kind" or not _has_default(field)]
+        return {name: needed(getattr(value, name), document[name]) for name in names}
     if isinstance(value, tuple):
-        return [needed(each, part) for each, part in zip(value, document, strict=True)]
+        return [needed(item, part) for item, part in zip(value, document, strict=True)]
     return document
 
 
 def stored() -> list[dict[str, Any]]:
     """Return a document of each kind, and a ledger entry for each event and each action."""
-    found = []
+    documents_of_all = []
     for name, (kind, document) in KINDS.items():
         choices: list[dict[str, object]] = [{}]
         if kind is LedgerEntry:
@@ -134,10 +134,10 @@ def stored() -> list[dict[str, Any]]:
             choices = choices[1:]
         for given in choices:
             short = least(kind, **given)
-            found.append(
+            documents_of_all.append(
                 {"kind": name, "whole": document(whole(kind, **given)), "least": needed(short, document(short))}
             )
-    return found
+    return documents_of_all
 
 
 def encode(value: object) -> object:
@@ -151,22 +151,22 @@ def decode(value: dict[str, Any]) -> Any:
 
 
 def text(cases: list[dict[str, Any]]) -> str:
-    """One a line, so that a difference shows what differs."""
+    """Write one case per line, so that a diff shows which one differs."""
     return "[\n" + ",\n".join(json.dumps(case, sort_keys=True, default=encode) for case in cases) + "\n]\n"
 
 
-def _has_default(each: dataclasses.Field[Any]) -> bool:
-    return each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def _example(hint: Any, make: Any = whole) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in {Union, types.UnionType}:
-        return _example(next(each for each in arguments if each is not type(None)), make)
+        return _example(next(argument for argument in arguments if argument is not type(None)), make)
     if origin is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
         return next(iter(arguments or hint))
     if origin is tuple:
-        return tuple(_example(each, make) for each in arguments if each is not Ellipsis)
+        return tuple(_example(argument, make) for argument in arguments if argument is not Ellipsis)
     if origin is dict:
         return {_example(arguments[0], make): _example(arguments[1], make)}
     if dataclasses.is_dataclass(hint):
@@ -177,7 +177,7 @@ def _example(hint: Any, make: Any = whole) -> Any:
 def main() -> int:
     folder = FOLDER / str(documents.SCHEMA)
     folder.mkdir(parents=True, exist_ok=True)
-    sent = [{"function": function, "message": message} for function, each in MESSAGES.items() for message in each]
+    sent = [{"function": function, "message": message} for function, kinds in MESSAGES.items() for message in kinds]
     for name, cases in (("documents", stored()), ("messages", sent)):
         (folder / f"{name}.json").write_text(text(cases), encoding="utf-8")
     for schema in SCHEMAS.glob("*.proto"):

@@ -29,32 +29,32 @@ def access(request: pytest.FixtureRequest) -> Iterator[Access]:
         yield ProjectAccess("my-project", endpoint, endpoint, endpoint)
 
 
-def test_those_of_the_asked_that_the_token_has_and_no_others(access: Access) -> None:
+def test_granted_permissions_are_those_requested_that_the_caller_has(access: Access) -> None:
     assert access.granted_permissions(iam.OWNER, [CREATE, GET]) == {CREATE, GET}
     assert access.granted_permissions(iam.VIEWER, [CREATE, GET]) == {GET}
     assert access.granted_permissions(iam.OWNER, [GET]) == {GET}
     assert access.granted_permissions(iam.UNPRIVILEGED, [CREATE, GET]) == frozenset()
 
 
-def test_whom_one_may_act_as(access: Access) -> None:
+def test_acting_as_an_account_needs_permission_on_that_account(access: Access) -> None:
     assert access.may_act_as(iam.OWNER, ACCOUNT)
     assert not access.may_act_as(iam.VIEWER, ACCOUNT)
     assert not access.may_act_as(iam.UNPRIVILEGED, ACCOUNT)
 
 
-def test_the_projects_number_is_told_to_who_may_see_the_project(access: Access) -> None:
+def test_project_number_is_returned_to_callers_who_may_see_the_project(access: Access) -> None:
     assert access.project_number(iam.OWNER) == access.project_number(iam.VIEWER) == iam.PROJECT_NUMBER
     with pytest.raises(UnknownTokenError):
         access.project_number("ya29.expired")
 
 
-def test_whose_token_it_is_as_far_as_its_scopes_tell(access: Access) -> None:
+def test_email_is_returned_if_the_token_has_the_scope(access: Access) -> None:
     assert access.email(iam.OWNER) == "owner@example.com"
     assert access.email(iam.UNPRIVILEGED) is None
     assert access.email("ya29.expired") is None
 
 
-def test_a_token_that_nobody_has_is_unknown(access: Access) -> None:
+def test_invalid_token_raises_unknown_token_error(access: Access) -> None:
     with pytest.raises(UnknownTokenError):
         access.granted_permissions("ya29.expired", [GET])
     with pytest.raises(UnknownTokenError):
@@ -85,14 +85,14 @@ def google() -> Iterator[tuple[str, list[tuple[int, object]]]]:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 400, 404])
-def test_trouble_is_no_answer(google: tuple[str, list[tuple[int, object]]], status: int) -> None:
+def test_error_response_of_iam_is_a_temporary_error(google: tuple[str, list[tuple[int, object]]], status: int) -> None:
     endpoint, answers = google
     answers.append((status, {"error": {"code": status}}))
     with pytest.raises(TemporaryError, match=str(status)):
         ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET])
 
 
-def test_a_resource_manager_that_is_switched_off_is_trouble_and_a_forbidden_project_is_a_no(
+def test_disabled_api_is_an_error_and_forbidden_project_grants_nothing(
     google: tuple[str, list[tuple[int, object]]],
 ) -> None:
     endpoint, answers = google
@@ -104,7 +104,7 @@ def test_a_resource_manager_that_is_switched_off_is_trouble_and_a_forbidden_proj
     assert access.granted_permissions("t", [GET]) == frozenset()
 
 
-def test_an_account_that_there_is_not_is_nobodys(google: tuple[str, list[tuple[int, object]]]) -> None:
+def test_nobody_may_act_as_a_missing_account(google: tuple[str, list[tuple[int, object]]]) -> None:
     endpoint, answers = google
     answers += [(404, {"error": {"code": 404}}), (503, {})]
     access = ProjectAccess("my-project", endpoint, endpoint)
@@ -113,13 +113,13 @@ def test_an_account_that_there_is_not_is_nobodys(google: tuple[str, list[tuple[i
         access.may_act_as("t", ACCOUNT)
 
 
-def test_google_may_not_grant_what_was_not_asked(google: tuple[str, list[tuple[int, object]]]) -> None:
+def test_permission_that_was_not_requested_is_never_granted(google: tuple[str, list[tuple[int, object]]]) -> None:
     endpoint, answers = google
     answers.append((200, {"permissions": [GET, CREATE]}))
     assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == {GET}
 
 
-def test_who_does_not_answer_is_asked_again_later() -> None:
+def test_unreachable_iam_is_a_temporary_error() -> None:
     with pytest.raises(TemporaryError):
         ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1").granted_permissions("t", [GET])
 
@@ -133,16 +133,14 @@ def test_who_does_not_answer_is_asked_again_later() -> None:
         {"sub": "1", "email": "", "email_verified": True},
     ],
 )
-def test_an_email_that_google_has_not_verified_is_nobodys(
-    google: tuple[str, list[tuple[int, object]]], person: object
-) -> None:
+def test_unverified_email_is_not_returned(google: tuple[str, list[tuple[int, object]]], person: object) -> None:
     endpoint, answers = google
     answers.append((200, person))
     assert ProjectAccess("my-project", endpoint, endpoint, endpoint).email("t") is None
 
 
 @pytest.mark.parametrize(("status", "number"), [(403, None), (404, None), (503, None), (200, None)])
-def test_a_number_that_is_not_told_is_trouble(
+def test_missing_project_number_is_a_temporary_error(
     google: tuple[str, list[tuple[int, object]]], status: int, number: object
 ) -> None:
     endpoint, answers = google
@@ -151,7 +149,7 @@ def test_a_number_that_is_not_told_is_trouble(
         ProjectAccess("my-project", endpoint, endpoint).project_number("t")
 
 
-def test_without_an_endpoint_nobody_is_asked_for_and_trouble_is_no_name(
+def test_email_is_none_without_endpoint_and_a_temporary_error_on_failure(
     google: tuple[str, list[tuple[int, object]]],
 ) -> None:
     endpoint, answers = google

@@ -1,4 +1,4 @@
-"""The agent's own calls to Cloud Storage, which no client library makes for it, against fake-gcs-server."""
+"""The agent's own calls to Cloud Storage, on the emulator: the agent has no client library."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def bucket(storage_emulator: str) -> Bucket:
     return Bucket(storage_emulator)
 
 
-def test_what_is_below_a_folder_is_listed_however_deep_and_nothing_beside_it(bucket: Bucket) -> None:
+def test_folder_listing_is_recursive_and_stays_in_the_folder(bucket: Bucket) -> None:
     for name in ("d/3/a", "d/3/logs/train/ä b", "d/30/x", "d/3x", "other"):
         bucket.put(name, {})
-    found = bucket.objects.list_below(f"gs://{bucket.name}/d/3")
-    assert {each.uri for each in found} == {f"gs://{bucket.name}/d/3/a", f"gs://{bucket.name}/d/3/logs/train/ä b"}
-    assert {each.name for each in found} == {"a", "ä b"}
-    assert all(each.updated.startswith("20") for each in found)
-    assert {each.size for each in found} == {2}
+    listed = bucket.objects.list_below(f"gs://{bucket.name}/d/3")
+    assert {item.uri for item in listed} == {f"gs://{bucket.name}/d/3/a", f"gs://{bucket.name}/d/3/logs/train/ä b"}
+    assert {item.name for item in listed} == {"a", "ä b"}
+    assert all(item.updated.startswith("20") for item in listed)
+    assert {item.size for item in listed} == {2}
     assert bucket.objects.list_below(f"gs://{bucket.name}/nothing") == []
 
 
-def test_an_object_is_downloaded_whatever_its_name(bucket: Bucket, tmp_path: Path) -> None:
+def test_object_with_special_characters_in_its_name_is_downloaded(bucket: Bucket, tmp_path: Path) -> None:
     bucket.put("logs/ä b", {"x": 1})
     bucket.objects.download(f"gs://{bucket.name}/logs/ä b", tmp_path / "new" / "file")
     assert (tmp_path / "new" / "file").read_bytes().startswith(b'{"x"')
 
 
 @pytest.mark.parametrize("uri", ["gs://{}/nothing", "gs://{}", "/local"])
-def test_what_is_not_there_is_a_permanent_failure(bucket: Bucket, tmp_path: Path, uri: str) -> None:
+def test_missing_object_is_a_permanent_failure(bucket: Bucket, tmp_path: Path, uri: str) -> None:
     with pytest.raises(SetupError) as error:
         bucket.objects.download(uri.format(bucket.name), tmp_path / "file")
     assert error.value.failure.cause == "install"

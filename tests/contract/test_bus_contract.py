@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +16,9 @@ from emulators.services.pubsub import PubSub
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp import clients, pubsub_bus
 from shared.gcp.pubsub_bus import PubsubBus
-from shared.gcp.retries import repeated
+from shared.gcp.retries import CALL_S, repeated
 
-Status = grpc.StatusCode
+OUTAGE_S = 20.0
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def bus(pubsub: PubSub, project: str) -> Iterator[PubsubBus]:
     made.close()
 
 
-def test_a_published_message_arrives_with_its_bytes_and_attributes(pubsub: PubSub, bus: PubsubBus) -> None:
+def test_published_message_arrives_with_its_bytes_and_attributes(pubsub: PubSub, bus: PubsubBus) -> None:
     messages = {b"\x00\xff not text": {"source": "gs://b/jobs/ä.yaml#1"}, b"{}": {}}
     for data, attributes in messages.items():
         bus.publish("trainmaster-submit", data, attributes)
@@ -54,65 +55,106 @@ def test_publishing_to_a_missing_topic_is_a_permanent_error(bus: PubsubBus) -> N
         bus.publish("no-such-topic", b"{}", {})
 
 
-class FailingPubSub(grpc.GenericRpcHandler):
+class FailingPubSub(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Answers with these statuses one after the other, then with the last one for ever."""
 
-    def __init__(self, *statuses: Status) -> None:
+    def __init__(self, *statuses: grpc.StatusCode) -> None:
         self.statuses = list(statuses)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         def publish(request: PublishRequest, context: grpc.ServicerContext) -> PublishResponse:
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-            if status is not Status.OK:
+            if status is not grpc.StatusCode.OK:
                 context.abort(status, "as the test says")
             return PublishResponse(message_ids=["1"])
 
         return grpc.unary_unary_rpc_method_handler(publish, PublishRequest.deserialize, PublishResponse.serialize)
 
 
+def served_pubsub(port: int, handler: grpc.GenericRpcHandler | None = None) -> tuple[grpc.Server, int]:
+    """Start a server at the port; 0: at any. Return its port as well."""
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[handler or FailingPubSub(grpc.StatusCode.OK)])
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    return server, port
+
+
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FailingPubSub, PubsubBus]]:
     monkeypatch.setattr(pubsub_bus, "CALL", repeated(deadline_s=1.5))
-    handler = FailingPubSub(Status.OK)
-    server = grpc.server(ThreadPoolExecutor(1), handlers=[handler])
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
-    server.start()
+    handler = FailingPubSub(grpc.StatusCode.OK)
+    server, port = served_pubsub(0, handler)
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{port}")
     bus = PubsubBus(clients.publisher(), "p")
     yield handler, bus
     bus.close()
     server.stop(None).wait()
 
 
-@pytest.mark.parametrize("status", [Status.RESOURCE_EXHAUSTED, Status.INTERNAL, Status.UNAVAILABLE])
-def test_a_short_failure_of_pubsub_is_repeated_until_it_is_over(
-    failing: tuple[FailingPubSub, PubsubBus], status: Status
+@pytest.mark.parametrize(
+    "status", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE]
+)
+def test_short_failure_of_pubsub_is_retried_until_it_is_over(
+    failing: tuple[FailingPubSub, PubsubBus], status: grpc.StatusCode
 ) -> None:
     pubsub, bus = failing
-    pubsub.statuses = [status, status, Status.OK]
+    pubsub.statuses = [status, status, grpc.StatusCode.OK]
     bus.publish("trainmaster-submit", b"{}", {})
-    assert pubsub.statuses == [Status.OK]
+    assert pubsub.statuses == [grpc.StatusCode.OK]
 
 
-@pytest.mark.parametrize("status", [Status.RESOURCE_EXHAUSTED, Status.UNAVAILABLE, Status.ABORTED])
-def test_a_lasting_failure_of_pubsub_is_a_temporary_error(
-    failing: tuple[FailingPubSub, PubsubBus], status: Status
+@pytest.mark.parametrize(
+    "status", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED]
+)
+def test_lasting_failure_of_pubsub_is_a_temporary_error(
+    failing: tuple[FailingPubSub, PubsubBus], status: grpc.StatusCode
 ) -> None:
     pubsub, bus = failing
     pubsub.statuses = [status]
-    with pytest.raises(TemporaryError, match="publish to trainmaster-submit: .*as the test says"):
+    with pytest.raises(TemporaryError, match=r"publish to trainmaster-submit: .*as the test says"):
         bus.publish("trainmaster-submit", b"{}", {})
 
 
-def test_a_missing_permission_is_passed_on_so_that_the_event_stays_in_pubsub(
+def test_missing_permission_to_publish_keeps_the_event_in_pubsub(
     failing: tuple[FailingPubSub, PubsubBus],
 ) -> None:
     pubsub, bus = failing
-    pubsub.statuses = [Status.PERMISSION_DENIED]
+    pubsub.statuses = [grpc.StatusCode.PERMISSION_DENIED]
     with pytest.raises(PermissionDenied):
         bus.publish("trainmaster-submit", b"{}", {})
 
 
-def test_a_pubsub_that_does_not_answer_is_a_temporary_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def restart_pubsub(port: int) -> tuple[grpc.Server, int]:
+    time.sleep(OUTAGE_S)
+    return served_pubsub(port)
+
+
+@pytest.mark.slow
+def test_message_is_published_after_pubsub_was_down_for_20_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outage ends all connections, so the client's channel has to reconnect."""
+    server, port = served_pubsub(0)
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{port}")
+    bus = PubsubBus(clients.publisher(), "p")
+    bus.publish("trainmaster-submit", b"before", {})
+    server.stop(None).wait()
+    began = time.monotonic()
+    errors = 0
+    with ThreadPoolExecutor(1) as pool:
+        restart = pool.submit(restart_pubsub, port)
+        while True:
+            try:
+                bus.publish("trainmaster-submit", b"during", {})
+                break
+            except TemporaryError:  # Pub/Sub would redeliver the event that this message follows from
+                errors += 1
+    assert OUTAGE_S - 1 < time.monotonic() - began < OUTAGE_S + CALL_S
+    assert errors <= 2
+    bus.publish("trainmaster-submit", b"after", {})
+    bus.close()
+    restart.result()[0].stop(None).wait()
+
+
+def test_unreachable_pubsub_is_a_temporary_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:9")
     monkeypatch.setattr(pubsub_bus, "CALL", repeated(deadline_s=0.5))
     bus = PubsubBus(clients.publisher(), "p")

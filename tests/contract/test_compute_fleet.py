@@ -29,7 +29,7 @@ from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventual
 from tests.support.jobs import a_job, a_plan
 
 
-def test_a_vm_that_is_still_being_made_was_created_and_has_not_started(compute: EmulatorWorld, job: Job) -> None:
+def test_vm_under_creation_has_a_creation_time_and_no_start_time(compute: EmulatorWorld, job: Job) -> None:
     compute.emulator.faults(slow_s=0.5)
     assert a_fleet(compute.emulator, wait_s=0.1).create(job, a_create(job, 1), metadata()) == Pending()
     (each,) = compute.fleet.list_all()
@@ -37,7 +37,7 @@ def test_a_vm_that_is_still_being_made_was_created_and_has_not_started(compute: 
     assert each.vm.created_at is not None
 
 
-def test_a_directive_leaves_the_other_metadata_as_it_was(compute: EmulatorWorld, job: Job) -> None:
+def test_writing_a_directive_keeps_the_other_metadata(compute: EmulatorWorld, job: Job) -> None:
     compute.fleet.create(job, a_create(job, 1), {**metadata(), "other": "kept"})
     vm = sole(compute.fleet, job)
     hold = Directive(1, 2, DirectiveAction.HOLD)
@@ -45,7 +45,7 @@ def test_a_directive_leaves_the_other_metadata_as_it_was(compute: EmulatorWorld,
     assert compute.metadata(vm) == {**metadata(hold), "other": "kept"}
 
 
-def test_what_google_says_of_a_stockout_is_kept(compute: EmulatorWorld, job: Job) -> None:
+def test_stockout_keeps_googles_message_and_suggested_zones(compute: EmulatorWorld, job: Job) -> None:
     compute.stock_out(ZONE, OTHER_ZONE)
     outcome = compute.fleet.create(job, a_create(job), metadata())
     assert isinstance(outcome, NotCreated)
@@ -56,7 +56,7 @@ def test_what_google_says_of_a_stockout_is_kept(compute: EmulatorWorld, job: Job
     assert compute.fleet.create(job, a_create(job, round=1), metadata()) == Created()
 
 
-def test_a_used_up_quota_is_refused_as_such(compute: EmulatorWorld, job: Job) -> None:
+def test_exhausted_quota_is_a_capacity_error_of_kind_quota(compute: EmulatorWorld, job: Job) -> None:
     compute.emulator.faults(quota_regions=["us-central1"])
     outcome = compute.fleet.create(job, a_create(job), metadata())
     assert isinstance(outcome, NotCreated)
@@ -68,7 +68,7 @@ def test_a_used_up_quota_is_refused_as_such(compute: EmulatorWorld, job: Job) ->
     [({"machine_type": "n9-standard-4"}, CapacityErrorKind.STOCKOUT), ({"boot_disk_gib": 100}, None)],
     ids=["a machine type this zone lacks", "all well"],
 )
-def test_a_refusal_at_the_call_is_a_refusal(
+def test_error_of_the_insert_call_is_not_created(
     compute: EmulatorWorld, job: Job, group: dict[str, Any], kind: CapacityErrorKind | None
 ) -> None:
     create = a_create(job)
@@ -76,13 +76,13 @@ def test_a_refusal_at_the_call_is_a_refusal(
     assert (outcome.kind if isinstance(outcome, NotCreated) else None) is kind
 
 
-def test_metadata_that_is_too_large_can_never_succeed(compute: EmulatorWorld, job: Job) -> None:
+def test_too_large_metadata_is_denied(compute: EmulatorWorld, job: Job) -> None:
     outcome = compute.fleet.create(job, a_create(job), {**metadata(), "trainmaster-vm-config": "x" * 300_000})
     assert isinstance(outcome, NotCreated)
     assert (outcome.kind, outcome.code) == (CapacityErrorKind.DENIED, "invalid")
 
 
-def test_an_insert_that_takes_longer_is_pending_and_found_again(compute: EmulatorWorld, job: Job) -> None:
+def test_slow_insert_is_pending_and_found_by_the_next_call(compute: EmulatorWorld, job: Job) -> None:
     impatient = a_fleet(compute.emulator, wait_s=0.2)
     compute.emulator.faults(slow_s=0.4)
     assert impatient.create(job, a_create(job), metadata()) == Pending()
@@ -91,7 +91,7 @@ def test_an_insert_that_takes_longer_is_pending_and_found_again(compute: Emulato
     assert len(compute.fleet.list_vms(job.job_id)) == 2
 
 
-def test_a_strangers_vm_of_our_name_is_not_taken_for_ours(compute: EmulatorWorld, job: Job) -> None:
+def test_foreign_vm_with_our_name_is_denied_and_not_listed(compute: EmulatorWorld, job: Job) -> None:
     name = a_create(job).names[1]
     compute.emulator.run(name, labels={"owner": "somebody"})
     outcome = compute.fleet.create(job, a_create(job), metadata())
@@ -100,7 +100,7 @@ def test_a_strangers_vm_of_our_name_is_not_taken_for_ours(compute: EmulatorWorld
     assert compute.fleet.list_vms(job.job_id) == ()
 
 
-def test_a_predecessor_that_still_has_the_name_is_waited_for(compute: EmulatorWorld, job: Job) -> None:
+def test_create_is_pending_while_an_earlier_vm_has_the_name(compute: EmulatorWorld, job: Job) -> None:
     compute.fleet.create(job, a_create(job, 1), metadata())
     assert compute.fleet.create(job, a_create(job, 1, vm_generation=2), metadata()) == Pending()
     gone(compute.fleet, sole(compute.fleet, job))
@@ -108,7 +108,9 @@ def test_a_predecessor_that_still_has_the_name_is_waited_for(compute: EmulatorWo
     assert sole(compute.fleet, job).vm_generation == 2
 
 
-def test_a_slow_delete_is_on_its_way(compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_delete_returns_false_until_the_vm_is_gone(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shared.gcp.compute_fleet.fleet.SETTLE_S", 0.1)
     compute.fleet.create(job, a_create(job, 1), metadata())
     vm = sole(compute.fleet, job)
@@ -118,7 +120,7 @@ def test_a_slow_delete_is_on_its_way(compute: EmulatorWorld, job: Job, monkeypat
     gone(compute.fleet, vm)
 
 
-def test_a_vm_is_made_as_the_job_and_the_house_rules_say(emulator: Emulator) -> None:
+def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator) -> None:
     gpu = Accelerator("nvidia-tesla-t4", 2)
     plan = a_plan(max_running_s=1000, max_wait_s=500)
     plan = replace(plan, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups))
@@ -137,7 +139,7 @@ def test_a_vm_is_made_as_the_job_and_the_house_rules_say(emulator: Emulator) -> 
     assert vm.scheduling.max_run_duration.seconds == 1000 + 500 + 3600
     assert vm.scheduling.instance_termination_action == "DELETE"
     assert (vm.scheduling.on_host_maintenance, vm.scheduling.automatic_restart) == ("TERMINATE", False)
-    assert [each.accelerator_count for each in vm.guest_accelerators] == [2]
+    assert [accelerator.accelerator_count for accelerator in vm.guest_accelerators] == [2]
     assert [account.email for account in vm.service_accounts] == ["vm@p.iam.gserviceaccount.com"]
     assert (vm.disks[0].boot, vm.disks[0].auto_delete, vm.disks[0].disk_size_gb) == (True, True, 100)
     assert vm.network_interfaces[0].subnetwork == "regions/us-central1/subnetworks/s"
@@ -146,7 +148,7 @@ def test_a_vm_is_made_as_the_job_and_the_house_rules_say(emulator: Emulator) -> 
     assert (secure.enable_secure_boot, secure.enable_vtpm, secure.enable_integrity_monitoring) == (False, True, True)
 
 
-def test_vms_of_a_gang_are_placed_side_by_side_and_nothing_is_left_of_it(compute: EmulatorWorld, job: Job) -> None:
+def test_placement_policy_is_shared_by_a_gang_and_deleted_at_release(compute: EmulatorWorld, job: Job) -> None:
     a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
     job = replace(job, plan=replace(job.plan, groups=a100))
     create = a_create(job)
@@ -164,7 +166,7 @@ def test_vms_of_a_gang_are_placed_side_by_side_and_nothing_is_left_of_it(compute
     assert compute.emulator.call(region)["items"] == []
 
 
-def test_a_placement_that_is_refused_is_a_refusal(compute: EmulatorWorld, job: Job) -> None:
+def test_rejected_placement_policy_is_not_created(compute: EmulatorWorld, job: Job) -> None:
     a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
     job = replace(job, plan=replace(job.plan, groups=a100))
     outcome = compute.fleet.create(job, a_create(job, zone="us-central9-a"), metadata())
@@ -172,7 +174,7 @@ def test_a_placement_that_is_refused_is_a_refusal(compute: EmulatorWorld, job: J
     assert outcome.kind is CapacityErrorKind.DENIED
 
 
-def test_serial_output_is_read_on_from_where_it_stopped(compute: EmulatorWorld, job: Job) -> None:
+def test_serial_output_continues_from_the_given_offset(compute: EmulatorWorld, job: Job) -> None:
     script = {"startup-script": "echo one; sleep 0.5; echo two; sleep 600"}
     compute.fleet.create(job, a_create(job, 1), {**metadata(), **script})
     vm = sole(compute.fleet, job)
@@ -183,13 +185,15 @@ def test_serial_output_is_read_on_from_where_it_stopped(compute: EmulatorWorld, 
     assert compute.fleet.serial_output(vm, at) == ("", at)
 
 
-def test_a_vm_with_our_label_and_no_seat_is_left_alone(compute: EmulatorWorld, job: Job) -> None:
+def test_vm_with_our_label_but_a_foreign_name_is_not_listed(compute: EmulatorWorld, job: Job) -> None:
     compute.emulator.run("somebody-elses", labels={"trainmaster-job": job_label(job.job_id)})
     assert compute.fleet.list_vms(job.job_id) == ()
     assert compute.fleet.list_all() == ()
 
 
-def test_trouble_that_passes_is_temporary_and_other_trouble_is_not(compute: EmulatorWorld, job: Job) -> None:
+def test_rate_limit_and_no_connection_are_temporary_and_wrong_project_permanent(
+    compute: EmulatorWorld, job: Job
+) -> None:
     compute.emulator.faults(rate_limited=2)
     with pytest.raises(TemporaryError, match="rateLimitExceeded"):
         compute.fleet.list_vms(job.job_id)
@@ -201,7 +205,7 @@ def test_trouble_that_passes_is_temporary_and_other_trouble_is_not(compute: Emul
         a_fleet(compute.emulator, project="other").list_vms(job.job_id)
 
 
-def test_addresses_are_known_before_the_vm(emulator: Emulator) -> None:
+def test_addresses_are_known_before_the_vm_exists(emulator: Emulator) -> None:
     assert DnsAddresses("p").address("vm", ZONE) == f"vm.{ZONE}.c.p.internal:2222"
     assert DnsAddresses("example.com:p").address("vm", ZONE) == f"vm.{ZONE}.c.p.example.com.internal:2222"
     book = EmulatorAddresses(emulator.endpoint)

@@ -22,7 +22,7 @@ from tests.contract.fleets import (
 from tests.integration.compute.emulator import ZONE
 
 
-def test_a_gang_is_created_and_listed(world: World, job: Job) -> None:
+def test_created_gang_is_listed(world: World, job: Job) -> None:
     create = a_create(job)
     assert world.fleet.create(job, create, metadata()) == Created()
     vms = sorted(world.fleet.list_vms(job.job_id), key=lambda vm: vm.name)
@@ -35,13 +35,13 @@ def test_a_gang_is_created_and_listed(world: World, job: Job) -> None:
     assert world.fleet.list_vms("another_job") == ()
 
 
-def test_the_same_insert_again_is_created_and_changes_nothing(world: World, job: Job) -> None:
+def test_repeated_insert_is_created_and_changes_nothing(world: World, job: Job) -> None:
     for _ in range(3):
         assert world.fleet.create(job, a_create(job), metadata()) == Created()
     assert len(world.fleet.list_vms(job.job_id)) == 2
 
 
-def test_names_that_exist_count_as_created_and_the_others_are_made(world: World, job: Job) -> None:
+def test_existing_names_count_as_created_and_missing_vms_are_inserted(world: World, job: Job) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     first = sole(world.fleet, job)
     assert world.fleet.create(job, a_create(job, 3), metadata()) == Created()
@@ -51,7 +51,7 @@ def test_names_that_exist_count_as_created_and_the_others_are_made(world: World,
     assert first.instance_id in {vm.instance_id for vm in vms}
 
 
-def test_a_stockout_is_refused_and_leaves_nothing_and_the_next_zone_has_room(world: World, job: Job) -> None:
+def test_stockout_creates_nothing_and_the_next_zone_succeeds(world: World, job: Job) -> None:
     world.stock_out(ZONE)
     outcome = world.fleet.create(job, a_create(job), metadata())
     assert isinstance(outcome, NotCreated)
@@ -62,7 +62,7 @@ def test_a_stockout_is_refused_and_leaves_nothing_and_the_next_zone_has_room(wor
     assert {vm.zone for vm in world.fleet.list_vms(job.job_id)} == {OTHER_ZONE}
 
 
-def test_a_deleted_vm_is_gone_and_deleting_it_again_says_so(world: World, job: Job) -> None:
+def test_deleting_a_deleted_vm_returns_true(world: World, job: Job) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     vm = sole(world.fleet, job)
     gone(world.fleet, vm)
@@ -70,7 +70,7 @@ def test_a_deleted_vm_is_gone_and_deleting_it_again_says_so(world: World, job: J
     assert world.fleet.delete(vm)
 
 
-def test_deleting_by_an_old_id_does_not_hit_the_younger_vm_of_that_name(world: World, job: Job) -> None:
+def test_delete_by_old_id_keeps_the_newer_vm_of_that_name(world: World, job: Job) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     old = sole(world.fleet, job)
     gone(world.fleet, old)
@@ -82,7 +82,7 @@ def test_deleting_by_an_old_id_does_not_hit_the_younger_vm_of_that_name(world: W
     assert not world.fleet.write_directive(old, replace(RUN, incarnation=2))
 
 
-def test_a_directive_is_written_once_per_fingerprint_and_keeps_everything_else(world: World, job: Job) -> None:
+def test_directive_is_written_once_per_fingerprint(world: World, job: Job) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     listed = sole(world.fleet, job)
     hold = Directive(1, 2, DirectiveAction.HOLD)
@@ -94,25 +94,25 @@ def test_a_directive_is_written_once_per_fingerprint_and_keeps_everything_else(w
     assert world.fleet.write_directive(now, replace(hold, action=DirectiveAction.RUN))
 
 
-def test_all_vms_of_all_jobs_are_listed_with_their_labels_and_the_times_of_their_lives(world: World, job: Job) -> None:
+def test_list_all_returns_vms_of_all_jobs_with_labels_and_times(world: World, job: Job) -> None:
     other = replace(job, job_id=f"Other_{job.job_id}")
     before = datetime.now(UTC) - timedelta(seconds=1)
     world.fleet.create(job, a_create(job), metadata())
     world.fleet.create(other, a_create(other, 1, zone=OTHER_ZONE), metadata())
-    every = world.fleet.list_all()
-    assert {each.label for each in every} == {job_label(job.job_id), job_label(other.job_id)}
+    listed = world.fleet.list_all()
+    assert {item.label for item in listed} == {job_label(job.job_id), job_label(other.job_id)}
     expected = {
-        LabelledVm(vm, job_label(each.job_id)) for each in (job, other) for vm in world.fleet.list_vms(each.job_id)
+        LabelledVm(vm, job_label(owner.job_id)) for owner in (job, other) for vm in world.fleet.list_vms(owner.job_id)
     }
-    assert set(every) == expected
-    for each in every:
-        created_at, started_at = each.vm.created_at, each.vm.started_at
+    assert set(listed) == expected
+    for item in listed:
+        created_at, started_at = item.vm.created_at, item.vm.started_at
         assert created_at is not None
         assert started_at is not None
         assert before < created_at <= started_at <= datetime.now(UTC) + timedelta(seconds=1)
-        gone(world.fleet, each.vm)
+        gone(world.fleet, item.vm)
     assert world.fleet.list_all() == ()
 
 
-def test_a_job_without_a_placement_has_nothing_to_give_back(world: World, job: Job) -> None:
+def test_job_without_placement_policy_is_released_at_once(world: World, job: Job) -> None:
     assert world.fleet.release(job)

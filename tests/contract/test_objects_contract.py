@@ -34,18 +34,18 @@ def uri() -> str:
     return f"gs://bucket/jobs/{uuid.uuid4().hex}.yaml"
 
 
-def test_what_was_written_is_read_up_to_the_limit(objects: Objects, uri: str) -> None:
+def test_object_is_read_up_to_the_byte_limit(objects: Objects, uri: str) -> None:
     objects.write(uri, b"abcdef", content_type="text/plain")
     assert objects.read(uri, max_bytes=100) == b"abcdef"
     assert objects.read(uri, max_bytes=3) == b"abc"
 
 
-def test_an_empty_object_is_there(objects: Objects, uri: str) -> None:
+def test_empty_object_is_read_as_no_bytes(objects: Objects, uri: str) -> None:
     objects.write(uri, b"", content_type="text/plain")
     assert objects.read(uri, max_bytes=100) == b""
 
 
-def test_what_is_not_there_is_none_and_deleting_it_is_no_error(objects: Objects, uri: str) -> None:
+def test_missing_object_is_none_and_can_be_deleted(objects: Objects, uri: str) -> None:
     assert objects.read(uri, max_bytes=100) is None
     objects.delete(uri)
     objects.write(uri, b"a", content_type="text/plain")
@@ -54,13 +54,13 @@ def test_what_is_not_there_is_none_and_deleting_it_is_no_error(objects: Objects,
     assert objects.read(uri, max_bytes=100) is None
 
 
-def test_another_generation_is_another_object(objects: Objects, uri: str) -> None:
+def test_object_of_another_generation_is_none(objects: Objects, uri: str) -> None:
     objects.write(uri, b"new", content_type="text/plain")
     assert objects.read(uri, generation=42_000_000, max_bytes=100) is None
 
 
 @pytest.mark.parametrize("name", ["jobs/ä b%2F#?&.yaml", "jobs/a/b//c.yaml"])
-def test_a_name_may_have_any_letters(objects: Objects, name: str) -> None:
+def test_object_name_may_have_any_characters(objects: Objects, name: str) -> None:
     objects.write(f"gs://bucket/{name}", b"a", content_type="text/plain")
     assert objects.read(f"gs://bucket/{name}", max_bytes=10) == b"a"
     objects.delete(f"gs://bucket/{name}")

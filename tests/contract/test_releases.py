@@ -1,8 +1,8 @@
-"""Rolling back and forward: what any release of this schema wrote is understood by this one, and the other way round.
+"""Compatibility of releases with the same schema version, in both directions.
 
-an older release's documents    read, whole and with the least that it wrote; their fields are still written
-a newer release's               read: a field that is not known is ignored
-another schema's                refused, so that the event waits for the release that knows it
+documents of an older release           read, complete and with required fields only; all their fields are still written
+documents of a newer release            read: unknown fields are ignored
+documents of another schema version     a temporary error, so that the event waits for a release that can read them
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ def a_name(case: Any) -> str | None:
     return None
 
 
-def strangers(value: Any) -> Any:
-    """With a field in every object that nobody knows."""
+def with_unknown_fields(value: Any) -> Any:
+    """Add an unknown field to every object."""
     if isinstance(value, dict):
-        return {"of_a_newer_release": {"a": [1]}, **{name: strangers(each) for name, each in value.items()}}
-    return [strangers(each) for each in value] if isinstance(value, list) else value
+        return {"of_a_newer_release": {"a": [1]}, **{name: with_unknown_fields(item) for name, item in value.items()}}
+    return [with_unknown_fields(item) for item in value] if isinstance(value, list) else value
 
 
 def holds(now: Any, then: Any) -> bool:
-    """Whether all that was said then is said now, and the same."""
+    """Whether all fields of `then` are in `now`, with the same values."""
     if isinstance(then, dict):
-        return all(name in now and holds(now[name], each) for name, each in then.items())
+        return all(name in now and holds(now[name], value) for name, value in then.items())
     if isinstance(then, list):
         return len(now) == len(then) and all(map(holds, now, then))
     return bool(now == then)
 
 
 @pytest.mark.parametrize("case", DOCUMENTS, ids=a_name)
-def test_what_a_release_stored_is_read_and_what_it_needs_is_still_written(case: dict[str, Any]) -> None:
+def test_documents_of_the_release_are_read_and_written_alike(case: dict[str, Any]) -> None:
     kind, document = KINDS[case["kind"]]
     assert documents.read(kind, case["whole"])
     value = documents.read(kind, case["least"])
@@ -63,7 +63,7 @@ def test_what_a_release_stored_is_read_and_what_it_needs_is_still_written(case: 
 @pytest.mark.parametrize("case", DOCUMENTS, ids=a_name)
 def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
     kind, _ = KINDS[case["kind"]]
-    assert documents.read(kind, strangers(case["whole"])) == documents.read(kind, case["whole"])
+    assert documents.read(kind, with_unknown_fields(case["whole"])) == documents.read(kind, case["whole"])
 
 
 def test_corpus_has_a_document_of_every_kind_of_event_and_action() -> None:
@@ -74,7 +74,7 @@ def test_corpus_has_a_document_of_every_kind_of_event_and_action() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_document_of_another_schema_waits_for_the_release_that_knows_it(kind: str) -> None:
+def test_document_of_another_schema_version_is_a_temporary_error(kind: str) -> None:
     stored = next(case["whole"] for case in DOCUMENTS if case["kind"] == kind)
     assert stored["schema"] == documents.SCHEMA
     with pytest.raises(TemporaryError, match="schema version 2"):
@@ -82,20 +82,22 @@ def test_a_document_of_another_schema_waits_for_the_release_that_knows_it(kind: 
 
 
 @pytest.mark.parametrize(("function", "message"), SENT)
-def test_what_a_release_sent_is_understood(function: str, message: dict[str, Any]) -> None:
+def test_messages_of_the_release_are_decoded(function: str, message: dict[str, Any]) -> None:
     understand = DECODERS[function]
     understood = understand(json.dumps(message).encode())
     assert understood == understand(json.dumps({"of_a_newer_release": 1, **message}).encode())
     assert understood
 
 
-@pytest.mark.parametrize(("function", "message"), [each for each in SENT if "version" in each[1]])
-def test_another_version_is_refused(function: str, message: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("function", "message"), [(function, message) for function, message in SENT if "version" in message]
+)
+def test_message_of_another_version_is_a_permanent_error(function: str, message: dict[str, Any]) -> None:
     with pytest.raises(PermanentError, match="version"):
         DECODERS[function](json.dumps({**message, "version": 2}).encode())
 
 
-def test_what_this_release_sends_is_in_the_corpus() -> None:
+def test_messages_that_this_release_sends_are_in_the_corpus() -> None:
     provisions = [message for function, message in SENT if function == "provision"]
     assert json.loads(internal_requests.encode_provision("digits_1")) in provisions
     assert json.loads(internal_requests.encode_orphan_search()) in provisions

@@ -70,7 +70,7 @@ def must(loaded: Loaded | None) -> Loaded:
     return loaded
 
 
-def test_what_was_never_stored_is_not_there(store: Store) -> None:
+def test_empty_store_returns_nothing(store: Store) -> None:
     assert store.load("digits_1") is None
     assert store.load_attempt("digits_1") is None
     assert store.entry("digits_1", "submitted") is None
@@ -78,7 +78,7 @@ def test_what_was_never_stored_is_not_there(store: Store) -> None:
     assert store.count_ready("digits_1", 1) == 0
 
 
-def test_a_job_is_read_back_to_the_microsecond(store: Store) -> None:
+def test_job_is_read_back_to_the_microsecond(store: Store) -> None:
     job = submit(
         store, replace(a_job(JobState.QUEUED), created_at=START.replace(microsecond=123457), labels=(Label("a", "b"),))
     )
@@ -93,18 +93,18 @@ def test_a_job_is_read_back_to_the_microsecond(store: Store) -> None:
     assert must(store.load("digits_1", "9-worker-9")).state.replicas == ()
 
 
-def test_an_entry_is_read_back_whole_and_the_ledger_folds_to_what_is_stored(store: Store) -> None:
+def test_ledger_entry_is_read_back_and_the_ledger_folds_to_the_state(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))
     entry, change = entry_of(loaded.state, exited(WORKER_0, 1, tail="é\n"))
     store.commit(loaded, entry, change)
     assert store.entry("digits_1", entry.key) == entry
-    assert [each.key for each in store.ledger("digits_1")] == ["submitted", entry.key]
+    assert [recorded.key for recorded in store.ledger("digits_1")] == ["submitted", entry.key]
     now = must(store.load_attempt("digits_1"))
     assert fold(store.ledger("digits_1")) == now.state
 
 
-def test_an_event_is_recorded_once_and_a_second_time_changes_nothing(store: Store) -> None:
+def test_event_recorded_twice_raises_and_changes_nothing(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))
     entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
@@ -117,7 +117,7 @@ def test_an_event_is_recorded_once_and_a_second_time_changes_nothing(store: Stor
     assert must(store.load("digits_1", "1-worker-0")).state == again.state
 
 
-def test_a_change_of_what_was_written_meanwhile_is_refused_whole(store: Store) -> None:
+def test_commit_on_a_stale_state_conflicts_and_writes_nothing(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))
     first, change = entry_of(loaded.state, exited(WORKER_0, 1))
@@ -128,7 +128,7 @@ def test_a_change_of_what_was_written_meanwhile_is_refused_whole(store: Store) -
     assert store.entry("digits_1", late.key) is None
 
 
-def test_an_ignored_event_is_recorded_beside_other_writers(store: Store) -> None:
+def test_ignored_event_is_recorded_despite_other_writers(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))
     first, change = entry_of(loaded.state, exited(WORKER_0, 1))
@@ -138,16 +138,16 @@ def test_an_ignored_event_is_recorded_beside_other_writers(store: Store) -> None
     assert store.entry("digits_1", entry.key) == entry
 
 
-def test_lost_peers_come_with_a_replica_only_when_asked(store: Store) -> None:
+def test_lost_peers_are_loaded_only_on_request(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))
     store.commit(loaded, *entry_of(loaded.state, exited(WORKER_0, 1)))
-    assert [each.replica_id for each in must(store.load("digits_1", "1-chief-0")).state.replicas] == [CHIEF]
+    assert [replica.replica_id for replica in must(store.load("digits_1", "1-chief-0")).state.replicas] == [CHIEF]
     with_peers = must(store.load("digits_1", "1-chief-0", lost_peers=True)).state.replicas
-    assert [each.replica_id for each in with_peers] == [CHIEF, WORKER_0]
+    assert [replica.replica_id for replica in with_peers] == [CHIEF, WORKER_0]
 
 
-def test_effects_are_pending_until_seen_done_and_the_first_time_stands(store: Store) -> None:
+def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: Store) -> None:
     submit(store)
     assert store.pending_keys("digits_1") == ("submitted",)
     assert store.jobs_with_pending() == ("digits_1",)
@@ -172,14 +172,14 @@ def test_ready_replicas_are_counted_per_attempt(store: Store) -> None:
     assert store.count_ready("digits_1", 2) == 0
 
 
-def test_live_jobs_are_those_that_have_not_ended_and_the_youngest_come_first(store: Store) -> None:
+def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:
     for nth, state in enumerate([JobState.QUEUED, JobState.RUNNING, JobState.FAILED]):
         submit(store, a_job(state, job_id=f"job_{nth}", created_at=at(nth)))
     assert sorted(job.job_id for job in store.live_jobs()) == ["job_0", "job_1"]
     assert [job.job_id for job in store.recent_jobs(2)] == ["job_2", "job_1"]
 
 
-def test_the_list_of_jobs_is_gone_through_page_by_page_and_jobs_of_one_moment_have_their_order(store: Store) -> None:
+def test_job_list_pages_are_ordered_by_time_then_id(store: Store) -> None:
     made = {"job_a": 0, "job_b": 5, "job_c": 5, "job_d": 5, "job_e": 9}
     for job_id, seconds in made.items():
         submit(store, a_job(JobState.QUEUED, job_id=job_id, created_at=at(seconds).replace(microsecond=123457)))
@@ -199,7 +199,7 @@ def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:
     assert [store.count_created_since(at(seconds)) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
 
 
-def test_trials_are_no_jobs_that_somebody_created(store: Store) -> None:
+def test_trials_are_live_jobs_but_not_counted_as_created(store: Store) -> None:
     submit(store)
     submit(store, a_job(JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")))
     assert store.count_created_since(START) == 1
@@ -217,7 +217,7 @@ def a_large_study() -> Job:
     return a_job(JobState.RUNNING, tuning=tuning, spec_json="x" * 65536)
 
 
-def test_a_tuning_job_of_a_thousand_trials_comes_back_as_it_was(store: Store) -> None:
+def test_tuning_job_of_a_thousand_trials_is_read_back(store: Store) -> None:
     job = submit(store, a_large_study())
     assert must(store.load(job.job_id)).state.job == job
 
@@ -237,7 +237,7 @@ def size_of(value: object) -> int:
             return 8
 
 
-def test_the_largest_tuning_job_fits_a_document_with_as_much_of_an_earlier_one() -> None:
+def test_largest_tuning_job_and_its_previous_study_fit_a_document() -> None:
     job = a_large_study()
     tuning = job.tuning
     assert tuning is not None
@@ -246,21 +246,21 @@ def test_the_largest_tuning_job_fits_a_document_with_as_much_of_an_earlier_one()
     assert 500_000 < size < 1 << 20
 
 
-def test_a_rejection_is_kept_once(store: Store) -> None:
+def test_rejection_is_stored_once(store: Store) -> None:
     rejection = Rejection("k", "message:1", None, ("Field: x Error: y",), START)
     store.reject(rejection)
     store.reject(replace(rejection, at=at(1)))
     assert store.rejections() == (rejection,)
 
 
-def test_a_jobs_vm_leads_to_it_whether_it_has_ended_or_not(store: Store) -> None:
+def test_job_of_vm_finds_live_and_ended_jobs(store: Store) -> None:
     for job_id, state in (("digits_1", JobState.RUNNING), ("Digits_1", JobState.FAILED), ("d" * 128, JobState.QUEUED)):
         submit(store, a_job(state, job_id=job_id))
         for replica_id in (CHIEF, WORKER_1):
             assert store.job_of_vm(vm_name(job_id, replica_id)) == job_id
 
 
-def test_a_vm_of_no_job_leads_nowhere(store: Store) -> None:
+def test_job_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
     submit(store)
     hash_ = vm_name("digits_1", CHIEF).split("-")[-3]
     assert store.job_of_vm(f"tm-digits-1-{hash_}-chief-0") == "digits_1"
@@ -274,7 +274,7 @@ def test_a_vm_of_no_job_leads_nowhere(store: Store) -> None:
         assert store.job_of_vm(name) is None, name
 
 
-def test_an_orphan_is_reported_once_until_it_is_forgotten(store: Store) -> None:
+def test_orphan_is_reported_once_until_it_is_forgotten(store: Store) -> None:
     orphan = Orphan("4711", "tm-x-abcdef-chief-0", "us-central1-a", "x", START)
     other = replace(orphan, instance_id="4712")
     assert store.orphans() == ()
@@ -287,7 +287,7 @@ def test_an_orphan_is_reported_once_until_it_is_forgotten(store: Store) -> None:
     assert store.orphans() == (other,)
 
 
-def test_of_many_writers_of_one_replica_exactly_one_wins_each_round(store: Store) -> None:
+def test_exactly_one_of_many_writers_wins_each_round(store: Store) -> None:
     submit(store)
     rounds, writers = 5, 4
     won: list[int] = []
@@ -316,7 +316,7 @@ def test_of_many_writers_of_one_replica_exactly_one_wins_each_round(store: Store
     assert fold(store.ledger("digits_1")) == must(store.load_attempt("digits_1")).state
 
 
-def test_of_two_commits_on_one_turn_the_second_is_refused_and_writes_nothing(store: Store) -> None:
+def test_second_commit_on_an_admission_token_conflicts(store: Store) -> None:
     for name in ("first", "later"):  # the very first turn of a project, and another
         submit(store, replace(a_job(JobState.QUEUED), job_id=name))
         admission_token = store.admission_token()
@@ -335,7 +335,7 @@ def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
     return LedgerEntry(job_id, event.key, at(1), event, decision, before, before, ()), evolve(state, decision, at(1))
 
 
-def test_of_a_zone_and_kind_of_machine_the_latest_stockout_is_remembered(store: Store) -> None:
+def test_latest_stockout_of_each_zone_and_machine_kind_is_kept(store: Store) -> None:
     zone, other = "us-central1-a", "us-central1-b"
     gpu = "Spot n1-standard-8 with 1 x nvidia-tesla-t4"
     assert store.stockouts(START) == ()

@@ -1,5 +1,4 @@
-"""What Optuna is asked for, and what the port promises of it: within bounds, repeatable, nothing twice, and better than
-chance."""
+"""The Suggester's contract on Optuna: values within bounds, repeatable, none twice, and better than chance."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ suggester = OptunaSuggester()
 
 
 def after(tuning: Tuning, values: tuple[str, ...], value: float | None = None, *, live: bool = False) -> Tuning:
-    """With one more trial, which has ended unless it is `live`."""
+    """Add a trial to the tuning job. It has ended, unless it is `live`."""
     state = TrialState.RUNNING if live else TrialState.SUCCEEDED
     measurement = None if value is None else Measurement(value)
     return replace(
@@ -59,18 +58,18 @@ def is_within(parameter: Parameter, text: str) -> bool:
 
 
 @pytest.mark.parametrize("algorithm", CHOOSING)
-def test_every_value_may_be_tried_is_different_and_can_be_suggested_again(algorithm: Algorithm) -> None:
+def test_suggested_values_are_allowed_distinct_and_reproducible(algorithm: Algorithm) -> None:
     tuning = Tuning(EVERY_KIND, algorithm=algorithm, max_trials=30)
     for number in range(1, 26):
         values = suggester.suggest(tuning, f"digits_1-trial-{number}")
-        assert values == suggester.suggest(tuning, f"digits_1-trial-{number}"), "from the same history the same"
+        assert values == suggester.suggest(tuning, f"digits_1-trial-{number}"), "the same history gives the same values"
         assert all(map(is_within, EVERY_KIND, values)), values
         tuning = after(tuning, values, number / 10 if number % 4 else None, live=number % 5 == 0)
     assert len({trial.values for trial in tuning.trials}) == 25
 
 
 @pytest.mark.parametrize("algorithm", Algorithm)
-def test_a_space_with_an_end_is_tried_once_each_with_what_is_under_way_and_what_was_tried_before(
+def test_finite_space_is_tried_once_including_running_and_earlier_trials(
     algorithm: Algorithm,
 ) -> None:
     tuning = Tuning(SMALL, algorithm=algorithm, max_trials=10, earlier=(EarlierTrial(("2", "sgd"), 0.1),))
@@ -81,7 +80,7 @@ def test_a_space_with_an_end_is_tried_once_each_with_what_is_under_way_and_what_
     assert ("2", "sgd") not in tried
 
 
-def test_a_grid_is_walked_in_order_and_goes_on_after_what_was_tried() -> None:
+def test_grid_search_goes_in_order_and_continues_after_earlier_trials() -> None:
     tuning = Tuning(SMALL, algorithm=Algorithm.GRID_SEARCH)
     assert suggester.suggest(tuning, "any") == ("1", "adam")
     tuning = after(after(tuning, ("1", "adam")), ("2", "adam"))
@@ -98,7 +97,7 @@ def test_other_trials_and_other_jobs_get_other_values(algorithm: Algorithm) -> N
     ("scale", "middle"),
     [(Scale.LINEAR, 0.505), (Scale.LOG, 0.1), (Scale.REVERSE_LOG, 0.91)],
 )
-def test_values_are_spread_along_their_scale(scale: Scale, middle: float) -> None:
+def test_suggested_values_are_spread_along_their_scale(scale: Scale, middle: float) -> None:
     """Half of them below what is the scale's middle."""
     tuning = Tuning((Parameter("p", K.DOUBLE, 0.01, 1.0, scale=scale),), algorithm=Algorithm.RANDOM_SEARCH)
     values = [float(suggester.suggest(tuning, str(seed))[0]) for seed in range(200)]
@@ -118,19 +117,19 @@ def optimum(goal: Goal, algorithm: Algorithm, trials: int, earlier: tuple[Earlie
 
 
 @pytest.mark.parametrize("goal", Goal)
-def test_what_was_learned_is_made_use_of(goal: Goal) -> None:
+def test_suggestions_improve_with_results(goal: Goal) -> None:
     assert optimum(goal, Algorithm.BAYESIAN, 40) < 0.01
     assert optimum(goal, Algorithm.BAYESIAN, 40) < optimum(goal, Algorithm.RANDOM_SEARCH, 40)
 
 
-def test_what_an_earlier_study_learned_is_known_from_the_first_trial_on() -> None:
+def test_results_of_a_previous_study_count_from_the_first_trial() -> None:
     tuning = Tuning((Parameter("p", K.DOUBLE, 0.0, 1.0),))
     earlier = tuple(EarlierTrial((str(nth / 20),), -abs(nth / 20 - 0.7)) for nth in range(21))
     near = [float(suggester.suggest(replace(tuning, earlier=earlier), str(seed))[0]) for seed in range(10)]
     assert statistics.median(abs(value - 0.7) for value in near) < 0.1
 
 
-def test_who_fails_and_who_says_nothing_teaches_nothing_and_stops_nobody() -> None:
+def test_failed_trials_and_trials_without_a_metric_are_ignored() -> None:
     tuning = Tuning(EVERY_KIND)
     for number, state in enumerate((TrialState.FAILED, TrialState.CANCELLED, TrialState.SUCCEEDED), start=1):
         trial = Trial(number, suggester.suggest(tuning, str(number)), state)

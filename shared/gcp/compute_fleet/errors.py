@@ -42,7 +42,7 @@ _KINDS: Final = {
 }
 _NAME_EXISTS: Final = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 _CONSEQUENCES: Final = frozenset({"VM_MIN_COUNT_NOT_REACHED"})
-"""Codes with which a bulk insert only says that it gave up. The cause is another error of it, or of its VMs' own
+"""Codes that only mean that a bulk insert gave up. The cause is another error of it, or of its VMs' own
 operations."""
 _NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not exist in zone")
 """The zone does not offer a machine type or an accelerator type. Another zone may."""

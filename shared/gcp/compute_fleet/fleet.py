@@ -88,7 +88,7 @@ class ComputeFleet:
         request = compute_v1.AggregatedListInstancesRequest(project=self._project, filter=condition)
         with compute_errors(action):
             pages = self._instances.aggregated_list(request, **FLEET_READ)
-            return [vm for _, scope in pages for vm in _labelled(scope.instances)]
+            return [vm for _, scope in pages for vm in _to_labelled_vms(scope.instances)]
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """If some of the names exist, insert only the others, as a request of its own."""
@@ -209,7 +209,7 @@ class ComputeFleet:
         return None
 
 
-def _labelled(instances: Iterable[compute_v1.Instance]) -> Iterator[LabelledVm]:
+def _to_labelled_vms(instances: Iterable[compute_v1.Instance]) -> Iterator[LabelledVm]:
     for instance in instances:
         try:
             yield LabelledVm(_vm(instance), instance.labels[LABEL_JOB])

@@ -45,8 +45,8 @@ class Operations:
     def causes(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         """Return why the operation failed, the first cause first. Empty: it succeeded.
 
-        A bulk insert may only say that it gave up. Then the operations of its VMs, which have the same group id, have
-        the causes.
+        The error of a bulk insert may only mean that it gave up. Then the operations of its VMs, which have the same
+        group id, have the causes.
         """
         problems = list(problems_in(operation))
         causes = [problem for problem in problems if is_cause(problem)]

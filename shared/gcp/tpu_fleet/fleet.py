@@ -168,7 +168,7 @@ class TpuFleet:
                 if must_reach:
                     raise TemporaryError(unreachable)
                 _log.warning("%s: the nodes there are left out", unreachable)
-            yield from _labelled(page.nodes)
+            yield from _to_labelled_vms(page.nodes)
 
     def _delete_created(self, job: Job, create: Create) -> None:
         """Delete the nodes that this create made, because it is all or nothing. One that cannot be deleted now is
@@ -203,7 +203,7 @@ class TpuFleet:
             return None
 
 
-def _labelled(nodes: Iterable[tpu_v2.Node]) -> Iterator[LabelledVm]:
+def _to_labelled_vms(nodes: Iterable[tpu_v2.Node]) -> Iterator[LabelledVm]:
     for node in nodes:
         if LABEL_JOB not in node.labels:
             continue

@@ -1,0 +1,145 @@
+"""Errors of Google's clients as TemporaryError, PermanentError and ConflictError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+from google.api_core import exceptions
+from google.auth.exceptions import DefaultCredentialsError, RefreshError, TransportError
+from google.cloud.firestore import Client
+
+from shared.core.events import JobSubmitted
+from shared.core.ledger import LedgerEntry, counters
+from shared.core.model.job import JobState
+from shared.core.rules.judge import judge
+from shared.core.transitions.change import Change
+from shared.errors import ConflictError, PermanentError, TemporaryError
+from shared.gcp import clients
+from shared.gcp.errors import google_errors
+from shared.gcp.firestore_store import FirestoreStore
+from shared.ports import Rejection
+from tests.support.jobs import START, a_job
+
+NO_INDEX = "The query requires an index. You can create it here: https://console.firebase.google.com/…"
+NO_DATABASE = "The database (default) does not exist for project p Please visit https://console.cloud.google.com/…"
+NO_DOCUMENT = "No document to update: projects/p/databases/(default)/documents/jobs/digits_1"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.ServiceUnavailable("down"),
+        exceptions.InternalServerError("broken"),
+        exceptions.DeadlineExceeded("slow"),
+        exceptions.TooManyRequests("quota of calls"),
+        exceptions.Aborted("contention"),
+        exceptions.RetryError("in vain", cause=exceptions.ServiceUnavailable("down")),
+        exceptions.from_http_status(408, "request timeout"),
+        requests.ConnectionError("refused"),
+        requests.ReadTimeout("slow"),
+        TransportError("no metadata server"),
+        RefreshError("try again", retryable=True),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_error_that_may_pass_is_temporary_and_names_the_action(error: Exception) -> None:
+    with pytest.raises(TemporaryError, match=r"^delete vm: ") as raised, google_errors("delete vm"):
+        raise error
+    assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [exceptions.InvalidArgument("bad"), exceptions.NotFound("no topic"), exceptions.FailedPrecondition("no")],
+    ids=lambda error: type(error).__name__,
+)
+def test_error_that_will_not_pass_is_permanent(error: Exception) -> None:
+    with pytest.raises(PermanentError, match=r"^publish: 40"), google_errors("publish"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.PermissionDenied("no role"),
+        exceptions.Unauthenticated("no token"),
+        DefaultCredentialsError("none"),
+        RefreshError("revoked"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_error_that_an_operator_can_repair_is_passed_on_unchanged(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, google_errors("publish"):
+        raise error
+    assert raised.value is error
+
+
+@pytest.fixture
+def firestore(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
+    client = clients.firestore_client("test-errors")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def an_entry() -> LedgerEntry:
+    event = JobSubmitted(a_job(JobState.QUEUED), START)
+    decision = judge(None, event, START)
+    none = counters(None, None)
+    return LedgerEntry("digits_1", event.key, START, event, decision, none, none)
+
+
+def failing(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_missing_index_is_a_permanent_error_that_says_how_to_create_it(
+    firestore: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firestore._firestore_api, "run_query", failing(exceptions.FailedPrecondition(NO_INDEX)))
+    with pytest.raises(PermanentError, match=r"requires an index.*terraform apply"):
+        FirestoreStore(firestore).jobs_with_pending()
+
+
+@pytest.mark.parametrize(
+    ("method", "action"),
+    [
+        ("batch_get_documents", lambda store: store.load("digits_1")),
+        ("commit", lambda store: store.reject(Rejection("k", "s", None, (), START))),
+    ],
+    ids=["read", "commit"],
+)
+def test_missing_database_is_a_permanent_error_that_says_how_to_create_it(
+    method: str, action: Callable[[FirestoreStore], object], firestore: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firestore._firestore_api, method, failing(exceptions.NotFound(NO_DATABASE)))
+    with pytest.raises(PermanentError, match=r"does not exist.*terraform apply"):
+        action(FirestoreStore(firestore))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [exceptions.FailedPrecondition("older"), exceptions.Aborted("contention"), exceptions.NotFound(NO_DOCUMENT)],
+    ids=lambda error: type(error).__name__,
+)
+def test_commit_prevented_by_another_writer_is_a_conflict(
+    error: Exception, firestore: Client, monkeypatch: pytest.MonkeyPatch, an_entry: LedgerEntry
+) -> None:
+    monkeypatch.setattr(firestore._firestore_api, "commit", failing(error))
+    with pytest.raises(ConflictError):
+        FirestoreStore(firestore).commit(None, an_entry, Change())
+
+
+def test_commit_that_fails_otherwise_is_a_permanent_error(
+    firestore: Client, monkeypatch: pytest.MonkeyPatch, an_entry: LedgerEntry
+) -> None:
+    monkeypatch.setattr(firestore._firestore_api, "commit", failing(exceptions.InvalidArgument("document too large")))
+    with pytest.raises(PermanentError, match="too large"):
+        FirestoreStore(firestore).commit(None, an_entry, Change())

@@ -1,0 +1,52 @@
+"""Firestore and Pub/Sub stop for a while and return: clients reconnect, and no event is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.vm_names import vm_name
+from tests.e2e.conftest import Lab
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+
+WORKER_0 = ReplicaId(TaskType.WORKER, 0)
+OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "20"))
+
+
+@contextmanager
+def stopped(lab: Lab, *services: str) -> Iterator[None]:
+    """Stop the processes of these services, so that they answer nothing, and continue them afterwards."""
+    processes: list[psutil.Process] = []
+    for name in services:
+        main = psutil.Process(lab.stack.state.services[name].pid)
+        processes += [main, *main.children(recursive=True)]
+    try:
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("services", [("firestore",), ("pubsub",), ("firestore", "pubsub")], ids=" and ".join)
+def test_exit_during_an_outage_is_judged_once_afterwards(lab: Lab, services: tuple[str, ...]) -> None:
+    job_id = lab.scripted(workers=2, steps=int(OUTAGE_S * 10) + 150)
+    lab.wait(job_id, "RUNNING")
+    with stopped(lab, *services):
+        lab.faults.kill_program(vm_name(job_id, WORKER_0))
+        time.sleep(OUTAGE_S)
+    lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 90)
+    state = lab.ended_well(job_id, 120)
+    assert [replica.restarts_used for replica in state.replicas] == [0, 1, 0]
+    assert state.job.attempt == 1
+    keys = [entry.key for entry in lab.store.ledger(job_id)]
+    assert len(keys) == len(set(keys))
