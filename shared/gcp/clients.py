@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import google.auth
 from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession, Request
+
+from shared.errors import PermanentError, TemporaryError
 
 if TYPE_CHECKING:
     from google.cloud import firestore, pubsub_v1, storage
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from google.pubsub_v1.services.publisher import PublisherClient
 
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
+ON_CLOUD_RUN: Final = "K_SERVICE"
+"""Set in functions. Source: Cloud Run's container contract."""
 PUBSUB_EMULATOR: Final = "PUBSUB_EMULATOR_HOST"
 TOKEN_FILE: Final = "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"  # noqa: S105 - a variable's name
 """gcloud's variable for a file that holds an access token. Only `doctor` honours it."""
@@ -38,12 +43,16 @@ Client = TypeVar("Client")
 def credentials() -> Any:
     """Return the application default credentials, with a token.
 
-    Raises google.auth's errors. A token is fetched at once, because missing or expired credentials are reported here
-    in their own words, whereas gRPC reports them as an unavailable service.
+    Raises PermanentError if the user has to log in, and TemporaryError for what may pass: in a function, everything. A
+    token is fetched at once, because gRPC would report missing or expired credentials as an unavailable service.
     """
-    found, _ = google.auth.default(scopes=SCOPES)
-    if not found.valid:
-        found.refresh(Request())
+    try:
+        found, _ = google.auth.default(scopes=SCOPES)
+        if not found.valid:
+            found.refresh(Request())
+    except GoogleAuthError as error:
+        may_pass = error.retryable or isinstance(error, TransportError) or ON_CLOUD_RUN in os.environ
+        raise (TemporaryError if may_pass else PermanentError)(f"credentials: {error}") from error
     return found
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from google.api_core.exceptions import ClientError
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError
 
-LOG_IN = "log in with `gcloud auth application-default login`"
+USER_ERRORS: Final = (ClientError, GoogleAuthError)
+"""Types of such errors, as Google's clients raise them."""
+LOG_IN: Final = "log in with `gcloud auth application-default login`"
 
 
 def explain(error: BaseException) -> str | None:

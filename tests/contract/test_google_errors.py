@@ -20,6 +20,7 @@ from shared.errors import ConflictError, PermanentError, TemporaryError
 from shared.gcp import clients
 from shared.gcp.errors import google_errors
 from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.user_errors import explain
 from shared.ports import Rejection
 from tests.support.jobs import START, a_job
 
@@ -143,3 +144,40 @@ def test_commit_that_fails_otherwise_is_a_permanent_error(
     monkeypatch.setattr(firestore._firestore_api, "commit", failing(exceptions.InvalidArgument("document too large")))
     with pytest.raises(PermanentError, match="too large"):
         FirestoreStore(firestore).commit(None, an_entry, Change())
+
+
+@pytest.fixture
+def default_credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Exception], None]]:
+    """Make google-auth fail with the given error."""
+    clients.credentials.cache_clear()
+    yield lambda error: monkeypatch.setattr("google.auth.default", failing(error))
+    clients.credentials.cache_clear()
+
+
+def test_missing_credentials_are_a_permanent_error_on_the_command_line(
+    default_credentials: Callable[[Exception], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("K_SERVICE", raising=False)
+    default_credentials(DefaultCredentialsError("none found"))
+    with pytest.raises(PermanentError, match="none found") as raised:
+        clients.credentials()
+    assert "gcloud auth application-default login" in str(explain(raised.value.__cause__))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [TransportError("no route"), RefreshError("busy", retryable=True)], ids=str)
+def test_unreachable_token_server_is_a_temporary_error(
+    error: Exception, default_credentials: Callable[[Exception], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("K_SERVICE", raising=False)
+    default_credentials(error)
+    with pytest.raises(TemporaryError, match=str(error)):
+        clients.credentials()
+
+
+def test_any_failure_of_credentials_in_a_function_is_a_temporary_error(
+    default_credentials: Callable[[Exception], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("K_SERVICE", "submit")
+    default_credentials(RefreshError("metadata server: 404"))
+    with pytest.raises(TemporaryError, match="404"):
+        clients.credentials()
