@@ -1,19 +1,19 @@
-"""The two families of errors a function may end in.
+"""The two families of errors that a function may end with.
 
-What the world may do (an unknown replica, a late event) is a decision, not an error. Anything that is neither of these
-two is a bug: it propagates, the message is redelivered and ends in the dead letter.
+An unknown replica or a late event is not an error: the rules decide about it. Any other exception is a bug. It
+propagates, the message is redelivered, and ends in the dead-letter topic.
 """
 
 from __future__ import annotations
 
 
 class PermanentError(Exception):
-    """Repeating the message can never succeed: acknowledge it and keep it in the dead letter with this reason."""
+    """The message can never succeed: acknowledge it and keep it in the dead-letter topic with this reason."""
 
 
 class TemporaryError(Exception):
-    """Repeating the message later may succeed: answer 503 so that Pub/Sub delivers it again after its backoff."""
+    """The message may succeed later: answer 503, so that Pub/Sub delivers it again after a backoff."""
 
 
 class ConflictError(TemporaryError):
-    """Another writer was faster: what was read is stale. The flow loads again and judges again."""
+    """Another writer changed what was read. The flow loads and judges again."""

@@ -1,5 +1,12 @@
 """Decisions: pure, synchronous, standard library only. No clock, no I/O, no logging, no randomness.
 
-jobs (what is stored) · events (what happened) · decisions (what it means) · judge (the rules) · evolve (the only place
-state changes) · fleet (what machines should exist) · cluster (what the training code sees) · transitions (edges)
+model/         stored values: job, plan, replica, VM, tuning job
+events/        facts that were reported, and what must be loaded to judge them
+rules/         an event's meaning: `judge` returns a decision with one of the `actions`
+transitions/   how each action changes the stored state; `evolve` applies them, `ledger` records them
+reconcile/     the VMs that should exist, and the steps towards them
+cluster/       how the training code sees its cluster
+reporting/     decisions in words: the job's log, `why`
+intake/        uploaded job files, system events
+timeouts.py    every time window and threshold, with its reason
 """

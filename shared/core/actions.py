@@ -1,4 +1,4 @@
-"""Actions: what a decision changes in the stored state.
+"""Actions: the changes that decisions make to the stored state.
 
 A closed union in three families: actions on the job, on one replica, and on a trial of a tuning job. An action holds
 only what `shared.core.evolve` needs; `shared.core.decisions.Decision` says which rule chose it and why. Replicas are
@@ -82,7 +82,7 @@ class RerunJob:
     lost: str | None = None
     """Replica whose VM was lost and is replaced, where one restart reruns the whole job."""
     blame: Blame = Blame.OWN
-    """What the evidence of the charged exit points to."""
+    """Party at fault by the evidence of the charged exit."""
     kind: Literal["rerun_job"] = "rerun_job"
 
 

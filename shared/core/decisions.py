@@ -96,7 +96,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the rules decide about one event. It is stored in the ledger."""
+    """The answer of the rules to one event, as stored in the ledger."""
 
     rule: Rule
     reason: Reason

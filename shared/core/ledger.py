@@ -20,7 +20,7 @@ from shared.core.transitions.change import Effect
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What the budgets had used when an event was judged: those of the job, and of the replica that it is about."""
+    """Use of the budgets when an event was judged: those of the job, and of the replica that the event is about."""
 
     attempt: int = 0
     reruns_used: int = 0
@@ -44,7 +44,7 @@ class LedgerEntry:
     before: Counters
     after: Counters
     effects: tuple[Effect, ...] = ()
-    """What must be published after the commit."""
+    """Messages to publish after the commit."""
     done_at: datetime | None = None
     """When the effects were confirmed."""
 
@@ -54,7 +54,7 @@ class LedgerEntry:
 
 
 def counters(state: State | None, replica_key: str | None) -> Counters:
-    """Return what the budgets have used. A replica that was not loaded counts as zero."""
+    """Return the present use of the budgets. A replica that was not loaded counts as zero."""
     if state is None:
         return Counters()
     budgets = state.job.budgets

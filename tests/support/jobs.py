@@ -1,4 +1,4 @@
-"""Small jobs, replicas and events for tests; every test names only what its story is about."""
+"""Builders of small jobs, replicas and events. A test names only the fields that it is about."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def at(seconds: float) -> datetime:
 
 
 def a_spec(**training_input: object) -> dict[str, object]:
-    """A job file as a user writes it: one chief, two workers."""
+    """Return a job file as a user writes it: one chief and two workers."""
     return {
         "trainingInput": {
             "scaleTier": "CUSTOM",
@@ -78,21 +78,21 @@ def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **change
 
 def a_replica(replica_id: ReplicaId, state: ReplicaState = ReplicaState.RUNNING, **changes: object) -> Replica:
     ready = None if state is ReplicaState.WAITING else at(10)
-    has_spoken = state not in (ReplicaState.WAITING, ReplicaState.REPLACING)
+    has_reported = state not in (ReplicaState.WAITING, ReplicaState.REPLACING)
     replica = Replica(
-        attempt=1, replica_id=replica_id, state=state, ready_at=ready, instance_id="1001" if has_spoken else None
+        attempt=1, replica_id=replica_id, state=state, ready_at=ready, instance_id="1001" if has_reported else None
     )
     return replace(replica, **changes)  # type: ignore[arg-type]
 
 
 def a_state(*replicas: Replica, job: Job | None = None) -> State:
-    """All replicas of the attempt: the given ones, and the job's other replicas running."""
+    """Return the whole attempt: the given replicas, and the job's other replicas running."""
     job = job or a_job()
     given = {replica.replica_id: replica for replica in replicas}
-    everyone = tuple(
+    attempt = tuple(
         given.get(replica_id) or a_replica(replica_id, attempt=job.attempt) for replica_id in job.plan.replica_ids
     )
-    return State(job, everyone, whole=True)
+    return State(job, attempt, whole=True)
 
 
 def an_incarnation(
@@ -144,7 +144,7 @@ def lost(
 
 
 def a_tuning_spec(training_input: Mapping[str, object] | None = None, **hyperparameters: Any) -> dict[str, object]:
-    """A tuning job of two integers, one machine a trial."""
+    """Return the job file of a tuning job with two parameters and one VM per trial."""
     params = [
         {"parameterName": "layers", "type": "INTEGER", "minValue": 1, "maxValue": 3},
         {"parameterName": "width", "type": "DISCRETE", "discreteValues": [16, 32]},

@@ -29,7 +29,7 @@ SERVICE_STATUS_MAX: Final = 127
 
 
 class Blame(StrEnum):
-    """Whose fault an exit is by its own evidence."""
+    """Party at fault by the evidence of an exit."""
 
     OWN = "own"  # a traceback of this program, or a signal other than SIGABRT
     PEER = "peer"  # a traceback that reports a lost peer

@@ -47,7 +47,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """What the job as a whole has used. Restarts are counted per replica."""
+    """Reruns that the job has used. Restarts are counted per replica."""
 
     reruns_used: int = 0
     internal_used: int = 0
@@ -61,7 +61,7 @@ class LastRerun:
 
     at: datetime
     blame: Blame
-    """What the evidence of the charged exit points to."""
+    """Party at fault by the evidence of the charged exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Job:
     submission: str
     """Identifies the submission, so that the same file or message delivered twice is one job."""
     plan: Plan
-    """What the spec means; of a tuning job, the plan of its trials."""
+    """The resolved spec; of a tuning job, the plan of its trials."""
     state: JobState
     created_at: datetime
     labels: tuple[Label, ...] = ()

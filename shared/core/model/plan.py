@@ -77,7 +77,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a replica runs: `python -m MODULE ARGS --job-dir JOB_DIR` after installing packages, or a container."""
+    """The program of a replica: `python -m MODULE ARGS --job-dir JOB_DIR` after installing packages, or a container."""
 
     package_uris: tuple[str, ...]
     """Packages to install, in this order; empty for a container."""
@@ -134,7 +134,7 @@ class Dialect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the spec of a job means."""
+    """The resolved spec of a job."""
 
     groups: tuple[TaskGroup, ...]
     """One group per task type that the job has."""

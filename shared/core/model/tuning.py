@@ -137,7 +137,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What a tuning job stores."""
+    """Search space, settings and trials of a tuning job."""
 
     parameters: tuple[Parameter, ...]
     goal: Goal = Goal.MAXIMIZE

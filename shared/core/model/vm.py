@@ -24,7 +24,7 @@ class VmStatus(StrEnum):
 
 
 class LossCause(StrEnum):
-    """Why a replica loses its VM."""
+    """Reason why a replica loses its VM."""
 
     MAINTENANCE = "maintenance"
     PREEMPTION = "preemption"
@@ -35,7 +35,7 @@ class LossCause(StrEnum):
 
 
 class DirectiveAction(StrEnum):
-    """What the agent does with the directive's incarnation."""
+    """Action of the agent on the directive's incarnation."""
 
     RUN = "run"
     HOLD = "hold"  # stop the previous incarnation and wait
@@ -44,7 +44,7 @@ class DirectiveAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """What the stored state orders an agent to do. It is written to the VM's metadata."""
+    """An order of the stored state to an agent, written to the VM's metadata."""
 
     attempt: int
     """The job's attempt."""

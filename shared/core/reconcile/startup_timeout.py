@@ -1,4 +1,4 @@
-"""Startup timeouts: replicas whose agent should have reported by now, although no event says that it failed."""
+"""Startup timeouts: replicas whose agent should have reported by now. No event reports such a failure."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def concerns(entry: LedgerEntry, replica_id: ReplicaId) -> bool:
 
 
 def is_news(entry: LedgerEntry) -> bool:
-    """Whether the entry changed something, or says that the job waits in Cloud TPU's queue."""
+    """Whether the entry changed something, or reports that the job waits in Cloud TPU's queue."""
     return not isinstance(entry.decision.action, Ignore) or entry.decision.reason is Reason.QUEUED
 
 

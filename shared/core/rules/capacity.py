@@ -4,7 +4,7 @@
     after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
                       gang moves to the next zone, free of charge
 
-`shared.core.rules.capacity_backoff` says when the next round begins.
+`shared.core.rules.capacity_backoff` decides when the next round begins.
 """
 
 from __future__ import annotations

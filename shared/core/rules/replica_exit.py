@@ -1,4 +1,4 @@
-"""What the exit of a replica means: the rows of the rule table in their order, first match wins.
+"""Exits of replicas (rules 2 to 10): the rows of the rule table in their order, first match wins.
 
 Each row is a function from the case to a decision, or to None if the row does not apply. `Row.condition` says in words
 when it applies; `trainmaster why` prints the conditions of the rows that were passed over.

@@ -30,7 +30,7 @@ class Change:
     job: Job | None = None
     replicas: tuple[Replica, ...] = ()
     effects: tuple[Effect, ...] = ()
-    """What must be published after the commit."""
+    """Messages to publish after the commit."""
 
 
 PROVISION = (Effect.PROVISION,)

@@ -91,9 +91,9 @@ def test_slice_of_an_evaluator_is_not_one_of_the_slices_with_addresses() -> None
     ids=["being created", "without an address", "being repaired"],
 )
 def test_held_slices_are_awaited_until_all_run(second: Vm) -> None:
-    found = steps(preparing(), replace(FIRST, directive=HOLD), second)
-    assert found, "without a step the round would be done, and no later round would look"
-    assert all(isinstance(step, Await) for step in found)
+    awaited = steps(preparing(), replace(FIRST, directive=HOLD), second)
+    assert awaited, "without a step the round would be done, and no later round would look"
+    assert all(isinstance(step, Await) for step in awaited)
 
 
 def test_members_get_all_addresses_in_rank_order_when_all_slices_run() -> None:

@@ -1,0 +1,80 @@
+"""Events: facts that were reported, in the past tense, already decoded and checked for shape.
+
+Every event has
+    job_id    the job it is about
+    key       made of what the event states, not of the message that carried it: a fact reported twice has one key
+    reads     what must be loaded to judge it
+
+The key names the ledger entry. Creating the entry fails the second time, so that an event is judged once.
+"""
+
+from shared.core.events.job_events import (
+    AllReady,
+    CancelRequested,
+    CapacityErrorKind,
+    Deadline,
+    DeadlinePassed,
+    DeleteRequested,
+    JobSubmitted,
+    LabelsChanged,
+    ProvisioningStarted,
+    VmsNotCreated,
+    VmsQueued,
+)
+from shared.core.events.reads import Reads
+from shared.core.events.replica_events import (
+    CompletionOutdated,
+    ExitCause,
+    IncarnationRef,
+    ProgramError,
+    ReplicaExited,
+    VmLost,
+    VmReady,
+    VmRef,
+)
+from shared.core.events.tuning_events import TrialEnded, TrialStarted, TrialSuggested, TuningEnded
+
+__all__ = [
+    "AllReady",
+    "CancelRequested",
+    "CapacityErrorKind",
+    "CompletionOutdated",
+    "Deadline",
+    "DeadlinePassed",
+    "DeleteRequested",
+    "Event",
+    "ExitCause",
+    "IncarnationRef",
+    "JobEvent",
+    "JobSubmitted",
+    "LabelsChanged",
+    "ProgramError",
+    "ProvisioningStarted",
+    "Reads",
+    "ReplicaEvent",
+    "ReplicaExited",
+    "TrialEnded",
+    "TrialStarted",
+    "TrialSuggested",
+    "TuningEnded",
+    "TuningEvent",
+    "VmLost",
+    "VmReady",
+    "VmRef",
+    "VmsNotCreated",
+    "VmsQueued",
+]
+
+ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated
+JobEvent = (
+    ProvisioningStarted
+    | AllReady
+    | VmsNotCreated
+    | VmsQueued
+    | CancelRequested
+    | LabelsChanged
+    | DeleteRequested
+    | DeadlinePassed
+)
+TuningEvent = TrialSuggested | TrialStarted | TrialEnded | TuningEnded
+Event = JobSubmitted | ReplicaEvent | JobEvent | TuningEvent

@@ -1,0 +1,187 @@
+"""Events about one incarnation of one replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from shared.core.events.reads import Reads
+from shared.core.model.replica_id import ReplicaId
+from shared.core.model.tuning import Measurement
+from shared.core.model.vm import LossCause
+
+
+@dataclass(frozen=True, slots=True)
+class VmRef:
+    """A VM, by its name, zone and Google's numeric id."""
+
+    name: str
+    zone: str
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncarnationRef:
+    """One incarnation of one replica on one VM: the subject of an event."""
+
+    job_id: str
+    attempt: int
+    replica_id: ReplicaId
+    incarnation: int
+    vm_generation: int
+    vm: VmRef
+    host: int | None = None
+    """Host of the TPU slice that reports the event; None for a VM."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-{self.replica_id}-{self.incarnation}"
+
+    @property
+    def host_key(self) -> str:
+        """Suffix of the keys of events that every host of a slice reports for itself."""
+        return "" if self.host is None else f"-host-{self.host}"
+
+
+class _ReplicaEvent:
+    """An event about one incarnation of one replica."""
+
+    __slots__ = ()
+    subject: IncarnationRef
+
+    @property
+    def job_id(self) -> str:
+        return self.subject.job_id
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt)
+
+
+class ExitCause(StrEnum):
+    """Cause of the end of an incarnation, as the agent observed it."""
+
+    PROCESS = "process"  # the program ended by itself or by a signal
+    INSTALL = "install"  # a package cannot be downloaded or installed, permanently
+    SETUP = "setup"  # the agent could not set up, for a transient reason
+    VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
+    VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramError:
+    """The last Python traceback in the program's output."""
+
+    type: str
+    """Type of the exception, as printed."""
+    message: str
+    frame: str
+    """Innermost frame: `file:line in function`."""
+
+    @property
+    def signature(self) -> str:
+        return f"{self.type} at {self.frame}"
+
+
+@dataclass(frozen=True, slots=True)
+class VmReady(_ReplicaEvent):
+    """The agent is about to start this incarnation's program."""
+
+    subject: IncarnationRef
+    at: datetime
+    kind: Literal["vm_ready"] = "vm_ready"
+
+    @property
+    def key(self) -> str:
+        return f"{self.subject.key}-ready{self.subject.host_key}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaExited(_ReplicaEvent):
+    """An incarnation ended.
+
+    A program has either an exit status or a signal; other causes may have neither. The first host of a slice that fails
+    is the exit of the slice; exits 0 are reported by each host for itself.
+    """
+
+    subject: IncarnationRef
+    at: datetime
+    cause: ExitCause = ExitCause.PROCESS
+    exit_status: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    """Whether the kernel ended the program because memory ran out."""
+    error: ProgramError | None = None
+    tail: str = ""
+    """End of the program's output."""
+    measurement: Measurement | None = None
+    """In a trial, the last measurement that the program reported."""
+    kind: Literal["replica_exited"] = "replica_exited"
+
+    @property
+    def key(self) -> str:
+        return f"{self.subject.key}-exit{self.subject.host_key if self.succeeded else ''}"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt, lost_peers=not self.succeeded)
+
+    @property
+    def succeeded(self) -> bool:
+        return self.cause is ExitCause.PROCESS and self.exit_status == 0
+
+    @property
+    def signature(self) -> str | None:
+        return self.error.signature if self.error else None
+
+
+@dataclass(frozen=True, slots=True)
+class VmLost(_ReplicaEvent):
+    """A VM is about to go, or is gone. One VM is lost once, however often that is reported.
+
+    A startup timeout is about one incarnation, and a wrong zone about one provisioning round: neither may use up the
+    key of the VM's later loss.
+    """
+
+    subject: IncarnationRef
+    at: datetime
+    cause: LossCause
+    round: int = 0
+    """Provisioning round of the job's placement."""
+    kind: Literal["vm_lost"] = "vm_lost"
+
+    @property
+    def is_vm_loss(self) -> bool:
+        """Whether the VM itself is lost, whatever incarnation and attempt is on it."""
+        return self.cause not in (LossCause.STARTUP_TIMEOUT, LossCause.WRONG_ZONE)
+
+    @property
+    def key(self) -> str:
+        if self.cause is LossCause.STARTUP_TIMEOUT:
+            return f"{self.subject.key}-startup-timeout"
+        if self.cause is LossCause.WRONG_ZONE:
+            return f"{self.subject.key}-wrong-zone-{self.round}"
+        return f"{self.subject.replica_id}-vm-{self.subject.vm_generation}-lost"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt, of_present_attempt=True, lost_peers=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionOutdated(_ReplicaEvent):
+    """The primary restarted and may wait for this replica, which had completed."""
+
+    subject: IncarnationRef
+    at: datetime
+    kind: Literal["completion_outdated"] = "completion_outdated"
+
+    @property
+    def key(self) -> str:
+        return f"{self.subject.key}-outdated"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt, primary=True)
