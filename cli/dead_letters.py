@@ -1,4 +1,4 @@
-"""`trainmaster dead-letters`: what could never be handled, and what to do with it once the cause is repaired."""
+"""`trainmaster dead-letters`: list the messages that no function could handle, replay them, or delete them."""
 
 from __future__ import annotations
 
@@ -9,99 +9,101 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.installation import choose
-from cli.jobs import Form
+from cli.installation import choose_installation
+from cli.options import OutputFormat
 from cli.output import Format, print_json, print_table, say
 from shared.errors import PermanentError
-from shared.flows import sender_identity
+from shared.flows.authenticate import IDENTITY_ATTRIBUTE
 from shared.settings import settings
 
 if TYPE_CHECKING:
     from shared.gcp.dead_letter_box import DeadLetter, DeadLetterBox
 
-app = typer.Typer(help="Messages that could never be handled: see them, replay them, drop them.", no_args_is_help=True)
+app = typer.Typer(help="Messages that no function could handle: list, replay, or drop them.", no_args_is_help=True)
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Of messages, as list shows them.")]
-All = Annotated[bool, typer.Option("--all", help="All of them.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids, as `list` shows them.")]
+All = Annotated[bool, typer.Option("--all", help="Select all messages.")]
 
 
 @app.command("list")
-def list_(form: Form = Format.TABLE) -> None:
-    """List them, the oldest first."""
-    letters = _open().look()
+def list_(form: OutputFormat = Format.TABLE) -> None:
+    """List the messages, the oldest first."""
+    letters = _open_box().list_letters()
     if form is Format.JSON:
-        print_json([_shown(letter) for letter in letters])
+        print_json([_describe(letter) for letter in letters])
         return
-    rows = [(each.id, _time(each.at), each.topic or "-", each.reason) for each in letters]
+    rows = [(letter.id, _time(letter.at), letter.topic or "-", letter.reason) for letter in letters]
     print_table(("id", "since", "topic", "reason"), rows)
 
 
 @app.command()
-def show(message_id: Annotated[str, typer.Argument(metavar="ID", help="Of a message, as list shows it.")]) -> None:
-    """Show one message, whole."""
-    for letter in _open().look():
+def show(message_id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `list` shows it.")]) -> None:
+    """Show one message in full."""
+    for letter in _open_box().list_letters():
         if letter.id == message_id:
-            print_json(_shown(letter))
+            print_json(_describe(letter))
             return
-    raise PermanentError(f"no dead letter {message_id}: `trainmaster dead-letters list` shows them")
+    raise PermanentError(f"no dead letter has the id {message_id}. `trainmaster dead-letters list` shows all ids")
 
 
 @app.command()
 def replay(ids: Ids = None, everything: All = False) -> None:
-    """Try messages again. Safe to repeat: an event that was judged is judged once."""
-    from cli.dead_letter_replay import judged_here
+    """Handle messages again. Repeating it is safe: an event is recorded only once."""
+    from cli.dead_letter_replay import replay_agent_event
 
-    replayed = _open().replay(_wanted(ids, everything), judged_here)
+    replayed = _open_box().replay(_selected(ids, everything), replay_agent_event)
     _report("replayed", replayed.done)
-    for letter, why in replayed.kept:
-        say(f"kept {letter.id} ({letter.topic}): {why}")
+    for letter, reason in replayed.kept:
+        say(f"kept {letter.id} ({letter.topic}): {reason}")
     raise typer.Exit(int(bool(replayed.kept)))
 
 
 @app.command()
 def drop(ids: Ids = None, everything: All = False) -> None:
-    """Throw messages away, for good."""
-    _report("dropped", _open().drop(_wanted(ids, everything)))
+    """Delete messages. This cannot be undone."""
+    _report("dropped", _open_box().drop(_selected(ids, everything)))
 
 
-def _open() -> DeadLetterBox:
+def _open_box() -> DeadLetterBox:
     from shared.gcp.dead_letter_box import DeadLetterBox
 
-    choose()
+    choose_installation()
     return DeadLetterBox(settings().project)
 
 
-def _wanted(ids: Sequence[str] | None, everything: bool) -> Sequence[str] | None:
+def _selected(ids: Sequence[str] | None, everything: bool) -> Sequence[str] | None:
+    """Return the ids; None selects all messages. Raises PermanentError unless exactly one of the two is given."""
     if bool(ids) is everything:
-        raise PermanentError("which ones? Name them by their ids, or say --all")
+        raise PermanentError("no messages selected: give their ids, or --all, but not both")
     return None if everything else ids
 
 
-def _report(done: str, letters: Sequence[DeadLetter]) -> None:
+def _report(action: str, letters: Sequence[DeadLetter]) -> None:
     for letter in letters:
-        say(f"{done} {letter.id} ({letter.topic or 'of no known topic'})")
+        say(f"{action} {letter.id} ({letter.topic or 'unknown topic'})")
     if not letters:
-        say("nothing is there")
+        say("there are no dead letters")
 
 
-def _shown(letter: DeadLetter) -> dict[str, object]:
+def _describe(letter: DeadLetter) -> dict[str, object]:
     text = letter.data.decode("utf-8", "replace")
     try:
-        said: object = json.loads(text)
+        data: object = json.loads(text)
     except ValueError:
-        said = text
+        data = text
     return {
         "id": letter.id,
         "since": _time(letter.at),
         "topic": letter.topic,
         "reason": letter.reason,
-        "data": said,
-        "attributes": {name: _seen(name, value) for name, value in letter.attributes.items()},
+        "data": data,
+        "attributes": {name: _without_token(name, value) for name, value in letter.attributes.items()},
     }
 
 
-def _seen(name: str, value: str) -> str:
-    return "(of a token)" if name.startswith(sender_identity.ATTRIBUTE) else value
+def _without_token(name: str, value: str) -> str:
+    """Hide the parts of an identity token."""
+    return "(token hidden)" if name.startswith(IDENTITY_ATTRIBUTE) else value
 
 
 def _time(at: datetime) -> str:

@@ -1,6 +1,6 @@
-"""What gcloud's familiar flags mean in a job: each lies over its field of the job file, as it did there.
+"""The options of `gcloud ai-platform jobs submit training`: each overrides its field of the job file.
 
-Source: googlecloudsdk/command_lib/ml_engine/flags.py and what the unmodified gcloud was seen to send.
+Source: googlecloudsdk/command_lib/ml_engine/flags.py, and the requests that an unmodified gcloud sends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROLES: Final = {"master": "master", "worker": "worker", "parameter_server": "par
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """As given; None: not given."""
+    """Values of the options; None if not given. Names are those of the options, with underscores."""
 
     module_name: str | None = None
     region: str | None = None
@@ -43,31 +43,38 @@ class Flags:
 
     @property
     def given(self) -> tuple[str, ...]:
-        return tuple(each.name for each in fields(self) if getattr(self, each.name) is not None)
+        """Names of the options that were given."""
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
 
 
-def overlaid(document: Mapping[str, Any], flags: Flags, args: Sequence[str]) -> dict[str, Any]:
-    """The job of the file with what the flags say. Raises PermanentError for what no job can be made of."""
+def apply_flags(document: Mapping[str, Any], flags: Flags, args: Sequence[str]) -> dict[str, Any]:
+    """Return the job file with the options applied, and `args` as the program's arguments.
+
+    Raises PermanentError for options that contradict each other or the format of the job file.
+    """
     key = "training_input" if "training_input" in document else "trainingInput"
     if "jobSpec" in document and (flags.given or args):
-        raise PermanentError("these flags are of AI Platform's format, and the job file is of Vertex AI's")
+        raise PermanentError(
+            "gcloud's options and program arguments need a job file in AI Platform's format; this one is in Vertex AI's"
+        )
     if "jobSpec" in document:
         return dict(document)
     if flags.master_image_uri and flags.runtime_version:
         raise PermanentError("Only one of --master-image-uri, --runtime-version can be set.")
-    training = {**(document.get(key) or {}), **_plain(flags)}
+    training = {**(document.get(key) or {}), **_job_fields(flags)}
     for role, prefix in ROLES.items():
-        _lay_role(training, flags, role, prefix)
+        _apply_role_flags(training, flags, role, prefix)
     if args:
         training["args"] = list(args)
-    said: dict[str, Any] = {**document, key: training}
+    result: dict[str, Any] = {**document, key: training}
     if flags.labels:
-        said["labels"] = {**(document.get("labels") or {}), **_pairs(flags.labels, "--labels")}
-    return said
+        result["labels"] = {**(document.get("labels") or {}), **_parse_pairs(flags.labels, "--labels")}
+    return result
 
 
-def _plain(flags: Flags) -> dict[str, Any]:
-    found = {
+def _job_fields(flags: Flags) -> dict[str, Any]:
+    """Return the fields of options that concern the whole job."""
+    values = {
         "pythonModule": flags.module_name,
         "region": flags.region,
         "jobDir": flags.job_dir,
@@ -79,14 +86,15 @@ def _plain(flags: Flags) -> dict[str, Any]:
         "useChiefInTfConfig": flags.use_chief_in_tf_config,
         "scheduling": {"maxRunningTime": flags.max_running_time} if flags.max_running_time else None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _lay_role(training: dict[str, Any], flags: Flags, role: str, prefix: str) -> None:
-    machine = getattr(flags, f"{role}_machine_type")
+def _apply_role_flags(training: dict[str, Any], flags: Flags, role: str, prefix: str) -> None:
+    """Set the fields of one role in place."""
+    machine_type = getattr(flags, f"{role}_machine_type")
     count = getattr(flags, f"{role}_count", None)
-    if machine:
-        training[f"{prefix}Type"] = machine
+    if machine_type:
+        training[f"{prefix}Type"] = machine_type
     if count is not None:
         training[f"{prefix}Count"] = str(count)
     config = dict(training.get(f"{prefix}Config") or {})
@@ -94,16 +102,16 @@ def _lay_role(training: dict[str, Any], flags: Flags, role: str, prefix: str) ->
         config["imageUri"] = image
     if accelerator := getattr(flags, f"{role}_accelerator"):
         option = f"--{role.replace('_', '-')}-accelerator"
-        pairs = {"count": "1", **_pairs(accelerator, option)}
+        pairs = {"count": "1", **_parse_pairs(accelerator, option)}
         if set(pairs) != {"type", "count"}:
-            raise PermanentError(f"{option}: give type=nvidia-tesla-t4,count=1, not {accelerator!r}")
+            raise PermanentError(f"{option}: {accelerator!r} is not valid. Example: type=nvidia-tesla-t4,count=1")
         config["acceleratorConfig"] = {"type": pairs["type"].upper().replace("-", "_"), "count": pairs["count"]}
     if config:
         training[f"{prefix}Config"] = config
 
 
-def _pairs(text: str, option: str) -> dict[str, str]:
+def _parse_pairs(text: str, option: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part]
     if not all(equals and name for name, equals, _ in pairs):
-        raise PermanentError(f"{option}: give KEY=VALUE,KEY=VALUE, not {text!r}")
+        raise PermanentError(f"{option}: {text!r} is not valid. The format is KEY=VALUE,KEY=VALUE")
     return {name.strip(): value.strip() for name, _, value in pairs}

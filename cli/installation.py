@@ -1,35 +1,63 @@
-"""Which installation a command speaks to: the one of the environment, else the local stack that is up here."""
+"""The installation that a command works with: the one that the environment names, else the running local stack."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Final
 
 from pydantic import ValidationError
 
-from emulators.stack import client_configuration, stack, state
-from emulators.stack.state import StackError
 from shared.errors import PermanentError
+from shared.ports import Store
 
-PREFIX = "TRAINMASTER_"
-PROJECT = f"{PREFIX}PROJECT"
+PREFIX: Final = "TRAINMASTER_"
+PROJECT: Final = f"{PREFIX}PROJECT"
+BUCKET: Final = f"{PREFIX}BUCKET"
+WORKER_SERVICE_ACCOUNT: Final = f"{PREFIX}WORKER_SERVICE_ACCOUNT"
+LOCAL_EXTRA_MISSING: Final = "`trainmaster local` needs more packages. Install them: pipx install 'trainmaster[local]'"
 
 
-def choose() -> None:
-    """Sets the variables of the local stack where the environment names no installation."""
+def choose_installation() -> None:
+    """Set the environment variables of the local stack, unless the environment names an installation.
+
+    Raises PermanentError if there is neither.
+    """
     if os.environ.get(PROJECT):
         return
-    folder = state.find_dir(None)
     try:
-        os.environ.update(client_configuration.environment(folder, stack.find(folder)))
-    except StackError:
+        os.environ.update(_local_stack_environment())
+    except PermanentError:
         raise PermanentError(
-            f"which installation? Set {PROJECT}, or start a local one: `trainmaster local up`"
+            f"no installation: set {PROJECT} to its project, or start a local stack with `trainmaster local up`"
         ) from None
 
 
+def _local_stack_environment() -> dict[str, str]:
+    """Return the environment variables of the running local stack. Raises PermanentError if there is none."""
+    try:
+        from emulators.stack import client_configuration, stack, state
+    except ModuleNotFoundError:
+        raise PermanentError(LOCAL_EXTRA_MISSING) from None
+    state_dir = state.resolve_state_dir(None)
+    return client_configuration.environment(state_dir, stack.find(state_dir))
+
+
+def open_store() -> Store:
+    """Return the stored state of the chosen installation."""
+    choose_installation()
+    from shared.wiring.core_services import store
+
+    return store()
+
+
+def worker_account_of(project: str) -> str:
+    """Return the service account of the VMs, as infra/ names it."""
+    return f"trainmaster-worker@{project}.iam.gserviceaccount.com"
+
+
 def settings_problems(error: ValidationError) -> Iterator[str]:
-    """`TRAINMASTER_LIMITS: …`, one for each setting that is wrong."""
-    for each in error.errors():
-        name = f"{PREFIX}{'_'.join(map(str, each['loc'])).upper()}"
-        yield f"{name}: {each['msg'].removeprefix('Value error, ')}"
+    """Yield `VARIABLE: problem` for each invalid setting."""
+    for problem in error.errors():
+        name = f"{PREFIX}{'_'.join(map(str, problem['loc'])).upper()}"
+        yield f"{name}: {problem['msg'].removeprefix('Value error, ')}"

@@ -1,30 +1,62 @@
-"""The `trainmaster` program: collects the groups of commands and turns expected errors into one line and a status.
+"""The `trainmaster` program: all commands, and expected errors as one line and an exit status.
 
-Exit status: 0 done · 1 it could not be done (the reason on standard error) · 2 wrong usage · 130 interrupted.
+Exit status: 0 success · 1 failure, with the reason on standard error · 2 wrong usage · 130 interrupted.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib.metadata import version
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from pydantic import ValidationError
+from typer.core import TyperGroup
 
-from cli import dead_letters, jobs, local, logs, orphans, schedule, simulate, submit, why
-from cli import local_run as run_command
-from cli.doctor import command
-from cli.installation import settings_problems
+from cli import dead_letters, job_schema, jobs, logs, orphans, schedule, simulate, submit, why
+from cli.doctor import command as doctor
+from cli.installation import LOCAL_EXTRA_MISSING, settings_problems
 from cli.output import complain, say
-from emulators.stack.state import StackError
 from shared.errors import PermanentError, TemporaryError
 from shared.settings import Settings
 
 INTERRUPTED: Final = 130
+LOCAL: Final = "local"
+
+
+class CommandsWithLocal(TyperGroup):
+    """All commands, and `local`, which is imported only if it is used or listed, because it needs the extra `local`.
+
+    The types are those of the click that typer contains; it does not export them.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [LOCAL, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _local_command() if cmd_name == LOCAL else super().get_command(ctx, cmd_name)
+
+
+def _local_command() -> Any:
+    """Return the commands of `trainmaster local`, or a command that names the missing extra."""
+    try:
+        from cli.local.commands import app as local
+    except ModuleNotFoundError:
+        local = typer.Typer()
+        local.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
+            _report_missing_extra
+        )
+    return typer.main.get_command(local)
+
+
+def _report_missing_extra(_: typer.Context) -> None:
+    """Run the whole system on this machine. Needs the extra `local`."""
+    raise PermanentError(LOCAL_EXTRA_MISSING)
+
 
 app = typer.Typer(
     name="trainmaster",
+    cls=CommandsWithLocal,
     help="Distributed training on Compute Engine and Cloud TPU, driven by functions.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -32,23 +64,21 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         say(f"trainmaster {version('trainmaster')}")
         raise typer.Exit
 
 
 @app.callback()
-def _options(
+def _global_options(
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What stands before any command."""
+    """Options before any command."""
 
 
-local.app.command("run")(run_command.run)
-app.add_typer(local.app, name="local")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.command(context_settings={"allow_extra_args": True})(submit.submit)
@@ -59,41 +89,42 @@ app.command()(logs.logs)
 app.command()(why.why)
 app.command()(why.replay)
 app.command()(orphans.orphans)
-app.command()(command.doctor)
+app.command()(doctor.doctor)
 app.command()(simulate.simulate)
+app.command()(job_schema.job_schema)
 
 
 def run() -> None:
-    """The console script. A traceback here means a bug; what a user can cause ends in one line."""
+    """Run the console script. Errors that a user can cause end in one line; a traceback means a bug."""
     try:
         app()
-    except (StackError, PermanentError, TemporaryError) as error:
-        _end(_cause(error) or str(error))
+    except (PermanentError, TemporaryError) as error:
+        _exit_with(_advice(error) or str(error))
     except ValidationError as error:
         if error.title != Settings.__name__:
             raise
-        _end("; ".join(settings_problems(error)))
+        _exit_with("; ".join(settings_problems(error)))
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Without this Python complains once more when it flushes at exit.
+        # The reader, such as `| head`, has closed the pipe. Python would report it again when it flushes at exit.
         sys.stderr.close()
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:
-        if (said := _cause(error)) is None:
+        if (advice := _advice(error)) is None:
             raise
-        _end(said)
+        _exit_with(advice)
 
 
-def _cause(error: BaseException) -> str | None:
-    """What a person can do about it, where the error, or the one it came of, tells."""
-    from shared.gcp.refusals import told
+def _advice(error: BaseException) -> str | None:
+    """Return what the user can do about an error, or about its cause. None if that is unknown."""
+    from shared.gcp.user_errors import explain
 
-    return told(error) or (told(error.__cause__) if error.__cause__ else None)
+    return explain(error) or (explain(error.__cause__) if error.__cause__ else None)
 
 
-def _end(said: str) -> NoReturn:
-    complain(f"trainmaster: {said}")
+def _exit_with(message: str) -> NoReturn:
+    complain(f"trainmaster: {message}")
     sys.exit(1)
 
 

@@ -1,4 +1,4 @@
-"""How commands print: coloured and fitted at a terminal, plain and complete everywhere else."""
+"""How commands print: coloured and fitted to the width at a terminal, plain and complete everywhere else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """What `--format` takes."""
+    """Values of `--format`."""
 
     TABLE = "table"
     JSON = "json"
@@ -22,27 +22,30 @@ class Format(StrEnum):
 
 _COLOUR: Final = r"\x1b\[[0-9;]*m"
 _CONTROL: Final = re.compile(rf"({_COLOUR})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""But for tabs and ends of lines: what moves a terminal's cursor, sets its title, or turns letters round."""
+"""Control characters except tabs and newlines: they move the cursor, set the terminal's title, or reverse text."""
 
 
-def visible(text: str) -> str:
-    """What a job's program or a file says, as a terminal may show it: its colours stay, the rest is made visible."""
-    return _CONTROL.sub(lambda found: found[1] or "\N{REPLACEMENT CHARACTER}", text)
+def make_visible(text: str) -> str:
+    """Return the text of a program or a file so that a terminal can show it safely.
+
+    Colour sequences stay; every other control character becomes a replacement character.
+    """
+    return _CONTROL.sub(lambda match: match[1] or "\N{REPLACEMENT CHARACTER}", text)
 
 
-def replica_word(state: str, *, has_ended: bool) -> str:
-    """What a replica does, in a table: whatever it did, with its job it has ended."""
-    return "ended" if has_ended and state != "COMPLETED" else state
+def replica_state_word(state: str, *, job_has_ended: bool) -> str:
+    """Return a replica's state for tables. In a job that has ended, every replica that did not complete is "ended"."""
+    return "ended" if job_has_ended and state != "COMPLETED" else state
 
 
 def say(line: str) -> None:
-    """One line of progress or result."""
-    print(visible(line) if sys.stdout.isatty() else line, flush=True)  # noqa: T201 - this is where a command line prints
+    """Print a line of the result to standard output."""
+    print(make_visible(line) if sys.stdout.isatty() else line, flush=True)  # noqa: T201 - the command line prints here
 
 
 def complain(line: str) -> None:
-    """One line of progress or errors, beside the result."""
-    print(visible(line) if sys.stderr.isatty() else line, file=sys.stderr, flush=True)  # noqa: T201 - as above
+    """Print a line of progress, or an error, to standard error."""
+    print(make_visible(line) if sys.stderr.isatty() else line, file=sys.stderr, flush=True)  # noqa: T201 - as above
 
 
 def print_json(value: object) -> None:
@@ -50,10 +53,10 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """At a terminal a table in its width; otherwise columns apart by spaces, nothing cut off, for grep and awk."""
+    """Print a table: fitted to the terminal, otherwise with aligned columns of full width, for grep and awk."""
     if sys.stdout.isatty():
         if rows:
-            _fitted(columns, rows)
+            _print_fitted(columns, rows)
         else:
             say("none")
         return
@@ -63,20 +66,20 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _fitted(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_fitted(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(cell(column.upper()), overflow="fold")
+        table.add_column(literal_text(column.upper()), overflow="fold")
     for row in rows:
-        table.add_row(*map(cell, row))
+        table.add_row(*map(literal_text, row))
     Console().print(table)
 
 
-def cell(text: str) -> Text:
-    """As it stands: rich takes `[/tmp]` in a plain string for markup."""
+def literal_text(text: str) -> Text:
+    """Return text for rich that it prints as it is: in a plain string, `[/tmp]` would be markup."""
     from rich.text import Text
 
-    return Text.from_ansi(visible(text))
+    return Text.from_ansi(make_visible(text))

@@ -1,9 +1,10 @@
-"""Packages on their way to Cloud Storage, as `gcloud ai-platform jobs submit training` brings them there.
+"""Builds and uploads packages to Cloud Storage, as `gcloud ai-platform jobs submit training` does.
 
     --package-path DIR ──► sdist of DIR's parent ──┐
     --packages a.whl,gs://…  ──────────────────────┴──► gs://BUCKET/…/SHA256 OF ALL FILES/NAME ──► packageUris
 
-Same content, same place: what is there already is the same. Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
+Equal content has an equal URI, so that a repeated upload changes nothing.
+Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def build(package_path: Path, out_dir: Path) -> list[Path]:
-    """The source distribution of the package's parent folder, by its setup.py, or one made for the package alone.
+    """Build a source distribution with the setup.py of the package's parent folder, or one for the package alone.
 
-    Nothing is left beside the sources. Raises PermanentError with what setuptools said.
+    Writes nothing to the sources' folder. Return the files in `out_dir`. Raises PermanentError with setuptools' output.
     """
     package = package_path.resolve()
     if not (package / "__init__.py").is_file():
-        raise PermanentError(f"[{package}] is not a Python package: it has no __init__.py. Add an empty one")
+        raise PermanentError(f"[{package}] is not a Python package: it has no __init__.py. Add an empty __init__.py")
     with tempfile.TemporaryDirectory() as scratch:
         root = package.parent
         if not (root / "setup.py").is_file():
@@ -46,41 +47,49 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
         eggs.mkdir()
         command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(eggs)]
         command += ["sdist", "--formats=gztar", "--dist-dir", str(out_dir)]
-        ran = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
-    if ran.returncode != 0:
-        raise PermanentError(f"setuptools could not package {package}:\n{ran.stderr.strip()}")
+        result = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise PermanentError(f"setuptools could not package {package}:\n{result.stderr.strip()}")
     return sorted(out_dir.glob("*.tar.gz"))
 
 
 def folder_for(job_id: str, staging_bucket: str | None, job_dir: str | None, default_bucket: str) -> str:
-    """Where a job's packages go, without the hash: gcloud's places, and the installation's bucket where it has none."""
+    """Return the folder for a job's packages, without the hash.
+
+    It is where gcloud puts them, or else a folder in the installation's bucket. Raises PermanentError if there is none.
+    """
     if staging_bucket:
-        return f"{_gs(staging_bucket)}/{job_id}"
+        return f"{_gs_uri(staging_bucket)}/{job_id}"
     if job_dir:
         return f"{job_dir.rstrip('/')}/packages"
     if default_bucket:
         return f"{GS}{default_bucket}/packages/{job_id}"
-    raise PermanentError("local packages need a place: give --staging-bucket or --job-dir, or set TRAINMASTER_BUCKET")
+    raise PermanentError(
+        "no bucket to upload local packages to: give --staging-bucket or --job-dir, or set TRAINMASTER_BUCKET"
+    )
 
 
 def stage(packages: Sequence[str], package_path: Path | None, folder: str, objects: Objects) -> list[str]:
-    """Their URIs in the order in which they are installed: those that were there, local files, the trainer last."""
-    there = [package for package in packages if package.startswith(GS)]
+    """Upload the local packages, and return the URIs of all in the order of their installation.
+
+    The order is: packages that are in Cloud Storage, local files, the package at `package_path`.
+    """
+    remote = [package for package in packages if package.startswith(GS)]
     with tempfile.TemporaryDirectory() as scratch:
         files = [Path(package) for package in packages if not package.startswith(GS)]
         if missing := [str(file) for file in files if not file.is_file()]:
-            raise PermanentError(f"there is no file {', '.join(missing)} (--packages)")
+            raise PermanentError(f"--packages: there is no file {', '.join(missing)}")
         files += build(package_path, Path(scratch)) if package_path else []
         names = [file.name for file in files]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise PermanentError(f"Cannot upload multiple packages with the same filename: [{', '.join(twice)}]")
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise PermanentError(f"Cannot upload multiple packages with the same filename: [{', '.join(duplicates)}]")
         contents = [file.read_bytes() for file in files]
         digest = hashlib.sha256(b"".join(contents)).hexdigest()
         uris = [f"{folder}/{digest}/{name}" for name in names]
         for uri, content in zip(uris, contents, strict=True):
             objects.write(uri, content, content_type="application/gzip")
-    return [*there, *uris]
+    return [*remote, *uris]
 
 
-def _gs(bucket: str) -> str:
+def _gs_uri(bucket: str) -> str:
     return GS + bucket.removeprefix(GS).rstrip("/")

@@ -1,6 +1,6 @@
-"""`trainmaster simulate JOB.yaml`: what would become of this job if its VMs were taken away, before it costs anything.
+"""`trainmaster simulate JOB.yaml`: forecast what happens to a job whose VMs are preempted, before it costs anything.
 
-The real rules and flows in virtual time, over models of the machines and of the training (`simulator`).
+Runs the real rules and flows in virtual time, with models of the VMs and of the training (see `simulator`).
 """
 
 from __future__ import annotations
@@ -9,77 +9,77 @@ import json
 import logging
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from cli.options import OutputFormat, parse_duration
 from cli.output import Format, print_json, print_table, say
 from shared.errors import PermanentError
 from shared.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
 
+if TYPE_CHECKING:
+    from simulator.forecast import Forecast
+
 DEFAULT_JOB_ID: Final = "simulated"
-
-SPANS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def span(text: str) -> float:
-    """`90m`, `2h`, `1.5d`, or seconds; as seconds."""
-    unit = SPANS.get(text[-1:])
-    try:
-        value = float(text[:-1]) * unit if unit else float(text)
-    except ValueError:
-        value = 0.0
-    if value <= 0:
-        raise typer.BadParameter(f"{text!r} is no time: give 90m, 2h or 1.5d")
-    return value
 
 
 def simulate(
-    job_file: Annotated[Path, typer.Argument(help="A job file.", metavar="JOB.yaml", exists=True, dir_okay=False)],
-    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="How many histories.")] = 200,
-    preemptions_per_hour: Annotated[float, typer.Option(min=0.0, max=60.0, help="Of each VM.")] = 0.05,
-    duration: Annotated[str, typer.Option(help="How long the training takes undisturbed: 90m, 6h, 2d.")] = "6h",
-    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Minutes; 0: no work is ever lost.")] = 10.0,
-    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+    job_file: Annotated[Path, typer.Argument(help="Job file.", metavar="FILE", exists=True, dir_okay=False)],
+    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="Number of simulated runs.")] = 200,
+    preemptions_per_hour: Annotated[float, typer.Option(min=0.0, max=60.0, help="Preemptions of each VM.")] = 0.05,
+    duration: Annotated[str, typer.Option(help="Training time without preemptions: 90m, 6h, 2d.")] = "6h",
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0.0, help="Minutes between checkpoints; 0 means that no work is ever lost.")
+    ] = 10.0,
+    form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Run a job file through seeded histories in virtual time: how it ends, how long it takes, what is lost."""
+    """Forecast a job under preemptions: how it ends, how long it takes, how much work is lost.
+
+    Runs the job many times in virtual time. Nothing is submitted, and no project is needed.
+    """
     from simulator import forecast
     from simulator.scenarios.scenario import HistoryError
 
     logging.disable()
-    spec, message = _accepted(job_file)
-    question = forecast.Question(preemptions_per_hour, span(duration), checkpoint_every * 60)
+    spec, message = _accept(job_file)
+    assumptions = forecast.Assumptions(preemptions_per_hour, parse_duration(duration), checkpoint_every * 60)
+    scenario = forecast.forecast_scenario(spec, message, assumptions)
     try:
-        answer = forecast.report(forecast.simulate(forecast.scenario(spec, message, question), seeds))
+        result = forecast.summarize(forecast.run_histories(scenario, seeds))
     except HistoryError as error:
-        raise PermanentError(f"this history should not have been possible, please report it:\n{error}") from None
+        raise PermanentError(
+            f"the simulation found a bug in Trainmaster; please report this output:\n{error}"
+        ) from None
     if form is Format.JSON:
-        print_json(asdict(answer))
-        return
-    count = sum(group.count for group in spec.plan.groups)
-    say(f"{answer.histories} histories of {spec.job_id}: {count} VMs, each lost {preemptions_per_hour:g} times an hour")
-    for state, times in answer.ends.items():
-        say(f"{state}: {times / answer.histories:.1%}")
-    for text, times in answer.messages.items():
-        say(f"{times} x {text.splitlines()[0]}")
-    print_table(
-        ["", "p50", "p90"],
-        [
-            [name, f"{spread.p50:.2f}", f"{spread.p90:.2f}"]
-            for name, spread in (
-                ("hours to the end", answer.wall_h),
-                ("VM-hours", answer.vm_h),
-                ("hours of training lost", answer.lost_h),
-                ("restarts of programs", answer.restarts),
-                ("VMs replaced", answer.replacements),
-                ("reruns of the job", answer.reruns),
-            )
-        ],
+        print_json(asdict(result))
+    else:
+        _print_forecast(result, spec, preemptions_per_hour)
+
+
+def _print_forecast(forecast: Forecast, spec: AcceptedSpec, preemptions_per_hour: float) -> None:
+    vms = sum(group.count for group in spec.plan.groups)
+    say(
+        f"{forecast.histories} simulated runs of {spec.job_id}: {vms} VMs, each preempted "
+        f"{preemptions_per_hour:g} times per hour"
     )
+    for state, count in forecast.states.items():
+        say(f"{state}: {count / forecast.histories:.1%}")
+    for message, count in forecast.messages.items():
+        say(f"{count} x {message.splitlines()[0]}")
+    rows = (
+        ("hours until the end", forecast.wall_h),
+        ("VM-hours", forecast.vm_h),
+        ("hours of training lost", forecast.lost_h),
+        ("restarts of programs", forecast.restarts),
+        ("VMs replaced", forecast.replacements),
+        ("reruns of the job", forecast.reruns),
+    )
+    print_table(["", "p50", "p90"], [[name, f"{value.p50:.2f}", f"{value.p90:.2f}"] for name, value in rows])
 
 
-def _accepted(job_file: Path) -> tuple[AcceptedSpec, bytes]:
-    """The spec, and the message that submits it."""
+def _accept(job_file: Path) -> tuple[AcceptedSpec, bytes]:
+    """Return the spec, and the message that would submit it. Raises PermanentError if the file is invalid."""
     try:
         document = dict(parse_document(job_file.read_bytes(), job_file.name))
         spec = accept(document, default_job_id=DEFAULT_JOB_ID)

@@ -1,6 +1,6 @@
-"""`trainmaster submit`: a job file, or a job made of gcloud's flags, becomes a job.
+"""`trainmaster submit`: submit a job file, or a job that gcloud's options describe.
 
-read, overlay ──► checked here, every problem at once ──► packages staged ──► topic submit ──► stored, or refused
+read, apply options ──► check here, all problems at once ──► upload packages ──► topic submit ──► stored, or refused
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
 from cli import package_staging
-from cli.gcloud_flags import Flags, overlaid
-from cli.jobs import Form, open_store
+from cli import submit_options as options
+from cli.gcloud_flags import Flags, apply_flags
+from cli.installation import open_store
+from cli.options import OutputFormat
 from cli.output import Format, complain, print_json, say
 from cli.wait import exit_status, wait
 from shared.core.intake.job_id_template import at_time
@@ -30,102 +31,76 @@ from shared.ports import Store
 from shared.presentation.job_view import job_view
 from shared.settings import settings
 
-STORED_S: Final = 60.0
+STORED_MAX_S: Final = 60.0
+"""How long the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
-LOOKS: Final = 3
-"""For the job, before the refusals are looked through: those are all that there ever were."""
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-
-MACHINE: Final = "Compute Engine's name, or the service's own."
-ACCELERATOR: Final = "type=nvidia-tesla-t4,count=1."
-IMAGE: Final = "A container instead of packages."
-COUNT: Final = "How many."
-
-Text = str | None
-
-_program = partial(typer.Option, rich_help_panel="The program")
-_place = partial(typer.Option, rich_help_panel="Where and for whom")
-_machines = partial(typer.Option, rich_help_panel="Machines")
+LOADS_PER_REJECTION_SCAN: Final = 3
+"""The job is looked up this often before all rejections, which are kept forever, are read."""
+JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def submit(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(help="A job file, or an id for a job made of the flags.", metavar="FILE|JOB")],
-    config: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="A job file below the flags.")
-    ] = None,
-    package_path: Annotated[
-        Path | None, _program(exists=True, file_okay=False, metavar="DIR", help="Folder of the trainer, packaged here.")
-    ] = None,
-    packages: Annotated[Text, _program(metavar="LIST", help="More packages: files and gs://, with commas.")] = None,
-    staging_bucket: Annotated[Text, _program(metavar="BUCKET", help="Where packages go.")] = None,
-    module_name: Annotated[Text, _program(metavar="MODULE", help="What runs: python -m MODULE.")] = None,
-    runtime_version: Annotated[
-        Text, _program(metavar="VERSION", help="What is installed: 2.21, pytorch-2.13 ….")
-    ] = None,
-    python_version: Annotated[Text, _program(metavar="VERSION", help="The runtime's own, whatever is said.")] = None,
-    job_dir: Annotated[Text, _program(metavar="URI", help="gs:// folder of the job's output.")] = None,
-    use_chief_in_tf_config: Annotated[
-        bool | None, _program(help="Of containers: the primary is `chief` in TF_CONFIG, not `master`.")
-    ] = None,
-    region: Annotated[Text, _place(metavar="REGION", help="Where its machines are.")] = None,
-    service_account: Annotated[Text, _place(metavar="EMAIL", help="Who its machines run as.")] = None,
-    network: Annotated[Text, _place(metavar="NETWORK", help="projects/NUMBER/global/networks/NAME.")] = None,
-    labels: Annotated[Text, _place(metavar="LABELS", help="KEY=VALUE, with commas.")] = None,
-    max_running_time: Annotated[Text, _place(metavar="TIME", help="Then it is cancelled: 7200s.")] = None,
-    scale_tier: Annotated[
-        Text, _machines(metavar="TIER", help="basic, standard-1, premium-1, basic-gpu, basic-tpu, custom.")
-    ] = None,
-    master_machine_type: Annotated[Text, _machines(metavar="TYPE", help=MACHINE)] = None,
-    master_accelerator: Annotated[Text, _machines(metavar="GPU", help=ACCELERATOR)] = None,
-    master_image_uri: Annotated[Text, _machines(metavar="IMAGE", help=IMAGE)] = None,
-    worker_machine_type: Annotated[Text, _machines(metavar="TYPE", help=MACHINE)] = None,
-    worker_count: Annotated[int | None, _machines(min=0, metavar="N", help=COUNT)] = None,
-    worker_accelerator: Annotated[Text, _machines(metavar="GPU", help=ACCELERATOR)] = None,
-    worker_image_uri: Annotated[Text, _machines(metavar="IMAGE", help=IMAGE)] = None,
-    parameter_server_machine_type: Annotated[Text, _machines(metavar="TYPE", help=MACHINE)] = None,
-    parameter_server_count: Annotated[int | None, _machines(min=0, metavar="N", help=COUNT)] = None,
-    parameter_server_accelerator: Annotated[Text, _machines(metavar="GPU", help=ACCELERATOR)] = None,
-    parameter_server_image_uri: Annotated[Text, _machines(metavar="IMAGE", help=IMAGE)] = None,
-    follow: Annotated[bool, typer.Option("--wait", help="Until it has ended; exit status 1 unless SUCCEEDED.")] = False,
-    asynchronous: Annotated[bool, typer.Option("--async", hidden=True, help="As gcloud: what happens anyway.")] = False,
-    stream_logs: Annotated[bool, typer.Option("--stream-logs", help="As --wait, with its log.")] = False,
-    form: Form = Format.TABLE,
+    job: options.Job,
+    config: options.Config = None,
+    package_path: options.PackagePath = None,
+    packages: options.Packages = None,
+    staging_bucket: options.StagingBucket = None,
+    module_name: options.ModuleName = None,
+    runtime_version: options.RuntimeVersion = None,
+    python_version: options.PythonVersion = None,
+    job_dir: options.JobDir = None,
+    use_chief_in_tf_config: options.UseChief = None,
+    region: options.Region = None,
+    service_account: options.ServiceAccount = None,
+    network: options.Network = None,
+    labels: options.Labels = None,
+    max_running_time: options.MaxRunningTime = None,
+    scale_tier: options.ScaleTier = None,
+    master_machine_type: options.MachineType = None,
+    master_accelerator: options.Accelerator = None,
+    master_image_uri: options.ImageUri = None,
+    worker_machine_type: options.MachineType = None,
+    worker_count: options.Count = None,
+    worker_accelerator: options.Accelerator = None,
+    worker_image_uri: options.ImageUri = None,
+    parameter_server_machine_type: options.MachineType = None,
+    parameter_server_count: options.Count = None,
+    parameter_server_accelerator: options.Accelerator = None,
+    parameter_server_image_uri: options.ImageUri = None,
+    wait_for_end: options.Wait = False,
+    asynchronous: options.Async = False,
+    stream_logs: options.StreamLogs = False,
+    form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Submit a training job. What stands after -- are the program's arguments."""
-    options = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}  # by their names
-    if asynchronous and (stream_logs or follow):
-        raise PermanentError("--async and --stream-logs or --wait: one of them")
-    name, document = read(job, config)
-    document = overlaid(document, Flags(**options), context.args)
+    """Submit a training job. Arguments after -- are passed to the program."""
+    given = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}
+    if asynchronous and (stream_logs or wait_for_end):
+        raise PermanentError("--async cannot be combined with --stream-logs or --wait")
+    name, document = read_job(job, config)
+    document = apply_flags(document, Flags(**given), context.args)
     store = open_store()
-    document["jobId"] = _at_now(name or document.pop("job_id", None) or document.get("jobId") or _id_of(job))
+    document["jobId"] = _fill_time(name or document.pop("job_id", None) or document.get("jobId") or _derive_id(job))
     if package_path or packages:
-        _stage(document, package_path, packages, staging_bucket)
-    job_id = checked(document)
+        _stage_packages(document, package_path, packages, staging_bucket)
+    job_id = check_document(document)
     stored = send(document, job_id, store)
     complain(f"Job [{job_id}] submitted successfully.")
-    if stream_logs:
-        from cli.logs import logs
-
-        logs(job_id, follow=True, form=form)
-    if follow or stream_logs:
-        ended = wait(job_id, store)
-        _show(ended.job, form)
-        raise typer.Exit(exit_status(ended))
-    complain("Your job is still active. You may view the status of your job with the command")
-    complain(f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the command")
-    complain(f"\n  $ trainmaster logs {job_id} --follow\n")
-    _show(stored, form)
+    if wait_for_end or stream_logs:
+        _follow(job_id, store, form, stream_logs=stream_logs)
+    _print_hints(job_id)
+    _print_job(stored, form)
 
 
-def read(job: str, config: Path | None) -> tuple[str | None, dict[str, Any]]:
-    """The id the command names, if it does, and the job file's content."""
-    given = Path(job)
-    is_file = given.is_file() or job.endswith(SUFFIXES)
+def read_job(job: str, config: Path | None) -> tuple[str | None, dict[str, Any]]:
+    """Return the job id that the command names, or None, and the content of the job file.
+
+    `job` is a job file or a job id. Raises PermanentError if the file cannot be read.
+    """
+    is_file = Path(job).is_file() or job.endswith(JOB_FILE_SUFFIXES)
     if is_file and config:
-        raise PermanentError(f"two job files: {job} and --config {config}")
-    source = given if is_file else config
+        raise PermanentError(f"two job files are given: {job} and --config {config}. Give one of them")
+    source = Path(job) if is_file else config
     if source is None:
         return job, {}
     try:
@@ -137,67 +112,92 @@ def read(job: str, config: Path | None) -> tuple[str | None, dict[str, Any]]:
     return (None if is_file else job), document
 
 
-def checked(document: dict[str, Any]) -> str:
-    """The job's id. Raises PermanentError with every problem: nothing is submitted then."""
+def check_document(document: dict[str, Any]) -> str:
+    """Return the job's id. Raises PermanentError with every problem of the job file."""
     try:
         spec = accept(document, default_job_id=None)
     except InvalidJob as invalid:
-        said = "".join(f"\n  {each.field}: {_sentence(each)} Right: {each.example}" for each in invalid.problems)
-        raise PermanentError(f"nothing was submitted:{said}") from None
+        problems = "".join(f"\n  {_describe_problem(problem)}" for problem in invalid.problems)
+        raise PermanentError(f"the job is not valid, and was not submitted:{problems}") from None
     if spec.job_id is None:
         raise ValueError("an accepted spec without a default has a job id")
     return spec.job_id
 
 
-def _sentence(problem: Problem) -> str:
-    return problem.problem if problem.problem.endswith("?") else f"{problem.problem}."
+def _describe_problem(problem: Problem) -> str:
+    end = "" if problem.problem.endswith("?") else "."
+    return f"{problem.field}: {problem.problem}{end} Example: {problem.example}"
 
 
 def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> Job:
-    """The stored job. Raises PermanentError where it was refused, with the reasons."""
+    """Publish the job, and return it once it is stored. Raises PermanentError if it is refused, or never stored."""
     from shared.wiring.core_services import bus
 
     source = f"cli:{uuid.uuid4().hex}"
     bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
-    deadline = time.monotonic() + STORED_S
+    deadline = time.monotonic() + STORED_MAX_S
     while time.monotonic() < deadline:
-        for _ in range(LOOKS):
+        for _ in range(LOADS_PER_REJECTION_SCAN):
             loaded = store.load(job_id)
             if loaded and loaded.state.job.submission == source:
                 return loaded.state.job
             sleep(POLL_S)
-        if problems := [each.problems for each in store.rejections() if each.source == source]:
-            raise PermanentError("refused: " + " ".join(problems[0]))
-    raise PermanentError(f"submitted as {source}, and nobody took it within {STORED_S:.0f} s: is function submit up?")
+        if problems := [rejection.problems for rejection in store.rejections() if rejection.source == source]:
+            raise PermanentError("the job was refused: " + " ".join(problems[0]))
+    raise PermanentError(
+        f"the job was published as {source}, but not stored within {STORED_MAX_S:.0f} s. "
+        "Check that the function submit is deployed: `trainmaster doctor`"
+    )
 
 
-def _stage(document: dict[str, Any], package_path: Path | None, packages: Text, staging_bucket: Text) -> None:
+def _stage_packages(
+    document: dict[str, Any], package_path: Path | None, packages: str | None, staging_bucket: str | None
+) -> None:
+    """Upload the packages, and put their URIs into the job."""
     from shared.wiring.objects import objects
 
     training = document.get("training_input", document.get("trainingInput"))
     if training is None:
         raise PermanentError(
-            "--package-path and --packages are of AI Platform's format, the job file is of Vertex AI's"
+            "--package-path and --packages work with AI Platform's format only; this job file is in Vertex AI's"
         )
-    asked = [each for each in (packages or "").split(",") if each]
+    names = [name for name in (packages or "").split(",") if name]
     folder = package_staging.folder_for(document["jobId"], staging_bucket, training.get("jobDir"), settings().bucket)
-    training["packageUris"] = package_staging.stage(asked, package_path, folder, objects())
+    training["packageUris"] = package_staging.stage(names, package_path, folder, objects())
 
 
-def _at_now(job_id: object) -> object:
-    """A `{time:FORMAT}` in it is this moment. What is no text is for the check to refuse."""
+def _fill_time(job_id: object) -> object:
+    """Replace `{time:FORMAT}` by the present time. A job id that is not text is left to `check_document`."""
     return at_time(job_id, datetime.now(UTC)) if isinstance(job_id, str) else job_id
 
 
-def _id_of(job: str) -> str:
-    return job_id_from(job, datetime.now(UTC).strftime("%Y%m%d_%H%M%S"))
+def _derive_id(job_file: str) -> str:
+    return job_id_from(job_file, datetime.now(UTC).strftime("%Y%m%d_%H%M%S"))
 
 
-def _show(job: Job, form: Format) -> None:
-    if form is Format.JSON:
-        print_json(job_view(job, project=settings().project))
-        return
+def _follow(job_id: str, store: Store, form: Format, *, stream_logs: bool) -> None:
+    """Wait until the job has ended, and exit with its status."""
+    if stream_logs:
+        from cli.logs import logs
+
+        logs(job_id, follow=True, form=form)
+    ended = wait(job_id, store)
+    _print_job(ended.job, form)
+    raise typer.Exit(exit_status(ended))
+
+
+def _print_hints(job_id: str) -> None:
+    """Source: what `gcloud ai-platform jobs submit training` prints."""
+    complain("Your job is still active. You may view the status of your job with the command")
+    complain(f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the command")
+    complain(f"\n  $ trainmaster logs {job_id} --follow\n")
+
+
+def _print_job(job: Job, form: Format) -> None:
     view = job_view(job, project=settings().project)
+    if form is Format.JSON:
+        print_json(view)
+        return
     for name in ("jobId", "state", "startTime", "endTime", "errorMessage"):
         if name in view:
             say(f"{name}: {view[name]}")

@@ -20,7 +20,7 @@ DAY_S: Final = 24 * HOUR_S
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What the user assumes about the job and the preemptions."""
+    """Assumptions of the user about the job and the preemptions."""
 
     preemptions_per_hour: float
     """Of each VM."""

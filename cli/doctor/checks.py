@@ -1,4 +1,4 @@
-"""What `trainmaster doctor` looks at, one function per subject; each yields what it found, and what to do about it."""
+"""Checks of `trainmaster doctor`, one function per subject. Each yields its findings."""
 
 from __future__ import annotations
 
@@ -9,155 +9,163 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from cli.doctor.findings import APPLY, Finding, Status, fix
-from cli.doctor.sample_events import AGENTS_SAY
-from cli.doctor.topic_checks import EVENT_TOPICS, dead_letter, delivery, schema
-from cli.jobs import open_store
-from shared.api.permissions import CALLED
-from shared.errors import ConflictError, PermanentError, TemporaryError
-from shared.gcp.inspection import GOOGLE, Endpoints, Inspection, LookError
+from cli.doctor.findings import CREATE_IT, Finding, not_checked, ok, problem
+from cli.doctor.sample_events import SAMPLE_EVENTS
+from cli.doctor.topic_checks import EVENT_TOPICS, check_dead_letter, check_delivery, check_schema
+from cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
+from shared.api.permissions import REQUIRED_PERMISSIONS
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp.inspection import GOOGLE, Endpoints, Inspection, InspectionError
 from shared.gcp.project_access import ProjectAccess
+from shared.gcp.user_errors import USER_ERRORS
 from shared.messaging import topics
 from shared.settings import Settings
 
-SKEW_MAX_S: Final = 60.0
+CLOCK_ERROR_MAX_S: Final = 60.0
 JOB_FILES: Final = "jobs/"
-METRICS: Final = ("CPUS", "GPUS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB")
-"""How the names of the quotas end that machines of jobs use."""
-STATE: Final = ("get", "list", "create", "update")
-WANTED: Final = (
-    *sorted(set(CALLED.values())),
-    *(f"datastore.entities.{verb}" for verb in STATE),
+QUOTA_METRIC_SUFFIXES: Final = ("CPUS", "GPUS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB")
+"""Suffixes of the quota metrics that the VMs of jobs consume."""
+PERMISSIONS: Final = (
+    *sorted(REQUIRED_PERMISSIONS),
+    *(f"datastore.entities.{verb}" for verb in ("get", "list", "create", "update")),
     "logging.logEntries.list",
 )
-"""What the API and this command line ask of a person, as far as it is granted on the project."""
+"""Permissions on the project that a user of the API and of this command line needs."""
 ROLES: Final = "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/browser"
 
-
-def examine(values: Settings, region: str | None) -> Iterator[Finding]:
-    seen = _inspection(values)
-    looks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
-        ("clock", partial(_clock, seen)),
-        ("permissions", partial(_permissions, seen)),
-        ("Firestore", partial(_state, seen)),
-        ("indexes of Firestore", _indexes),
-        *((f"topic {topic}", partial(delivery, seen, topic)) for topic in EVENT_TOPICS),
-        *((f"schema of {topic}", partial(schema, seen, topic, said)) for topic, said in AGENTS_SAY.items()),
-        ("dead letter", partial(dead_letter, seen)),
-        ("bucket", partial(_bucket, seen, values.bucket)),
-        ("worker account", partial(_worker, seen, values.worker_service_account)),
-        ("Compute Engine", partial(_compute, seen, region)),
-    ]
-    for name, look in looks:
-        yield from _looked(name, look)
-
-
-def _looked(name: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """What keeps us from looking is a finding, too."""
-    try:
-        yield from look()
-    except ConflictError as error:
-        yield fix(f"{name}: {error}", f"{APPLY}; a new index is there after some minutes")
-    except LookError as error:
-        yield fix(f"{name}: {error}", _ADVICE.get(error.status, "see whether it is there, and look again"))
-    except (PermanentError, TemporaryError) as error:
-        yield fix(f"{name}: {error}", "see whether it is there, and look again")
-
-
-_ADVICE: Final[dict[int, str]] = {
+_SEE_WHETHER_IT_EXISTS: Final = "check that it exists and can be reached, and run `trainmaster doctor` again"
+_FIX_BY_STATUS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "log in: gcloud auth application-default login",
-    HTTPStatus.FORBIDDEN: "have roles/viewer granted on the project; if the API is off, `terraform apply` in infra/",
-    HTTPStatus.NOT_FOUND: APPLY,
+    HTTPStatus.FORBIDDEN: "get roles/viewer on the project; if the API is disabled, run `terraform apply` in infra/",
+    HTTPStatus.NOT_FOUND: CREATE_IT,
 }
 
 
-def _clock(seen: Inspection) -> Iterator[Finding]:
-    skew_s = (datetime.now(UTC) - seen.google_time()).total_seconds()
-    if abs(skew_s) <= SKEW_MAX_S:
-        yield Finding(Status.OK, f"clock, within {SKEW_MAX_S:.0f} s of who answers")
+def run_checks(values: Settings, region: str | None) -> Iterator[Finding]:
+    """Run all checks. `region` is the region whose quotas are checked; None checks none."""
+    inspection = _inspection(values)
+    checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("clock", partial(_check_clock, inspection)),
+        ("permissions", partial(_check_permissions, inspection)),
+        ("Firestore", partial(_check_state, inspection)),
+        ("indexes of Firestore", _check_indexes),
+        *((f"topic {topic}", partial(check_delivery, inspection, topic)) for topic in EVENT_TOPICS),
+        *(
+            (f"schema of {topic}", partial(check_schema, inspection, topic, event))
+            for topic, event in SAMPLE_EVENTS.items()
+        ),
+        ("dead letter topic", partial(check_dead_letter, inspection)),
+        ("bucket", partial(_check_bucket, inspection, values.bucket)),
+        ("service account of the VMs", partial(_check_worker_account, inspection, values.worker_service_account)),
+        ("Compute Engine", partial(_check_compute, inspection, region)),
+    ]
+    for name, check in checks:
+        yield from _run_check(name, check)
+
+
+def _run_check(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """Run one check. An error that prevents it is a finding, too."""
+    try:
+        yield from check()
+    except InspectionError as error:
+        yield problem(f"{name}: {error}", _FIX_BY_STATUS.get(error.status, _SEE_WHETHER_IT_EXISTS))
+    except USER_ERRORS as error:
+        yield problem(f"{name}: {error}", _FIX_BY_STATUS[HTTPStatus.FORBIDDEN])
+    except (PermanentError, TemporaryError) as error:
+        yield problem(f"{name}: {error}", _SEE_WHETHER_IT_EXISTS)
+
+
+def _check_clock(inspection: Inspection) -> Iterator[Finding]:
+    error_s = (datetime.now(UTC) - inspection.google_time()).total_seconds()
+    if abs(error_s) <= CLOCK_ERROR_MAX_S:
+        yield ok(f"the local clock is within {CLOCK_ERROR_MAX_S:.0f} s of Google's")
     else:
-        which = "ahead" if skew_s > 0 else "behind"
-        yield fix(f"this machine's clock is {abs(skew_s):.0f} s {which}", "set it: `timedatectl set-ntp true`")
+        direction = "ahead" if error_s > 0 else "behind"
+        yield problem(f"the local clock is {abs(error_s):.0f} s {direction}", "set it: `timedatectl set-ntp true`")
 
 
-def _permissions(seen: Inspection) -> Iterator[Finding]:
-    granted = seen.permissions(WANTED)
-    missing = [each for each in WANTED if each not in granted]
+def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
+    granted = inspection.permissions(PERMISSIONS)
+    missing = [permission for permission in PERMISSIONS if permission not in granted]
     if missing:
-        yield fix(f"you may not {', '.join(missing)}", f"have these granted on the project, as you need them: {ROLES}")
+        yield problem(
+            f"you lack the permissions {', '.join(missing)}",
+            f"get those of these roles that you need on the project: {ROLES}",
+        )
     else:
-        yield Finding(Status.OK, "what you may do in the project")
+        yield ok("your permissions on the project")
 
 
-def _state(seen: Inspection) -> Iterator[Finding]:
-    seen.read_state()
+def _check_state(inspection: Inspection) -> Iterator[Finding]:
+    inspection.read_state()
     store = open_store()
     live, orphans = len(store.live_jobs()), store.orphans()
-    yield Finding(Status.OK, f"Firestore, with live jobs: {live}")
+    yield ok(f"Firestore; live jobs: {live}")
     if orphans:
-        yield fix(f"{len(orphans)} machines without an owner", "docs/runbooks/orphans.md; `trainmaster orphans`")
+        text = f"VMs or TPU nodes without a job: {len(orphans)}"
+        yield problem(text, "run `trainmaster orphans`; see docs/runbooks/orphans.md")
     else:
-        yield Finding(Status.OK, "no machine without an owner")
+        yield ok("no VM or TPU node without a job")
 
 
-def _indexes() -> Iterator[Finding]:
-    """Asked as the functions ask: a query without its index is refused."""
+def _check_indexes() -> Iterator[Finding]:
+    """Run the functions' queries: Firestore rejects a query whose index is missing."""
     store = open_store()
     store.jobs_with_pending()
     store.count_ready("doctor", 1)
     store.recent_jobs(1)
-    yield Finding(Status.OK, "indexes of Firestore")
+    yield ok("indexes of Firestore")
 
 
-def _bucket(seen: Inspection, bucket: str) -> Iterator[Finding]:
+def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
     if not bucket:
-        yield fix("no bucket is named", "set TRAINMASTER_BUCKET to infra/'s, `terraform output bucket`")
+        yield problem(f"{BUCKET} is not set", f"set {BUCKET} to the bucket of infra/: `terraform output bucket`")
         return
-    if not seen.has_bucket(bucket):
-        yield fix(f"no bucket gs://{bucket}", f"{APPLY}, or TRAINMASTER_BUCKET names another one")
+    if not inspection.has_bucket(bucket):
+        yield problem(f"there is no bucket gs://{bucket}", f"{CREATE_IT}, or set {BUCKET} to another bucket")
         return
-    yield Finding(Status.OK, f"bucket gs://{bucket}")
-    if seen.endpoints.storage:
-        yield Finding(Status.UNSEEN, "the bucket's notification: not looked at: the local stack's notifies otherwise")
-        return
-    if any(each.tells(topics.UPLOAD, JOB_FILES) for each in seen.notifications(bucket)):
-        yield Finding(Status.OK, f"gs://{bucket}/{JOB_FILES} tells {topics.UPLOAD}")
+    yield ok(f"bucket gs://{bucket}")
+    if inspection.endpoints.storage:
+        yield not_checked("notification of the bucket", "the local stack does not use one")
+    elif any(notification.covers(topics.UPLOAD, JOB_FILES) for notification in inspection.notifications(bucket)):
+        yield ok(f"gs://{bucket}/{JOB_FILES} notifies {topics.UPLOAD}")
     else:
-        yield fix(f"gs://{bucket}/{JOB_FILES} does not tell {topics.UPLOAD} of new files", APPLY)
+        yield problem(f"gs://{bucket}/{JOB_FILES} does not notify {topics.UPLOAD} of new files", CREATE_IT)
 
 
-def _worker(seen: Inspection, account: str) -> Iterator[Finding]:
+def _check_worker_account(inspection: Inspection, account: str) -> Iterator[Finding]:
     if not account:
-        how = "set TRAINMASTER_WORKER_SERVICE_ACCOUNT: without it nobody asks who sends an event"
-        yield fix("no account of the VMs is named", how)
-    elif seen.endpoints.compute:
-        yield Finding(Status.OK, f"account of the VMs, {account}")
-    elif seen.has_account(account):
-        yield Finding(Status.OK, f"account of the VMs, {account}, which exists")
+        fix = f"set {WORKER_SERVICE_ACCOUNT}: without it the senders of events are not verified"
+        yield problem(f"{WORKER_SERVICE_ACCOUNT} is not set", fix)
+    elif inspection.endpoints.compute:
+        yield not_checked(f"service account of the VMs, {account}", "the local stack does not need it to exist")
+    elif inspection.has_account(account):
+        yield ok(f"service account of the VMs, {account}")
     else:
-        yield fix(f"no account {account}", f"{APPLY}, or TRAINMASTER_WORKER_SERVICE_ACCOUNT names another one")
+        fix = f"{CREATE_IT}, or set {WORKER_SERVICE_ACCOUNT} to another account"
+        yield problem(f"there is no service account {account}", fix)
 
 
-def _compute(seen: Inspection, region: str | None) -> Iterator[Finding]:
-    seen.reach_compute()
-    yield Finding(Status.OK, "Compute Engine answers")
+def _check_compute(inspection: Inspection, region: str | None) -> Iterator[Finding]:
+    inspection.reach_compute()
+    yield ok("Compute Engine answers")
     if region is None:
-        yield Finding(Status.UNSEEN, "quotas: not looked at: --region names the region to look at")
+        yield not_checked("quotas", "--region is not given")
         return
-    quotas = seen.quotas(region)
+    quotas = inspection.quotas(region)
     if quotas is None:
-        yield fix(f"no region {region}", "gcloud compute regions list")
+        yield problem(f"there is no region {region}", "choose one of `gcloud compute regions list`")
         return
     if not quotas:
-        yield Finding(Status.UNSEEN, f"quotas of {region}: not looked at: none are told, as on the local stack")
+        yield not_checked(f"quotas of {region}", "Compute Engine reports none (the local stack has none)")
     for quota in quotas:
-        if not quota.metric.endswith(METRICS) or not quota.limit:
+        if not quota.metric.endswith(QUOTA_METRIC_SUFFIXES) or not quota.limit:
             continue
-        what = f"quota {quota.metric} in {region}: {quota.used:g} of {quota.limit:g}"
-        is_full = quota.used >= quota.limit
-        yield (
-            fix(what, "end jobs there, or ask for more: IAM & Admin > Quotas") if is_full else Finding(Status.OK, what)
-        )
+        text = f"quota {quota.metric} in {region}: {quota.used:g} of {quota.limit:g}"
+        if quota.used < quota.limit:
+            yield ok(text)
+        else:
+            yield problem(text, "end jobs there, or request a higher quota in IAM & Admin > Quotas")
 
 
 def _inspection(values: Settings) -> Inspection:

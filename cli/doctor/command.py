@@ -1,4 +1,4 @@
-"""`trainmaster doctor`: looks at an installation and says what to do about each thing that is wrong with it."""
+"""`trainmaster doctor`: check an installation, and show how to fix each problem."""
 
 from __future__ import annotations
 
@@ -10,54 +10,61 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
-from cli.installation import PROJECT, choose, settings_problems
-from cli.jobs import Form
+from cli.installation import (
+    BUCKET,
+    PROJECT,
+    WORKER_SERVICE_ACCOUNT,
+    choose_installation,
+    settings_problems,
+    worker_account_of,
+)
+from cli.options import OutputFormat
 from cli.output import Format, print_json, say
 from shared.settings import settings
 
 if TYPE_CHECKING:
     from cli.doctor.findings import Finding
 
-Project = Annotated[str | None, typer.Option(help=f"Project of the installation, instead of {PROJECT}.")]
-Region = Annotated[str | None, typer.Option(help="A region to look at the quotas of.")]
+Project = Annotated[str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}]")]
+Region = Annotated[str | None, typer.Option(help="Check the quotas of this region.")]
 
 
-def doctor(project: Project = None, region: Region = None, form: Form = Format.TABLE) -> None:
-    """Look at an installation: exit status 1 if anything is wrong, and what to do about it."""
+def doctor(project: Project = None, region: Region = None, form: OutputFormat = Format.TABLE) -> None:
+    """Check an installation and show how to fix each problem. Exit status 1 if there is one."""
     from cli.doctor.findings import Status
 
     if project:
-        _as_installed(project)
-    choose()
+        _use_project(project)
+    choose_installation()
     findings = []
     for finding in _findings(region):
         findings.append(finding)
         if form is not Format.JSON:
-            said = f"{finding.status:<4} {finding.what}"
-            say(f"{said}: {finding.fix}" if finding.fix else said)
+            line = f"{finding.status:<4} {finding.what}"
+            say(f"{line}: {finding.fix}" if finding.fix else line)
     if form is Format.JSON:
         print_json([asdict(finding) for finding in findings])
     raise typer.Exit(int(any(finding.status is Status.FIX for finding in findings)))
 
 
 def _findings(region: str | None) -> Iterator[Finding]:
-    """Without settings there is nothing to look at."""
-    from cli.doctor.checks import examine
-    from cli.doctor.findings import Finding, Status, fix
+    """Check the settings and, if they are valid, everything else."""
+    from cli.doctor.checks import run_checks
+    from cli.doctor.findings import ok, problem
 
     try:
         values = settings()
     except ValidationError as error:
-        for problem in settings_problems(error):
-            yield fix(f"settings: {problem}", "docs/settings.md says what it takes")
+        for text in settings_problems(error):
+            yield problem(f"settings: {text}", "correct it; docs/settings.md describes all settings")
         return
-    yield Finding(Status.OK, f"settings of project {values.project}")
-    yield from examine(values, region)
+    yield ok(f"settings of project {values.project}")
+    yield from run_checks(values, region)
 
 
-def _as_installed(project: str) -> None:
-    """Names as infra/ gives them, where the environment says nothing else."""
+def _use_project(project: str) -> None:
+    """Set the project, and the names that infra/ gives to its resources unless the environment names others."""
     os.environ[PROJECT] = project
-    os.environ.setdefault("TRAINMASTER_BUCKET", f"{project}-trainmaster")
-    os.environ.setdefault("TRAINMASTER_WORKER_SERVICE_ACCOUNT", f"trainmaster-worker@{project}.iam.gserviceaccount.com")
+    os.environ.setdefault(BUCKET, f"{project}-trainmaster")
+    os.environ.setdefault(WORKER_SERVICE_ACCOUNT, worker_account_of(project))
     settings.cache_clear()

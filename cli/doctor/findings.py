@@ -1,4 +1,4 @@
-"""What `trainmaster doctor` found: each thing that is wrong with what to do about it."""
+"""Findings of `trainmaster doctor`: what was checked, and what to do if it is wrong."""
 
 from __future__ import annotations
 
@@ -6,23 +6,34 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-APPLY: Final = "`terraform apply` in infra/ makes it"
+CREATE_IT: Final = "run `terraform apply` in infra/, which creates it"
+REPAIR_IT: Final = "run `terraform apply` in infra/, which repairs it"
 
 
 class Status(StrEnum):
     OK = "ok"
     FIX = "FIX"
-    UNSEEN = "-"
+    NOT_CHECKED = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`fix` is empty unless something is wrong."""
+    """The result of one check."""
 
     status: Status
     what: str
+    """The subject of the check; for FIX the problem; for NOT_CHECKED also the reason."""
     fix: str = ""
+    """The remedy; empty unless the status is FIX."""
 
 
-def fix(what: str, fix: str) -> Finding:
+def ok(what: str) -> Finding:
+    return Finding(Status.OK, what)
+
+
+def problem(what: str, fix: str) -> Finding:
     return Finding(Status.FIX, what, fix)
+
+
+def not_checked(what: str, reason: str) -> Finding:
+    return Finding(Status.NOT_CHECKED, f"{what}: not checked, because {reason}")

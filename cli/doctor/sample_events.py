@@ -1,4 +1,4 @@
-"""What agents say, one of each kind: `trainmaster doctor` asks Pub/Sub whether it would take them."""
+"""One sample of each event that agents publish. `trainmaster doctor` asks Pub/Sub whether the schemas accept them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from shared.messaging import topics
 
-_LIFE: Final = {
+_INCARNATION: Final = {
     "version": 1,
     "job_id": "doctor",
     "attempt": 1,
@@ -18,10 +18,10 @@ _LIFE: Final = {
     "at": "2026-11-21T03:00:00.123Z",
 }
 _ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": ""}
-AGENTS_SAY: Final[dict[str, dict[str, object]]] = {
-    topics.VM_READY: _LIFE,
+SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
+    topics.VM_READY: _INCARNATION,
     topics.REPLICA_EXIT: {
-        **_LIFE,
+        **_INCARNATION,
         "cause": "process",
         "exit_status": 1,
         "signal": None,
@@ -30,6 +30,6 @@ AGENTS_SAY: Final[dict[str, dict[str, object]]] = {
         "tail": "the end",
         "metric": {"value": 0.5, "step": 10},
     },
-    topics.MAINTENANCE: {**_LIFE, "cause": "preemption"},
+    topics.MAINTENANCE: {**_INCARNATION, "cause": "preemption"},
 }
-"""As agents say it, with a null and an object within: what a schema may trip over. docs/interfaces.md section 2."""
+"""Events by topic (docs/interfaces.md section 2), with a null and a nested object: schemas often reject these."""

@@ -1,4 +1,4 @@
-"""How `trainmaster doctor` looks at topics: their delivery, the dead letter behind, and what agents may say there."""
+"""Checks of Pub/Sub: topics with their push subscriptions, schemas, and the dead letter topic."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from cli.doctor.findings import APPLY, Finding, Status, fix
+from cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, not_checked, ok, problem
 from shared.gcp.dead_letter_box import DeadLetterBox
 from shared.gcp.inspection import Inspection, Subscription
 from shared.messaging import topics
 
 ATTEMPTS_MIN: Final = 5
-"""Source: the fewest that Pub/Sub takes; the policy is what matters, the number is the installation's."""
+"""Source: the smallest number of delivery attempts that Pub/Sub accepts. The installation may set a larger one."""
 ACK_DEADLINE_MIN_S: Final = 60
-"""As long as a function may take (infra/functions.tf): sooner, the event is delivered again beside the first."""
+"""The longest run time of a function (infra/functions.tf). With a shorter deadline, Pub/Sub delivers the event again
+while the function is still handling it."""
 EVENT_TOPICS: Final = (
     topics.UPLOAD,
     topics.SUBMIT,
@@ -28,56 +29,67 @@ EVENT_TOPICS: Final = (
 )
 
 
-def delivery(seen: Inspection, topic: str) -> Iterator[Finding]:
-    if not seen.has_topic(topic):
-        yield fix(f"no topic {topic}", APPLY)
+def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
+    """Check that the topic exists, and that its subscription pushes, retries and gives up as infra/ sets it."""
+    if not inspection.has_topic(topic):
+        yield problem(f"there is no topic {topic}", CREATE_IT)
         return
-    subscription = seen.subscription(topic)
+    subscription = inspection.subscription(topic)
     if subscription is None or subscription.topic != topic:
-        yield fix(f"no subscription {topic} of the topic {topic}: what is published there is lost", APPLY)
+        yield problem(f"topic {topic} has no subscription {topic}: its messages are lost", CREATE_IT)
         return
-    wrong = list(_wrong_delivery(subscription))
-    for what in wrong:
-        yield fix(f"subscription {topic} {what}", "`terraform apply` in infra/ puts it right")
-    if not wrong:
-        yield Finding(Status.OK, f"topic {topic} and its delivery")
+    problems = list(_delivery_problems(subscription))
+    for text in problems:
+        yield problem(f"subscription {topic} {text}", REPAIR_IT)
+    if not problems:
+        yield ok(f"topic {topic} and its subscription")
 
 
-def schema(seen: Inspection, topic: str, said: Mapping[str, object]) -> Iterator[Finding]:
-    """A schema that refused what agents say would leave the service deaf."""
-    name = seen.schema(topic)
-    if not name:
-        yield Finding(Status.UNSEEN, f"schema of {topic}: there is none: its function alone checks what comes")
-    elif why := seen.error_kind(name, json.dumps(said).encode()):
-        what = f"the schema of {topic} refuses what agents say: {why}"
-        yield fix(what, "`terraform apply` with this release, or with `schemas = false`, which does without")
-    else:
-        yield Finding(Status.OK, f"the schema of {topic}, which takes what agents say")
-
-
-def _wrong_delivery(subscription: Subscription) -> Iterator[str]:
+def _delivery_problems(subscription: Subscription) -> Iterator[str]:
     if not subscription.endpoint:
-        yield "pushes nowhere"
+        yield "has no push endpoint"
     if not subscription.has_retry_policy:
-        yield "repeats without a pause"
+        yield "retries without backoff"
     if subscription.dead_letter != topics.DEAD_LETTER or subscription.attempts_max < ATTEMPTS_MIN:
-        yield f"does not give up into {topics.DEAD_LETTER} after {ATTEMPTS_MIN} or more deliveries"
+        yield f"does not move messages to {topics.DEAD_LETTER} after {ATTEMPTS_MIN} or more deliveries"
     if subscription.expires:
         yield "expires when it is not used"
     if subscription.ack_deadline_s < ACK_DEADLINE_MIN_S:
-        yield f"waits {subscription.ack_deadline_s} s for an answer, and a function may take {ACK_DEADLINE_MIN_S} s"
+        yield (
+            f"has an acknowledgement deadline of {subscription.ack_deadline_s} s, "
+            f"but a function may take {ACK_DEADLINE_MIN_S} s"
+        )
 
 
-def dead_letter(seen: Inspection) -> Iterator[Finding]:
-    subscription = seen.subscription(topics.DEAD_LETTER)
-    if not seen.has_topic(topics.DEAD_LETTER) or subscription is None or subscription.topic != topics.DEAD_LETTER:
-        yield fix(f"no topic {topics.DEAD_LETTER} with a subscription: what cannot be handled is lost", APPLY)
+def check_schema(inspection: Inspection, topic: str, sample: Mapping[str, object]) -> Iterator[Finding]:
+    """Check that the topic's schema accepts the agents' events: those that it rejects would be lost."""
+    schema = inspection.schema(topic)
+    if not schema:
+        reason = "the topic has no schema (the function checks its messages in any case)"
+        yield not_checked(f"schema of {topic}", reason)
+    elif rejection := inspection.schema_problem(schema, json.dumps(sample).encode()):
+        yield problem(
+            f"the schema of {topic} rejects the events of agents: {rejection}",
+            "run `terraform apply` of this release, or set `schemas = false` in infra/ to work without schemas",
+        )
+    else:
+        yield ok(f"schema of {topic}")
+
+
+def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
+    """Check that the dead letter topic keeps its messages, and that there are none."""
+    topic = topics.DEAD_LETTER
+    subscription = inspection.subscription(topic)
+    if not inspection.has_topic(topic) or subscription is None or subscription.topic != topic:
+        yield problem(f"there is no topic {topic} with a subscription: failed messages are lost", CREATE_IT)
         return
     if subscription.endpoint or subscription.expires:
-        what = "is pushed away" if subscription.endpoint else "expires when it is not used"
-        yield fix(f"subscription {topics.DEAD_LETTER} {what}", "`terraform apply` in infra/ puts it right")
+        text = "has a push endpoint, but must be pulled" if subscription.endpoint else "expires when it is not used"
+        yield problem(f"subscription {topic} {text}", REPAIR_IT)
         return
-    if letters := len(DeadLetterBox(seen.project).look()):
-        yield fix(f"dead letters: {letters}", "docs/runbooks/dead-letters.md; `trainmaster dead-letters list`")
+    if letters := len(DeadLetterBox(inspection.project).list_letters()):
+        yield problem(
+            f"dead letters: {letters}", "run `trainmaster dead-letters list`; see docs/runbooks/dead-letters.md"
+        )
     else:
-        yield Finding(Status.OK, "the dead letter, which is empty")
+        yield ok("no dead letters")

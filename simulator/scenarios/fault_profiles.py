@@ -26,7 +26,7 @@ class Profile:
     skew_s: float = 0.0
     """Largest error of a function instance's clock, in seconds."""
     stockout: float = 0.0
-    """Per insert: the zone has no capacity, and the call says so at once."""
+    """Per insert: the zone has no capacity, and the call fails at once."""
     stockout_late: float = 0.0
     """Per insert: the operation fails with a stockout after the call was accepted."""
     slow_create: float = 0.0

@@ -33,7 +33,7 @@ class SimJob:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What one history simulates. Times are seconds of virtual time."""
+    """Input of one history. Times are seconds of virtual time."""
 
     jobs: tuple[SimJob, ...]
     profile: Profile

@@ -77,7 +77,7 @@ class Node:
 
 @dataclass(slots=True)
 class SearchResult:
-    """What the search has visited."""
+    """Counts of what the search has visited."""
 
     states: int = 0
     """Different states that were visited."""

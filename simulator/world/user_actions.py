@@ -31,7 +31,7 @@ class UserActions:
         """Job id and URI of the job file of every submission, by its source."""
 
     def plan(self, job: SimJob) -> None:
-        """Plan the submission of the job, and what else its user does if the fault profile says so."""
+        """Plan the submission of the job, and the other actions of its user that the fault profile allows."""
         context, faults = self._context, self._context.faults
         context.scheduler.after(job.submitted_s, lambda: self._submit(job, "job"))
         if context.chance(faults.cancel):

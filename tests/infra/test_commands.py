@@ -105,9 +105,9 @@ def check_gcloud(words: tuple[str, ...]) -> None:
 def check_trainmaster(words: tuple[str, ...]) -> None:
     command: Any = typer.main.get_command(app)
     rest = list(words[1:])
-    while rest and rest[0] in getattr(command, "commands", ()):
-        command = command.commands[rest.pop(0)]
-    if hasattr(command, "commands") and rest and not PROSE.search(rest[0]):
+    while hasattr(command, "get_command") and rest and command.get_command(None, rest[0]):
+        command = command.get_command(None, rest.pop(0))
+    if hasattr(command, "get_command") and rest and not PROSE.search(rest[0]):
         raise WrongError(f"trainmaster has no command {rest[0]!r} there")
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for flag, _ in _flags(rest):

@@ -11,7 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.simulate import parse_duration, simulate
+from cli.options import parse_duration
+from cli.simulate import simulate
 from simulator.soak import run_batch
 from tests.support.jobs import a_spec
 

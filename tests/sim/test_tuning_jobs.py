@@ -44,7 +44,7 @@ AGENT_EVENTS: list[tuple[str, dict[str, object]]] = [
     ("replica-exit", {"cause": "install", "exit_status": 1}),
     ("maintenance", {"cause": "preemption"}),
 ]
-"""What an agent may report; drawn with equal probability."""
+"""Events that an agent may send, drawn with equal probability."""
 
 
 class FunctionCrashed(BaseException):

@@ -1,4 +1,4 @@
-"""The command line on an installation in memory: the real flows, and Cloud Logging's emulator."""
+"""An installation in memory for the command line: the real flows, and the emulator of Cloud Logging."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared import settings
 from shared.errors import PermanentError
 from shared.flows import submit
 from shared.flows.record import Deps
-from shared.gcp.cloud_logging import CloudLogging
+from shared.gcp.log_entries import LogEntries
 from shared.memory.bus import MemoryBus
 from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
@@ -27,7 +27,7 @@ from tests.integration.logging.cloud import PROJECT, Cloud
 
 @dataclass(frozen=True)
 class Installation:
-    """`run` is one command. What is published is handled on a thread, as the function would."""
+    """State and ports of the installation. A thread handles submitted jobs, as the function submit does."""
 
     store: MemoryStore
     bus: MemoryBus
@@ -39,44 +39,45 @@ class Installation:
         return Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
 
     def run(self, *arguments: str) -> Result:
+        """Run one command."""
         return CliRunner().invoke(app, list(arguments))
 
-    def serve(self, over: threading.Event) -> None:
-        while not over.is_set():
+    def handle_submissions(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             message = self.bus.take(timeout_s=0.05)
             if message is None or message.topic != topics.SUBMIT:
                 continue
             try:
                 submit.handle(message.data, message.attributes.get("source"), self.deps)
             except PermanentError:
-                continue  # recorded, and in the dead letter
+                continue  # the flow has recorded the rejection
 
 
 @pytest.fixture
 def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
     cloud = Cloud(tmp_path, clock_ns=lambda: int(datetime.now(UTC).timestamp() * 1e9))
-    made = Installation(MemoryStore(), MemoryBus(), MemoryObjects(), cloud)
+    result = Installation(MemoryStore(), MemoryBus(), MemoryObjects(), cloud)
     with cloud.serving() as address:
         monkeypatch.setenv("TRAINMASTER_PROJECT", PROJECT)
         monkeypatch.setenv("TRAINMASTER_BUCKET", "the-bucket")
         monkeypatch.setenv("TRAINMASTER_LOGGING_ENDPOINT", address)
         settings.settings.cache_clear()
-        logging = CloudLogging(PROJECT, address, timeout_s=30)
+        entries = LogEntries(PROJECT, address)
         replaced: list[tuple[object, str, Callable[[], object]]] = [
-            (core_services, "store", lambda: made.store),
-            (core_services, "bus", lambda: made.bus),
-            (core_services, "deps", lambda: made.deps),
-            (objects, "objects", lambda: made.objects),
-            (log_reader, "logging", lambda: logging),
+            (core_services, "store", lambda: result.store),
+            (core_services, "bus", lambda: result.bus),
+            (core_services, "deps", lambda: result.deps),
+            (objects, "objects", lambda: result.objects),
+            (log_reader, "log_entries", lambda: entries),
         ]
         for module, name, value in replaced:
             monkeypatch.setattr(module, name, value)
-        over = threading.Event()
-        function = threading.Thread(target=made.serve, args=(over,))
+        stop = threading.Event()
+        function = threading.Thread(target=result.handle_submissions, args=(stop,))
         function.start()
-        yield made
-        over.set()
+        yield result
+        stop.set()
         function.join()
-        logging.close()
+        entries.close()
     cloud.entries.close()
     settings.settings.cache_clear()

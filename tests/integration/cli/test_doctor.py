@@ -1,6 +1,6 @@
-"""The doctor on the real Pub/Sub, Firestore and Cloud Storage emulators, with each thing broken once.
+"""`trainmaster doctor` on the emulators of Pub/Sub, Firestore and Cloud Storage, with one defect at a time.
 
-What has no emulator (quotas of a region, notifications of a bucket, accounts) is answered by `Answers`.
+`FakeGoogle` answers requests for which there is no emulator: quotas, notifications of a bucket, accounts.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.doctor.sample_events import AGENTS_SAY
+from cli.doctor.sample_events import SAMPLE_EVENTS
 from cli.doctor.topic_checks import EVENT_TOPICS
 from cli.main import app
 from emulators.services import iam, pubsub, storage
 from emulators.stack import state
 from emulators.stack.loopback import call
-from shared.errors import ConflictError
+from shared.errors import PermanentError
 from shared.gcp import inspection
-from shared.gcp.inspection import TOKEN_FILE, Endpoints
-from shared.messaging import codec, topics
+from shared.gcp.clients import TOKEN_FILE
+from shared.gcp.inspection import Endpoints
+from shared.messaging import agent_messages, google_events, topics
 from shared.ports import Orphan
 from shared.settings import settings
 from shared.wiring import core_services
@@ -38,31 +39,35 @@ REGION = "us-central1"
 
 
 @dataclass
-class Answers:
-    """By the path's end; anything else is not there. `at` stands for the clock of who answers."""
+class FakeGoogle:
+    """An HTTP server with fixed responses."""
 
-    said: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    responses: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    """Status and body by the end of the path. Any other path gets 404."""
     at: datetime | None = None
+    """The server's clock; None is the real time."""
     tokens: set[str] = field(default_factory=set)
+    """Authorization headers of all requests."""
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
-        answers = self
+        google = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                answers.tokens.add(self.headers.get("Authorization", ""))
+                google.tokens.add(self.headers.get("Authorization", ""))
                 path = self.path.partition("?")[0]
                 missing = 404, {"error": {"message": "not found"}}
-                status, said = next((said for end, said in answers.said.items() if path.endswith(end)), missing)
+                matches = (response for end, response in google.responses.items() if path.endswith(end))
+                status, body = next(matches, missing)
                 self.send_response(status)
                 self.end_headers()
-                self.wfile.write(json.dumps(said).encode())
+                self.wfile.write(json.dumps(body).encode())
 
             def date_time_string(self, timestamp: float | None = None) -> str:
-                return format_datetime(answers.at or datetime.now(UTC), usegmt=True)
+                return format_datetime(google.at or datetime.now(UTC), usegmt=True)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Silent."""
+                """Log nothing."""
 
         return Handler
 
@@ -80,18 +85,18 @@ def served(server: ThreadingHTTPServer) -> Generator[str, None, None]:
 
 @dataclass(frozen=True)
 class Installation:
-    """Whole and well, until a test breaks something."""
+    """An installation as infra/ creates it."""
 
     project: str
     pubsub: pubsub.PubSub
     pubsub_host: str
-    answers: Answers
+    google: FakeGoogle
 
     def run(self, *arguments: str) -> Result:
         return CliRunner().invoke(app, ["doctor", *arguments])
 
-    def broken(self, *arguments: str) -> list[str]:
-        """The lines that ask for a repair; each must say how."""
+    def problems(self, *arguments: str) -> list[str]:
+        """Run the command, and return the lines of the problems that it found."""
         result = self.run(*arguments)
         lines = [line for line in result.stdout.splitlines() if line.startswith("FIX ")]
         assert result.exit_code == int(bool(lines)), result.output
@@ -105,8 +110,8 @@ class Installation:
         body = {"topic": {"name": f"projects/{self.project}/topics/{topic}", "schemaSettings": settings}}
         call(self.pubsub_host, "PATCH", f"{path}/topics/{topic}", {**body, "updateMask": "schemaSettings"})
 
-    def subscribe(self, topic: str, **changed: object) -> None:
-        """Anew, with something other than it should be. None leaves a field out."""
+    def change_subscription(self, topic: str, **changed: object) -> None:
+        """Replace the subscription by one with changed fields. None removes a field."""
         path = f"/v1/projects/{self.project}/subscriptions/{topic}"
         body = {**call(self.pubsub_host, "GET", path), **changed}
         call(self.pubsub_host, "DELETE", path)
@@ -114,20 +119,20 @@ class Installation:
 
 
 @pytest.fixture
-def answers() -> Answers:
+def google() -> FakeGoogle:
     zones = {"items": [{"name": "us-central1-a"}]}
     quotas = [
         {"metric": "CPUS", "usage": 8.0, "limit": 72.0},
         {"metric": "NVIDIA_T4_GPUS", "usage": 0.0, "limit": 0.0},
         {"metric": "SECURITY_POLICIES", "usage": 3.0, "limit": 3.0},
     ]
-    said = {"/zones": (200, zones), f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas})}
-    return Answers(dict(said))
+    responses = {"/zones": (200, zones), f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas})}
+    return FakeGoogle(responses)
 
 
 @pytest.fixture
-def compute(answers: Answers) -> Iterator[str]:
-    yield from served(ThreadingHTTPServer(("127.0.0.1", 0), answers.handler()))
+def compute(google: FakeGoogle) -> Iterator[str]:
+    yield from served(ThreadingHTTPServer(("127.0.0.1", 0), google.handler()))
 
 
 @pytest.fixture
@@ -135,24 +140,24 @@ def installation(
     pubsub_emulator: str,
     firestore_emulator: str,
     storage_emulator: str,
-    answers: Answers,
+    google: FakeGoogle,
     compute: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Installation]:
     project = f"test-{uuid.uuid4().hex[:8]}"
-    made = pubsub.PubSub(pubsub_emulator, project)
-    pubsub.create_all(made, dict.fromkeys(state.FUNCTIONS, 9))
-    made.create_topic(topics.UPLOAD)
+    client = pubsub.PubSub(pubsub_emulator, project)
+    pubsub.create_topics_and_subscriptions(client, dict.fromkeys(state.FUNCTIONS, 9))
+    client.create_topic(topics.UPLOAD)
     storage.create_bucket(storage_emulator, project, project)
     (tmp_path / "token").write_text(iam.OWNER + "\n", encoding="utf-8")
-    with_iam = served(iam.listen(0, project))
+    iam_server = served(iam.listen(0, project))
     variables = {
         "TRAINMASTER_PROJECT": project,
         "TRAINMASTER_BUCKET": project,
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"worker@{project}.iam.gserviceaccount.com",
         "TRAINMASTER_COMPUTE_ENDPOINT": compute,
-        "TRAINMASTER_IAM_ENDPOINT": next(with_iam),
+        "TRAINMASTER_IAM_ENDPOINT": next(iam_server),
         "PUBSUB_EMULATOR_HOST": pubsub_emulator,
         "FIRESTORE_EMULATOR_HOST": firestore_emulator,
         "STORAGE_EMULATOR_HOST": f"http://{storage_emulator}",
@@ -162,214 +167,209 @@ def installation(
         monkeypatch.setenv(name, value)
     settings.cache_clear()
     core_services.store.cache_clear()
-    yield Installation(project, made, pubsub_emulator, answers)
-    with_iam.close()
+    yield Installation(project, client, pubsub_emulator, google)
+    iam_server.close()
     settings.cache_clear()
     core_services.store.cache_clear()
 
 
-def test_nothing_is_wrong_with_what_infra_makes(installation: Installation) -> None:
+def test_complete_installation_has_no_problems(installation: Installation) -> None:
     result = installation.run("--region", REGION)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert {line.partition(" ")[0] for line in lines} == {"ok", "-"}
     assert f"ok   quota CPUS in {REGION}: 8 of 72" in lines
-    assert "GPUS" not in result.stdout, "a quota of nothing is no news"
-    assert {f"ok   topic {topic} and its delivery" for topic in EVENT_TOPICS} <= set(lines)
+    assert "GPUS" not in result.stdout, "a quota of 0 is listed"
+    assert {f"ok   topic {topic} and its subscription" for topic in EVENT_TOPICS} <= set(lines)
 
 
-def test_all_topics_are_looked_at() -> None:
-    named = {value for name, value in vars(topics).items() if name.isupper()}
-    assert {*EVENT_TOPICS, topics.DEAD_LETTER} == named
+def test_every_topic_is_checked() -> None:
+    all_topics = {value for name, value in vars(topics).items() if name.isupper()}
+    assert {*EVENT_TOPICS, topics.DEAD_LETTER} == all_topics
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
-        ({"pushConfig": {}}, "pushes nowhere"),
-        ({"retryPolicy": None}, "repeats without a pause"),
-        ({"deadLetterPolicy": None}, "does not give up into trainmaster-dead-letter"),
+        ({"pushConfig": {}}, "has no push endpoint"),
+        ({"retryPolicy": None}, "retries without backoff"),
+        ({"deadLetterPolicy": None}, "does not move messages to trainmaster-dead-letter"),
         ({"expirationPolicy": None}, "expires when it is not used"),
         ({"expirationPolicy": {"ttl": "86400s"}}, "expires when it is not used"),
-        ({"ackDeadlineSeconds": 10}, "waits 10 s for an answer"),
+        ({"ackDeadlineSeconds": 10}, "has an acknowledgement deadline of 10 s"),
     ],
 )
-def test_a_delivery_that_is_not_as_it_should_be(
-    installation: Installation, changed: dict[str, object], said: str
+def test_changed_subscription_is_a_problem(
+    installation: Installation, changed: dict[str, object], message: str
 ) -> None:
-    installation.subscribe(topics.REPLICA_EXIT, **changed)
-    (line,) = installation.broken()
-    assert said in line
+    installation.change_subscription(topics.REPLICA_EXIT, **changed)
+    (line,) = installation.problems()
+    assert message in line
     assert topics.REPLICA_EXIT in line
     assert "terraform apply" in line
 
 
-def test_another_dead_letter_is_not_ours(installation: Installation) -> None:
+def test_subscription_with_another_dead_letter_topic_is_a_problem(installation: Installation) -> None:
     installation.pubsub.create_topic("elsewhere")
     elsewhere = {"deadLetterTopic": f"projects/{installation.project}/topics/elsewhere", "maxDeliveryAttempts": 100}
-    installation.subscribe(topics.SWEEP, deadLetterPolicy=elsewhere)
-    (line,) = installation.broken()
-    assert "does not give up into" in line
+    installation.change_subscription(topics.SWEEP, deadLetterPolicy=elsewhere)
+    (line,) = installation.problems()
+    assert "does not move messages to" in line
 
 
-def test_a_schema_is_tried_with_what_agents_say(installation: Installation) -> None:
-    """The emulator knows Avro only; what matters here is that Pub/Sub is asked, and its no is told."""
-    fields = _avro(AGENTS_SAY[topics.VM_READY])
+def test_schema_that_rejects_agents_events_is_a_problem(installation: Installation) -> None:
+    """The emulator supports only Avro. The test shows that Pub/Sub validates the sample, and its error is shown."""
+    fields = _avro(SAMPLE_EVENTS[topics.VM_READY])
     installation.with_schema(topics.VM_READY, "fits", fields)
-    installation.with_schema(topics.MAINTENANCE, "does-not", [*fields, {"name": "unsaid", "type": "string"}])
-    (line,) = installation.broken()
-    assert f"the schema of {topics.MAINTENANCE} refuses what agents say" in line
+    installation.with_schema(topics.MAINTENANCE, "does-not", [*fields, {"name": "missing", "type": "string"}])
+    (line,) = installation.problems()
+    assert f"the schema of {topics.MAINTENANCE} rejects the events of agents" in line
     assert "schemas = false" in line
-    assert f"ok   the schema of {topics.VM_READY}, which takes what agents say" in installation.run().stdout
+    assert f"ok   schema of {topics.VM_READY}" in installation.run().stdout
 
 
-def _avro(said: Mapping[str, object]) -> list[dict[str, object]]:
-    """Fields of a record."""
-    found: list[dict[str, object]] = []
-    for name, value in said.items():
+def _avro(event: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the fields of an Avro record that describes the event."""
+    fields: list[dict[str, object]] = []
+    for name, value in event.items():
         kind: object = "int" if isinstance(value, int) else "string"
         if isinstance(value, dict):
             kind = {"type": "record", "name": name.title(), "fields": _avro(value)}
-        found.append({"name": name, "type": kind})
-    return found
+        fields.append({"name": name, "type": kind})
+    return fields
 
 
-def test_what_agents_say_is_what_the_functions_read() -> None:
-    """All of it, and no less: what a schema refuses must be found."""
-    for topic, read in (
-        (topics.VM_READY, codec.vm_ready),
-        (topics.REPLICA_EXIT, codec.replica_exit),
-        (topics.MAINTENANCE, codec.maintenance),
+def test_sample_events_have_all_fields_that_functions_decode() -> None:
+    for topic, decode in (
+        (topics.VM_READY, agent_messages.decode_vm_ready),
+        (topics.REPLICA_EXIT, agent_messages.decode_replica_exit),
+        (topics.MAINTENANCE, google_events.decode_maintenance),
     ):
-        read(json.dumps(AGENTS_SAY[topic]).encode())
-    assert set(AGENTS_SAY[topics.REPLICA_EXIT]) | {"host"} == set(codec._ReplicaExit.model_fields)
+        decode(json.dumps(SAMPLE_EVENTS[topic]).encode())
+    assert set(SAMPLE_EVENTS[topics.REPLICA_EXIT]) | {"host"} == set(agent_messages.ReplicaExitMessage.model_fields)
 
 
 @pytest.mark.parametrize("kind", ["topics", "subscriptions"])
 @pytest.mark.parametrize("name", [topics.SYSTEM_EVENTS, topics.DEAD_LETTER])
-def test_what_is_not_there(installation: Installation, kind: str, name: str) -> None:
+def test_missing_topic_or_subscription_is_a_problem(installation: Installation, kind: str, name: str) -> None:
     call(installation.pubsub_host, "DELETE", f"/v1/projects/{installation.project}/{kind}/{name}")
-    lines = installation.broken()
+    lines = installation.problems()
     assert lines
-    assert all("no topic" in line or "no subscription" in line or "does not give up" in line for line in lines)
+    assert all("no topic" in line or "no subscription" in line or "does not move" in line for line in lines)
     assert name in lines[0]
 
 
-def test_the_dead_letter_is_pulled_by_people(installation: Installation) -> None:
-    installation.subscribe(topics.DEAD_LETTER, pushConfig={"pushEndpoint": "http://127.0.0.1:9/"})
-    (line,) = installation.broken()
-    assert "is pushed away" in line
+def test_dead_letter_subscription_with_push_endpoint_is_a_problem(installation: Installation) -> None:
+    installation.change_subscription(topics.DEAD_LETTER, pushConfig={"pushEndpoint": "http://127.0.0.1:9/"})
+    (line,) = installation.problems()
+    assert "has a push endpoint" in line
 
 
-def test_letters_that_wait_are_counted_and_stay(installation: Installation) -> None:
-    for nth in range(2):
-        installation.pubsub.publish(topics.DEAD_LETTER, b"{}", reason=f"no job {nth}", function="vm_ready")
+def test_dead_letters_are_counted_and_kept(installation: Installation) -> None:
+    for number in range(2):
+        installation.pubsub.publish(topics.DEAD_LETTER, b"{}", reason=f"no job {number}", function="vm_ready")
     for _ in range(2):
-        (line,) = installation.broken()
+        (line,) = installation.problems()
         assert "dead letters: 2" in line
         assert "trainmaster dead-letters list" in line
 
 
-def test_a_machine_without_an_owner(installation: Installation) -> None:
+def test_orphan_is_a_problem(installation: Installation) -> None:
     orphan = Orphan("4711", "tm-x-aaaaaa-worker-0", "us-central1-a", "x", datetime.now(UTC))
     core_services.store().report_orphan(orphan)
-    (line,) = installation.broken()
-    assert "1 machines without an owner" in line
+    (line,) = installation.problems()
+    assert "VMs or TPU nodes without a job: 1" in line
 
 
-def test_an_index_that_is_not_there(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The emulator asks for none; Firestore refuses in these words."""
+def test_missing_index_is_a_problem(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulator needs no indexes. The error is that of Firestore."""
 
-    def refused(_: object) -> None:
-        raise ConflictError("400 FAILED_PRECONDITION: The query requires an index.")
+    def reject(_: object) -> None:
+        raise PermanentError("Firestore: query: 400 The query requires an index.")
 
-    monkeypatch.setattr(type(core_services.store()), "jobs_with_pending", refused)
-    (line,) = installation.broken()
+    monkeypatch.setattr(type(core_services.store()), "jobs_with_pending", reject)
+    (line,) = installation.problems()
     assert "indexes of Firestore" in line
     assert "requires an index" in line
     assert "terraform apply" in line
 
 
-def test_a_wrong_clock(installation: Installation, monkeypatch: pytest.MonkeyPatch, compute: str) -> None:
-    installation.answers.at = datetime(2026, 1, 1, tzinfo=UTC)
+def test_wrong_clock_is_a_problem(installation: Installation, monkeypatch: pytest.MonkeyPatch, compute: str) -> None:
+    installation.google.at = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", compute)
     settings.cache_clear()
-    line, _ = installation.broken()  # and that server knows of no permissions
+    line, _ = installation.problems()  # the second problem: the fake server has no permissions
     assert "s ahead" in line
     assert "timedatectl" in line
 
 
-def test_who_may_only_look_is_told_what_is_missing(installation: Installation) -> None:
+def test_missing_permissions_are_listed(installation: Installation) -> None:
     Path(os.environ[TOKEN_FILE]).write_text(iam.VIEWER, encoding="utf-8")
-    (line,) = installation.broken()
-    assert "you may not aiplatform.customJobs.cancel, aiplatform.customJobs.create" in line
+    (line,) = installation.problems()
+    assert "you lack the permissions aiplatform.customJobs.cancel, aiplatform.customJobs.create" in line
     assert "roles/aiplatform.user" in line
     assert "datastore.entities.get" not in line
     Path(os.environ[TOKEN_FILE]).write_text("forged", encoding="utf-8")
-    (line,) = installation.broken()
+    (line,) = installation.problems()
     assert "log in" in line
 
 
 @pytest.mark.parametrize(
-    ("variable", "said"),
-    [
-        ("TRAINMASTER_BUCKET", "no bucket is named"),
-        ("TRAINMASTER_WORKER_SERVICE_ACCOUNT", "no account of the VMs is named"),
-    ],
+    "variable",
+    ["TRAINMASTER_BUCKET", "TRAINMASTER_WORKER_SERVICE_ACCOUNT"],
 )
-def test_a_setting_that_is_missing(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, variable: str, said: str
+def test_missing_setting_is_a_problem(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.delenv(variable)
     settings.cache_clear()
-    (line,) = installation.broken()
-    assert said in line
-    assert f"set {variable}" in line
+    (line,) = installation.problems()
+    assert f"{variable} is not set: set {variable}" in line
 
 
-def test_a_setting_that_is_wrong(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_setting_is_a_problem(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_OPERATION_WAIT_S", "a while")
     settings.cache_clear()
-    (line,) = installation.broken()
+    (line,) = installation.problems()
     assert "TRAINMASTER_OPERATION_WAIT_S" in line
 
 
-def test_a_bucket_that_is_not_there(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRAINMASTER_BUCKET", "nobodys-bucket")
+def test_missing_bucket_is_a_problem(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_BUCKET", "missing-bucket")
     settings.cache_clear()
-    (line,) = installation.broken()
-    assert "no bucket gs://nobodys-bucket" in line
+    (line,) = installation.problems()
+    assert "no bucket gs://missing-bucket" in line
 
 
-def test_quotas_that_are_used_up(installation: Installation) -> None:
+def test_full_quota_and_unknown_region_are_problems(installation: Installation) -> None:
     full = {"quotas": [{"metric": "N2_CPUS", "usage": 24, "limit": 24}]}
-    installation.answers.said[f"/regions/{REGION}"] = 200, full
-    (line,) = installation.broken("--region", REGION)
+    installation.google.responses[f"/regions/{REGION}"] = 200, full
+    (line,) = installation.problems("--region", REGION)
     assert "quota N2_CPUS in us-central1: 24 of 24" in line
-    (line,) = installation.broken("--region", "mars-north1")
+    (line,) = installation.problems("--region", "mars-north1")
     assert "no region mars-north1" in line
 
 
-def test_what_does_not_answer_is_a_finding_and_the_rest_is_looked_at(
+def test_unreachable_api_is_a_problem_and_other_checks_continue(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAINMASTER_COMPUTE_ENDPOINT", "http://127.0.0.1:9")
     settings.cache_clear()
-    installation.subscribe(topics.SWEEP, retryPolicy=None)
-    first, second = installation.broken()
+    installation.change_subscription(topics.SWEEP, retryPolicy=None)
+    first, second = installation.problems()
     assert topics.SWEEP in first
     assert "Compute Engine: http://127.0.0.1:9 does not answer" in second
 
 
-def test_findings_as_json(installation: Installation) -> None:
-    installation.subscribe(topics.SWEEP, retryPolicy=None)
+def test_findings_are_printed_as_json(installation: Installation) -> None:
+    installation.change_subscription(topics.SWEEP, retryPolicy=None)
     result = installation.run("--format", "json")
     assert result.exit_code == 1
     findings = json.loads(result.stdout)
-    assert [each["what"] for each in findings if each["status"] == "FIX"] == [
-        "subscription trainmaster-sweep repeats without a pause"
+    assert [finding["what"] for finding in findings if finding["status"] == "FIX"] == [
+        "subscription trainmaster-sweep retries without backoff"
     ]
-    assert all(each["fix"] for each in findings if each["status"] == "FIX")
+    assert all(finding["fix"] for finding in findings if finding["status"] == "FIX")
 
 
 NOTIFICATION = {
@@ -391,27 +391,27 @@ NOTIFICATION = {
         ([{**NOTIFICATION, "topic": "//pubsub.googleapis.com/projects/p/topics/another"}], False),
     ],
 )
-def test_on_google_cloud_the_bucket_must_tell_of_job_files_and_the_account_exist(
+def test_on_google_cloud_notification_and_service_account_are_checked(
     installation: Installation,
     compute: str,
     monkeypatch: pytest.MonkeyPatch,
     items: list[dict[str, object]],
     is_right: bool,
 ) -> None:
-    """With nothing of the local stack but what cannot be had otherwise: Google is asked with the caller's token."""
+    """Requests to Google carry the caller's token."""
     monkeypatch.delenv("STORAGE_EMULATOR_HOST")
     monkeypatch.delenv("TRAINMASTER_COMPUTE_ENDPOINT")
     settings.cache_clear()
-    google = Endpoints(storage=compute, compute=compute, accounts=compute)
-    monkeypatch.setattr(inspection, "GOOGLE", google)
-    said = installation.answers.said
-    said[f"/b/{installation.project}"] = 200, {"name": installation.project}
-    said["/notificationConfigs"] = 200, {"items": items} if items else {}
+    endpoints = Endpoints(storage=compute, compute=compute, accounts=compute)
+    monkeypatch.setattr(inspection, "GOOGLE", endpoints)
+    responses = installation.google.responses
+    responses[f"/b/{installation.project}"] = 200, {"name": installation.project}
+    responses["/notificationConfigs"] = 200, {"items": items} if items else {}
     account = f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com"
-    said[account] = 200, {"email": "worker"}
-    lines = installation.broken()
+    responses[account] = 200, {"email": "worker"}
+    lines = installation.problems()
     assert bool(lines) is not is_right
-    assert all("does not tell trainmaster-upload of new files" in line for line in lines)
-    assert installation.answers.tokens == {f"Bearer {iam.OWNER}"}
-    del said[account]
-    assert any("no account worker@" in line for line in installation.broken())
+    assert all("does not notify trainmaster-upload of new files" in line for line in lines)
+    assert installation.google.tokens == {f"Bearer {iam.OWNER}"}
+    del responses[account]
+    assert any("no account worker@" in line for line in installation.problems())

@@ -1,4 +1,4 @@
-"""`trainmaster logs`: a job's lines as a person and as a program reads them."""
+"""`trainmaster logs`: output as text and JSON, filters, and following a job."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.logs import follow_log, has_ended, patient
+from cli.logs import follow_log, has_ended, with_retries
 from shared.core.model.job import CUSTOM_JOB_PREFIX
-from shared.errors import TemporaryError
-from shared.gcp.cloud_logging import RefusedError
+from shared.errors import PermanentError, TemporaryError
 from shared.memory.store import MemoryStore
 from shared.ports import Loaded
 from shared.presentation.log_reader import LogLine, LogReader
@@ -25,17 +24,17 @@ from tests.support.jobs import a_spec
 
 @pytest.fixture
 def logged(installation: Installation, tmp_path: Path) -> Installation:
-    """A job, and three lines of it."""
+    """An installation with a job that has three log lines."""
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
     assert installation.run("submit", str(file)).exit_code == 0
-    say(installation, "hello", "worker-replica-0", "1", severity="INFO")
-    say(installation, "bad", "worker-replica-1", "2", severity="ERROR")
-    say(installation, "epoch 1", "master-replica-0", "3", severity="INFO", more={"loss": 0.5})
+    write_line(installation, "hello", "worker-replica-0", "1", severity="INFO")
+    write_line(installation, "bad", "worker-replica-1", "2", severity="ERROR")
+    write_line(installation, "epoch 1", "master-replica-0", "3", severity="INFO", more={"loss": 0.5})
     return installation
 
 
-def say(
+def write_line(
     installation: Installation,
     text: str,
     task: str,
@@ -54,7 +53,7 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z"
 
 
-def test_lines_are_plain_and_whole_where_they_are_piped(logged: Installation) -> None:
+def test_logs_in_a_pipe_are_plain_lines(logged: Installation) -> None:
     done = logged.run("logs", "digits_1")
     assert done.exit_code == 0, done.output
     assert [line.split(None, 1)[1] for line in done.stdout.splitlines()] == [
@@ -64,76 +63,76 @@ def test_lines_are_plain_and_whole_where_they_are_piped(logged: Installation) ->
     ]
 
 
-def test_as_json_a_line_is_an_object(logged: Installation) -> None:
+def test_logs_as_json_are_one_object_per_line(logged: Installation) -> None:
     done = logged.run("jobs", "logs", "digits_1", "--format", "json", "--task-name", "master-replica-0")
     (line,) = [json.loads(text) for text in done.stdout.splitlines()]
     assert (line["message"], line["task"], line["payload"]) == ("epoch 1", "master-replica-0", {"loss": 0.5})
 
 
-def test_only_what_is_asked_for_is_shown(logged: Installation) -> None:
+def test_logs_are_filtered_by_severity_and_age(logged: Installation) -> None:
     severe = logged.run("logs", "digits_1", "--severity", "warning").stdout
     assert ("bad" in severe, "hello" in severe) == (True, False)
     assert len(logged.run("logs", "digits_1", "--since", "1h").stdout.splitlines()) == 3
 
 
-def test_following_goes_on_until_the_job_has_ended_and_said_its_last(logged: Installation) -> None:
-    from shared.wiring.log_reader import logging
+def test_follow_continues_after_the_end_until_no_more_lines_arrive(logged: Installation) -> None:
+    from shared.wiring.log_reader import log_entries
 
-    seen: list[LogLine] = []
-    looks: list[float] = []
+    shown: list[LogLine] = []
+    polls: list[float] = []
 
-    def pass_time(_: float) -> None:
-        looks.append(0)
-        if len(looks) == 2:
-            say(logged, "last words", "worker-replica-0", "1")
+    def count_polls(_: float) -> None:
+        polls.append(0)
+        if len(polls) == 2:
+            write_line(logged, "last line", "worker-replica-0", "1")
 
     ended = datetime.now(UTC) + timedelta(seconds=0.5)
-    reader = LogReader(logging().page, "digits_1")
-    follow_log(reader, lambda: datetime.now(UTC) > ended and len(looks) > 1, seen.extend, sleep=pass_time)
-    assert [line.message for line in seen] == ["hello", "bad", "epoch 1", "last words"]
+    reader = LogReader(log_entries().page, "digits_1")
+    follow_log(reader, lambda: datetime.now(UTC) > ended and len(polls) > 1, shown.extend, sleep=count_polls)
+    assert [line.message for line in shown] == ["hello", "bad", "epoch 1", "last line"]
 
 
-def test_a_custom_jobs_log_is_known_by_its_number(installation: Installation, tmp_path: Path) -> None:
+def test_logs_of_custom_job_are_found_by_its_public_id(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump({"jobId": f"{CUSTOM_JOB_PREFIX}7", **a_spec()}))
     assert installation.run("submit", str(file)).exit_code == 0
-    say(installation, "hello", "workerpool0-0", "1", job="7")
+    write_line(installation, "hello", "workerpool0-0", "1", job="7")
     assert "hello" in installation.run("logs", f"{CUSTOM_JOB_PREFIX}7").stdout
 
 
-def test_trouble_that_passes_does_not_end_the_following_and_a_refusal_does(
+def test_follow_retries_transient_errors_and_stops_at_permanent_ones(
     logged: Installation, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from shared.wiring.log_reader import logging
+    from shared.wiring.log_reader import log_entries
 
-    answers: list[Exception] = [TemporaryError("reset"), RefusedError(429, "slow down"), RefusedError(503, "down")]
-    seen: list[LogLine] = []
+    errors: list[Exception] = [TemporaryError(text) for text in ("reset", "slow down", "down")]
+    shown: list[LogLine] = []
 
     def page(text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
-        if answers:
-            raise answers.pop(0)
-        return logging().page(text, token)
+        if errors:
+            raise errors.pop(0)
+        return log_entries().page(text, token)
 
-    reader = LogReader(patient(page, sleep=lambda _: None), "digits_1")
-    follow_log(reader, lambda: True, seen.extend, sleep=lambda _: None)
-    assert [line.message for line in seen] == ["hello", "bad", "epoch 1"]
-    assert capsys.readouterr().err.count("trying again") == 3
-    answers.append(RefusedError(403, "Permission denied"))
-    with pytest.raises(RefusedError, match="Permission denied"):
-        patient(page)("", "")
+    reader = LogReader(with_retries(page, sleep=lambda _: None), "digits_1")
+    follow_log(reader, lambda: True, shown.extend, sleep=lambda _: None)
+    assert [line.message for line in shown] == ["hello", "bad", "epoch 1"]
+    assert capsys.readouterr().err.count("retrying") == 3
+    errors.append(PermanentError("no such project"))
+    with pytest.raises(PermanentError, match="no such project"):
+        with_retries(page)("", "")
 
 
-def test_a_store_that_cannot_be_read_is_no_end_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    class Troubled(MemoryStore):
+def test_has_ended_is_false_after_a_transient_error(capsys: pytest.CaptureFixture[str]) -> None:
+    class FailingStore(MemoryStore):
         def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
             raise TemporaryError("deadline exceeded")
 
-    assert not has_ended(Troubled(), "digits_1")
-    assert has_ended(MemoryStore(), "digits_1"), "deleted meanwhile"
+    assert not has_ended(FailingStore(), "digits_1")
+    assert has_ended(MemoryStore(), "digits_1"), "a job that was removed counts as ended"
     assert "deadline exceeded" in capsys.readouterr().err
 
 
-def test_a_message_of_several_lines_is_as_many_rows(logged: Installation) -> None:
-    say(logged, "two\nlines", "service", "", severity="ERROR")
+def test_message_with_several_lines_is_printed_as_several_rows(logged: Installation) -> None:
+    write_line(logged, "two\nlines", "service", "", severity="ERROR")
     rows = logged.run("logs", "digits_1", "--task-name", "service").stdout.splitlines()
     assert [row.split()[-1] for row in rows] == ["two", "lines"]

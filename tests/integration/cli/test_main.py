@@ -1,10 +1,11 @@
-"""The program as a whole: every command says what it does, and what a user can cause ends in one line."""
+"""The program as a whole: help texts, and errors of users as one line and an exit status."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,52 +18,76 @@ from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from typer.testing import CliRunner
 
 from cli import jobs, main
+from cli.installation import LOCAL_EXTRA_MISSING
 from shared import settings
 from shared.errors import PermanentError, TemporaryError
-from shared.gcp.refusals import told
-from shared.gcp.rest import RestError
+from shared.gcp.user_errors import explain
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
+
+REFUSED = (
+    "Google Cloud refused the request: Missing or insufficient permissions. "
+    "Run `trainmaster doctor` to see what to repair"
+)
+
+RunMain = Callable[..., tuple[object, str]]
+RunFailing = Callable[[BaseException], tuple[object, str]]
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield path, command
-    for name, each in getattr(command, "commands", {}).items():
-        yield from commands(each, (*path, name))
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from commands(command.get_command(None, name), (*path, name))
 
 
-EVERY = dict(commands(typer.main.get_command(main.app)))
+COMMANDS = dict(commands(typer.main.get_command(main.app)))
 
 
-@pytest.mark.parametrize("path", EVERY, ids=" ".join)
-def test_every_command_and_each_of_its_options_says_what_it_is_for(path: tuple[str, ...]) -> None:
-    command = EVERY[path]
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_command_and_its_options_have_help_texts(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
     assert command.help
-    assert [each.name for each in command.params if not each.help and not getattr(each, "hidden", False)] == []
-    shown = CliRunner().invoke(main.app, [*path, "--help"], env={"COLUMNS": "100"})
-    assert shown.exit_code == 0
-    assert not re.findall(r"--[a-z-]+…", shown.output), "a name that is cut off"
+    assert [option.name for option in command.params if not option.help and not getattr(option, "hidden", False)] == []
+    result = CliRunner().invoke(main.app, [*path, "--help"], env={"COLUMNS": "100"})
+    assert result.exit_code == 0
+    assert not re.findall(r"--[a-z-]+…", result.output), "an option's name is cut off"
+
+
+def test_commands_other_than_local_import_no_emulators() -> None:
+    program = "import sys; from cli.main import app; print([name for name in sys.modules if 'emulators' in name])"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 @pytest.fixture
-def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[object, str]]:
-    """The exit status of the console script and what it said on standard error, where a command raises this."""
+def run_main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunMain:
+    """Runs the console script, and returns its exit status and standard error."""
 
-    def run(raised: BaseException) -> tuple[object, str]:
-        def broken() -> None:
-            raise raised
-
-        monkeypatch.setattr(sys, "argv", ["trainmaster", "jobs", "list"])
-        monkeypatch.setattr(jobs, "open_store", broken)
-        with pytest.raises(SystemExit) as ended:
+    def run(*arguments: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", ["trainmaster", *arguments])
+        with pytest.raises(SystemExit) as exit_info:
             main.run()
-        return ended.value.code, capsys.readouterr().err
+        return exit_info.value.code, capsys.readouterr().err
+
+    return run
+
+
+@pytest.fixture
+def run_failing(run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> RunFailing:
+    """Runs the console script with a command that raises this error."""
+
+    def run(error: BaseException) -> tuple[object, str]:
+        def fail() -> None:
+            raise error
+
+        monkeypatch.setattr(jobs, "open_store", fail)
+        return run_main("jobs", "list")
 
     return run
 
 
 @pytest.mark.parametrize(
-    ("raised", "said"),
+    ("error", "message"),
     [
         (PermanentError("no job x"), "no job x"),
         (TemporaryError("Firestore does not answer"), "Firestore does not answer"),
@@ -72,54 +97,56 @@ def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         ),
         (
             RefreshError("…"),
-            "your credentials for Google Cloud have ended: log in with `gcloud auth application-default login`",
-        ),
-        (
-            RestError(403, "PERMISSION_DENIED", "Missing or insufficient permissions."),
-            "Google Cloud refuses: Missing or insufficient permissions. `trainmaster doctor` says what to repair",
+            "your credentials for Google Cloud have expired: log in with `gcloud auth application-default login`",
         ),
         (
             PermissionDenied("Missing or insufficient permissions."),
-            "Google Cloud refuses: Missing or insufficient permissions. `trainmaster doctor` says what to repair",
+            REFUSED,
         ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_what_a_user_can_cause_is_one_line_and_status_1(
-    ended: Callable[..., tuple[object, str]], raised: Exception, said: str
+def test_expected_error_is_one_line_and_status_1(run_failing: RunFailing, error: Exception, message: str) -> None:
+    assert run_failing(error) == (1, f"trainmaster: {message}\n")
+
+
+def test_error_caused_by_missing_credentials_explains_how_to_log_in(
+    run_failing: RunFailing,
 ) -> None:
-    assert ended(raised) == (1, f"trainmaster: {said}\n")
+    error = TemporaryError("credentials: …")
+    error.__cause__ = DefaultCredentialsError("…")
+    assert "gcloud auth application-default login" in run_failing(error)[1]
 
 
-def test_trouble_that_comes_of_missing_credentials_says_how_to_log_in(ended: Callable[..., tuple[object, str]]) -> None:
-    trouble = TemporaryError("credentials: …")
-    trouble.__cause__ = DefaultCredentialsError("…")
-    assert "gcloud auth application-default login" in ended(trouble)[1]
+def test_interrupt_has_status_130(run_failing: RunFailing) -> None:
+    assert run_failing(KeyboardInterrupt()) == (130, "")
 
 
-def test_a_wrong_setting_is_named_and_an_interrupt_has_its_status(
-    ended: Callable[..., tuple[object, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_setting_is_named(run_failing: RunFailing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     monkeypatch.setenv("TRAINMASTER_LIMITS", "many")
-    with pytest.raises(ValueError, match="limits") as wrong:
-        settings.Settings.of(os.environ)
-    assert ended(wrong.value) == (
+    with pytest.raises(ValueError, match="limits") as invalid:
+        settings.read_settings()
+    assert run_failing(invalid.value) == (
         1,
         "trainmaster: TRAINMASTER_LIMITS: 'many' is not RESOURCE=NUMBER, once each, such as vcpus=450\n",
     )
-    assert ended(KeyboardInterrupt()) == (130, "")
 
 
-def test_a_bug_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["trainmaster", "jobs", "list"])
     monkeypatch.setattr(jobs, "open_store", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main.run()
-    assert told(ZeroDivisionError()) is None
+    assert explain(ZeroDivisionError()) is None
 
 
-def test_a_job_is_described_for_people_and_for_programs(installation: Installation, tmp_path: Path) -> None:
+def test_local_without_its_extra_names_the_extra(run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cli.local.commands", None)  # importing it raises ModuleNotFoundError
+    assert run_main("local", "up", "--detach") == (1, f"trainmaster: {LOCAL_EXTRA_MISSING}\n")
+
+
+def test_describe_prints_text_or_json(installation: Installation, tmp_path: Path) -> None:
     job = {"jobId": "digits_1", "labels": {"team": "vision", "stage": "a"}, **a_spec(runtimeVersion="2.11")}
     (tmp_path / "job.json").write_text(json.dumps(job))
     assert installation.run("submit", str(tmp_path / "job.json")).exit_code == 0
@@ -128,20 +155,20 @@ def test_a_job_is_described_for_people_and_for_programs(installation: Installati
     assert {"state: QUEUED", "labels: stage=a, team=vision"} <= set(lines)
     assert "submitted: by trainmaster submit" in lines
     assert "used so far: 0.00 machine-hours, 0.00 ML units" in lines
-    assert not [line for line in lines if "{" in line], "no dictionaries"
-    shown = json.loads(installation.run("jobs", "describe", "digits_1", "--format=json").stdout)
-    assert shown["trainmaster"]["usage"] == {"machineHours": 0.0, "mlUnits": 0.0}
-    assert shown["trainmaster"]["submitted"] == "by trainmaster submit"
+    assert not [line for line in lines if "{" in line], "a value is printed as a dictionary"
+    view = json.loads(installation.run("jobs", "describe", "digits_1", "--format=json").stdout)
+    assert view["trainmaster"]["usage"] == {"machineHours": 0.0, "mlUnits": 0.0}
+    assert view["trainmaster"]["submitted"] == "by trainmaster submit"
     assert installation.run("why", "digits_1").stdout.startswith("digits_1 was submitted by trainmaster submit.\n")
 
 
-def test_the_version_is_told() -> None:
+def test_version_option_prints_the_version() -> None:
     assert CliRunner().invoke(main.app, ["--version"]).stdout.startswith("trainmaster ")
 
 
-def test_the_shell_is_told_commands_and_options() -> None:
-    for words, expected in (("trainmaster jo", "jobs"), ("trainmaster submit --worker-co", "--worker-count")):
+def test_shell_completion_offers_commands_and_options() -> None:
+    for words, expected in (("trainmaster sch", "schedule"), ("trainmaster submit --worker-co", "--worker-count")):
         env = {**os.environ, "_TRAINMASTER_COMPLETE": "complete_bash", "COMP_WORDS": words}
         env["COMP_CWORD"] = str(words.count(" "))
-        done = CliRunner().invoke(main.app, [], prog_name="trainmaster", env=env)
-        assert done.stdout.split() == [expected]
+        result = CliRunner().invoke(main.app, [], prog_name="trainmaster", env=env)
+        assert result.stdout.split() == [expected]

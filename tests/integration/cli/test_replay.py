@@ -1,10 +1,10 @@
-"""A poison message of each kind, on Google's Pub/Sub emulator: into the dead letter, and out again after the fix.
+"""A message of each kind becomes a dead letter on Google's Pub/Sub emulator, and is replayed after the fix.
 
-    refused    a release that takes it for one that can never be handled: kept at its first delivery, with the reason
-    failing    a release that fails on it: delivered until its attempts are used up, then moved by Pub/Sub itself
+    refused    the release raises PermanentError: the function keeps the message at its first delivery, with the reason
+    failing    the release raises another error: Pub/Sub moves the message after its delivery attempts
 
-Then the fix, and `trainmaster dead-letters replay --all`: each message's job must end as it should. Functions are the
-real ones behind real push subscriptions; machines and state are in memory.
+After the fix, `trainmaster dead-letters replay --all` must let every message's job succeed. The functions are the real
+ones, behind real push subscriptions; VMs and state are in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from werkzeug.serving import make_server
 from cli.doctor.topic_checks import EVENT_TOPICS
 from cli.main import app
 from emulators.services import pubsub
-from shared.core.model.job import ReplicaState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import trial_id
 from shared.errors import PermanentError
@@ -56,18 +56,20 @@ KINDS: Final = (
     topics.SWEEP,
     topics.TUNE,
 )
-WAYS: Final = ("refused", "failing")
+OUTCOMES: Final = ("refused", "failing")
 ATTEMPTS: Final = 5
-"""The fewest that Pub/Sub takes; the emulator repeats every three seconds."""
-WHY: Final = "attempt: this release does not know it"
+"""The smallest number that Pub/Sub accepts. The emulator redelivers every three seconds."""
+REASON: Final = "attempt: this release does not know it"
 
 
 Letters = dict[tuple[str, str], DeadLetter]
-"""By way and kind."""
+"""By outcome and topic."""
 
 
 @dataclass
 class Lab:
+    """A project on the emulator, whose functions use state and VMs in memory."""
+
     project: str
     pubsub: pubsub.PubSub
     bus: PubsubBus
@@ -75,15 +77,17 @@ class Lab:
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
     objects: MemoryObjects = field(default_factory=MemoryObjects)
     deliveries: Counter[str] = field(default_factory=Counter)
-    """By topic."""
+    """Number of deliveries, by topic."""
     deliveries_until_dead: Counter[str] = field(default_factory=Counter)
+    """The same, when all messages had become dead letters."""
 
     def world(self, job_id: str) -> World:
-        """For what came before: it publishes to nobody."""
+        """A world for the preparation of a job: its messages are not published to the emulator."""
         return World(job_id, store=self.store, fleet=self.fleet)
 
     @property
-    def real(self) -> World:
+    def published_world(self) -> World:
+        """The world of the functions: its messages are published to the emulator."""
         return World(store=self.store, fleet=self.fleet, bus=self.bus)  # type: ignore[arg-type]  # another bus
 
 
@@ -107,11 +111,11 @@ def lab(pubsub_emulator: str, patched: pytest.MonkeyPatch) -> Iterator[Lab]:
     settings.cache_clear()
     core_services.bus.cache_clear()
     lab = Lab(project, pubsub.PubSub(pubsub_emulator, project), core_services.bus())  # type: ignore[arg-type]  # it is one
-    patched.setattr(core_services, "deps", lambda: lab.real.deps)
-    patched.setattr(fleet, "machines", lambda: lab.real.machines)
+    patched.setattr(core_services, "deps", lambda: lab.published_world.deps)
+    patched.setattr(fleet, "fleet_deps", lambda: lab.published_world.fleet_deps)
     patched.setattr(objects, "objects", lambda: lab.objects)
-    patched.setattr(suggester, "suggester", lambda: lab.real.suggester)
-    server = make_server("127.0.0.1", 0, door(lab), threaded=True)
+    patched.setattr(suggester, "suggester", lambda: lab.published_world.suggester)
+    server = make_server("127.0.0.1", 0, all_functions(lab), threaded=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     lab.pubsub.create_topic(topics.DEAD_LETTER)
@@ -125,26 +129,26 @@ def lab(pubsub_emulator: str, patched: pytest.MonkeyPatch) -> Iterator[Lab]:
     server.server_close()
 
 
-def door(lab: Lab) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
-    """All functions behind one port: the topic stands in the address."""
+def all_functions(lab: Lab) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
+    """Return one WSGI application for all functions. The path of a request ends with the topic."""
     apps = {}
     for path in FUNCTIONS.glob("[a-z]*.py"):
         apps[pubsub.topic_of(path.stem)] = functions_framework.create_app(path.stem, str(path), "http")
     apps[topics.SYSTEM_EVENTS] = apps[topics.MAINTENANCE]
-    for each in apps.values():
-        each.config["PROPAGATE_EXCEPTIONS"] = False
+    for function in apps.values():
+        function.config["PROPAGATE_EXCEPTIONS"] = False
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         topic = environ["PATH_INFO"].rpartition("/")[2]
         lab.deliveries[topic] += 1
-        answer: Iterable[bytes] = apps[topic]({**environ, "PATH_INFO": "/"}, start_response)
-        return answer
+        response: Iterable[bytes] = apps[topic]({**environ, "PATH_INFO": "/"}, start_response)
+        return response
 
     return serve
 
 
-def broken(patched: pytest.MonkeyPatch, error: Exception | None) -> None:
-    """Every flow fails like this, in every function. None: the fix."""
+def break_flows(patched: pytest.MonkeyPatch, error: Exception | None) -> None:
+    """Make every flow raise this error; None repairs all flows."""
 
     def fail(*_: object) -> None:
         assert error is not None
@@ -159,50 +163,52 @@ REAL: Final = {flow.__name__: flow.handle for flow in FLOWS}
 
 @pytest.fixture(scope="module")
 def letters(lab: Lab, patched: pytest.MonkeyPatch) -> Letters:
-    messages = {way: {kind: poison(lab, way, kind) for kind in KINDS} for way in WAYS}
-    found: Letters = {}
+    messages = {outcome: {kind: prepare_message(lab, outcome, kind) for kind in KINDS} for outcome in OUTCOMES}
+    letters: Letters = {}
     box = DeadLetterBox(lab.project)
-    for way, error in zip(WAYS, (PermanentError(WHY), RuntimeError("a bug")), strict=True):
-        broken(patched, error)
-        for kind, (data, attributes) in messages[way].items():
-            lab.pubsub.publish(kind, data, way=way, **attributes)
+    for outcome, error in zip(OUTCOMES, (PermanentError(REASON), RuntimeError("a bug")), strict=True):
+        break_flows(patched, error)
+        for kind, (data, attributes) in messages[outcome].items():
+            lab.pubsub.publish(kind, data, outcome=outcome, **attributes)
 
-        def all_there(way: str = way) -> bool:
-            found.update({(each.attributes["way"], each.topic or ""): each for each in box.look()})
-            return all((way, kind) in found for kind in KINDS)
+        def all_are_dead_letters(outcome: str = outcome) -> bool:
+            letters.update(
+                {(letter.attributes["outcome"], letter.topic or ""): letter for letter in box.list_letters()}
+            )
+            return all((outcome, kind) in letters for kind in KINDS)
 
-        eventually(all_there, within_s=90)
+        eventually(all_are_dead_letters, within_s=90)
     lab.deliveries_until_dead = lab.deliveries.copy()
-    return found
+    return letters
 
 
 @pytest.fixture(scope="module")
 def replayed(lab: Lab, letters: Letters, patched: pytest.MonkeyPatch) -> str:
-    broken(patched, None)
-    done = CliRunner().invoke(app, ["dead-letters", "replay", "--all"])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    break_flows(patched, None)
+    result = CliRunner().invoke(app, ["dead-letters", "replay", "--all"])
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_refused_is_kept_at_once_with_its_reason(kind: str, lab: Lab, letters: Letters) -> None:
-    assert letters["refused", kind].reason == WHY
+def test_refused_message_is_kept_with_its_reason(kind: str, lab: Lab, letters: Letters) -> None:
+    assert letters["refused", kind].reason == REASON
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_fails_is_moved_within_its_retry_budget(kind: str, lab: Lab, letters: Letters) -> None:
+def test_failing_message_is_moved_after_its_delivery_attempts(kind: str, lab: Lab, letters: Letters) -> None:
     assert letters["failing", kind].reason == f"not acknowledged by {kind} in all its deliveries"
-    assert lab.deliveries_until_dead[kind] == 1 + ATTEMPTS, "once what was refused, and each attempt of what failed"
+    assert lab.deliveries_until_dead[kind] == 1 + ATTEMPTS, "one for the refused message"
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("way", WAYS)
-def test_a_replay_after_the_fix_completes_the_job(way: str, kind: str, lab: Lab, replayed: str) -> None:
-    assert replayed.count(f"({kind})") == len(WAYS)
-    world = lab.world(name(way, kind))
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_replay_after_the_fix_completes_the_job(outcome: str, kind: str, lab: Lab, replayed: str) -> None:
+    assert replayed.count(f"({kind})") == len(OUTCOMES)
+    world = lab.world(name(outcome, kind))
     eventually(lambda: has_taken_effect(world, kind))
     if kind == topics.TUNE:
         finish(lab, trial_id(world.job_id, 1), metric={"value": 0.5, "step": 1})
@@ -212,7 +218,7 @@ def test_a_replay_after_the_fix_completes_the_job(way: str, kind: str, lab: Lab,
 
 
 def has_taken_effect(world: World, kind: str) -> bool:
-    """What only this message brings about."""
+    """Whether the message of this kind was handled."""
     if world.store.load(trial_id(world.job_id, 1) if kind == topics.TUNE else world.job_id) is None:
         return False
     if kind in {topics.PROVISION, topics.SWEEP}:
@@ -224,25 +230,25 @@ def has_taken_effect(world: World, kind: str) -> bool:
     return kind != topics.REPLICA_EXIT or world.state == "SUCCEEDED"
 
 
-def test_every_kind_is_tried() -> None:
+def test_every_event_topic_is_covered() -> None:
     assert set(KINDS) == set(EVENT_TOPICS)
 
 
-def name(way: str, kind: str) -> str:
-    return f"{way}_{kind.replace('-', '_')}"
+def name(outcome: str, kind: str) -> str:
+    return f"{outcome}_{kind.replace('-', '_')}"
 
 
-def poison(lab: Lab, way: str, kind: str) -> tuple[bytes, dict[str, str]]:
-    """A message of this kind on which its job depends, and its attributes. The job is as far as that message."""
-    world = lab.world(name(way, kind))
+def prepare_message(lab: Lab, outcome: str, kind: str) -> tuple[bytes, dict[str, str]]:
+    """Prepare a job that cannot continue without a message of this kind. Return the message's data and attributes."""
+    world = lab.world(name(outcome, kind))
     job = json.dumps({"jobId": world.job_id, **a_spec()}).encode()
     if kind not in {topics.UPLOAD, topics.SUBMIT}:
         world.submit(a_tuning_spec(maxTrials=1, maxParallelTrials=1) if kind == topics.TUNE else None)
     if kind not in {topics.UPLOAD, topics.SUBMIT, topics.PROVISION, topics.SWEEP, topics.TUNE}:
         world.deliver()
     if kind in {topics.MAINTENANCE, topics.SYSTEM_EVENTS, topics.REPLICA_EXIT}:
-        world.everyone_ready()
-    says: dict[str, Callable[[], bytes]] = {
+        world.report_all_ready()
+    data: dict[str, Callable[[], bytes]] = {
         topics.UPLOAD: lambda: b"{}",
         topics.SUBMIT: lambda: job,
         topics.PROVISION: lambda: json.dumps({"version": 1, "job_id": world.job_id}).encode(),
@@ -253,7 +259,7 @@ def poison(lab: Lab, way: str, kind: str) -> tuple[bytes, dict[str, str]]:
         topics.SYSTEM_EVENTS: lambda: system_event(world, WORKER_0),
         topics.REPLICA_EXIT: lambda: subject(world, CHIEF, cause="process", exit_status=0),
     }
-    return says[kind](), uploaded(lab, world.job_id, job) if kind == topics.UPLOAD else {}
+    return data[kind](), uploaded(lab, world.job_id, job) if kind == topics.UPLOAD else {}
 
 
 def uploaded(lab: Lab, job_id: str, job: bytes) -> dict[str, str]:
@@ -267,7 +273,7 @@ def uploaded(lab: Lab, job_id: str, job: bytes) -> dict[str, str]:
 
 
 def subject(world: World, replica_id: ReplicaId, **more: object) -> bytes:
-    return json.dumps({**world.subject(replica_id), **more}).encode()
+    return json.dumps({**world.message_fields(replica_id), **more}).encode()
 
 
 def system_event(world: World, replica_id: ReplicaId) -> bytes:
@@ -282,10 +288,10 @@ def system_event(world: World, replica_id: ReplicaId) -> bytes:
 
 
 def finish(lab: Lab, job_id: str, **more: object) -> None:
-    """Machines are there and say so, the chief ends well: then the job has SUCCEEDED, unless something was lost."""
+    """Report all replicas ready, then the completion of the chief, and wait for the job to be SUCCEEDED."""
     world = lab.world(job_id)
 
-    def has_run() -> bool:
+    def is_running() -> bool:
         loaded = lab.store.load_attempt(job_id)
         if loaded is None or loaded.state.job.state.value == "SUCCEEDED":
             return loaded is not None
@@ -293,9 +299,9 @@ def finish(lab: Lab, job_id: str, **more: object) -> None:
             vm = world.vm(replica.replica_id)
             if replica.state is not ReplicaState.RUNNING and vm and vm.directive:
                 lab.pubsub.publish(topics.VM_READY, subject(world, replica.replica_id))
-        return all(each.state is ReplicaState.RUNNING for each in loaded.state.replicas)
+        return all(replica.state is ReplicaState.RUNNING for replica in loaded.state.replicas)
 
-    eventually(has_run, within_s=60)
+    eventually(is_running, within_s=60)
     if world.state != "SUCCEEDED":
         lab.pubsub.publish(topics.REPLICA_EXIT, subject(world, CHIEF, cause="process", exit_status=0, **more))
     eventually(lambda: world.state == "SUCCEEDED", within_s=60)

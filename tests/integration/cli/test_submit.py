@@ -1,4 +1,4 @@
-"""`trainmaster submit`: as gcloud does it, and what follows."""
+"""`trainmaster submit`: options like gcloud's, packages, and the submitted job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from cli import package_staging
-from cli.gcloud_flags import Flags, overlaid
+from cli.gcloud_flags import Flags, apply_flags
 from shared.core.events import CancelRequested
 from shared.errors import PermanentError
 from shared.flows.record import record
@@ -39,9 +39,9 @@ trainingInput:
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """The training API as far as `gcloud … submit training` asks: it keeps the body."""
+    """The part of the training API that `gcloud … submit training` calls. Keeps the request bodies."""
 
-    bodies: list[dict[str, Any]] = []  # noqa: RUF012 - of the one server of the test
+    bodies: list[dict[str, Any]] = []  # noqa: RUF012 - a test has one server
 
     def do_POST(self) -> None:
         self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -53,7 +53,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def jobs_api() -> Iterator[str]:
 
 
 @pytest.mark.slow  # it needs the Cloud SDK
-def test_flags_lie_over_the_job_file_as_the_real_gcloud_lays_them(jobs_api: str, tmp_path: Path) -> None:
+def test_flags_override_the_job_file_as_in_gcloud(jobs_api: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(SPEC)
     (tmp_path / "token").write_text("t")
     flags = Flags(
@@ -94,19 +94,19 @@ def test_flags_lie_over_the_job_file_as_the_real_gcloud_lays_them(jobs_api: str,
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": jobs_api,
         "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
     }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done.stderr
-    (theirs,) = Recorder.bodies
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    assert result.returncode == 0, result.stderr
+    (gclouds,) = Recorder.bodies
 
-    ours = overlaid(yaml.safe_load(SPEC), flags, ["--epochs", "5"])
-    ours["trainingInput"]["packageUris"] = ["gs://bkt/new.tar.gz"]
-    assert theirs["trainingInput"].pop("enableWebAccess") is False, "which gcloud always sends, and nobody asked for"
-    assert ours["trainingInput"] == theirs["trainingInput"]
-    assert ours["labels"] == {"team": "vision", **theirs["labels"]}, "labels of the file stay here"
+    own = apply_flags(yaml.safe_load(SPEC), flags, ["--epochs", "5"])
+    own["trainingInput"]["packageUris"] = ["gs://bkt/new.tar.gz"]
+    assert gclouds["trainingInput"].pop("enableWebAccess") is False, "gcloud always sends it"
+    assert own["trainingInput"] == gclouds["trainingInput"]
+    assert own["labels"] == {"team": "vision", **gclouds["labels"]}, "gcloud drops the labels of the file"
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (Flags(master_image_uri="gcr.io/p/i", runtime_version="2.11"), "Only one of"),
         (Flags(worker_accelerator="nvidia-tesla-t4"), "--worker-accelerator"),
@@ -114,15 +114,15 @@ def test_flags_lie_over_the_job_file_as_the_real_gcloud_lays_them(jobs_api: str,
         (Flags(labels="a"), "KEY=VALUE"),
     ],
 )
-def test_a_flag_that_says_nothing_is_named(flags: Flags, said: str) -> None:
-    with pytest.raises(PermanentError, match=said):
-        overlaid({}, flags, [])
+def test_invalid_flag_is_named(flags: Flags, message: str) -> None:
+    with pytest.raises(PermanentError, match=message):
+        apply_flags({}, flags, [])
 
 
 # Packages.
 
 
-def a_package(folder: Path, name: str = "trainer") -> Path:
+def make_package(folder: Path, name: str = "trainer") -> Path:
     package = folder / name
     (package / "inner").mkdir(parents=True)
     for file in ("__init__.py", "task.py", "inner/__init__.py"):
@@ -130,8 +130,8 @@ def a_package(folder: Path, name: str = "trainer") -> Path:
     return package
 
 
-def test_a_package_without_a_setup_py_gets_one_for_itself_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
-    package = a_package(tmp_path / "root")
+def test_package_without_setup_py_is_built_without_changing_its_folder(tmp_path: Path) -> None:
+    package = make_package(tmp_path / "root")
     (tmp_path / "root" / "unrelated.bin").write_bytes(b"x")
     before = sorted(tmp_path.rglob("*"))
     out = tmp_path / "out"
@@ -144,8 +144,8 @@ def test_a_package_without_a_setup_py_gets_one_for_itself_and_nothing_is_left_be
     assert sorted(path for path in tmp_path.rglob("*") if out not in (path, *path.parents)) == before
 
 
-def test_a_setup_py_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:
-    package = a_package(tmp_path)
+def test_package_with_setup_py_is_built_with_it(tmp_path: Path) -> None:
+    package = make_package(tmp_path)
     (tmp_path / "setup.py").write_text(
         "from setuptools import setup\nsetup(name='mine', version='7', packages=['trainer'])"
     )
@@ -155,18 +155,18 @@ def test_a_setup_py_that_is_there_is_used_as_it_is(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:
+def test_folder_without_init_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match=r"no __init__\.py"):
         package_staging.build(tmp_path, tmp_path / "out")
 
 
-def test_packages_are_installed_in_gclouds_order_from_gclouds_places(
-    installation: Installation, tmp_path: Path
-) -> None:
+def test_packages_have_gclouds_order_and_folders(installation: Installation, tmp_path: Path) -> None:
     wheel = tmp_path / "extra.whl"
     wheel.write_bytes(b"wheel")
     folder = package_staging.folder_for("digits_1", None, "gs://b/dir/", "")
-    uris = package_staging.stage([str(wheel), "gs://b/first.tar.gz"], a_package(tmp_path), folder, installation.objects)
+    uris = package_staging.stage(
+        [str(wheel), "gs://b/first.tar.gz"], make_package(tmp_path), folder, installation.objects
+    )
     assert uris[0] == "gs://b/first.tar.gz"
     digest = uris[1].split("/")[-2]
     assert uris[1:] == [f"gs://b/dir/packages/{digest}/{name}" for name in ("extra.whl", "trainer-0.0.0.tar.gz")]
@@ -182,31 +182,31 @@ def test_packages_are_installed_in_gclouds_order_from_gclouds_places(
 # The command.
 
 
-def test_a_job_file_becomes_a_job(installation: Installation, tmp_path: Path) -> None:
+def test_submit_of_job_file_stores_the_job(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump(a_spec()))
-    done = installation.run("submit", str(file), "--format", "json", "--labels", "team=vision")
-    assert done.exit_code == 0, done.output
+    result = installation.run("submit", str(file), "--format", "json", "--labels", "team=vision")
+    assert result.exit_code == 0, result.output
     (job,) = installation.store.recent_jobs(9)
     assert job.job_id.startswith("digits_")
-    shown = json.loads(done.stdout)
-    assert (shown["jobId"], shown["state"], shown["labels"]) == (job.job_id, "QUEUED", {"team": "vision"})
-    assert f"Job [{job.job_id}] submitted successfully." in done.stderr
+    view = json.loads(result.stdout)
+    assert (view["jobId"], view["state"], view["labels"]) == (job.job_id, "QUEUED", {"team": "vision"})
+    assert f"Job [{job.job_id}] submitted successfully." in result.stderr
 
 
-def test_a_time_in_the_job_id_is_now(installation: Installation, tmp_path: Path) -> None:
+def test_submit_fills_the_time_into_the_job_id(installation: Installation, tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps({"jobId": "nightly_{time:%Y}", **a_spec()}))
-    done = installation.run("submit", str(tmp_path / "job.json"), "--format=json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["jobId"] == f"nightly_{datetime.now(UTC):%Y}"
+    result = installation.run("submit", str(tmp_path / "job.json"), "--format=json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["jobId"] == f"nightly_{datetime.now(UTC):%Y}"
 
 
-def test_a_job_is_made_of_flags_alone(installation: Installation, tmp_path: Path) -> None:
-    done = installation.run(
-        "submit", "digits_1", f"--package-path={a_package(tmp_path)}", "--module-name=trainer.task",
+def test_submit_without_job_file_uses_the_flags(installation: Installation, tmp_path: Path) -> None:
+    result = installation.run(
+        "submit", "digits_1", f"--package-path={make_package(tmp_path)}", "--module-name=trainer.task",
         "--region=us-central1", "--runtime-version=2.21", "--", "--epochs", "5",
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
+    assert result.exit_code == 0, result.output
     program = installation.store.recent_jobs(1)[0].plan.program
     assert program.args == ("--epochs", "5")
     (uri,) = program.package_uris
@@ -214,14 +214,14 @@ def test_a_job_is_made_of_flags_alone(installation: Installation, tmp_path: Path
     assert installation.objects.read(uri, max_bytes=1 << 20)
 
 
-def test_every_problem_is_told_before_anything_is_sent(installation: Installation) -> None:
-    done = installation.run("submit", "no-id!", "--region=moon", "--module-name=t")
-    assert isinstance(done.exception, PermanentError)
-    assert all(field in str(done.exception) for field in ("jobId", "region", "packageUris"))
+def test_submit_of_invalid_job_reports_every_problem_and_sends_nothing(installation: Installation) -> None:
+    result = installation.run("submit", "no-id!", "--region=moon", "--module-name=t")
+    assert isinstance(result.exception, PermanentError)
+    assert all(field in str(result.exception) for field in ("jobId", "region", "packageUris"))
     assert installation.store.recent_jobs(9) == ()
 
 
-def test_an_id_that_was_used_is_refused_in_the_services_words(installation: Installation, tmp_path: Path) -> None:
+def test_submit_with_used_job_id_is_refused(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
     assert installation.run("submit", str(file)).exit_code == 0
@@ -230,40 +230,38 @@ def test_an_id_that_was_used_is_refused_in_the_services_words(installation: Inst
     assert "A job with this id already exists." in str(again.exception)
 
 
-def test_gclouds_async_is_what_happens_anyway_and_contradicts_waiting(
-    installation: Installation, tmp_path: Path
-) -> None:
+def test_async_is_accepted_but_not_together_with_waiting(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
     assert isinstance(installation.run("submit", str(file), "--async", "--stream-logs").exception, PermanentError)
     assert installation.run("submit", str(file), "--async").exit_code == 0
 
 
-def test_waiting_tells_each_change_and_ends_with_gclouds_status(installation: Installation, tmp_path: Path) -> None:
+def test_wait_for_cancelled_job_exits_with_status_1(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
     installation.run("submit", str(file))
-    record("digits_1", CancelRequested("digits_1", "me", START), installation.deps)
-    done = installation.run("jobs", "wait", "digits_1")
-    assert (done.exit_code, done.stdout) == (1, "digits_1: CANCELLED: Job is cancelled by the user\n")
-    assert "digits_1: CANCELLED" in done.stderr
+    record(CancelRequested("digits_1", "me", START), installation.deps)
+    result = installation.run("jobs", "wait", "digits_1")
+    assert (result.exit_code, result.stdout) == (1, "digits_1: CANCELLED: Job is cancelled by the user\n")
+    assert "digits_1: CANCELLED" in result.stderr
 
 
-def test_cancelling_is_done_once_and_is_no_error_afterwards(installation: Installation, tmp_path: Path) -> None:
+def test_cancel_may_be_repeated_but_needs_a_job(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
     installation.run("submit", str(file))
     for _ in range(2):
-        done = installation.run("jobs", "cancel", "digits_1")
-        assert (done.exit_code, done.stdout) == (0, "digits_1: CANCELLED\n")
-    nobody = installation.run("jobs", "cancel", "nobody")
-    assert isinstance(nobody.exception, PermanentError)
+        result = installation.run("jobs", "cancel", "digits_1")
+        assert (result.exit_code, result.stdout) == (0, "digits_1: CANCELLED\n")
+    unknown = installation.run("jobs", "cancel", "unknown_1")
+    assert isinstance(unknown.exception, PermanentError)
 
 
-def test_the_shell_completes_job_ids(installation: Installation, tmp_path: Path) -> None:
-    from cli.jobs import known_ids
+def test_job_ids_are_completed(installation: Installation, tmp_path: Path) -> None:
+    from cli.options import complete_job_id
 
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
     installation.run("submit", str(file))
-    assert (known_ids("dig"), known_ids("x")) == (["digits_1"], [])
+    assert (complete_job_id("dig"), complete_job_id("x")) == (["digits_1"], [])

@@ -1,4 +1,4 @@
-"""Waiting for a job: what is shown of its way there."""
+"""`trainmaster jobs wait`: the progress that it shows, and its exit status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cli.wait import exit_status, table, wait
+from cli.wait import exit_status, job_table, wait
 from shared.core.model.job import State
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.errors import PermanentError, TemporaryError
@@ -28,13 +28,13 @@ def state_of(world: World) -> State:
     return loaded.state
 
 
-def test_each_change_is_a_line_and_nothing_else_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wait_prints_one_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
     world = World()
-    world.running()
+    world.start_running()
     steps: list[Callable[[], None]] = [
         lambda: None,
-        lambda: world.fail(WORKER, status=3),
-        lambda: world.tell("replica-exit", CHIEF, cause="process", exit_status=0),
+        lambda: world.exit_program(WORKER, status=3),
+        lambda: world.send("replica-exit", CHIEF, cause="process", exit_status=0),
     ]
     ended = wait(world.job_id, world.store, sleep=lambda _: steps.pop(0)())
     assert exit_status(ended) == 0
@@ -48,32 +48,34 @@ def test_each_change_is_a_line_and_nothing_else_is(capsys: pytest.CaptureFixture
     ]
 
 
-def test_trouble_with_the_store_is_waited_for_and_a_job_that_is_not_there_is_not() -> None:
+def test_wait_retries_transient_errors_and_fails_for_an_unknown_job() -> None:
     world = World()
-    world.running()
-    world.fail(WORKER, status=127)
-    troubles = [TemporaryError("deadline exceeded")]
+    world.start_running()
+    world.exit_program(WORKER, status=127)
+    errors = [TemporaryError("deadline exceeded")]
 
-    class Troubled(MemoryStore):
+    class FailingStore(MemoryStore):
         def load_attempt(self, job_id: str) -> Loaded | None:
-            if troubles:
-                raise troubles.pop()
+            if errors:
+                raise errors.pop()
             return world.store.load_attempt(job_id)
 
-    ended = wait(world.job_id, Troubled(), sleep=lambda _: None)
+    ended = wait(world.job_id, FailingStore(), sleep=lambda _: None)
     assert (ended.job.state, exit_status(ended)) == ("FAILED", 1)
-    with pytest.raises(PermanentError, match="no job nobody"):
-        wait("nobody", Troubled(), sleep=lambda _: None)
+    with pytest.raises(PermanentError, match="no job unknown_1"):
+        wait("unknown_1", FailingStore(), sleep=lambda _: None)
 
 
-def test_at_a_terminal_the_replicas_are_a_table_under_the_jobs_state_and_time() -> None:
+def test_table_contains_state_age_and_usage_of_job_and_its_replicas() -> None:
     world = World()
-    world.running()
-    world.fail(WORKER, status=3)
+    world.start_running()
+    world.exit_program(WORKER, status=3)
     state = state_of(world)
-    shown = StringIO()
-    Console(file=shown, width=120).print(table(state, state.job.created_at + timedelta(hours=1, seconds=62), PRICE))
-    lines = [line.split() for line in shown.getvalue().splitlines()]
+    output = StringIO()
+    Console(file=output, width=120).print(
+        job_table(state, state.job.created_at + timedelta(hours=1, seconds=62), PRICE)
+    )
+    lines = [line.split() for line in output.getvalue().splitlines()]
     used = ["3.05", "machine-hours,", "1.18", "ML", "units,", "0.58", "USD"]
     assert lines[0] == ["digits_1", "RUNNING", "1:01:02", *used]
     assert ["worker", "0", "RESTARTING", "2", "1", "0", "0"] in lines

@@ -1,4 +1,4 @@
-"""The command line and the real gcloud on the local stack: from a folder of sources to a job's last line."""
+"""The command line and the real gcloud on the local stack: from a source folder to the job's last log line."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 PROGRAM = """
     import json, os, sys, time
     task = json.loads(os.environ["TF_CONFIG"])["task"]
-    began, rate, count = time.monotonic(), *map(int, sys.argv[1].split("x"))
+    started, rate, count = time.monotonic(), *map(int, sys.argv[1].split("x"))
     for step in range(count):
         print("step", step)
-        time.sleep(max(0, began + step / rate - time.monotonic()))
+        time.sleep(max(0, started + step / rate - time.monotonic()))
     print('{"severity": "NOTICE", "message": "as json", "loss": 0.5}')
     if "--fail" in sys.argv and task["type"] == "worker":
         raise ValueError("bad shape")
@@ -49,7 +49,7 @@ def trainmaster(stack: LocalStack, *arguments: str) -> subprocess.CompletedProce
 def submit(
     stack: LocalStack, job_id: str, package: Path, *arguments: str, workers: int = 2
 ) -> subprocess.CompletedProcess[str]:
-    """`arguments`: of the program; the first is RATExCOUNT, of lines."""
+    """Submit a job and follow its log. `arguments` are the program's; the first is LINES_PER_SECONDxLINES."""
     flags = ["--region=us-central1", "--runtime-version=scikit-learn-1.9", "--module-name=trainer.task"]
     flags += [f"--package-path={package}", "--scale-tier=custom", "--master-machine-type=n1-standard-4"]
     flags += ["--worker-machine-type=n1-standard-4", f"--worker-count={workers}", "--stream-logs", "--format=json"]
@@ -57,32 +57,32 @@ def submit(
 
 
 def steps(lines: list[tuple[str, str]]) -> dict[str, list[str]]:
-    """What each task printed of its own program, of (task, message)."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Return the "step" lines of each task, from pairs of task and message."""
+    by_task: dict[str, list[str]] = defaultdict(list)
     for task, message in lines:
         if message.startswith("step "):
-            found[task].append(message)
-    return dict(found)
+            by_task[task].append(message)
+    return dict(by_task)
 
 
-def test_a_job_is_submitted_followed_and_shown_by_us_and_by_gcloud(stack: LocalStack, package: Path) -> None:
+def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
-    done = submit(stack, job_id, package, "200x200")
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    streamed, _, shown = done.stdout.partition("\n{\n")
+    result = submit(stack, job_id, package, "200x200")
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
+    streamed, _, view = result.stdout.partition("\n{\n")
     lines = [json.loads(line) for line in streamed.splitlines()]
-    assert json.loads("{" + shown)["state"] == "SUCCEEDED"
+    assert json.loads("{" + view)["state"] == "SUCCEEDED"
     tasks = {"master-replica-0", "worker-replica-0", "worker-replica-1"}
     expected = {task: [f"step {step}" for step in range(200)] for task in tasks}
     assert steps([(line["task"], line["message"]) for line in lines]) == expected
     assert any(line["severity"] == "NOTICE" and line["payload"] == {"loss": 0.5} for line in lines)
-    said = [line["message"] for line in lines if line["task"] == "service"]
-    assert said[:3] == [
+    service_lines = [line["message"] for line in lines if line["task"] == "service"]
+    assert service_lines[:3] == [
         "Validating job requirements...",
         "Job creation request has been successfully validated.",
         f"Job {job_id} is queued.",
     ]
-    assert "Job completed successfully." in said
+    assert "Job completed successfully." in service_lines
 
     gcloud = stack.run(
         "env", "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL=1", "gcloud", "ai-platform", "jobs", "stream-logs", job_id,
@@ -97,14 +97,12 @@ def test_a_job_is_submitted_followed_and_shown_by_us_and_by_gcloud(stack: LocalS
     assert re.search(r"primary|master|chief", trainmaster(stack, "jobs", "why", job_id).stdout)
 
 
-def test_a_job_that_fails_ends_the_command_with_1_and_its_traceback_is_in_the_log(
-    stack: LocalStack, package: Path
-) -> None:
+def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
-    done = submit(stack, job_id, package, "200x20", "--fail")
-    assert done.returncode == 1, done.stdout[-4000:] + done.stderr[-2000:]
-    streamed, _, shown = done.stdout.partition("\n{\n")
-    job = json.loads("{" + shown)
+    result = submit(stack, job_id, package, "200x20", "--fail")
+    assert result.returncode == 1, result.stdout[-4000:] + result.stderr[-2000:]
+    streamed, _, view = result.stdout.partition("\n{\n")
+    job = json.loads("{" + view)
     assert job["state"] == "FAILED"
     assert "check the logs: https://console.cloud.google.com/logs/viewer?project=" in job["errorMessage"]
     lines = [json.loads(line) for line in streamed.splitlines()]
@@ -114,30 +112,28 @@ def test_a_job_that_fails_ends_the_command_with_1_and_its_traceback_is_in_the_lo
     assert "Job failed." in errors
 
 
-def test_the_doctor_finds_nothing_wrong_with_it(stack: LocalStack) -> None:
-    done = stack.run("trainmaster", "doctor", "--region", "us-central1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "FIX" not in done.stdout
+def test_doctor_finds_no_problem_on_the_local_stack(stack: LocalStack) -> None:
+    result = stack.run("trainmaster", "doctor", "--region", "us-central1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "FIX" not in result.stdout
 
 
 @pytest.mark.heavy
-def test_four_replicas_of_a_thousand_lines_a_second_each_are_followed_line_by_line(
-    stack: LocalStack, package: Path
-) -> None:
+def test_stream_logs_shows_every_line_of_four_fast_replicas(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
-    done = submit(stack, job_id, package, "1000x8000", workers=3)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.partition("\n{\n")[0].splitlines()]
-    found = steps([(line["task"], line["message"]) for line in lines])
-    assert {task: len(each) for task, each in found.items()} == dict.fromkeys(
+    result = submit(stack, job_id, package, "1000x8000", workers=3)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
+    lines = [json.loads(line) for line in result.stdout.partition("\n{\n")[0].splitlines()]
+    by_task = steps([(line["task"], line["message"]) for line in lines])
+    assert {task: len(messages) for task, messages in by_task.items()} == dict.fromkeys(
         ("master-replica-0", "worker-replica-0", "worker-replica-1", "worker-replica-2"), 8000
     )
-    assert all(each == [f"step {step}" for step in range(8000)] for each in found.values())
+    assert all(messages == [f"step {step}" for step in range(8000)] for messages in by_task.values())
 
 
 @pytest.mark.heavy
-def test_a_file_whose_job_id_holds_a_time_is_a_job_of_when_it_was_stored(stack: LocalStack, tmp_path: Path) -> None:
-    """With Cloud Storage's own notification; the package is not there, and the job ends at once."""
+def test_uploaded_job_file_with_time_in_its_id_gets_the_upload_time(stack: LocalStack, tmp_path: Path) -> None:
+    """The package does not exist, so that the job ends at once."""
     name = f"nightly_{uuid.uuid4().hex[:8]}"
     training = {
         "scaleTier": "CUSTOM",
@@ -150,40 +146,40 @@ def test_a_file_whose_job_id_holds_a_time_is_a_job_of_when_it_was_stored(stack: 
     (tmp_path / f"{name}.json").write_text(
         json.dumps({"jobId": f"{name}_{{time:%Y%m%d_%H%M%S}}", "trainingInput": training})
     )
-    where = f"gs://{stack.state.config.bucket}/jobs/{name}.json"
-    assert stack.run("gsutil", "-q", "cp", str(tmp_path / f"{name}.json"), where).returncode == 0
-    found: list[str] = []
+    uri = f"gs://{stack.state.config.bucket}/jobs/{name}.json"
+    assert stack.run("gsutil", "-q", "cp", str(tmp_path / f"{name}.json"), uri).returncode == 0
+    job_ids: list[str] = []
 
-    def is_there() -> bool:
+    def is_listed() -> bool:
         listed = json.loads(trainmaster(stack, "jobs", "list", "--format", "json").stdout)
-        found.extend(job["jobId"] for job in listed if job["jobId"].startswith(name))
-        return bool(found)
+        job_ids.extend(job["jobId"] for job in listed if job["jobId"].startswith(name))
+        return bool(job_ids)
 
-    eventually(is_there)
-    stored = stack.run("gsutil", "ls", "-L", where).stdout
+    eventually(is_listed)
+    stored = stack.run("gsutil", "ls", "-L", uri).stdout
     created = re.search(r"Creation time:\s+\w+, (.+) GMT", stored)
     assert created is not None, stored
     at = datetime.strptime(created[1], "%d %b %Y %H:%M:%S").replace(tzinfo=UTC)
-    assert found[0] == f"{name}_{at:%Y%m%d_%H%M%S}"
-    assert trainmaster(stack, "jobs", "wait", found[0]).returncode == 1
-    assert f"was submitted by the upload of {where}" in trainmaster(stack, "why", found[0]).stdout
+    assert job_ids[0] == f"{name}_{at:%Y%m%d_%H%M%S}"
+    assert trainmaster(stack, "jobs", "wait", job_ids[0]).returncode == 1
+    assert f"was submitted by the upload of {uri}" in trainmaster(stack, "why", job_ids[0]).stdout
 
 
 @pytest.mark.heavy
-def test_vertex_ais_own_sdk_packages_a_script_and_waits_for_it(stack: LocalStack, tmp_path: Path) -> None:
+def test_vertex_sdk_packages_a_script_and_waits_for_its_job(stack: LocalStack, tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text("import os, sys; print('TRAINED', sys.argv[1:], os.environ['AIP_MODEL_DIR'])")
     config = stack.state.config
     root = Path(__file__).parents[3]
-    done = stack.run(
+    result = stack.run(
         str(root / ".images" / "aiplatform" / "bin" / "python"),
-        str(root / "tests" / "api" / "programs" / "vertex_sdk_script.py"),
+        str(root / "tests" / "integration" / "api" / "programs" / "vertex_sdk_script.py"),
         f"http://{stack.state.endpoints.api}", iam.OWNER, config.project, config.bucket, str(tmp_path / "task.py"),
         timeout_s=240,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    _, number, state = done.stdout.splitlines()[-1].split()
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+    _, number, state = result.stdout.splitlines()[-1].split()
     assert state == "JOB_STATE_SUCCEEDED"
-    shown = trainmaster(stack, "jobs", "describe", f"custom_{number}").stdout
-    assert "submitted: through the API, by owner@example.com" in shown
-    said = trainmaster(stack, "logs", f"custom_{number}").stdout
-    assert f"TRAINED ['--epochs', '5'] gs://{config.bucket}/out/model/" in said
+    description = trainmaster(stack, "jobs", "describe", f"custom_{number}").stdout
+    assert "submitted: through the API, by owner@example.com" in description
+    log = trainmaster(stack, "logs", f"custom_{number}").stdout
+    assert f"TRAINED ['--epochs', '5'] gs://{config.bucket}/out/model/" in log

@@ -1,4 +1,4 @@
-"""`trainmaster why`: a job's search for machines, in plain words."""
+"""`trainmaster why`: how it explains a job that gets no capacity."""
 
 from __future__ import annotations
 
@@ -26,60 +26,60 @@ def why(world: World, *options: str) -> str:
     return result.output
 
 
-def seek_in_vain(world: World, times: int) -> None:
+def provision_without_capacity(world: World, times: int) -> None:
     for _ in range(times):
         world.provision()
         world.wait(60)
 
 
-def test_each_zone_is_told_with_what_google_said_and_where_machines_were_found(world: World) -> None:
+def test_why_lists_each_zone_with_googles_message_and_the_next_zone(world: World) -> None:
     world.fleet.stockout_zones = {A, B}
     world.submit()
     world.deliver()
-    told = why(world)
-    lines = [line for line in told.splitlines() if "No room" in line]
+    explanation = why(world)
+    lines = [line for line in explanation.splitlines() if "No capacity" in line]
     assert len(lines) == 2
-    assert f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}); trying {B}" in lines[0]
+    assert f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}): trying {B}" in lines[0]
     assert f"trying {C} next.  [rule 11]" in lines[1]
-    assert f"VMs are requested in {C}; they were refused 2 times so far, and" in told
+    assert f"VMs are requested in {C}, after 2 capacity errors so far" in explanation
 
 
-def test_the_next_job_says_which_zones_it_tries_last(world: World) -> None:
+def test_why_of_next_job_names_the_zones_tried_last(world: World) -> None:
     world.fleet.stockout_zones = {A}
     world.submit()
     world.deliver()
     world.job_id = "digits_2"
     world.submit(source="gs://b/jobs/digits.yaml#2")
-    assert f"Tried last: {A}, which had no room for such machines a moment ago." in why(world)
+    assert f"Zones tried last, because of recent stockouts: {A}." in why(world)
 
 
-def test_a_long_search_is_told_by_its_beginning_and_its_end(world: World) -> None:
+def test_why_of_long_provisioning_omits_capacity_errors_in_the_middle(world: World) -> None:
     world.fleet.stockout_zones = {A, B, C, F}
     world.submit()
-    seek_in_vain(world, 6)
+    provision_without_capacity(world, 6)
     assert world.job.placement.round == 24
-    told = why(world)
-    assert told.count("No room") == 9
-    assert "15 more refusals like these" in told
-    assert why(world, "--all").count("No room") == 24
+    explanation = why(world)
+    assert explanation.count("No capacity") == 9
+    assert "15 similar capacity errors are omitted" in explanation
+    assert why(world, "--all").count("No capacity") == 24
 
 
 @pytest.mark.parametrize(
     ("scheduling", "until"),
     [
         ({"maxWaitTime": "3600s"}, "2026-11-21 04:00:00 (maxWaitTime)"),
-        ({}, "2026-11-28 03:00:00 (without a maxWaitTime)"),
+        ({}, "2026-11-28 03:00:00 (no maxWaitTime is set)"),
     ],
 )
-def test_every_search_says_when_it_ends(world: World, scheduling: dict[str, str], until: str) -> None:
+def test_why_shows_when_provisioning_ends(world: World, scheduling: dict[str, str], until: str) -> None:
     world.fleet.stockout_zones = {A, B, C, F}
     world.submit(a_spec(scheduling=scheduling))
-    seek_in_vain(world, 1)
-    told = why(world)
-    assert f"and are requested until {until}" in told
-    assert f"and are asked for again at {world.job.placement.next_at:%H:%M:%S} or within the minute after" in told
+    provision_without_capacity(world, 1)
+    explanation = why(world)
+    assert f"Requests end at {until}" in explanation
+    assert f"the next request is at {world.job.placement.next_at:%H:%M:%S}, or within a minute after" in explanation
 
 
-def test_a_job_that_found_its_machines_seeks_none(world: World) -> None:
-    world.running()
+def test_why_of_running_job_mentions_no_requests(world: World) -> None:
+    world.start_running()
     assert "requested" not in why(world)

@@ -1,0 +1,36 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated, Final
+
+import typer
+
+from cli.installation import open_store
+from cli.output import Format
+
+UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def complete_job_id(incomplete: str) -> list[str]:
+    """Return job ids for the shell's completion. Never raises: the shell would show the error."""
+    with contextlib.suppress(Exception):
+        return [job.job_id for job in open_store().recent_jobs(100) if job.job_id.startswith(incomplete)]
+    return []
+
+
+JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=complete_job_id)]
+OutputFormat = Annotated[Format, typer.Option("--format", help="Output format.")]
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of `90m`, `2h`, `1.5d`, or of a plain number of seconds. Raises typer.BadParameter."""
+    unit_s = UNITS_S.get(text[-1:])
+    try:
+        value = float(text[:-1]) * unit_s if unit_s else float(text)
+    except ValueError:
+        value = 0.0
+    if value <= 0:
+        raise typer.BadParameter(f"{text!r} is not a duration. Examples: 90m, 2h, 1.5d")
+    return value
