@@ -1,1 +1,1 @@
-"""What the functions are deployed from and as: Terraform beside this, and the archives that it deploys (`stage`)."""
+"""Deployment: Terraform configuration, and the source archives of the functions (`stage`)."""

@@ -1,6 +1,6 @@
 locals {
-  # Each is called by something here: tests/infra/test_apis.py. Vertex AI's own, because the API of this installation asks for
-  # its permissions; unconfirmed whether Cloud Resource Manager tells of permissions of an API that is off.
+  # Something here calls each of them (tests/infra/test_apis.py). aiplatform is in the list because the function `api` checks
+  # Vertex AI's permissions. It is unconfirmed whether Cloud Resource Manager reports permissions of a disabled API.
   apis = [
     "aiplatform", "artifactregistry", "billingbudgets", "cloudbuild", "cloudfunctions", "cloudresourcemanager",
     "cloudscheduler", "compute", "firestore", "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage",
@@ -8,7 +8,7 @@ locals {
   ]
 }
 
-# Left on when Trainmaster is removed: others in the project may need them.
+# The APIs stay enabled when Trainmaster is removed, because other systems in the project may need them.
 resource "google_project_service" "this" {
   for_each           = toset(local.apis)
   service            = "${each.key}.googleapis.com"

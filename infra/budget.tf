@@ -27,7 +27,7 @@ resource "google_billing_budget" "this" {
   lifecycle {
     precondition {
       condition     = var.billing_account != null
-      error_message = "budget needs billing_account: gcloud billing projects describe PROJECT says which."
+      error_message = "budget needs billing_account. Find the account with: gcloud billing projects describe PROJECT"
     }
   }
 }

@@ -10,7 +10,7 @@ resource "google_firestore_database" "this" {
   depends_on = [google_project_service.this]
 }
 
-# Replicas are asked for by attempt and one more property.
+# Queries for replicas filter by attempt and one other property.
 resource "google_firestore_index" "replicas" {
   for_each   = toset(["ever_ready", "ever_lost"])
   database   = google_firestore_database.this.name
@@ -26,7 +26,7 @@ resource "google_firestore_index" "replicas" {
   }
 }
 
-# The sweep asks the ledgers of all jobs for what is still pending.
+# The sweep queries the ledgers of all jobs for pending entries.
 resource "google_firestore_field" "pending" {
   database   = google_firestore_database.this.name
   collection = "ledger"
@@ -44,13 +44,13 @@ resource "google_firestore_field" "pending" {
   }
 }
 
-# Long texts that nothing asks for: their indexes would cost more than the documents.
+# Long texts that no query filters by. Their indexes would cost more than the documents.
 resource "google_firestore_field" "unindexed" {
   for_each = {
-    spec    = { collection = "jobs", field = "spec_json" }
-    plan    = { collection = "jobs", field = "plan" }
-    tuning  = { collection = "jobs", field = "tuning" }
-    event   = { collection = "ledger", field = "event" }
+    spec     = { collection = "jobs", field = "spec_json" }
+    plan     = { collection = "jobs", field = "plan" }
+    tuning   = { collection = "jobs", field = "tuning" }
+    event    = { collection = "ledger", field = "event" }
     decision = { collection = "ledger", field = "decision" }
   }
   database   = google_firestore_database.this.name

@@ -1,7 +1,7 @@
-# Who may do what. infra/README.md has this as a table, made from this file and checked by a test.
+# Grants to service accounts and users. infra/README.md has them as a table, which a test compares with these files.
 
 locals {
-  # Topics that each function publishes to, besides the dead letter, which all do.
+  # Topics that each function publishes to. All functions also publish to the dead-letter topic.
   publishes = {
     upload       = ["submit"]
     submit       = ["provision", "tune"]
@@ -17,7 +17,7 @@ locals {
     for name, topics in local.publishes : { for topic in topics : "${name}-${topic}" => { function = name, topic = topic } }
   ]...)
 
-  # All functions but `upload` keep state.
+  # All functions except `upload` write to the database.
   stateful = toset([for name in keys(local.functions) : name if name != "upload"])
 
   worker_topics = toset(["vm-ready", "replica-exit", "maintenance"])
@@ -44,14 +44,14 @@ resource "google_project_iam_member" "state" {
   member   = google_service_account.function[each.key].member
 }
 
-# `upload` looks whether a job id was used, and what a tuning job that another one continues has found.
-resource "google_project_iam_member" "upload_looks" {
+# `upload` checks whether a job id is in use, and reads the trials of a tuning job that a new one continues.
+resource "google_project_iam_member" "upload_reads" {
   project = var.project
   role    = "roles/datastore.viewer"
   member  = google_service_account.function["upload"].member
 }
 
-# Lines of the service itself in a job's log.
+# Trainmaster's own lines in a job's log.
 resource "google_project_iam_member" "function_logs" {
   for_each = local.functions
   project  = var.project
@@ -59,7 +59,7 @@ resource "google_project_iam_member" "function_logs" {
   member   = google_service_account.function[each.key].member
 }
 
-# `upload` reads job files and writes NAME.error.json beside them, nowhere else.
+# `upload` reads job files and writes NAME.error.json next to them. It has no access to other objects.
 resource "google_storage_bucket_iam_member" "upload" {
   bucket = google_storage_bucket.this.name
   role   = "roles/storage.objectUser"
@@ -71,11 +71,11 @@ resource "google_storage_bucket_iam_member" "upload" {
   }
 }
 
-# Only `provision` touches machines, and acts as the worker account alone.
+# Only `provision` manages VMs, and it may act as the worker account only.
 resource "google_project_iam_custom_role" "provisioner" {
   role_id     = "trainmasterProvisioner"
   title       = "Trainmaster provisioner"
-  description = "Makes, directs and deletes training VMs."
+  description = "Creates, directs and deletes training VMs."
   permissions = [
     "compute.disks.create",
     "compute.disks.setLabels",
@@ -110,9 +110,9 @@ resource "google_project_iam_member" "provisioner" {
   member  = google_service_account.function["provision"].member
 }
 
-# Google's own role, and wider than it need be (it also starts and stops nodes): how the permissions for queued resources
-# are called is told nowhere, and a role of ours with a wrong name in it could not be made.
-# docs/decisions/0021-a-slice-may-be-waited-for.md
+# Google's predefined role, which permits more than needed (it also starts and stops nodes). The names of the permissions for
+# queued resources are not documented, and a custom role with a wrong name could not be created.
+# docs/decisions/0021-tpu-queued-resources.md
 resource "google_project_iam_member" "provisioner_tpu" {
   project = var.project
   role    = "roles/tpu.admin"
@@ -125,7 +125,7 @@ resource "google_service_account_iam_member" "provision_acts_as_worker" {
   member             = google_service_account.function["provision"].member
 }
 
-# A VM tells of itself on three topics, reads packages, writes its job's directory and logs.
+# A VM publishes its events to three topics, reads packages, and writes its job directory and logs.
 resource "google_pubsub_topic_iam_member" "worker" {
   for_each = local.worker_topics
   topic    = google_pubsub_topic.this[each.key].id
@@ -139,7 +139,7 @@ resource "google_storage_bucket_iam_member" "worker_reads" {
   member = google_service_account.worker.member
 }
 
-# Anything but job files: a program that could write those could start jobs.
+# Workers may write everything except job files. With job files, a program could start jobs.
 resource "google_storage_bucket_iam_member" "worker_writes" {
   bucket = google_storage_bucket.this.name
   role   = "roles/storage.objectUser"
@@ -157,12 +157,12 @@ resource "google_project_iam_member" "worker_logs" {
   member  = google_service_account.worker.member
 }
 
-# TPU nodes have no fuse of Google's: their own hosts delete them. IAM cannot say "its own".
-# docs/decisions/0012-tpu-nodes.md
+# Google cannot limit the run time of TPU nodes as it does for VMs. Their own hosts delete them (docs/decisions/0012-tpu-nodes.md).
+# IAM cannot limit the permission to a host's own node.
 resource "google_project_iam_custom_role" "tpu_fuse" {
   role_id     = "trainmasterTpuFuse"
   title       = "Trainmaster TPU fuse"
-  description = "A TPU node is deleted by its own hosts when its job can no longer need it."
+  description = "Lets the hosts of a TPU node delete it when its job no longer needs it."
   permissions = ["tpu.nodes.delete"]
 
   depends_on = [google_project_service.this]
@@ -181,7 +181,7 @@ resource "google_artifact_registry_repository_iam_member" "worker" {
   member     = google_service_account.worker.member
 }
 
-# Cloud Build builds functions from the stage and keeps their images.
+# Cloud Build builds the functions from the staged archives and stores their images.
 resource "google_project_iam_member" "builder" {
   for_each = toset(["roles/logging.logWriter", "roles/artifactregistry.writer", "roles/storage.objectViewer"])
   project  = var.project
@@ -189,7 +189,7 @@ resource "google_project_iam_member" "builder" {
   member   = google_service_account.builder.member
 }
 
-# Users: job files and packages by gsutil, messages by gcloud pubsub. The API asks for the same permissions.
+# Users upload job files and packages, and publish job submissions. The function `api` checks its own permissions.
 resource "google_storage_bucket_iam_member" "clients" {
   for_each = var.clients
   bucket   = google_storage_bucket.this.name

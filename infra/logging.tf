@@ -1,4 +1,4 @@
-# Compute's own word that a VM was preempted or lost, usually seconds after it happened.
+# Compute Engine's system events: a VM was preempted or lost. They usually arrive seconds after the event.
 resource "google_logging_project_sink" "system_events" {
   name                   = "trainmaster-system-events"
   destination            = "pubsub.googleapis.com/${google_pubsub_topic.this["system-events"].id}"

@@ -1,4 +1,4 @@
-# What must not stay unseen. Each alert's documentation is the first page of its runbook: docs/runbooks/.
+# Alerts and dashboard. Each alert's documentation names its runbook in docs/runbooks/.
 
 resource "google_monitoring_notification_channel" "email" {
   display_name = "Trainmaster"
@@ -17,7 +17,7 @@ locals {
       above    = 0
       for_s    = 0
       period_s = 300
-      says     = "A message could not be handled. Nothing is lost: see what it says, repair, replay it. docs/runbooks/dead-letters.md"
+      text     = "A message could not be handled. It is kept: read its reason, repair the cause, and replay it. docs/runbooks/dead-letters.md"
     }
     backlog = {
       title    = "Trainmaster: events wait for more than ten minutes"
@@ -26,7 +26,7 @@ locals {
       above    = 600
       for_s    = 300
       period_s = 300
-      says     = "A function answers 503 or 500 again and again. docs/runbooks/backlog.md"
+      text     = "A function keeps answering 503 or 500. docs/runbooks/backlog.md"
     }
     errors = {
       title    = "Trainmaster: a function fails"
@@ -35,7 +35,7 @@ locals {
       above    = 20
       for_s    = 0
       period_s = 300
-      says     = "More than 20 answers of 5xx in five minutes. docs/runbooks/backlog.md"
+      text     = "A function answered more than 20 requests with 5xx in five minutes. docs/runbooks/backlog.md"
     }
   }
 }
@@ -63,12 +63,12 @@ resource "google_monitoring_alert_policy" "this" {
   }
 
   documentation {
-    content   = each.value.says
+    content   = each.value.text
     mime_type = "text/markdown"
   }
 }
 
-# What does not happen leaves nothing behind that could wait: the sweep is missed by its acknowledged deliveries.
+# A missing tick leaves no message that could age. This alert therefore watches for the absence of acknowledged deliveries.
 resource "google_monitoring_alert_policy" "sweep_silent" {
   display_name          = "Trainmaster: the sweep does not run"
   combiner              = "OR"
@@ -78,7 +78,7 @@ resource "google_monitoring_alert_policy" "sweep_silent" {
     display_name = "No tick acknowledged for ten minutes"
 
     condition_absent {
-      filter   = "metric.type=\"pubsub.googleapis.com/subscription/push_request_count\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=\"${module.function["sweep"].subscription}\" AND metric.labels.response_class=\"ack\""
+      filter   = "metric.type=\"pubsub.googleapis.com/subscription/push_request_count\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=\"${google_pubsub_topic.this["sweep"].name}\" AND metric.labels.response_class=\"ack\""
       duration = "600s"
 
       aggregations {
@@ -90,13 +90,13 @@ resource "google_monitoring_alert_policy" "sweep_silent" {
   }
 
   documentation {
-    content   = "Nobody looks for lost VMs and deadlines. Training goes on, and every VM has its fuse. docs/runbooks/sweep.md"
+    content   = "Lost VMs and deadlines are not detected. Training continues, and every VM has a time limit. docs/runbooks/sweep.md"
     mime_type = "text/markdown"
   }
 }
 
-# Of the log itself: a metric made of it would be unknown to Monitoring for ten minutes, and the first apply would fail.
-# Source: hashicorp/terraform-provider-google issue 11102.
+# This alert matches log lines directly. A log-based metric would be unknown to Monitoring for ten minutes after its creation,
+# so that the first apply would fail. Source: hashicorp/terraform-provider-google issue 11102.
 resource "google_monitoring_alert_policy" "orphans" {
   display_name          = "Trainmaster: a VM without an owner was found"
   combiner              = "OR"
@@ -117,7 +117,7 @@ resource "google_monitoring_alert_policy" "orphans" {
   }
 
   documentation {
-    content   = "It is deleted when it was seen twice. Somebody made it, or removed its job: docs/runbooks/orphans.md"
+    content   = "The VM is deleted after it is seen twice. It was created by hand, or its job was removed. docs/runbooks/orphans.md"
     mime_type = "text/markdown"
   }
 }

@@ -1,9 +1,9 @@
-# VMs have no addresses outside; Google's APIs are reached privately, and replicas reach each other and nobody else.
+# VMs have no external addresses. They use Google's APIs through private access. Replicas accept connections from replicas only.
 
 resource "google_compute_network" "this" {
   name                    = "trainmaster"
   auto_create_subnetworks = false
-  mtu                     = 8896 # large frames: gradients are large
+  mtu                     = 8896 # large frames for the exchange of gradients
 
   depends_on = [google_project_service.this]
 }
@@ -23,12 +23,12 @@ resource "google_compute_subnetwork" "this" {
   }
 }
 
-# By address, not by account: a job may have an account of its own, and the hosts of a TPU slice are in a project of
-# Google's (unconfirmed whether a rule by accounts would find them). Nothing but workers is in this network.
+# The rule selects by address instead of by service account: a job may have its own account, and the hosts of a TPU slice are
+# in a project of Google (unconfirmed whether a rule by account would match them). Only workers are in this network.
 resource "google_compute_firewall" "between_replicas" {
   name          = "trainmaster-between-replicas"
   network       = google_compute_network.this.name
-  description   = "Replicas of jobs talk to each other on any port: frameworks choose their own."
+  description   = "Replicas connect to each other on any port, because frameworks choose their own ports."
   source_ranges = values(var.worker_regions)
 
   allow {

@@ -1,15 +1,15 @@
 output "bucket" {
-  description = "Packages, job files and job directories."
+  description = "Bucket of packages, job files and job directories."
   value       = google_storage_bucket.this.name
 }
 
 output "api" {
-  description = "What the old service's clients are pointed at."
+  description = "Address of the API, for clients of AI Platform Training and Vertex AI."
   value       = module.function["api"].uri
 }
 
 output "next" {
-  description = "The next commands: the installation looked at, a first job, and Google's own clients."
+  description = "The next commands: check the installation, submit a first job, use Google's own clients."
   value       = <<-EOT
     cd .. && source .venv/bin/activate
     export TRAINMASTER_PROJECT=${var.project} TRAINMASTER_BUCKET=${google_storage_bucket.this.name}

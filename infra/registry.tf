@@ -1,6 +1,6 @@
-# For users' own training images.
+# Users store their training images here.
 resource "google_artifact_registry_repository" "this" {
-  # checkov:skip=CKV_GCP_84:Google's own keys encrypt it; a key of one's own costs money while nothing runs, and a lost key loses the images.
+  # checkov:skip=CKV_GCP_84:Google's keys encrypt it. A customer-managed key costs money while nothing runs, and its loss would lose the images.
   location      = var.region
   repository_id = "trainmaster"
   format        = "DOCKER"

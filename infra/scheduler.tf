@@ -1,8 +1,8 @@
-# Costs nothing to speak of: 43,200 calls a month, a fiftieth of what is free.
+# 43,200 calls a month are about 2 % of the free quota.
 resource "google_cloud_scheduler_job" "sweep" {
   name        = "trainmaster-sweep"
   region      = var.region
-  description = "Finds what no event reported: lost VMs, deadlines, effects desired and not done."
+  description = "Handles everything that no event reported: lost VMs, deadlines, pending effects."
   schedule    = "* * * * *"
   time_zone   = "Etc/UTC"
 

@@ -1,4 +1,4 @@
-# Nobody uses a default account, and no account has a key file.
+# Default service accounts are not used, and no account has a key file.
 
 resource "google_service_account" "function" {
   for_each     = local.functions
@@ -10,26 +10,26 @@ resource "google_service_account" "function" {
 
 resource "google_service_account" "worker" {
   account_id   = "trainmaster-worker"
-  display_name = "Trainmaster: what training VMs and TPU nodes run as"
+  display_name = "Trainmaster: runs training VMs and TPU nodes"
 
   depends_on = [google_project_service.this]
 }
 
 resource "google_service_account" "pusher" {
   account_id   = "trainmaster-pusher"
-  display_name = "Trainmaster: as which Pub/Sub calls the functions"
+  display_name = "Trainmaster: used by Pub/Sub to call the functions"
 
   depends_on = [google_project_service.this]
 }
 
 resource "google_service_account" "builder" {
   account_id   = "trainmaster-builder"
-  display_name = "Trainmaster: as which Cloud Build builds the functions"
+  display_name = "Trainmaster: used by Cloud Build to build the functions"
 
   depends_on = [google_project_service.this]
 }
 
-# Pub/Sub signs its calls as the pusher.
+# Pub/Sub signs the identity tokens of its calls as the pusher.
 resource "google_service_account_iam_member" "pubsub_signs_as_pusher" {
   service_account_id = google_service_account.pusher.name
   role               = "roles/iam.serviceAccountTokenCreator"

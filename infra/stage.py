@@ -1,12 +1,12 @@
-"""`make stage`: one source archive per function, with only what it imports and its own locked requirements.
+"""`make stage`: build one source archive per function, with the modules that it imports and its locked requirements.
 
     build/stage/submit.zip
-    ├── main.py             where Cloud Functions looks for the entry point
+    ├── main.py             module in which Cloud Functions looks for the entry point
     ├── requirements.txt    locked, with hashes
     ├── functions/submit.py
-    └── shared/…            what it imports, found by following imports
+    └── shared/…            the modules that it imports, directly and indirectly
 
-The same sources give the same bytes, so that Terraform redeploys a function only where something of it has changed.
+The same sources give the same bytes, so that Terraform redeploys only functions that have changed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import grimp
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
 REQUIREMENTS: Final = {name: name for name in ("api", "provision", "tune", "upload")}
-"""Of those that need more than the others, which have `functions.txt`."""
+"""Requirements of functions that need more than `functions.txt`."""
 DATA: Final = {"provision": ("shared/agent",)}
-"""Folders that a function reads as files: `provision` brings the agent onto VMs."""
+"""Folders that a function reads as files: `provision` installs the agent on VMs."""
 MAIN: Final = """\
 import gc
 
-gc.disable()  # what is imported here stays: there is nothing to collect while it comes, nor among it afterwards
+gc.disable()  # imported modules are never freed: collecting during the imports, or among them later, wastes time
 
 from {entry} import {function}
 from shared.settings import settings
 
-settings()  # a wrong one stops the start, and with it the deployment: the release before goes on
+settings()  # a wrong setting stops the start and so the deployment; the previous release keeps running
 
 gc.freeze()
 gc.enable()
@@ -45,7 +45,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def stage(folder: Path) -> dict[str, Path]:
-    """Archive by function. What was in the folder under these names is replaced."""
+    """Build all archives in a folder, replacing older ones; return the archives by function."""
     folder.mkdir(parents=True, exist_ok=True)
     graph = grimp.build_graph("functions", "shared", cache_dir=None, exclude_type_checking_imports=True)
     archives = {}
@@ -56,24 +56,24 @@ def stage(folder: Path) -> dict[str, Path]:
 
 
 def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
-    """Name in the archive → content."""
+    """Return the files of a function's archive: name → content. `graph` holds `functions` and `shared`."""
     entry = f"functions.{function}"
     modules = {entry, *graph.find_upstream_modules(entry)}
     files = {path for module in modules for path in _files(module)}
     for folder in DATA.get(function, ()):
         files |= {path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")}
-    found = {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
+    modules_and_data = {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
     requirements = ROOT / "requirements" / f"{REQUIREMENTS.get(function, 'functions')}.txt"
     main = MAIN.format(entry=entry, function=function)
-    return {"main.py": main.encode(), "requirements.txt": requirements.read_bytes(), **found}
+    return {"main.py": main.encode(), "requirements.txt": requirements.read_bytes(), **modules_and_data}
 
 
 def _files(module: str) -> set[Path]:
-    """The module's own file and those of the packages that it is in."""
+    """Return the module's file and the `__init__.py` files of its packages."""
     path = ROOT.joinpath(*module.split("."))
     own = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     packages = {parent / "__init__.py" for parent in path.parents if parent != ROOT and ROOT in parent.parents}
-    return {own, *(each for each in packages if each.exists())}
+    return {own, *filter(Path.exists, packages)}
 
 
 def _write(archive: Path, content: dict[str, bytes]) -> None:

@@ -1,6 +1,6 @@
-# Job files below jobs/, packages, job directories.
+# Job files (below jobs/), packages and job directories.
 resource "google_storage_bucket" "this" {
-  # checkov:skip=CKV_GCP_62:Who read what is in Cloud Audit Logs, where the project has data access logs on; log files in a bucket are their forerunner.
+  # checkov:skip=CKV_GCP_62:Cloud Audit Logs record access if the project enables data access logs. They replace log files in a bucket.
   name                        = "${var.project}-trainmaster"
   location                    = var.region
   uniform_bucket_level_access = true
@@ -43,10 +43,10 @@ resource "google_pubsub_topic_iam_member" "upload_by_storage" {
   member = data.google_storage_project_service_account.this.member
 }
 
-# What functions are deployed from.
+# The source archives of the functions.
 resource "google_storage_bucket" "stage" {
-  # checkov:skip=CKV_GCP_62:Nobody reads it but Cloud Build, whose own log says what it built.
-  # checkov:skip=CKV_GCP_78:An archive's name is made of its content: none is ever written over.
+  # checkov:skip=CKV_GCP_62:Only Cloud Build reads it, and logs its builds.
+  # checkov:skip=CKV_GCP_78:An archive's name contains a hash of its content, so that objects are never overwritten.
   name                        = "${var.project}-trainmaster-stage"
   location                    = var.region
   uniform_bucket_level_access = true
@@ -59,7 +59,7 @@ resource "google_storage_bucket" "stage" {
 resource "google_storage_bucket_object" "source" {
   for_each = local.functions
   bucket   = google_storage_bucket.stage.name
-  # Another content is another name, so that a changed archive is a changed function.
+  # The name contains a hash of the content, so that a changed archive redeploys its function.
   name   = "${each.key}-${filemd5("${var.stage}/${each.key}.zip")}.zip"
   source = "${var.stage}/${each.key}.zip"
 }

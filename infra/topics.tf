@@ -1,10 +1,11 @@
 locals {
-  # Published to by whom, and read by which function: docs/interfaces.md section 1.
+  # Publishers and subscribers of each topic are listed in docs/interfaces.md, section 1. Compute Engine's log has its own topic,
+  # system-events, to which no VM may publish: otherwise any VM could report that another one is gone.
   topics = toset(["upload", "submit", "vm-ready", "replica-exit", "maintenance", "system-events", "provision", "tune", "sweep"])
 }
 
-# The agents' topics alone: Pub/Sub refuses there what is no message of theirs. A change commits a revision, of which there
-# are 20 at most; all of them are taken, so that agents of several releases are understood side by side.
+# Schemas of the agents' topics: Pub/Sub rejects other messages. A change commits a revision, and a schema has at most 20.
+# Messages of all revisions are accepted, so that agents of several releases can run at the same time.
 resource "google_pubsub_schema" "this" {
   for_each   = var.schemas ? local.worker_topics : toset([])
   name       = "trainmaster-${each.key}"
@@ -15,10 +16,10 @@ resource "google_pubsub_schema" "this" {
 }
 
 resource "google_pubsub_topic" "this" {
-  # checkov:skip=CKV_GCP_83:Google's own keys encrypt it; without a key of one's own, none can be revoked under running jobs.
+  # checkov:skip=CKV_GCP_83:Google's keys encrypt it. A customer-managed key could be revoked while jobs run.
   for_each                   = local.topics
   name                       = "trainmaster-${each.key}"
-  message_retention_duration = "604800s" # a week: what was delivered can be replayed after a bad release
+  message_retention_duration = "604800s" # a week, so that messages can be replayed after a bad release
 
   dynamic "schema_settings" {
     for_each = [for topic, schema in google_pubsub_schema.this : schema.name if topic == each.key]
@@ -32,9 +33,9 @@ resource "google_pubsub_topic" "this" {
 }
 
 resource "google_pubsub_topic" "dead_letter" {
-  # checkov:skip=CKV_GCP_83:As the topics above.
+  # checkov:skip=CKV_GCP_83:Same as the topics above.
   name                       = "trainmaster-dead-letter"
-  message_retention_duration = "2678400s" # the longest there is: 31 days
+  message_retention_duration = "2678400s" # the maximum of 31 days
 
   depends_on = [google_project_service.this]
 }
@@ -52,7 +53,7 @@ resource "google_pubsub_subscription" "dead_letter" {
   }
 }
 
-# Pub/Sub itself moves undeliverable messages, as its service agent.
+# Pub/Sub's service agent moves undeliverable messages to the dead-letter topic.
 resource "google_pubsub_topic_iam_member" "dead_letter_by_pubsub" {
   topic  = google_pubsub_topic.dead_letter.id
   role   = "roles/pubsub.publisher"

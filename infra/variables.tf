@@ -1,66 +1,66 @@
 variable "project" {
-  description = "Project that Trainmaster is installed in: its id, not its number."
+  description = "Id (not number) of the project that Trainmaster is installed in."
   type        = string
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project))
-    error_message = "A project id has 6 to 30 lower-case letters, digits and hyphens, such as my-project."
+    error_message = "project must be a project id: 6 to 30 lower-case letters, digits and hyphens, such as my-project."
   }
 }
 
 variable "region" {
-  description = "Region of the control plane: functions, database, bucket. Jobs name their own."
+  description = "Region of the control plane: functions, database, bucket. Jobs specify their own region."
   type        = string
 }
 
 variable "notify" {
-  description = "E-mail address that alerts and budget warnings go to."
+  description = "E-mail address for alerts and budget warnings."
   type        = string
 
   validation {
     condition     = can(regex("^[^@[:space:]]+@[^@[:space:]]+$", var.notify))
-    error_message = "An e-mail address, such as platform@example.com."
+    error_message = "notify must be an e-mail address, such as platform@example.com."
   }
 }
 
 variable "stage" {
-  description = "Folder with one archive per function, as `make stage` leaves it."
+  description = "Folder with one archive per function; `make stage` builds it."
   type        = string
   default     = "../build/stage"
 }
 
 variable "limits" {
-  description = "The most that all jobs together may use, such as { vcpus = 450, nvidia-tesla-t4 = 8 }; others wait. Empty: none."
+  description = "Limits for all jobs together, such as { vcpus = 450, nvidia-tesla-t4 = 8 }. Further jobs are queued. Empty: no limits."
   type        = map(number)
   default     = {}
 }
 
 variable "clients" {
-  description = "Who may submit jobs and read them, through the API or by upload: IAM members, such as group:ml@example.com."
+  description = "IAM members that may submit jobs by upload or message, such as group:ml@example.com."
   type        = set(string)
   default     = []
 }
 
 variable "schemas" {
-  description = "Whether Pub/Sub itself refuses what is no message of an agent. The functions check them in any case."
+  description = "Whether Pub/Sub validates the agents' messages by schemas. The functions validate them in any case."
   type        = bool
   default     = true
 }
 
 variable "worker_regions" {
-  description = "Regions that jobs may run in: each gets a subnetwork. Region name => address range."
+  description = "Regions in which jobs may run, with the address range of their subnetwork: region => range."
   type        = map(string)
   default     = { us-central1 = "10.128.0.0/20" }
 }
 
 variable "nat" {
-  description = "Whether VMs may reach the internet (for packages from an index), through Cloud NAT. They never have addresses of their own."
+  description = "Whether VMs can reach the internet through Cloud NAT, for example to install packages. They have no external addresses."
   type        = bool
   default     = true
 }
 
 variable "budget" {
-  description = "Monthly amount at which warnings are sent, in the billing account's currency. Needs billing_account; null: no budget."
+  description = "Monthly budget for warnings, in the billing account's currency. Requires billing_account. null: no budget."
   type        = number
   default     = null
 }
@@ -72,7 +72,7 @@ variable "billing_account" {
 }
 
 variable "keep_data" {
-  description = "Whether bucket and database are protected from `terraform destroy`: packages, checkpoints, models, jobs and their history."
+  description = "Whether `terraform destroy` keeps bucket and database: packages, checkpoints, models, jobs and their history."
   type        = bool
   default     = true
 }

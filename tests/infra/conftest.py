@@ -1,4 +1,4 @@
-"""The plan that terraform itself makes of infra/, for all tests that ask what will be there."""
+"""Fixtures: terraform's plan of infra/, and the archives of the functions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from tests.infra import bare_provider, provider_schema
 from tests.infra.provider_schema import Block
 
 INFRA: Final = ROOT / "infra"
-FILLED: Final = {"project": "my-project", "region": "us-central1", "notify": "platform@example.com"}
+REQUIRED: Final = {"project": "my-project", "region": "us-central1", "notify": "platform@example.com"}
 TIMEOUT_S: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """`values` has what the files say; what only Google knows is not in it."""
-
+class PlannedResource:
     address: str
     type: str
     values: dict[str, Any]
+    """Values from the files. Values that are known only after an apply are missing."""
 
 
 class Plan:
@@ -38,8 +37,8 @@ class Plan:
         self.outputs: dict[str, Any] = document["planned_values"].get("outputs", {})
 
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
-        """Address → values."""
-        return {each.address: each.values for each in self.resources if each.type == kind}
+        """Return the resources of one type: address → values."""
+        return {resource.address: resource.values for resource in self.resources if resource.type == kind}
 
 
 Terraform = Callable[..., subprocess.CompletedProcess[str]]
@@ -47,13 +46,13 @@ Terraform = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def schema() -> dict[str, Block]:
-    """`make images` leaves it there."""
+    """Return the schema of Google's provider. `make images` creates the file."""
     return provider_schema.load(ROOT / ".images" / "google-provider" / "schema.json")
 
 
 @pytest.fixture(scope="session")
 def terraform(schema: dict[str, Block], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terraform]:
-    """Terraform on a copy of infra/, initialized."""
+    """Return a function that runs terraform on an initialized copy of infra/."""
     program = shutil.which("terraform")
     if program is None:
         pytest.skip("terraform is not installed")
@@ -89,13 +88,15 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def planned(
     terraform: Terraform, archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Plan]:
-    """What `terraform apply` would make in an empty project: `planned(budget=100)`."""
+    """Return a function that plans an apply in an empty project with these variables: `planned(budget=100)`."""
     folder = next(iter(archives.values())).parent
 
     def plan(**variables: object) -> Plan:
         file = tmp_path_factory.mktemp("plan") / "plan"
-        said = {**FILLED, "stage": str(folder), **variables}
-        given = [f"-var={name}={each if isinstance(each, str) else json.dumps(each)}" for name, each in said.items()]
+        values = {**REQUIRED, "stage": str(folder), **variables}
+        given = [
+            f"-var={name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()
+        ]
         done = terraform("plan", "-input=false", "-no-color", "-refresh=false", f"-out={file}", *given)
         assert done.returncode == 0, done.stderr
         shown = terraform("show", "-json", str(file))
@@ -107,13 +108,13 @@ def planned(
 
 @pytest.fixture(scope="session")
 def plan(planned: Callable[..., Plan]) -> Plan:
-    """With the three lines filled, and nothing else said."""
+    """Return the plan with only the required variables set."""
     return planned()
 
 
-def _resources(module: dict[str, Any]) -> Iterator[Planned]:
-    for each in module.get("resources", []):
-        if each["mode"] == "managed":
-            yield Planned(each["address"], each["type"], each["values"])
+def _resources(module: dict[str, Any]) -> Iterator[PlannedResource]:
+    for resource in module.get("resources", []):
+        if resource["mode"] == "managed":
+            yield PlannedResource(resource["address"], resource["type"], resource["values"])
     for inner in module.get("child_modules", []):
         yield from _resources(inner)

@@ -1,4 +1,4 @@
-"""Who may do what, read from infra/*.tf: `python -m tests.infra.iam_table` prints the table of infra/README.md."""
+"""The table of IAM grants in infra/README.md, read from infra/*.tf: `python -m tests.infra.iam_table` prints it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from typing import Any, Final
 import hcl2
 
 INFRA: Final = Path(__file__).parents[2] / "infra"
-BEGIN: Final = "<!-- who may do what: made from the .tf files by tests/infra/iam_table.py -->\n"
+BEGIN: Final = "<!-- table of IAM grants: generated from the .tf files by tests/infra/iam_table.py -->\n"
 END: Final = "<!-- end -->"
 
-_WHO: Final = (
+_MEMBERS: Final = (
     (r"google_service_account\.function\[\"?([\w.]+)\"?\]\.member", "function {}"),
     (r"google_service_account\.(\w+)\.member", "{}"),
-    (r"local\.pubsub_agent", "Pub/Sub itself"),
-    (r"data\.google_storage_project_service_account\.this\.member", "Cloud Storage itself"),
+    (r"(?:local|var)\.pubsub_agent", "Pub/Sub's service agent"),
+    (r"data\.google_storage_project_service_account\.this\.member", "Cloud Storage's service agent"),
     (r"google_logging_project_sink\.(\w+)\.writer_identity", "log sink {}"),
     (r"serviceAccount:\$\{var\.pusher\}", "pusher"),
-    (r"allUsers", "anyone (the function asks who)"),
-    (r"each\.key", "clients (var.clients)"),
+    (r"allUsers", "anyone (the function checks the caller)"),
+    (r"each\.key", "users (var.clients)"),
 )
-_ON: Final = {
+"""Pattern of a `member` expression → its name in the table."""
+
+_RESOURCES: Final = {
     "topic": "topic",
     "subscription": "subscription",
     "bucket": "bucket",
@@ -35,55 +37,86 @@ _ON: Final = {
     "repository": "registry",
     "project": "project",
 }
+"""Argument that names the resource of a grant → kind of resource in the table."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Grant:
-    who: str
+    member: str
     role: str
-    on: str
+    resource: str
     condition: str = ""
 
 
 def grants() -> list[Grant]:
-    return sorted({grant for path in sorted(INFRA.rglob("*.tf")) for grant in _of(path)})
+    return sorted({grant for path in sorted(INFRA.rglob("*.tf")) for grant in _grants_in(path)})
 
 
 def table() -> str:
-    head = "| who | may (role) | on | only |\n| --- | --- | --- | --- |\n"
-    return head + "".join(f"| {each.who} | `{each.role}` | {each.on} | {each.condition} |\n" for each in grants())
+    head = "| member | role | on | condition |\n| --- | --- | --- | --- |\n"
+    rows = (f"| {row.member} | `{row.role}` | {row.resource} | {row.condition} |\n" for row in grants())
+    return head + "".join(rows)
 
 
-def _of(path: Path) -> Iterator[Grant]:
-    for entry in _load(path).get("resource", []):
-        for kind, named in entry.items():
-            for body in named.values():
+@cache
+def load(path: Path) -> dict[str, Any]:
+    with path.open(encoding="utf-8") as file:
+        document: dict[str, Any] = hcl2.load(file)
+        return document
+
+
+@cache
+def local_values() -> dict[str, Any]:
+    """Return the `locals` of all files in infra/."""
+    values: dict[str, Any] = {}
+    for path in INFRA.glob("*.tf"):
+        for block in load(path).get("locals", []):
+            values.update(block)
+    return values
+
+
+def strings(values: list[str]) -> list[str]:
+    """Remove the quotes that the parser keeps around strings."""
+    return [value.strip('"') for value in values]
+
+
+def _grants_in(path: Path) -> Iterator[Grant]:
+    for entry in load(path).get("resource", []):
+        for kind, resources in entry.items():
+            for body in resources.values():
                 if kind.strip('"').endswith("_iam_member"):
-                    yield from _expanded(body)
+                    yield from _expand(body)
 
 
-def _expanded(body: dict[str, Any]) -> Iterator[Grant]:
-    """One grant for each key of its `for_each`, where the files themselves say what those are."""
+def _expand(body: dict[str, Any]) -> Iterator[Grant]:
+    """Yield one grant for each key of the resource's `for_each`, or one if it has none."""
     for key in _keys(_text(body.get("for_each", ""))):
-        said = {name: _text(value).replace("each.key", key) for name, value in body.items() if isinstance(value, str)}
         function, _, topic = key.partition("→")
-        said = {
-            name: text.replace("each.value.function", function).replace("each.value.topic", topic)
-            for name, text in said.items()
+        arguments = {
+            name: _text(value)
+            .replace("each.value.function", function)
+            .replace("each.value.topic", topic)
+            .replace("each.value.name", f"[{key}]")
+            .replace("each.key", key)
+            for name, value in body.items()
+            if isinstance(value, str)
         }
-        what = next(name for name in _ON if name in said and not (name == "project" and "service" in said))
+        argument = next(
+            name for name in _RESOURCES if name in arguments and not (name == "project" and "service" in arguments)
+        )
         condition = body["condition"][0]["title"].strip('"') if "condition" in body else ""
-        yield Grant(_who(said["member"]), _role(said["role"]), f"{_ON[what]}{_name(what, said[what])}", condition)
+        resource = f"{_RESOURCES[argument]}{_resource_name(argument, arguments[argument])}"
+        yield Grant(_member(arguments["member"]), _role(arguments["role"]), resource, condition)
 
 
 def _keys(for_each: str) -> list[str]:
-    local = _locals()
+    local = local_values()
     if "local.publications" in for_each:
-        return [f"{name}→{topic}" for name, topics in local["publishes"].items() for topic in _strings(topics)]
+        return [f"{name}→{topic}" for name, topics in local["publishes"].items() for topic in strings(topics)]
     if "local.stateful" in for_each:
         return [name for name in local["functions"] if name != "upload"]
-    if "function.topic != null" in for_each:
-        return [name for name, each in local["functions"].items() if _text(each["topic"]) not in ("None", "null")]
+    if for_each == "google_pubsub_subscription.this":
+        return [topic for function in local["functions"].values() for topic in strings(function["topics"])]
     if "local.functions" in for_each:
         return list(local["functions"])
     if "local.worker_topics" in for_each:
@@ -91,53 +124,32 @@ def _keys(for_each: str) -> list[str]:
     return re.findall(r'"([\w./-]+)"', for_each) or ["each.key"]
 
 
-@cache
-def _locals() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path in INFRA.glob("*.tf"):
-        for block in _load(path).get("locals", []):
-            found.update(block)
-    return found
-
-
-def _who(member: str) -> str:
-    for pattern, words in _WHO:
-        match = re.search(pattern, member)
+def _member(expression: str) -> str:
+    for pattern, words in _MEMBERS:
+        match = re.search(pattern, expression)
         if match:
             return words.format(*match.groups())
-    raise ValueError(f"who is {member}?")
+    raise ValueError(f"add the member {expression} to _MEMBERS")
 
 
-def _role(role: str) -> str:
-    own = re.search(r"google_project_iam_custom_role\.(\w+)", role)
-    return f"trainmaster{own[1].title().replace('_', '')} (iam.tf)" if own else role
+def _role(expression: str) -> str:
+    custom = re.search(r"google_project_iam_custom_role\.(\w+)", expression)
+    return f"trainmaster{custom[1].title().replace('_', '')} (iam.tf)" if custom else expression
 
 
-def _name(what: str, value: str) -> str:
-    """` submit` of a topic, nothing of the project."""
-    if what == "project":
+def _resource_name(argument: str, expression: str) -> str:
+    """Return the name with a leading space, such as ` submit` for a topic; nothing for the project."""
+    if argument == "project":
         return ""
-    if value == "google_cloudfunctions2_function.this.name":
+    if expression == "google_cloudfunctions2_function.this.name":
         return " that reads a topic"
-    named = re.search(r"\[\"?([\w.-]+)\"?\]", value) or re.search(r"google_\w+\.(\w+)\.", value)
-    if named is None:
-        return ""
-    return f" {named[1]}".replace(" this", "")
-
-
-def _strings(values: list[str]) -> list[str]:
-    return [value.strip('"') for value in values]
+    match = re.search(r"\[\"?([\w.-]+)\"?\]", expression) or re.search(r"google_\w+\.(\w+)\.", expression)
+    return f" {match[1]}".replace(" this", "") if match else ""
 
 
 def _text(value: object) -> str:
+    """Remove quotes and the `${}` around an expression."""
     return re.sub(r"^\$\{(.*)\}$", r"\1", str(value).strip('"'))
-
-
-@cache
-def _load(path: Path) -> dict[str, Any]:
-    with path.open(encoding="utf-8") as file:
-        found: dict[str, Any] = hcl2.load(file)
-        return found
 
 
 if __name__ == "__main__":

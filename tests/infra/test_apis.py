@@ -1,15 +1,17 @@
-"""Each of Google's APIs that something here calls is switched on, and none that nothing calls."""
+"""Google's APIs: every API that the code or Terraform calls is enabled by infra/, and no other."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from emulators.stack.state import ROOT
+from tests.infra import iam_table
 from tests.infra.conftest import Plan
 
-OF_TERRAFORM: Final = {
+API_OF_RESOURCE: Final = {
     "google_artifact_registry": "artifactregistry",
     "google_billing_budget": "billingbudgets",
     "google_cloud_run": "run",
@@ -26,59 +28,94 @@ OF_TERRAFORM: Final = {
     "google_service_account": "iam",
     "google_storage": "storage",
 }
-"""How kinds of resources begin, the longest first to count."""
-BESIDES: Final = {
-    "aiplatform": "clients of the API need its permissions, which Cloud Resource Manager is asked for",
+"""Prefix of Terraform's resource types → the API that manages them. The longest matching prefix counts."""
+
+API_OF_LIBRARY: Final = {"scheduler": "cloudscheduler"}
+"""Package below google.cloud → API, where the names differ."""
+
+NOT_CALLED_BY_NAME: Final = {
+    "aiplatform": "the function `api` checks its permissions, which Cloud Resource Manager evaluates",
     "cloudbuild": "Cloud Functions builds with it",
 }
-NEED_NO_SWITCH: Final = {
-    "openidconnect": "tells who a token is of; belongs to no project",
-    "serviceusage": "switches on the others: `gcloud services enable` is the first command of infra/README.md",
-    "www": "publishes keys",
+ALWAYS_ENABLED: Final = {
+    "openidconnect": "returns whose token it is; not enabled per project",
+    "serviceusage": "enables the others; `gcloud services enable` is the first command of infra/README.md",
+    "www": "publishes keys; not enabled per project",
 }
 HOST: Final = re.compile(r"https://([a-z]+)\.googleapis\.com")
-CLIENT: Final = re.compile(
-    r"(?m)^\s*(?:from google\.cloud import |(?:from|import) google\.cloud\.)([a-z]+)(?:_v\d+)?\b"
-)
 
 
-def called() -> Iterator[tuple[str, str]]:
-    """API, and by whom."""
+def apis_in_code(source: str) -> Iterator[str]:
+    """Yield APIs in URLs, in imports of client libraries, and in the agent's `api("NAME", …)`."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Constant(str(text)):
+                yield from HOST.findall(text)
+            case ast.ImportFrom(module="google.cloud", names=names):
+                yield from (library_api(alias.name) for alias in names)
+            case ast.ImportFrom(module=str(module)) if module.startswith("google.cloud."):
+                yield library_api(module.split(".")[2])
+            case ast.Call(func=ast.Name("api"), args=[ast.Constant(str(name)), *_]):
+                yield name
+
+
+def library_api(package: str) -> str:
+    name = re.sub(r"_v\d+\w*$", "", package)
+    return API_OF_LIBRARY.get(name, name)
+
+
+def called_apis() -> Iterator[tuple[str, str]]:
+    """Yield each API with the file that calls it."""
     for folder in ("shared", "cli", "functions"):
         for path in (ROOT / folder).rglob("*.py"):
-            text = path.read_text(encoding="utf-8")
-            for api in {*HOST.findall(text), *CLIENT.findall(text)}:
+            for api in set(apis_in_code(path.read_text(encoding="utf-8"))):
                 yield api, str(path.relative_to(ROOT))
     for path in (ROOT / "infra").rglob("*.tf"):
-        for kind in re.findall(r'(?m)^(?:resource|data) "(google_\w+)"', path.read_text(encoding="utf-8")):
-            beginning = max((each for each in OF_TERRAFORM if kind.startswith(each)), key=len, default=None)
-            assert beginning, f"which API makes a {kind}?"
-            yield OF_TERRAFORM[beginning], str(path.relative_to(ROOT))
+        document = iam_table.load(path)
+        for block in (*document.get("resource", []), *document.get("data", [])):
+            for kind in iam_table.strings(list(block)):
+                prefix = max((name for name in API_OF_RESOURCE if kind.startswith(name)), key=len, default=None)
+                assert prefix, f"add the API of {kind} to API_OF_RESOURCE"
+                yield API_OF_RESOURCE[prefix], str(path.relative_to(ROOT))
 
 
-def switched_on(plan: Plan) -> set[str]:
-    return {each["service"].removesuffix(".googleapis.com") for each in plan.of("google_project_service").values()}
+def enabled_apis(plan: Plan) -> set[str]:
+    services = plan.of("google_project_service").values()
+    return {service["service"].removesuffix(".googleapis.com") for service in services}
 
 
-def test_what_is_called_is_switched_on(plan: Plan) -> None:
-    on = switched_on(plan) | set(NEED_NO_SWITCH)
-    assert {(api, by) for api, by in called() if api not in on} == set()
+def test_called_apis_are_enabled(plan: Plan) -> None:
+    enabled = enabled_apis(plan) | set(ALWAYS_ENABLED)
+    assert {(api, file) for api, file in called_apis() if api not in enabled} == set()
 
 
-def test_what_is_switched_on_is_called(plan: Plan) -> None:
-    assert switched_on(plan) - {api for api, _ in called()} - set(BESIDES) == set()
+def test_enabled_apis_are_called(plan: Plan) -> None:
+    assert enabled_apis(plan) - {api for api, _ in called_apis()} - set(NOT_CALLED_BY_NAME) == set()
 
 
-def test_nothing_is_made_before_the_apis_are_on(plan: Plan) -> None:
-    """Everything waits for them, by itself or through what it names."""
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "infra").glob("*.tf"))
-    blocks = re.findall(r'(?ms)^(?:resource|data|module) "[^\n]*\{\n.*?^\}', text)
-    waiting = [block for block in blocks if not block.startswith('resource "google_project_service"')]
-    names = re.compile(r"\b(google_\w+\.\w+|module\.\w+|local\.(?:pubsub_agent|environment))")
-    assert not [block.splitlines()[0] for block in waiting if not names.search(block.split("\n", 1)[1])]
+def test_resources_depend_on_the_enabled_apis() -> None:
+    """Every block refers to google_project_service, directly or through another block."""
+    blocks: dict[str, str] = {}
+    for path in (ROOT / "infra").glob("*.tf"):
+        document = iam_table.load(path)
+        for kind, prefix in (("resource", ""), ("data", "data.")):
+            for type_name, name, body in _named_blocks(document.get(kind, [])):
+                blocks[f"{prefix}{type_name}.{name}"] = str(body)
+        for entry in document.get("module", []):
+            blocks.update({"module." + name.strip('"'): str(body) for name, body in entry.items()})
+    reference = re.compile(r"\b(google_\w+\.\w+|module\.\w+|local\.(?:pubsub_agent|environment))")
+    independent = [name for name, body in blocks.items() if not reference.search(body)]
+    assert independent == ["google_project_service.this"]
 
 
-def test_the_first_command_switches_on_what_terraform_itself_needs() -> None:
+def test_first_command_enables_the_apis_that_terraform_needs() -> None:
     page = (ROOT / "infra" / "README.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"(?m)^gcloud services enable (.*)$", page)
     assert {"serviceusage.googleapis.com", "cloudresourcemanager.googleapis.com"} <= set(command.split())
+
+
+def _named_blocks(entries: list[dict[str, Any]]) -> Iterator[tuple[str, str, Any]]:
+    for entry in entries:
+        for type_name, bodies in entry.items():
+            for name, body in bodies.items():
+                yield type_name.strip('"'), name.strip('"'), body

@@ -1,8 +1,10 @@
-"""What each function may, against what its code does: topics that it publishes to, and calls of Compute Engine."""
+"""The roles of each function, compared with its code: topics that it publishes to, and calls of Compute Engine."""
 
 from __future__ import annotations
 
-import re
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import grimp
@@ -14,9 +16,7 @@ from shared.messaging import topics
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
 
-PUBLISHED: Final = re.compile(r"\bpublish\(\s*topics\.(\w+)")
-RECORDED: Final = re.compile(r"\brecord\(")
-CALLED: Final = re.compile(r"self\._(instances|zones|regions|policies)\.(\w+)\(")
+COMPUTE_CLIENTS: Final = ("_instances", "_zones", "_regions", "_policies")
 PERMISSIONS: Final = {
     "instances.aggregated_list": {"compute.instances.list"},
     "instances.bulk_insert_unary": {
@@ -38,22 +38,49 @@ PERMISSIONS: Final = {
     "zones.list": {"compute.zoneOperations.list"},
     "zones.wait": {"compute.zoneOperations.get"},
 }
-"""Source: Compute Engine's REST reference, "IAM permissions"; of an insert, as far as what we send needs it."""
-BESIDES: Final = {
+"""Client and method → permissions that the call needs. For inserts, only those that our requests need.
+
+Source: Compute Engine's REST reference, "IAM permissions"."""
+PERMISSIONS_FOR_ARGUMENTS: Final = {
     "compute.disks.setLabels": "labels of boot disks",
-    "compute.networks.get": "a network that is named, without a subnetwork",
-    "compute.reservations.get": "machines of a reservation",
-    "compute.reservations.list": "machines of a reservation",
-    "compute.resourcePolicies.get": "a placement that was made by the delivery before",
+    "compute.networks.get": "an insert that names a network without a subnetwork",
+    "compute.reservations.get": "VMs of a reservation",
+    "compute.reservations.list": "VMs of a reservation",
+    "compute.resourcePolicies.get": "a placement policy that an earlier delivery created",
     "compute.resourcePolicies.use": "VMs in a compact placement",
 }
+"""Permission → the argument of an insert that needs it."""
 
 
-def flows(function: str, graph: grimp.ImportGraph) -> str:
-    """What it is made of. `upload` has the others' dependencies at hand, and records nothing."""
+def calls(source: str) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+
+
+def published_topics(source: str) -> Iterator[str]:
+    """Yield NAME for each call `….publish(topics.NAME, …)`."""
+    for call in calls(source):
+        match call:
+            case ast.Call(func=ast.Attribute(attr="publish"), args=[ast.Attribute(ast.Name("topics"), name), *_]):
+                yield name
+
+
+def compute_calls(source: str) -> Iterator[str]:
+    """Yield `instances.get` for each call `self._instances.get(…)`."""
+    for call in calls(source):
+        match call.func:
+            case ast.Attribute(ast.Attribute(ast.Name("self"), client), method) if client in COMPUTE_CLIENTS:
+                yield f"{client.removeprefix('_')}.{method}"
+
+
+def records_events(source: str) -> bool:
+    return any(isinstance(call.func, ast.Name) and call.func.id == "record" for call in calls(source))
+
+
+def sources(function: str, graph: grimp.ImportGraph) -> list[str]:
+    """Return the modules of a function's archive. Of those in `upload`, only its own flow publishes or records."""
     archive = stage.sources(function, graph)
     names = ["shared/flows/upload.py"] if function == "upload" else [name for name in archive if name.endswith(".py")]
-    return "".join(archive[name].decode() for name in names)
+    return [archive[name].decode() for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -62,36 +89,30 @@ def graph() -> grimp.ImportGraph:
 
 
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
-def test_a_function_may_publish_to_what_it_publishes_to(function: str, graph: grimp.ImportGraph) -> None:
-    published = set(PUBLISHED.findall(flows(function, graph))) - {"DEAD_LETTER"}
-    granted = re.search(rf"(?m)^    {function} += \[(.*)\]$", (ROOT / "infra" / "iam.tf").read_text(encoding="utf-8"))
-    assert granted is not None
-    desired = {getattr(topics, name).removeprefix("trainmaster-") for name in published}
-    assert desired == set(re.findall(r'"([\w-]+)"', granted[1]))
+def test_function_may_publish_to_exactly_the_topics_in_its_code(function: str, graph: grimp.ImportGraph) -> None:
+    names = {name for source in sources(function, graph) for name in published_topics(source)} - {"DEAD_LETTER"}
+    granted = iam_table.strings(iam_table.local_values()["publishes"][function])
+    assert {getattr(topics, name).removeprefix("trainmaster-") for name in names} == set(granted)
 
 
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
-def test_a_function_may_read_the_jobs_that_it_looks_at_and_write_those_that_it_changes(
-    function: str, graph: grimp.ImportGraph
-) -> None:
-    text = flows(function, graph)
-    assert "deps.store" in text
-    desired = "roles/datastore.user" if RECORDED.search(text) else "roles/datastore.viewer"
-    granted = {each.role for each in iam_table.grants() if each.who == f"function {function}"}
-    assert {role for role in granted if role.startswith("roles/datastore.")} == {desired}
+def test_function_may_write_to_the_database_only_if_it_records_events(function: str, graph: grimp.ImportGraph) -> None:
+    modules = sources(function, graph)
+    assert any("deps.store" in source for source in modules)
+    role = "roles/datastore.user" if any(map(records_events, modules)) else "roles/datastore.viewer"
+    granted = {grant.role for grant in iam_table.grants() if grant.member == f"function {function}"}
+    assert {name for name in granted if name.startswith("roles/datastore.")} == {role}
 
 
-def test_provision_may_make_the_calls_that_it_makes_and_no_others(plan: Plan) -> None:
-    text = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "shared" / "gcp" / "compute_fleet").glob("*.py")
+def test_provision_has_exactly_the_permissions_of_its_compute_calls(plan: Plan) -> None:
+    folder: Path = ROOT / "shared" / "gcp" / "compute_fleet"
+    methods = {name for path in folder.glob("*.py") for name in compute_calls(path.read_text(encoding="utf-8"))}
+    assert methods == set(PERMISSIONS), "add the permissions of a new call to PERMISSIONS"
+    (granted,) = (
+        set(role["permissions"])
+        for role in plan.of("google_project_iam_custom_role").values()
+        if role["role_id"] == "trainmasterProvisioner"
     )
-    called = {f"{client}.{method}" for client, method in CALLED.findall(text)}
-    assert called == set(PERMISSIONS), "say here what a new call needs"
-    (role,) = [
-        each["permissions"]
-        for each in plan.of("google_project_iam_custom_role").values()
-        if each["role_id"] == "trainmasterProvisioner"
-    ]
     needed = set().union(*PERMISSIONS.values())
-    assert needed - set(role) == set()
-    assert set(role) - needed - set(BESIDES) == set()
+    assert needed - granted == set()
+    assert granted - needed - set(PERMISSIONS_FOR_ARGUMENTS) == set()

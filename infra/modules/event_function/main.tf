@@ -1,4 +1,4 @@
-# One function and, where it reads a topic, the push subscription that calls it: retry and dead letter said outright.
+# One function, and a push subscription for each topic that it reads, with retry policy, dead letter and permissions.
 
 terraform {
   required_providers {
@@ -9,7 +9,7 @@ terraform {
 }
 
 resource "google_cloudfunctions2_function" "this" {
-  # checkov:skip=CKV_GCP_124:Only the API is open, to clients outside; what reads a topic is called from inside alone (tests/infra/test_plan.py).
+  # checkov:skip=CKV_GCP_124:Only the API is open to external clients. Functions that read a topic allow internal traffic only (tests/infra/test_plan.py).
   name        = "trainmaster-${replace(var.name, "_", "-")}"
   location    = var.region
   description = "Trainmaster: functions/${var.name}.py"
@@ -33,18 +33,18 @@ resource "google_cloudfunctions2_function" "this" {
     available_cpu                    = var.cpu
     timeout_seconds                  = var.timeout_s
     max_instance_request_concurrency = var.concurrency
-    min_instance_count               = 0 # nothing is paid for while nothing happens
+    min_instance_count               = 0 # no cost without events
     max_instance_count               = var.max_instances
-    # functions-framework has four threads for a CPU unless told otherwise: of more requests than that, some would wait inside.
+    # The default of functions-framework is four threads per CPU. Further concurrent requests would wait inside the instance.
     environment_variables = merge(var.environment, { LOG_EXECUTION_ID = "true", THREADS = tostring(max(var.concurrency, 4)) })
-    # Pub/Sub of the same project counts as internal; clients of the API come from outside.
-    ingress_settings               = var.topic == null ? "ALLOW_ALL" : "ALLOW_INTERNAL_ONLY"
+    # Pub/Sub of the same project counts as internal traffic; clients of the API do not.
+    ingress_settings               = length(var.topics) == 0 ? "ALLOW_ALL" : "ALLOW_INTERNAL_ONLY"
     all_traffic_on_latest_revision = true
   }
 }
 
 resource "google_cloud_run_service_iam_member" "pusher" {
-  count    = var.topic == null ? 0 : 1
+  count    = length(var.topics) == 0 ? 0 : 1
   project  = var.project
   location = var.region
   service  = google_cloudfunctions2_function.this.name
@@ -53,9 +53,9 @@ resource "google_cloud_run_service_iam_member" "pusher" {
 }
 
 resource "google_pubsub_subscription" "this" {
-  count                      = var.topic == null ? 0 : 1
-  name                       = google_cloudfunctions2_function.this.name
-  topic                      = var.topic
+  for_each                   = toset(var.topics)
+  name                       = each.key
+  topic                      = each.key
   ack_deadline_seconds       = var.timeout_s
   message_retention_duration = "604800s"
 
@@ -75,10 +75,17 @@ resource "google_pubsub_subscription" "this" {
 
   dead_letter_policy {
     dead_letter_topic     = var.dead_letter_topic
-    max_delivery_attempts = 100 # with a minute between them: more than an hour of trouble is survived
+    max_delivery_attempts = 100 # at one per minute, enough for a failure of more than an hour
   }
 
   expiration_policy {
     ttl = "" # never
   }
+}
+
+resource "google_pubsub_subscription_iam_member" "moved_by_pubsub" {
+  for_each     = google_pubsub_subscription.this
+  subscription = each.value.name
+  role         = "roles/pubsub.subscriber"
+  member       = var.pubsub_agent
 }

@@ -5,8 +5,3 @@ output "uri" {
 output "name" {
   value = google_cloudfunctions2_function.this.name
 }
-
-output "subscription" {
-  description = "Name of its push subscription; null where it has none."
-  value       = one(google_pubsub_subscription.this[*].name)
-}

@@ -1,5 +1,5 @@
 variable "name" {
-  description = "The module in functions/, such as vm_ready."
+  description = "Name of the module in functions/, such as vm_ready."
   type        = string
 }
 
@@ -11,10 +11,9 @@ variable "region" {
   type = string
 }
 
-variable "topic" {
-  description = "Name of the topic whose messages are pushed to it; null for one that is called. Known before the topic exists."
-  type        = string
-  default     = null
+variable "topics" {
+  description = "Names of the topics whose messages are pushed to the function. Empty for a function that clients call."
+  type        = list(string)
 }
 
 variable "source_bucket" {
@@ -26,12 +25,17 @@ variable "source_object" {
 }
 
 variable "service_account" {
-  description = "E-mail of the account it runs as."
+  description = "E-mail address of the function's service account."
   type        = string
 }
 
 variable "pusher" {
-  description = "E-mail of the account as which Pub/Sub calls it."
+  description = "E-mail address of the service account with which Pub/Sub calls the function."
+  type        = string
+}
+
+variable "pubsub_agent" {
+  description = "IAM member of Pub/Sub's service agent, which moves undeliverable messages to the dead-letter topic."
   type        = string
 }
 
@@ -53,12 +57,12 @@ variable "cpu" {
 }
 
 variable "timeout_s" {
-  description = "Of one call; Pub/Sub waits as long for the acknowledgement."
+  description = "Timeout of one call, and acknowledgement deadline of its messages, in seconds."
   type        = number
 }
 
 variable "concurrency" {
-  description = "Messages that one instance handles at a time."
+  description = "Number of requests that one instance handles at the same time."
   type        = number
 }
 
@@ -67,6 +71,6 @@ variable "max_instances" {
 }
 
 variable "builder" {
-  description = "Resource name of the account that Cloud Build builds it as."
+  description = "Resource name of the service account with which Cloud Build builds the function."
   type        = string
 }
