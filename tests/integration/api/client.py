@@ -1,6 +1,6 @@
-"""The API under functions-framework, over the control plane in memory: what is asked and what comes back.
+"""A test client of the API, which runs under functions-framework with the control plane in memory.
 
-Every answer is held against its schema, and every capacity error against Google's form.
+Every response is checked against its schema, and every error against Google's form.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ CUSTOM_JOBS = f"/v1/projects/{PROJECT}/locations/us-central1/customJobs"
 TUNING_JOBS = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 
-EVERYTHING = frozenset(EQUIVALENT_PERMISSIONS.values())
-OWNER, VIEWER, NOBODY = "token-of-an-owner", "token-of-a-viewer", "token-of-nobody"
+ALL_PERMISSIONS = frozenset(EQUIVALENT_PERMISSIONS.values())
+OWNER, VIEWER, UNPRIVILEGED = "token-of-an-owner", "token-of-a-viewer", "token-without-permissions"
 TOKENS = {
-    OWNER: EVERYTHING,
-    VIEWER: frozenset(each for each in EVERYTHING if each.endswith((".get", ".list"))),
-    NOBODY: frozenset[str](),
+    OWNER: ALL_PERMISSIONS,
+    VIEWER: frozenset(permission for permission in ALL_PERMISSIONS if permission.endswith((".get", ".list"))),
+    UNPRIVILEGED: frozenset[str](),
 }
-STATUS_OF = {
+STATUSES_BY_CODE = {
     400: {"INVALID_ARGUMENT", "FAILED_PRECONDITION"},
     401: {"UNAUTHENTICATED"},
     403: {"PERMISSION_DENIED"},
@@ -64,57 +64,59 @@ class Api:
     access: MemoryAccess
     http: FlaskClient
 
-    def ask(
+    def send(
         self, method: str, path: str, body: object = None, token: str | None = OWNER, agent: str = "test", **query: str
     ) -> tuple[int, dict[str, Any]]:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         headers = {"User-Agent": agent, **({"Authorization": f"Bearer {token}"} if token else {})}
-        answer = self.http.open(path, method=method, data=data, headers=headers, query_string={"alt": "json", **query})
-        assert answer.content_type == "application/json; charset=UTF-8"
-        said: dict[str, Any] = json.loads(answer.data)
-        if answer.status_code != 200:
-            check_refusal(answer.status_code, said)
-        return answer.status_code, said
+        response = self.http.open(
+            path, method=method, data=data, headers=headers, query_string={"alt": "json", **query}
+        )
+        assert response.content_type == "application/json; charset=UTF-8"
+        content: dict[str, Any] = json.loads(response.data)
+        if response.status_code != 200:
+            check_error(response.status_code, content)
+        return response.status_code, content
 
-    def done(self, method: str, path: str, body: object = None, schema: str = "Job", **more: str) -> dict[str, Any]:
-        """An answer that is no capacity error, and what its schema says it is."""
-        status, said = self.ask(method, path, body, **more)
-        assert status == 200, said
+    def send_ok(self, method: str, path: str, body: object = None, schema: str = "Job", **more: str) -> dict[str, Any]:
+        """Send a request that must succeed; check the response against the schema and return it."""
+        status, content = self.send(method, path, body, **more)
+        assert status == 200, content
         api = "aiplatform" if "/customJobs" in path or "/hyperparameterTuningJobs" in path else "ml"
         prefix = {"ml": "GoogleCloudMlV1__", "aiplatform": "GoogleCloudAiplatformV1"}[api]
         name = schema if schema.startswith("Google") else prefix + schema
-        assert faults(api, name, said, verbatim={"trainingInput", "jobSpec", "trialJobSpec", "studySpec"}) == []
-        return said
+        assert faults(api, name, content, verbatim={"trainingInput", "jobSpec", "trialJobSpec", "studySpec"}) == []
+        return content
 
     def create(self, job_id: str = "digits_1", /, **changes: object) -> dict[str, Any]:
-        return self.done("POST", JOBS, {"jobId": job_id, **a_spec(**changes)})
+        return self.send_ok("POST", JOBS, {"jobId": job_id, **a_spec(**changes)})
 
     def get(self, job_id: str = "digits_1") -> dict[str, Any]:
-        return self.done("GET", f"{JOBS}/{job_id}")
+        return self.send_ok("GET", f"{JOBS}/{job_id}")
 
     def list(self, **query: str) -> dict[str, Any]:
-        return self.done("GET", JOBS, schema="ListJobsResponse", **query)
+        return self.send_ok("GET", JOBS, schema="ListJobsResponse", **query)
 
     def cancel(self, job_id: str = "digits_1") -> dict[str, Any]:
-        return self.done("POST", f"{JOBS}/{job_id}:cancel", {}, schema="GoogleProtobuf__Empty")
+        return self.send_ok("POST", f"{JOBS}/{job_id}:cancel", {}, schema="GoogleProtobuf__Empty")
 
     def label(self, labels: dict[str, str], mask: str = "labels", **more: str) -> dict[str, Any]:
-        return self.done("PATCH", f"{JOBS}/digits_1", {"labels": labels, **more}, updateMask=mask)
+        return self.send_ok("PATCH", f"{JOBS}/digits_1", {"labels": labels, **more}, updateMask=mask)
 
-    def refused(self, method: str, path: str, body: object = None, **more: Any) -> dict[str, Any]:
-        """The error of an answer that is a capacity error."""
-        status, said = self.ask(method, path, body, **more)
-        assert status >= 400, said
-        error: dict[str, Any] = said["error"]
+    def send_refused(self, method: str, path: str, body: object = None, **more: Any) -> dict[str, Any]:
+        """Send a request that must fail, and return the error."""
+        status, content = self.send(method, path, body, **more)
+        assert status >= 400, content
+        error: dict[str, Any] = content["error"]
         return error
 
 
-def check_refusal(code: int, said: dict[str, Any]) -> None:
-    assert set(said) == {"error"}
-    error = said["error"]
+def check_error(code: int, content: dict[str, Any]) -> None:
+    assert set(content) == {"error"}
+    error = content["error"]
     assert set(error) <= {"code", "message", "status", "details"}
     assert error["code"] == code
-    assert error["status"] in STATUS_OF[code]
+    assert error["status"] in STATUSES_BY_CODE[code]
     assert error["message"]
     for detail in error.get("details", ()):
         assert detail["@type"].startswith("type.googleapis.com/google.rpc.")

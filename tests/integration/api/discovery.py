@@ -1,4 +1,4 @@
-"""Answers held against the discovery documents that Google's own Python client brings."""
+"""Checks of responses against the discovery documents in Google's Python client."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _DOCUMENTS = {"ml": "ml.v1.json", "aiplatform": "aiplatform.v1.json"}
 @cache
 def document(api: str) -> dict[str, Any]:
     path = files("googleapiclient") / "discovery_cache" / "documents" / _DOCUMENTS[api]
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    parsed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return parsed
 
 
 def faults(api: str, schema: str, value: object, verbatim: Collection[str] = ()) -> list[str]:
-    """What the value has that its schema does not allow. Fields named in `verbatim` are what the user sent: any."""
+    """Return what the schema does not allow. Fields named in `verbatim` are the user's own and may have any value."""
     return list(_object(api, document(api)["schemas"][schema], value, schema, verbatim))
 
 
 def _object(api: str, schema: dict[str, Any], value: object, at: str, verbatim: Collection[str]) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{at} is no object: {value!r}"
+        yield f"{at} is not an object: {value!r}"
         return
     known = schema.get("properties", {})
-    for name, each in value.items():
+    for name, item in value.items():
         inner = known.get(name, schema.get("additionalProperties"))
         if inner is None:
             yield f"{at} has no {name}"
         elif name not in verbatim:
-            yield from _value(api, inner, each, f"{at}.{name}", verbatim)
+            yield from _value(api, inner, item, f"{at}.{name}", verbatim)
 
 
 def _value(api: str, schema: dict[str, Any], value: object, at: str, verbatim: Collection[str]) -> Iterator[str]:
@@ -47,12 +47,12 @@ def _value(api: str, schema: dict[str, Any], value: object, at: str, verbatim: C
         yield from _object(api, schema, value, at, verbatim)
     elif schema["type"] == "array":
         if not isinstance(value, list):
-            yield f"{at} is no list: {value!r}"
+            yield f"{at} is not a list: {value!r}"
             return
-        for nth, each in enumerate(value):
-            yield from _value(api, schema["items"], each, f"{at}[{nth}]", verbatim)
+        for index, item in enumerate(value):
+            yield from _value(api, schema["items"], item, f"{at}[{index}]", verbatim)
     elif not _is(schema, value):
-        yield f"{at} is no {schema['type']} {schema.get('format', '')}: {value!r}"
+        yield f"{at} is not of type {schema['type']} {schema.get('format', '')}: {value!r}"
 
 
 def _is(schema: dict[str, Any], value: object) -> bool:

@@ -1,4 +1,4 @@
-"""The API of a test on a port of its own, for clients that are programs; and the real gcloud, which is one."""
+"""The API on a port, for clients that are programs, and the real gcloud as such a client."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.support.serving import serving as served
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """The address of the WSGI application, `http://127.0.0.1:PORT`, for the length of the block."""
+    """Serve the WSGI application during the block; yield its address, `http://127.0.0.1:PORT`."""
     with served(make_server("127.0.0.1", 0, app, threaded=True)) as address:
         yield address
 
 
 @dataclass(frozen=True)
 class Gcloud:
-    """The real one, with configuration and token of its own, that finds both APIs at `endpoint`."""
+    """The real gcloud with its own configuration; it calls both APIs at `endpoint`."""
 
     endpoint: str
     folder: Path

@@ -1,4 +1,4 @@
-"""Who may do what: 401, 403, and what is asked of Google how often."""
+"""Authentication and permissions: 401, 403, and how often Google is queried."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shared.errors import TemporaryError
 from shared.memory.access import MemoryAccess
 from shared.messaging import push
 from shared.ports import UnknownTokenError
-from tests.integration.api.client import ACCOUNT, CUSTOM_JOBS, JOBS, NOBODY, OWNER, TUNING_JOBS, VIEWER, Api
+from tests.integration.api.client import ACCOUNT, CUSTOM_JOBS, JOBS, OWNER, TUNING_JOBS, UNPRIVILEGED, VIEWER, Api
 from tests.integration.api.test_custom_jobs import POOLS
 from tests.support.jobs import a_spec
 from tests.support.world import World
 
-ASKED = [
+CALLS = [
     ("POST", JOBS, CREATE),
     ("GET", JOBS, LIST),
     ("GET", f"{JOBS}/digits_1", GET),
@@ -47,8 +47,8 @@ ASKED = [
 ]
 
 
-def test_every_method_but_one_asks_for_a_permission() -> None:
-    assert sorted(permission for _, _, permission in ASKED) == sorted(
+def test_every_method_but_test_iam_permissions_requires_a_permission() -> None:
+    assert sorted(permission for _, _, permission in CALLS) == sorted(
         route.permission for route in ROUTES if route.permission
     )
     assert [route.address for route in ROUTES if route.permission is None] == [
@@ -56,29 +56,29 @@ def test_every_method_but_one_asks_for_a_permission() -> None:
     ]
 
 
-@pytest.mark.parametrize(("method", "path", "permission"), ASKED)
-def test_who_lacks_the_methods_permission_is_refused_by_its_name(
+@pytest.mark.parametrize(("method", "path", "permission"), CALLS)
+def test_call_without_permission_is_denied_with_the_permissions_name(
     api: Api, method: str, path: str, permission: str
 ) -> None:
-    error = api.refused(method, path, {}, token=NOBODY)
+    error = api.send_refused(method, path, {}, token=UNPRIVILEGED)
     resource = "//cloudresourcemanager.googleapis.com/projects/my-project"
     assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
     assert error["message"] == f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
     assert error["details"][0]["metadata"]["permission"] == permission
 
 
-def test_who_may_only_look_may_look_and_no_more(api: Api, world: World) -> None:
+def test_viewer_can_read_jobs_but_not_change_them(api: Api, world: World) -> None:
     api.create()
-    assert api.done("GET", f"{JOBS}/digits_1", token=VIEWER)["jobId"] == "digits_1"
+    assert api.send_ok("GET", f"{JOBS}/digits_1", token=VIEWER)["jobId"] == "digits_1"
     assert len(api.list(token=VIEWER)["jobs"]) == 1
     for method, path in [("POST", JOBS), ("PATCH", f"{JOBS}/digits_1"), ("POST", f"{JOBS}/digits_1:cancel")]:
-        assert api.refused(method, path, {"jobId": "other", **a_spec()}, token=VIEWER)["code"] == 403
+        assert api.send_refused(method, path, {"jobId": "other", **a_spec()}, token=VIEWER)["code"] == 403
     assert (world.state, len(world.store.recent_jobs(5))) == ("QUEUED", 1)
 
 
 @pytest.mark.parametrize("token", [None, "", " ", "tokén", "a b"])
-def test_without_a_token_nobody_comes_in(api: Api, token: str | None) -> None:
-    error = api.refused("GET", JOBS, token=token)
+def test_call_without_token_is_unauthenticated(api: Api, token: str | None) -> None:
+    error = api.send_refused("GET", JOBS, token=token)
     assert (error["code"], error["status"], error["details"][0]["reason"]) == (
         401,
         "UNAUTHENTICATED",
@@ -87,12 +87,12 @@ def test_without_a_token_nobody_comes_in(api: Api, token: str | None) -> None:
     assert api.access.calls == 0
 
 
-def test_a_token_that_google_does_not_know_is_told_so_and_is_in_no_log(
+def test_unknown_token_is_unauthenticated_and_never_logged(
     api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("shared"), "propagate", True)
     with caplog.at_level(logging.DEBUG):
-        error = api.refused("GET", f"{JOBS}/digits_1", token="ya29.expired")
+        error = api.send_refused("GET", f"{JOBS}/digits_1", token="ya29.expired")
         api.create()
     assert (error["code"], error["details"][0]["reason"]) == (401, "ACCESS_TOKEN_EXPIRED")
     assert "ya29" not in caplog.text
@@ -102,11 +102,11 @@ def test_a_token_that_google_does_not_know_is_told_so_and_is_in_no_log(
     assert b"ya29" not in answer.data
 
 
-def test_another_project_is_not_served_whoever_asks(api: Api) -> None:
-    error = api.refused("POST", "/v1/projects/another-project/jobs", {"jobId": "digits_1", **a_spec()})
+def test_call_for_another_project_is_denied_without_naming_this_one(api: Api) -> None:
+    error = api.send_refused("POST", "/v1/projects/another-project/jobs", {"jobId": "digits_1", **a_spec()})
     assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
     assert "another-project" in error["message"]
-    assert "my-project" not in error["message"], "what is served here is told to nobody who guesses"
+    assert "my-project" not in error["message"], "the served project must not be revealed"
 
 
 @pytest.mark.parametrize(
@@ -121,23 +121,25 @@ def test_another_project_is_not_served_whoever_asks(api: Api) -> None:
         ("GET", f"/v1beta1{JOBS[3:]}"),
     ],
 )
-def test_a_method_that_there_is_not_is_not_found(api: Api, method: str, path: str) -> None:
-    error = api.refused(method, path)
+def test_unknown_method_is_not_found(api: Api, method: str, path: str) -> None:
+    error = api.send_refused(method, path)
     assert (error["code"], error["status"]) == (404, "NOT_FOUND")
 
 
-def test_trouble_with_the_question_is_never_a_yes(api: Api, monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-    def broken(*_: object) -> frozenset[str]:
-        raise TemporaryError("Cloud Resource Manager does not answer")
+def test_failed_permission_check_is_unavailable_and_grants_nothing(
+    api: Api, monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    def raise_temporary_error(*_: object) -> frozenset[str]:
+        raise TemporaryError("Cloud Resource Manager is unavailable")
 
-    monkeypatch.setattr(api.access, "granted_permissions", broken)
-    error = api.refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
+    monkeypatch.setattr(api.access, "granted_permissions", raise_temporary_error)
+    error = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
     assert (error["code"], error["status"]) == (503, "UNAVAILABLE")
     assert world.store.recent_jobs(5) == ()
 
 
 @pytest.mark.parametrize("path", [JOBS, CUSTOM_JOBS])
-def test_a_job_runs_as_an_account_only_for_who_may_act_as_it(api: Api, world: World, path: str) -> None:
+def test_job_with_service_account_requires_permission_to_act_as_it(api: Api, world: World, path: str) -> None:
     mine, other = "mine@my-project.iam.gserviceaccount.com", "other@my-project.iam.gserviceaccount.com"
     api.access.accounts = {OWNER: {mine}}
 
@@ -146,69 +148,71 @@ def test_a_job_runs_as_an_account_only_for_who_may_act_as_it(api: Api, world: Wo
             return {"jobId": "digits_1", **a_spec(serviceAccount=account)}
         return {"displayName": "x", "jobSpec": {"workerPoolSpecs": POOLS, "serviceAccount": account}}
 
-    error = api.refused("POST", path, body(other))
+    error = api.send_refused("POST", path, body(other))
     assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
     assert error["message"] == (
         f"You do not have permission to act as service_account: {other}. (or it may not exist)."
     )
     assert world.store.recent_jobs(5) == ()
-    assert api.ask("POST", path, body(mine))[0] == 200
+    assert api.send("POST", path, body(mine))[0] == 200
 
 
-def test_the_installations_own_account_is_everybodys(api: Api) -> None:
+def test_every_caller_may_use_the_default_service_account(api: Api) -> None:
     api.create("as_it_is")
     api.create("by_name", serviceAccount=ACCOUNT)
 
 
-def test_a_bug_is_answered_in_googles_form_and_logged_whole(
+def test_unexpected_exception_is_internal_error_and_logged(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(logging.getLogger("shared"), "propagate", True)
     monkeypatch.setattr(world.store, "load", lambda *_, **__: 1 / 0)
-    error = api.refused("GET", f"{JOBS}/digits_1")
+    error = api.send_refused("GET", f"{JOBS}/digits_1")
     assert error == {"code": 500, "message": "Internal error encountered.", "status": "INTERNAL"}
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_callers_permissions_are_told_under_old_and_new_names(api: Api) -> None:
-    def held(token: str, *asked: str) -> list[str]:
-        said = api.done(
+def test_test_iam_permissions_accepts_old_and_current_names(api: Api) -> None:
+    def held(token: str, *permissions: str) -> list[str]:
+        response = api.send_ok(
             "POST",
-            f"{JOBS}/nobody:testIamPermissions",
-            {"permissions": list(asked)},
+            f"{JOBS}/unknown:testIamPermissions",
+            {"permissions": list(permissions)},
             schema="GoogleIamV1__TestIamPermissionsResponse",
             token=token,
         )
-        return list(said.get("permissions", []))
+        return list(response.get("permissions", []))
 
     assert held(VIEWER, "ml.jobs.get", "ml.jobs.cancel", GET, "storage.objects.get") == ["ml.jobs.get", GET]
     assert held(OWNER, *EQUIVALENT_PERMISSIONS) == list(EQUIVALENT_PERMISSIONS)
-    assert held(NOBODY, *EQUIVALENT_PERMISSIONS) == []
+    assert held(UNPRIVILEGED, *EQUIVALENT_PERMISSIONS) == []
     assert held(OWNER, "storage.objects.get") == []
 
 
-def test_a_job_has_no_policy_of_its_own_and_none_can_be_set(api: Api) -> None:
+def test_job_policy_is_empty_and_cannot_be_set(api: Api) -> None:
     api.create()
-    policy = api.done("GET", f"{JOBS}/digits_1:getIamPolicy", schema="GoogleIamV1__Policy")
+    policy = api.send_ok("GET", f"{JOBS}/digits_1:getIamPolicy", schema="GoogleIamV1__Policy")
     assert policy == {"etag": "ACAB"}
-    assert api.done("POST", f"{JOBS}/digits_1:setIamPolicy", {"policy": policy}, schema="GoogleIamV1__Policy") == policy
+    assert (
+        api.send_ok("POST", f"{JOBS}/digits_1:setIamPolicy", {"policy": policy}, schema="GoogleIamV1__Policy") == policy
+    )
     binding = {"role": "roles/viewer", "members": ["user:a@example.com"]}
-    error = api.refused("POST", f"{JOBS}/digits_1:setIamPolicy", {"policy": {"bindings": [binding]}})
+    error = api.send_refused("POST", f"{JOBS}/digits_1:setIamPolicy", {"policy": {"bindings": [binding]}})
     assert (error["code"], error["status"]) == (400, "FAILED_PRECONDITION")
 
 
-def test_the_config_names_the_machines_account_and_locations_are_the_regions(api: Api) -> None:
-    config = api.done("GET", "/v1/projects/my-project:getConfig", schema="GetConfigResponse")
+def test_config_has_service_account_and_locations_are_the_regions(api: Api) -> None:
+    config = api.send_ok("GET", "/v1/projects/my-project:getConfig", schema="GetConfigResponse")
     assert config == {
         "serviceAccount": ACCOUNT,
         "serviceAccountProject": "123456789012",
         "config": {"tpuServiceAccount": ACCOUNT},
     }
-    listed = api.done("GET", "/v1/projects/my-project/locations", schema="ListLocationsResponse")["locations"]
-    here = api.done("GET", "/v1/projects/my-project/locations/us-central1", schema="Location")
-    assert here == {"name": "projects/my-project/locations/us-central1", "capabilities": [{"type": "TRAINING"}]}
-    assert here in listed
-    assert api.refused("GET", "/v1/projects/my-project/locations/atlantis")["code"] == 404
+    listed = api.send_ok("GET", "/v1/projects/my-project/locations", schema="ListLocationsResponse")["locations"]
+    location = api.send_ok("GET", "/v1/projects/my-project/locations/us-central1", schema="Location")
+    assert location == {"name": "projects/my-project/locations/us-central1", "capabilities": [{"type": "TRAINING"}]}
+    assert location in listed
+    assert api.send_refused("GET", "/v1/projects/my-project/locations/atlantis")["code"] == 404
 
 
 class Clock:
@@ -218,7 +222,7 @@ class Clock:
         return self.now
 
 
-def test_a_yes_is_remembered_for_a_minute_and_a_no_never() -> None:
+def test_granted_permission_is_cached_for_a_minute_and_denied_one_never() -> None:
     granted = {"t": {GET}}
     google, clock = MemoryAccess(granted), Clock()
     access = CachedAccess(google, clock)
@@ -228,47 +232,52 @@ def test_a_yes_is_remembered_for_a_minute_and_a_no_never() -> None:
     for _ in range(2):
         assert access.granted_permissions("t", [GET, LIST]) == {GET}
     granted["t"].add(LIST)
-    assert access.granted_permissions("t", [GET, LIST]) == {GET, LIST}, "what was just given is seen at once"
+    assert access.granted_permissions("t", [GET, LIST]) == {GET, LIST}, "a new permission counts at once"
     granted["t"].clear()
     assert access.granted_permissions("t", [GET]) == {GET}
     clock.now = GRANTED_S
-    assert access.granted_permissions("t", [GET]) == frozenset(), "what was taken away, within the minute"
+    assert access.granted_permissions("t", [GET]) == frozenset(), "a revoked permission ends after a minute"
 
 
-def test_whom_one_may_act_as_is_remembered_as_well_and_a_no_never() -> None:
+def test_permission_to_act_as_account_is_cached_and_denial_never() -> None:
     google, clock = MemoryAccess({"t": set()}, {"t": {"a@p"}}), Clock()
     access = CachedAccess(google, clock)
-    assert [access.may_act_as("t", each) for each in ("a@p", "b@p", "a@p", "b@p")] == [True, False, True, False]
+    assert [access.may_act_as("t", account) for account in ("a@p", "b@p", "a@p", "b@p")] == [True, False, True, False]
     assert google.calls == 3
     clock.now = GRANTED_S
     google.accounts = {}
     assert not access.may_act_as("t", "a@p")
 
 
-def test_whose_token_it_is_and_the_projects_number_are_asked_once() -> None:
+def test_email_and_project_number_are_queried_once() -> None:
     google = MemoryAccess({"t": set(), "u": set()}, emails={"t": "anna@example.com"})
     access = CachedAccess(google, Clock())
-    assert [access.email(each) for each in ("t", "u", "t", "u")] == ["anna@example.com", None, "anna@example.com", None]
+    assert [access.email(token) for token in ("t", "u", "t", "u")] == [
+        "anna@example.com",
+        None,
+        "anna@example.com",
+        None,
+    ]
     assert [access.project_number("t") for _ in range(3)] == [google.number] * 3
     assert google.calls == 3
-    for nth in range(ENTRIES_MAX + 10):
-        access.email(f"token-{nth}")
+    for number in range(ENTRIES_MAX + 10):
+        access.email(f"token-{number}")
     assert len(access._emails) == ENTRIES_MAX
     assert "token-" not in repr(access._emails)
 
 
-def test_what_is_remembered_is_of_one_token_and_bounded_and_not_the_token() -> None:
-    access = CachedAccess(MemoryAccess({f"token-{nth}": {GET} for nth in range(ENTRIES_MAX + 10)}), Clock())
+def test_cache_is_per_token_bounded_and_contains_no_token() -> None:
+    access = CachedAccess(MemoryAccess({f"token-{number}": {GET} for number in range(ENTRIES_MAX + 10)}), Clock())
     assert access.granted_permissions("token-0", [GET]) == {GET}
     with pytest.raises(UnknownTokenError):
         access.granted_permissions("another", [GET])
-    for nth in range(ENTRIES_MAX + 10):
-        access.granted_permissions(f"token-{nth}", [GET])
+    for number in range(ENTRIES_MAX + 10):
+        access.granted_permissions(f"token-{number}", [GET])
     assert len(access._granted) == ENTRIES_MAX
     assert "token-" not in repr(access._granted)
 
 
-def test_the_doors_of_events_and_of_the_api_are_apart(api: Api) -> None:
-    """A Pub/Sub push has no token of a person: it does not get in here by accident."""
+def test_pubsub_push_request_is_not_found_at_the_api(api: Api) -> None:
+    """A Pub/Sub push request has no access token."""
     assert push.decode(b'{"message": {}}').data == b""
-    assert api.refused("POST", "/", {"message": {}}, token=None)["code"] == 404
+    assert api.send_refused("POST", "/", {"message": {}}, token=None)["code"] == 404

@@ -1,4 +1,4 @@
-"""Whatever is sent: an answer in Google's form, never a 500, and a whole job or nothing at all."""
+"""Any request gets a response in Google's form, never a 500, and creates a complete job or nothing."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.support.world import World
 from tests.unit.jobspec.test_any_document import ANYTHING, PLAUSIBLE
 from tests.unit.jobspec.test_any_document import CUSTOM_JOBS as PLAUSIBLE_CUSTOM_JOBS
 
-RIGHT: dict[str, Any] = {"jobId": "digits_1", **a_spec()}
-SPEC: dict[str, Any] = RIGHT["trainingInput"]
+VALID_JOB: dict[str, Any] = {"jobId": "digits_1", **a_spec()}
+SPEC: dict[str, Any] = VALID_JOB["trainingInput"]
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
-RIGHT_CHANGES = st.fixed_dictionaries(
+VALID_CHANGES = st.fixed_dictionaries(
     {},
     optional={
         "workerCount": st.integers(1, 4) | st.integers(1, 4).map(str),
@@ -37,8 +37,8 @@ RIGHT_CHANGES = st.fixed_dictionaries(
 )
 WRONG_CHANGES = st.dictionaries(st.sampled_from((*SPEC, "evaluatorCount", "labels")), ANYTHING, max_size=1)
 TRAININGS = st.builds(
-    lambda right, wrong: {"jobId": "digits_1", "trainingInput": {**SPEC, **right, **wrong}},
-    RIGHT_CHANGES,
+    lambda valid, wrong: {"jobId": "digits_1", "trainingInput": {**SPEC, **valid, **wrong}},
+    VALID_CHANGES,
     st.just({}) | WRONG_CHANGES,
 )
 CUSTOMS = st.builds(
@@ -52,23 +52,23 @@ CUSTOMS = st.builds(
 )
 
 
-def sent(documents: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
+def as_bytes(documents: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
     return documents.map(lambda document: json.dumps(document, default=str).encode())
 
 
 BROKEN = st.builds(
-    lambda cut, junk: json.dumps(RIGHT).encode()[:cut] + junk, st.integers(0, 600), st.binary(max_size=20)
+    lambda cut, junk: json.dumps(VALID_JOB).encode()[:cut] + junk, st.integers(0, 600), st.binary(max_size=20)
 )
-BODIES = st.one_of(sent(st.one_of(ANYTHING, PLAUSIBLE, PLAUSIBLE_CUSTOM_JOBS)), BROKEN, st.binary(max_size=60))
+BODIES = st.one_of(as_bytes(st.one_of(ANYTHING, PLAUSIBLE, PLAUSIBLE_CUSTOM_JOBS)), BROKEN, st.binary(max_size=60))
 REQUESTS = st.one_of(
-    st.tuples(st.just(JOBS), sent(TRAININGS)),
-    st.tuples(st.just(CUSTOM_JOBS), sent(CUSTOMS)),
+    st.tuples(st.just(JOBS), as_bytes(TRAININGS)),
+    st.tuples(st.just(CUSTOM_JOBS), as_bytes(CUSTOMS)),
     st.tuples(st.sampled_from((JOBS, CUSTOM_JOBS)), BODIES),
 )
 WORDS = st.text(max_size=20) | st.sampled_from(
     ("labels", "labels,etag", "etag", "jobId:a*", "state:", "(", "100", "-1")
 )
-ASKED = st.sampled_from(
+KNOWN_METHODS = st.sampled_from(
     [
         ("PATCH", f"{JOBS}/digits_1"),
         ("POST", f"{JOBS}/digits_1:cancel"),
@@ -84,16 +84,16 @@ ASKED = st.sampled_from(
 
 @contextmanager
 def an_api() -> Iterator[Api]:
-    """One of its own for every body: what one leaves behind is not what another one finds."""
+    """Yield a new API, so that no body depends on an earlier one."""
     with pytest.MonkeyPatch.context() as patch:
         world, access = World(), MemoryAccess(TOKENS)
         app = an_app(world, access, patch)
         yield Api(world, access, app.test_client())
 
 
-def created_whole_or_not_at_all(path: str, body: bytes) -> None:
+def check_complete_job_or_nothing(path: str, body: bytes) -> None:
     with an_api() as api:
-        status, said = api.ask("POST", path, body)
+        status, content = api.send("POST", path, body)
         jobs = api.world.store.recent_jobs(5)
         if status == 200:
             (job,) = jobs
@@ -102,52 +102,54 @@ def created_whole_or_not_at_all(path: str, body: bytes) -> None:
             assert fold(api.world.store.ledger(job.job_id)) == loaded.state
             assert len(loaded.state.replicas) == len(job.plan.replica_ids)
             assert api.world.bus.drain()
-            name = f"{JOBS}/{said['jobId']}" if path == JOBS else f"/v1/{said['name']}"
-            assert api.ask("GET", name) == (200, said)
+            name = f"{JOBS}/{content['jobId']}" if path == JOBS else f"/v1/{content['name']}"
+            assert api.send("GET", name) == (200, content)
         else:
-            assert status in {400, 429}, said
+            assert status in {400, 429}, content
             assert (jobs, api.world.bus.drain(), api.world.store.rejections()) == ((), [], ())
 
 
-def quietly(examples: int) -> settings:
+def examples_setting(examples: int) -> settings:
     return settings(
         max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
     )
 
 
 @given(REQUESTS)
-@quietly(250)
-def test_a_body_makes_a_whole_job_or_nothing(request: tuple[str, bytes]) -> None:
-    created_whole_or_not_at_all(*request)
+@examples_setting(250)
+def test_any_body_creates_a_complete_job_or_nothing(request: tuple[str, bytes]) -> None:
+    check_complete_job_or_nothing(*request)
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(1800)
 @given(REQUESTS)
-@quietly(10_000)
-def test_ten_thousand_bodies_make_whole_jobs_or_nothing(request: tuple[str, bytes]) -> None:
-    created_whole_or_not_at_all(*request)
+@examples_setting(10_000)
+def test_ten_thousand_bodies_create_complete_jobs_or_nothing(request: tuple[str, bytes]) -> None:
+    check_complete_job_or_nothing(*request)
 
 
 @given(
-    asked=ASKED,
+    target=KNOWN_METHODS,
     body=BODIES,
     query=st.dictionaries(st.sampled_from(("updateMask", "filter", "pageSize", "pageToken")), WORDS),
 )
-@quietly(250)
-def test_no_request_to_what_there_is_ends_in_a_bug(asked: tuple[str, str], body: bytes, query: dict[str, str]) -> None:
+@examples_setting(250)
+def test_any_request_to_known_methods_gets_an_expected_status(
+    target: tuple[str, str], body: bytes, query: dict[str, str]
+) -> None:
     with an_api() as api:
         api.create()
-        status, said = api.ask(*asked, body, **query)
-        assert status in {200, 400, 404, 409}, said
+        status, content = api.send(*target, body, **query)
+        assert status in {200, 400, 404, 409}, content
         loaded = api.world.store.load_attempt("digits_1")
         assert loaded is not None
         assert fold(api.world.ledger) == loaded.state
 
 
 @given(method=st.sampled_from(("GET", "POST", "PUT", "PATCH", "DELETE")), path=st.text(max_size=40), body=BODIES)
-@quietly(150)
-def test_no_address_ends_in_a_bug(method: str, path: str, body: bytes) -> None:
+@examples_setting(150)
+def test_any_address_gets_an_expected_status(method: str, path: str, body: bytes) -> None:
     with an_api() as api:
         answer = api.http.open(
             f"/v1/projects/my-project/{path}", method=method, data=body, headers={"Authorization": f"Bearer {OWNER}"}

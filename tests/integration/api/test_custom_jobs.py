@@ -1,4 +1,4 @@
-"""Vertex AI's custom jobs: the same jobs at another address, in other words."""
+"""Vertex AI's custom jobs: the same jobs at another address and in another format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODY = {"displayName": "digits", "jobSpec": {"workerPoolSpecs": POOLS}, "labels"
 
 
 def create(api: Api, **changes: object) -> dict[str, object]:
-    created = api.done("POST", CUSTOM_JOBS, {**BODY, **changes}, schema="CustomJob")
+    created = api.send_ok("POST", CUSTOM_JOBS, {**BODY, **changes}, schema="CustomJob")
     api.world.job_id = f"custom_{str(created['name']).rpartition('/')[2]}"
     return created
 
@@ -39,10 +39,10 @@ def address(created: dict[str, object]) -> str:
 
 
 def get(api: Api, created: dict[str, object]) -> dict[str, object]:
-    return api.done("GET", address(created), schema="CustomJob")
+    return api.send_ok("GET", address(created), schema="CustomJob")
 
 
-def test_a_custom_job_gets_a_number_and_is_a_job_like_any_other(api: Api, world: World) -> None:
+def test_custom_job_gets_a_number_and_is_stored_as_a_job(api: Api, world: World) -> None:
     created = create(api)
     parent, _, number = str(created["name"]).rpartition("/")
     assert parent == f"projects/{PROJECT}/locations/us-central1/customJobs"
@@ -69,24 +69,26 @@ def test_a_custom_job_gets_a_number_and_is_a_job_like_any_other(api: Api, world:
     world.check()
 
 
-def test_two_custom_jobs_of_one_name_are_two_and_one_command_makes_one(api: Api) -> None:
+def test_same_display_name_creates_two_jobs_but_repeated_request_one(api: Api) -> None:
     names = {str(create(api)["name"]) for _ in range(3)}
     assert len(names) == 3
-    said = [api.done("POST", CUSTOM_JOBS, BODY, schema="CustomJob", agent=GCLOUD.format("c" * 12)) for _ in range(2)]
-    assert said[0]["name"] == said[1]["name"]
+    responses = [
+        api.send_ok("POST", CUSTOM_JOBS, BODY, schema="CustomJob", agent=GCLOUD.format("c" * 12)) for _ in range(2)
+    ]
+    assert responses[0]["name"] == responses[1]["name"]
 
 
-def test_a_cancelled_job_has_an_error_whose_code_says_so(api: Api, world: World) -> None:
+def test_cancelled_custom_job_has_error_code_cancelled(api: Api, world: World) -> None:
     created = create(api)
     for _ in range(2):
-        assert api.done("POST", f"{address(created)}:cancel", {}, schema="GoogleProtobufEmpty") == {}
+        assert api.send_ok("POST", f"{address(created)}:cancel", {}, schema="GoogleProtobufEmpty") == {}
     ended = get(api, created)
     assert ended["state"] == "JOB_STATE_CANCELLED"
     assert ended["error"]["code"] == 1  # type: ignore[index]
 
 
 @pytest.mark.parametrize(("cause", "code"), [("process", 3), ("setup", 13)])
-def test_a_failed_job_says_whose_fault_it_was(api: Api, world: World, cause: str, code: int) -> None:
+def test_failed_custom_job_has_error_code_by_cause(api: Api, world: World, cause: str, code: int) -> None:
     scheduling = {"disableRetries": True} if cause == "process" else {}
     created = create(api, jobSpec={"workerPoolSpecs": POOLS, "scheduling": scheduling})
     world.deliver()
@@ -103,31 +105,29 @@ def test_a_failed_job_says_whose_fault_it_was(api: Api, world: World, cause: str
     assert ended["error"]["code"] == code  # type: ignore[index]
 
 
-def test_only_a_job_that_has_ended_is_deleted_and_then_it_is_not_found_and_its_number_stays_used(
-    api: Api, world: World
-) -> None:
+def test_ended_custom_job_can_be_deleted_and_its_number_stays_used(api: Api, world: World) -> None:
     created = create(api)
-    early = api.refused("DELETE", address(created))
+    early = api.send_refused("DELETE", address(created))
     assert (early["code"], early["status"]) == (400, "FAILED_PRECONDITION")
-    api.done("POST", f"{address(created)}:cancel", {}, schema="GoogleProtobufEmpty")
-    operation = api.done("DELETE", address(created), schema="GoogleLongrunningOperation")
+    api.send_ok("POST", f"{address(created)}:cancel", {}, schema="GoogleProtobufEmpty")
+    operation = api.send_ok("DELETE", address(created), schema="GoogleLongrunningOperation")
     assert (operation["done"], operation["response"]) == (
         True,
         {"@type": "type.googleapis.com/google.protobuf.Empty"},
     )
     for method, path in [("GET", ""), ("DELETE", ""), ("POST", ":cancel")]:
-        assert api.refused(method, address(created) + path)["code"] == 404
-    assert api.done("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
+        assert api.send_refused(method, address(created) + path)["code"] == 404
+    assert api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
     assert world.job.deleted_at is not None
     world.check()
 
 
-def test_each_api_shows_its_own_jobs_and_each_region_too(api: Api) -> None:
+def test_jobs_are_listed_only_in_their_api_and_region(api: Api) -> None:
     api.create()
     created = create(api)
     number = str(created["name"]).rpartition("/")[2]
     assert [job["jobId"] for job in api.list()["jobs"]] == ["digits_1"]
-    listed = api.done("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse")
+    listed = api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse")
     assert [job["name"] for job in listed["customJobs"]] == [created["name"]]
     for path in (
         f"{JOBS}/custom_{number}",
@@ -135,13 +135,13 @@ def test_each_api_shows_its_own_jobs_and_each_region_too(api: Api) -> None:
         f"{CUSTOM_JOBS}/digits_1",
         f"{CUSTOM_JOBS.replace('us-central1', 'europe-west4')}/{number}",
     ):
-        assert api.refused("GET", path)["code"] == 404
+        assert api.send_refused("GET", path)["code"] == 404
     elsewhere = CUSTOM_JOBS.replace("us-central1", "europe-west4")
-    assert api.done("GET", elsewhere, schema="ListCustomJobsResponse") == {}
+    assert api.send_ok("GET", elsewhere, schema="ListCustomJobsResponse") == {}
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "count"),
     [
         ('state="JOB_STATE_QUEUED" AND display_name:"dig*"', 1),
         ('NOT display_name="digits"', 0),
@@ -150,10 +150,10 @@ def test_each_api_shows_its_own_jobs_and_each_region_too(api: Api) -> None:
         ('create_time>"2021-05-18T00:00:00Z"', 1),
     ],
 )
-def test_the_discovery_documents_own_filters(api: Api, text: str, found: int) -> None:
+def test_filter_examples_of_discovery_document_are_accepted(api: Api, text: str, count: int) -> None:
     create(api)
-    listed = api.done("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse", filter=text)
-    assert len(listed.get("customJobs", [])) == found
+    listed = api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse", filter=text)
+    assert len(listed.get("customJobs", [])) == count
 
 
 @pytest.mark.parametrize(
@@ -168,33 +168,33 @@ def test_the_discovery_documents_own_filters(api: Api, text: str, found: int) ->
         ({**BODY, "displayName": "x" * 129}, "display_name"),
     ],
 )
-def test_what_is_no_custom_job_names_its_field(api: Api, world: World, body: object, field: str) -> None:
-    error = api.refused("POST", CUSTOM_JOBS, body)
-    fields = [each["field"] for each in error["details"][0]["fieldViolations"]]
+def test_wrong_custom_job_is_refused_at_its_field(api: Api, world: World, body: object, field: str) -> None:
+    error = api.send_refused("POST", CUSTOM_JOBS, body)
+    fields = [violation["field"] for violation in error["details"][0]["fieldViolations"]]
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
     assert field in fields
     assert world.store.recent_jobs(5) == ()
 
 
-def test_a_region_that_there_is_not_is_a_problem_of_the_job(api: Api) -> None:
-    error = api.refused("POST", CUSTOM_JOBS.replace("us-central1", "atlantis"), BODY)
+def test_custom_job_in_unknown_region_is_refused(api: Api) -> None:
+    error = api.send_refused("POST", CUSTOM_JOBS.replace("us-central1", "atlantis"), BODY)
     assert error["code"] == 400
     assert "atlantis" in error["message"]
 
 
-def test_a_custom_job_does_not_go_to_the_old_services_address(api: Api, world: World) -> None:
-    error = api.refused("POST", JOBS, {"jobId": "digits_1", **BODY})
+def test_custom_job_at_ai_platform_address_is_refused(api: Api, world: World) -> None:
+    error = api.send_refused("POST", JOBS, {"jobId": "digits_1", **BODY})
     assert error["details"][0]["fieldViolations"][0]["field"] == "training_input"
     assert world.store.recent_jobs(5) == ()
 
 
-def test_one_that_came_as_a_file_is_shown_by_its_name(api: Api, world: World) -> None:
+def test_custom_job_of_a_file_is_shown_by_its_job_id(api: Api, world: World) -> None:
     world.submit({"workerPoolSpecs": POOLS, "trainmaster": {"region": "us-central1"}})
-    shown = api.done("GET", f"{CUSTOM_JOBS}/digits_1", schema="CustomJob")
+    shown = api.send_ok("GET", f"{CUSTOM_JOBS}/digits_1", schema="CustomJob")
     assert (shown["displayName"], shown["jobSpec"]) == ("digits_1", {"workerPoolSpecs": POOLS})
 
 
-def test_its_program_and_its_log_know_it_by_its_number(api: Api, world: World) -> None:
+def test_program_and_log_of_custom_job_have_its_number(api: Api, world: World) -> None:
     created = create(api)
     world.deliver()
     number = str(created["name"]).rpartition("/")[2]
@@ -204,8 +204,8 @@ def test_its_program_and_its_log_know_it_by_its_number(api: Api, world: World) -
     assert gang["job_id"] == f"custom_{number}"
 
 
-def test_enums_by_number_are_the_names_that_they_stand_for(api: Api, world: World) -> None:
-    """As the generated clients send them, whose JSON has no names."""
+def test_enum_numbers_are_replaced_by_names(api: Api, world: World) -> None:
+    """Google's generated clients send enums as numbers."""
     machine = {"machineType": "n1-standard-8", "acceleratorType": 5, "acceleratorCount": 2}
     spec = {"workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}], "scheduling": {"strategy": 4}}
     created = create(api, jobSpec=spec)
@@ -218,9 +218,9 @@ def test_enums_by_number_are_the_names_that_they_stand_for(api: Api, world: Worl
 
 
 @pytest.mark.parametrize("number", [99, True, -1, 2.5])
-def test_a_number_that_stands_for_nothing_is_refused_by_its_field(api: Api, number: object) -> None:
+def test_unknown_enum_number_is_refused_at_its_field(api: Api, number: object) -> None:
     machine = {"machineType": "n1-standard-8", "acceleratorType": number, "acceleratorCount": 2}
-    error = api.refused(
+    error = api.send_refused(
         "POST", CUSTOM_JOBS, {**BODY, "jobSpec": {"workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}]}}
     )
     assert error["code"] == 400
@@ -240,13 +240,13 @@ def test_a_number_that_stands_for_nothing_is_refused_by_its_field(api: Api, numb
         ("observationNoise", "StudySpec"),
     ],
 )
-def test_the_names_behind_the_numbers_are_the_discovery_documents(field: str, schema: str) -> None:
+def test_enum_names_are_those_of_the_discovery_document(field: str, schema: str) -> None:
     known = document("aiplatform")["schemas"][f"GoogleCloudAiplatformV1{schema}"]["properties"]
     name = "reservationAffinityType" if schema == "ReservationAffinity" else field
     assert set(enum_numbers.NAMES[field].values()) <= set(known[name]["enum"])
 
 
-def test_what_belongs_to_vertex_ai_and_is_not_served_says_what_is(api: Api) -> None:
-    error = api.refused("POST", CUSTOM_JOBS.replace("customJobs", "trainingPipelines"), {})
+def test_training_pipeline_is_refused_with_hint_to_custom_jobs(api: Api) -> None:
+    error = api.send_refused("POST", CUSTOM_JOBS.replace("customJobs", "trainingPipelines"), {})
     assert (error["code"], error["status"]) == (404, "NOT_FOUND")
     assert "Create a custom job instead" in error["message"]

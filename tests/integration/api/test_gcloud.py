@@ -1,4 +1,4 @@
-"""The real gcloud against the API: what its users see on both streams, and its exit code."""
+"""The real gcloud against the API: its output on both streams and its exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from flask import Flask
 
 from shared.memory.access import MemoryAccess
-from tests.integration.api.client import NOBODY, PROJECT, VIEWER, an_app
+from tests.integration.api.client import PROJECT, UNPRIVILEGED, VIEWER, an_app
 from tests.integration.api.served import Gcloud, serving
 from tests.support.world import World
 
@@ -47,7 +47,7 @@ def stored(world: World, job_id: str = "digits_1") -> dict[str, Any]:
     return spec
 
 
-def test_a_job_is_submitted_described_listed_labelled_and_cancelled(gcloud: Gcloud, world: World) -> None:
+def test_gcloud_submits_describes_lists_labels_and_cancels_a_job(gcloud: Gcloud, world: World) -> None:
     submitted = gcloud.run(*SUBMIT, "digits_1", *PLACE, *PROGRAM, *GANG, "--labels=team=vision", "--", "--epochs", "5")
     assert submitted.returncode == 0, submitted.stderr
     assert yaml.safe_load(submitted.stdout) == {"jobId": "digits_1", "state": "QUEUED"}
@@ -58,7 +58,7 @@ def test_a_job_is_submitted_described_listed_labelled_and_cancelled(gcloud: Gclo
         "or continue streaming the logs with the command\n\n"
         "  $ gcloud ai-platform jobs stream-logs digits_1\n"
     )
-    asked = {
+    training_input = {
         "region": "us-central1",
         "scaleTier": "CUSTOM",
         "masterType": "n1-standard-4",
@@ -70,13 +70,13 @@ def test_a_job_is_submitted_described_listed_labelled_and_cancelled(gcloud: Gclo
         "args": ["--epochs", "5"],
         "enableWebAccess": False,
     }
-    assert stored(world) == {"jobId": "digits_1", "labels": {"team": "vision"}, "trainingInput": asked}
+    assert stored(world) == {"jobId": "digits_1", "labels": {"team": "vision"}, "trainingInput": training_input}
     world.deliver()
     world.report_all_ready()
 
     described = gcloud.run("ai-platform", "jobs", "describe", "digits_1")
     shown = yaml.safe_load(described.stdout)
-    assert (described.returncode, shown["state"], shown["trainingInput"]) == (0, "RUNNING", asked)
+    assert (described.returncode, shown["state"], shown["trainingInput"]) == (0, "RUNNING", training_input)
     assert (shown["jobPosition"], shown["trainingOutput"]) == ("0", {})
     assert f"https://console.cloud.google.com/mlengine/jobs/digits_1?project={PROJECT}" in described.stderr
 
@@ -100,7 +100,7 @@ def test_a_job_is_submitted_described_listed_labelled_and_cancelled(gcloud: Gclo
     world.check()
 
 
-def test_a_second_submission_is_a_conflict_in_the_services_words(gcloud: Gcloud, world: World) -> None:
+def test_second_submission_of_same_id_is_a_conflict(gcloud: Gcloud, world: World) -> None:
     flags = (*PLACE, *PROGRAM)
     assert gcloud.run(*SUBMIT, "digits_1", *flags).returncode == 0
     again = gcloud.run(*SUBMIT, "digits_1", *flags)
@@ -116,13 +116,13 @@ def test_a_second_submission_is_a_conflict_in_the_services_words(gcloud: Gcloud,
     assert len(world.ledger) == 1
 
 
-def test_what_gcloud_sends_again_because_no_answer_came_is_one_job(app: Flask, world: World, tmp_path: Path) -> None:
-    """The first answer to every create is lost on its way; gcloud's transport asks again by itself."""
-    asked: list[str] = []
+def test_request_repeated_by_gcloud_creates_one_job(app: Flask, world: World, tmp_path: Path) -> None:
+    """The first response is lost; gcloud's transport repeats the request."""
+    methods: list[str] = []
 
     def losing(environ: dict[str, Any], start: Callable[..., Any]) -> Any:
-        asked.append(environ["REQUEST_METHOD"])
-        if len(asked) > 1:
+        methods.append(environ["REQUEST_METHOD"])
+        if len(methods) > 1:
             return app(environ, start)
         b"".join(app(environ, lambda *_: None))  # type: ignore[arg-type]
         start("503 Service Unavailable", [("Content-Type", "text/plain")])
@@ -130,7 +130,7 @@ def test_what_gcloud_sends_again_because_no_answer_came_is_one_job(app: Flask, w
 
     with serving(losing) as endpoint:
         submitted = Gcloud(endpoint, tmp_path).run(*SUBMIT, "digits_1", *PLACE, *PROGRAM)
-    assert asked == ["POST", "POST"]
+    assert methods == ["POST", "POST"]
     assert submitted.returncode == 0, submitted.stderr
     assert "Job [digits_1] submitted successfully." in submitted.stderr
     assert len(world.ledger) == 1
@@ -152,7 +152,7 @@ trainingInput:
 """
 
 
-def test_a_config_file_and_flags_over_it_are_one_job(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
+def test_config_file_and_overriding_flags_are_combined(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     submitted = gcloud.run(*SUBMIT, "digits_1", *PLACE, *PROGRAM, "--config=config.yaml", "--job-dir=gs://bucket/d")
     assert submitted.returncode == 0, submitted.stderr
@@ -162,7 +162,7 @@ def test_a_config_file_and_flags_over_it_are_one_job(gcloud: Gcloud, world: Worl
         ["--from", "config"],
         "gs://bucket/d",
     )
-    assert [(str(each.task_type), each.count) for each in world.job.plan.groups][1:] == [
+    assert [(str(group.task_type), group.count) for group in world.job.plan.groups][1:] == [
         ("worker", 3),
         ("evaluator", 1),
     ]
@@ -170,7 +170,7 @@ def test_a_config_file_and_flags_over_it_are_one_job(gcloud: Gcloud, world: Worl
     assert shown["trainingInput"]["masterConfig"] == {"acceleratorConfig": {"count": "1", "type": "NVIDIA_TESLA_T4"}}
 
 
-def test_a_wrong_config_is_told_by_every_field_that_is_wrong(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
+def test_wrong_config_is_refused_with_every_wrong_field(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(
         "trainingInput: {bogusField: 1, scaleTier: CUSTOM, masterType: n1-standard-4, workerCount: 2}\n"
     )
@@ -178,7 +178,7 @@ def test_a_wrong_config_is_told_by_every_field_that_is_wrong(gcloud: Gcloud, wor
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("ERROR: (gcloud.ai-platform.jobs.submit.training) INVALID_ARGUMENT: Field: ")
     details = yaml.safe_load(refused.stderr[refused.stderr.index("- '@type'") :])
-    fields = {each["field"] for each in details[0]["fieldViolations"]}
+    fields = {violation["field"] for violation in details[0]["fieldViolations"]}
     assert {"job.job_id", "training_input.bogus_field", "training_input.worker_type"} <= fields
     assert world.store.recent_jobs(5) == ()
 
@@ -205,7 +205,7 @@ def test_a_wrong_config_is_told_by_every_field_that_is_wrong(gcloud: Gcloud, wor
         ),
     ],
 )
-def test_machines_by_flags(
+def test_machine_flags_of_gcloud_are_accepted(
     gcloud: Gcloud, world: World, name: str, flags: tuple[str, ...], expected: dict[str, object]
 ) -> None:
     submitted = gcloud.run(*SUBMIT, name, *PLACE, *flags)
@@ -214,29 +214,29 @@ def test_machines_by_flags(
 
 
 @pytest.mark.parametrize("command", [("describe",), ("cancel",), ("update", "--update-labels=a=b")])
-def test_a_job_that_there_is_not(gcloud: Gcloud, command: tuple[str, ...]) -> None:
-    refused = gcloud.run("ai-platform", "jobs", command[0], "nobody", *command[1:])
+def test_gcloud_reports_unknown_job(gcloud: Gcloud, command: tuple[str, ...]) -> None:
+    refused = gcloud.run("ai-platform", "jobs", command[0], "unknown", *command[1:])
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(
         f"ERROR: (gcloud.ai-platform.jobs.{command[0]}) NOT_FOUND: Field: name Error: The resource "
-        "projects/my-project/jobs/nobody was not found."
+        "projects/my-project/jobs/unknown was not found."
     )
 
 
-def test_who_may_only_look_and_who_is_nobody(gcloud: Gcloud, world: World) -> None:
+def test_gcloud_reports_missing_permission_and_unknown_token(gcloud: Gcloud, world: World) -> None:
     world.submit()
     assert gcloud.run("ai-platform", "jobs", "list", token=VIEWER).stdout.splitlines()[1].startswith("digits_1")
     refused = gcloud.run("ai-platform", "jobs", "cancel", "digits_1", token=VIEWER)
     assert refused.returncode == 1
     assert "PERMISSION_DENIED: Permission 'aiplatform.customJobs.cancel' denied on resource" in refused.stderr
-    assert gcloud.run("ai-platform", "jobs", "list", token=NOBODY).returncode == 1
+    assert gcloud.run("ai-platform", "jobs", "list", token=UNPRIVILEGED).returncode == 1
     unknown = gcloud.run("ai-platform", "jobs", "list", token="ya29.expired")
     assert unknown.returncode == 1
     assert "UNAUTHENTICATED: Request had invalid authentication credentials" in unknown.stderr
     assert world.state == "QUEUED"
 
 
-def test_vertex_ais_custom_jobs(gcloud: Gcloud, world: World) -> None:
+def test_gcloud_ai_manages_custom_jobs(gcloud: Gcloud, world: World) -> None:
     created = gcloud.run(
         "ai", "custom-jobs", "create", *PLACE, "--display-name=digits", "--labels=team=vision", "--args=--epochs,5",
         "--worker-pool-spec=machine-type=n1-standard-4,replica-count=1,container-image-uri=gcr.io/p/i:1",
@@ -263,7 +263,7 @@ def test_vertex_ais_custom_jobs(gcloud: Gcloud, world: World) -> None:
     assert "NOT_FOUND" in missing.stderr
 
 
-def test_vertex_ais_tuning_jobs(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
+def test_gcloud_ai_manages_tuning_jobs(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
     config = tmp_path / "tuning.yaml"
     study = {
         "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],

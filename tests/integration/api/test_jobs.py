@@ -1,4 +1,4 @@
-"""projects.jobs: what each method answers, in one process, over the real flows."""
+"""The responses of `projects.jobs`, in one process, with the real flows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from tests.support.world import World
 GCLOUD = "gcloud/528.0.0 command/gcloud.ai-platform.jobs.submit.training invocation-id/{} environment/None"
 
 
-def test_a_created_job_is_stored_when_its_client_hears_of_it_and_comes_as_the_service_showed_it(
-    api: Api, world: World
-) -> None:
+def test_created_job_is_stored_before_the_response_and_shown_as_the_service_did(api: Api, world: World) -> None:
     created = api.create()
     assert world.job.job_id == "digits_1"
     assert created == {
@@ -52,25 +50,25 @@ def test_a_created_job_is_stored_when_its_client_hears_of_it_and_comes_as_the_se
         {"workerCount": "2", "scheduling": {"maxRunningTime": "7200s"}, "enableWebAccess": False},
     ],
 )
-def test_the_training_input_comes_back_as_it_was_sent(api: Api, given: dict[str, object]) -> None:
+def test_training_input_is_returned_as_submitted(api: Api, given: dict[str, object]) -> None:
     sent = a_spec(**given)["trainingInput"]
     assert api.create(**given)["trainingInput"] == sent
     assert api.get()["trainingInput"] == sent
 
 
-def test_names_in_snake_case_are_understood_and_found_under_the_services_own(api: Api) -> None:
+def test_snake_case_names_are_accepted_and_returned_in_camel_case(api: Api) -> None:
     """Source: TFX sends `job_id` and `training_input`."""
     training = a_spec()["trainingInput"]
     body = {"job_id": "tfx_1", "training_input": training, "labels": {"tfx_py_version": "3-7"}}
-    created = api.done("POST", JOBS, body)
+    created = api.send_ok("POST", JOBS, body)
     assert (created["jobId"], created["trainingInput"]) == ("tfx_1", training)
     assert created["labels"] == {"tfx_py_version": "3-7"}
 
 
-def test_a_second_create_is_a_conflict_whatever_its_body_as_the_service_answered(api: Api) -> None:
+def test_second_create_of_same_id_is_a_conflict_whatever_its_body(api: Api) -> None:
     api.create()
     for body in ({"jobId": "digits_1", **a_spec()}, {"jobId": "digits_1", **a_spec(workerCount=1)}):
-        error = api.refused("POST", JOBS, body)
+        error = api.send_refused("POST", JOBS, body)
         assert error == {
             "code": 409,
             "message": "Field: job.job_id Error: A job with this id already exists.",
@@ -84,19 +82,19 @@ def test_a_second_create_is_a_conflict_whatever_its_body_as_the_service_answered
         }
 
 
-def test_a_create_that_gclouds_transport_sends_again_is_the_same_job(api: Api, world: World) -> None:
+def test_create_repeated_by_gclouds_transport_returns_the_same_job(api: Api, world: World) -> None:
     body = {"jobId": "digits_1", **a_spec()}
-    first = api.done("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
+    first = api.send_ok("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
     world.deliver()
-    again = api.done("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
+    again = api.send_ok("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
     assert (again["createTime"], again["state"]) == (first["createTime"], "PREPARING"), "as it stands now"
     assert len(world.store.recent_jobs(5)) == 1
-    assert api.refused("POST", JOBS, body, agent=GCLOUD.format("bbbbbbbb2222"))["code"] == 409
+    assert api.send_refused("POST", JOBS, body, agent=GCLOUD.format("bbbbbbbb2222"))["code"] == 409
     other = {"jobId": "digits_1", **a_spec(workerCount=1)}
-    assert api.refused("POST", JOBS, other, agent=GCLOUD.format("aaaaaaaa1111"))["code"] == 409
+    assert api.send_refused("POST", JOBS, other, agent=GCLOUD.format("aaaaaaaa1111"))["code"] == 409
 
 
-def test_a_stored_job_is_answered_even_if_the_word_to_provision_did_not_get_out(
+def test_stored_job_is_returned_even_if_publishing_to_provision_failed(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -107,10 +105,10 @@ def test_a_stored_job_is_answered_even_if_the_word_to_provision_did_not_get_out(
         api.create()
     world.sweep()
     world.deliver()
-    assert world.state == "PREPARING", "the sweep found what was not said"
+    assert world.state == "PREPARING", "the sweep publishes the missing message"
 
 
-def test_a_create_that_cannot_be_stored_is_to_be_tried_again_and_leaves_nothing(
+def test_create_that_cannot_be_stored_is_unavailable_and_stores_nothing(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -118,33 +116,33 @@ def test_a_create_that_cannot_be_stored_is_to_be_tried_again_and_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(world.store, "commit", broken)
-        error = api.refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
+        error = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
     assert (error["code"], error["status"]) == (503, "UNAVAILABLE")
     assert world.store.recent_jobs(5) == ()
     assert world.bus.drain() == []
     api.create()
 
 
-def test_every_problem_of_a_job_is_told_at_once_by_field_and_nothing_is_kept(api: Api, world: World) -> None:
+def test_wrong_job_is_refused_with_every_field_and_nothing_is_stored(api: Api, world: World) -> None:
     body = {"jobId": "bad-name!", "trainingInput": {"scaleTier": "CUSTOM", "region": "nowhere", "bogusField": 1}}
-    error = api.refused("POST", JOBS, body)
+    error = api.send_refused("POST", JOBS, body)
     (detail,) = error["details"]
-    fields = [each["field"] for each in detail["fieldViolations"]]
+    fields = [violation["field"] for violation in detail["fieldViolations"]]
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
     assert {"job.job_id", "training_input.region", "training_input.bogus_field"} <= set(fields)
     assert error["message"].splitlines()[0].startswith("Field: ")
     assert len(error["message"].splitlines()) == len(fields)
     assert world.store.recent_jobs(5) == ()
-    assert world.store.rejections() == (), "its client was told; there is nobody else to look for it"
+    assert world.store.rejections() == (), "the client has the error, so no rejection is stored"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"jobId": 1}', b"\xff", b'{"a": {"a": ' * 50])
-def test_what_is_no_job_at_all_is_an_invalid_argument(api: Api, body: bytes) -> None:
-    error = api.refused("POST", JOBS, body)
+def test_body_that_is_not_a_job_is_an_invalid_argument(api: Api, body: bytes) -> None:
+    error = api.send_refused("POST", JOBS, body)
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
 
 
-def test_a_body_without_end_is_not_read_to_its_end(api: Api) -> None:
+def test_endless_body_is_read_only_to_the_limit(api: Api) -> None:
     size = 5 << 20
     stream = io.BytesIO(b"x" * size)
     headers = {"Authorization": f"Bearer {OWNER}", "Content-Length": str(size)}
@@ -154,7 +152,7 @@ def test_a_body_without_end_is_not_read_to_its_end(api: Api) -> None:
     assert stream.tell() < 2 << 20
 
 
-def test_cancelling_ends_the_job_at_once_and_gives_its_machines_back(api: Api, world: World) -> None:
+def test_cancel_ends_the_job_and_deletes_its_vms(api: Api, world: World) -> None:
     api.create()
     world.deliver()
     assert world.vms
@@ -170,7 +168,7 @@ def test_cancelling_ends_the_job_at_once_and_gives_its_machines_back(api: Api, w
 @pytest.mark.parametrize(
     ("emails", "by"), [({OWNER: "anna@example.com"}, "anna@example.com"), ({}, "a user of the API")]
 )
-def test_who_cancelled_is_in_the_ledger_as_far_as_the_token_tells(
+def test_ledger_names_who_cancelled_if_the_token_identifies_them(
     api: Api, world: World, emails: dict[str, str], by: str
 ) -> None:
     api.access.emails = emails
@@ -180,7 +178,7 @@ def test_who_cancelled_is_in_the_ledger_as_far_as_the_token_tells(
     assert "anna" not in str(api.get()), "the service's view has no room for it"
 
 
-def test_who_created_a_job_is_stored_with_it(api: Api, world: World) -> None:
+def test_job_stores_who_created_it(api: Api, world: World) -> None:
     api.access.emails = {OWNER: "anna@example.com"}
     created = api.create()
     assert world.job.submitted_by == "anna@example.com"
@@ -189,7 +187,9 @@ def test_who_created_a_job_is_stored_with_it(api: Api, world: World) -> None:
     world.check()
 
 
-def test_google_not_telling_who_it_is_holds_up_nothing(api: Api, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_caller_email_does_not_fail_the_request(
+    api: Api, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_: str) -> str:
         raise TemporaryError("UserInfo answers 503")
 
@@ -199,7 +199,7 @@ def test_google_not_telling_who_it_is_holds_up_nothing(api: Api, world: World, m
     assert (world.state, world.ledger[-1].decision.text) == ("CANCELLED", "Cancelled by a user of the API.")
 
 
-def test_cancelling_a_job_that_has_ended_well_leaves_it_as_it_is(api: Api, world: World) -> None:
+def test_cancel_of_succeeded_job_changes_nothing(api: Api, world: World) -> None:
     api.create()
     world.deliver()
     world.report_all_ready()
@@ -210,7 +210,7 @@ def test_cancelling_a_job_that_has_ended_well_leaves_it_as_it_is(api: Api, world
     world.check()
 
 
-def test_labels_are_replaced_as_a_whole_while_it_runs_and_after_its_end(api: Api, world: World) -> None:
+def test_patch_replaces_all_labels_of_running_and_ended_job(api: Api, world: World) -> None:
     api.create()
     first = api.get()
     changed = api.label({"team": "vision", "stage": "a"})
@@ -223,12 +223,12 @@ def test_labels_are_replaced_as_a_whole_while_it_runs_and_after_its_end(api: Api
     world.check()
 
 
-def test_with_an_etag_nobodys_change_is_overwritten(api: Api, world: World) -> None:
+def test_patch_with_outdated_etag_is_aborted(api: Api, world: World) -> None:
     api.create()
     read = api.get()["etag"]
     mine = api.label({"a": "mine"}, mask="labels,etag", etag=read)
     theirs = {"labels": {"a": "theirs"}, "etag": read}
-    error = api.refused("PATCH", f"{JOBS}/digits_1", theirs, updateMask="labels,etag")
+    error = api.send_refused("PATCH", f"{JOBS}/digits_1", theirs, updateMask="labels,etag")
     assert (error["code"], error["status"]) == (409, "ABORTED")
     assert api.get() == mine
     api.label({"a": "theirs"}, mask="labels")
@@ -236,7 +236,7 @@ def test_with_an_etag_nobodys_change_is_overwritten(api: Api, world: World) -> N
     world.check()
 
 
-def test_of_two_changes_with_one_etag_at_the_same_time_one_is_made(
+def test_of_two_concurrent_patches_with_one_etag_only_one_succeeds(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.create()
@@ -250,7 +250,7 @@ def test_of_two_changes_with_one_etag_at_the_same_time_one_is_made(
 
     monkeypatch.setattr(world.store, "commit", overtaken)
     body = {"labels": {"a": "second"}, "etag": read}
-    error = api.refused("PATCH", f"{JOBS}/digits_1", body, updateMask="labels,etag")
+    error = api.send_refused("PATCH", f"{JOBS}/digits_1", body, updateMask="labels,etag")
     assert error["status"] == "ABORTED"
     assert world.job.labels == (Label("a", "first"),)
     world.check()
@@ -269,9 +269,9 @@ def test_of_two_changes_with_one_etag_at_the_same_time_one_is_made(
         ("labels", {"labels": "team"}, "job.labels"),
     ],
 )
-def test_a_change_that_cannot_be_made_names_its_field(api: Api, mask: str, body: object, field: str) -> None:
+def test_wrong_patch_is_refused_at_its_field(api: Api, mask: str, body: object, field: str) -> None:
     before = api.create()
-    error = api.refused("PATCH", f"{JOBS}/digits_1", body, updateMask=mask)
+    error = api.send_refused("PATCH", f"{JOBS}/digits_1", body, updateMask=mask)
     assert (error["code"], error["details"][0]["fieldViolations"][0]["field"]) == (400, field)
     assert api.get() == before
 
@@ -287,15 +287,15 @@ def test_a_change_that_cannot_be_made_names_its_field(api: Api, mask: str, body:
         ("GET", "n" * 2000, {}),
     ],
 )
-def test_an_unknown_job_is_not_found(api: Api, method: str, path: str, query: dict[str, str]) -> None:
-    error = api.refused(method, f"{JOBS}/{path}", {"labels": {}} if method != "GET" else None, **query)
+def test_unknown_job_is_not_found(api: Api, method: str, path: str, query: dict[str, str]) -> None:
+    error = api.send_refused(method, f"{JOBS}/{path}", {"labels": {}} if method != "GET" else None, **query)
     assert (error["code"], error["status"]) == (404, "NOT_FOUND")
 
 
-def test_more_jobs_a_minute_than_the_quota_are_refused_until_the_minute_is_over(api: Api, world: World) -> None:
-    for nth in range(60):
-        api.create(f"job_{nth}")
-    error = api.refused("POST", JOBS, {"jobId": "job_60", **a_spec()})
+def test_creations_over_quota_are_refused_until_the_minute_is_over(api: Api, world: World) -> None:
+    for number in range(60):
+        api.create(f"job_{number}")
+    error = api.send_refused("POST", JOBS, {"jobId": "job_60", **a_spec()})
     sentence = "The request exceeds the allowed maximum of 60 jobs created per minute."
     assert error == {
         "code": 429,

@@ -19,40 +19,40 @@ JOB = {
 FIELDS = (*JOB, "endTime", "displayName")
 
 
-def several(api: Api, world: World, count: int) -> list[str]:
-    """Ids of that many jobs, the youngest first."""
-    ids = [f"job_{nth}" for nth in range(count)]
+def create_jobs(api: Api, world: World, count: int) -> list[str]:
+    """Create jobs and return their ids, the newest first."""
+    ids = [f"job_{number}" for number in range(count)]
     for job_id in ids:
         world.wait(2)
         api.create(job_id)
     return ids[::-1]
 
 
-def walk(api: Api, **query: str) -> list[list[str]]:
-    found, token = [], ""
+def read_all_pages(api: Api, **query: str) -> list[list[str]]:
+    pages, token = [], ""
     while True:
-        said = api.list(pageToken=token, **query)
-        found.append([job["jobId"] for job in said.get("jobs", [])])
-        token = said.get("nextPageToken", "")
+        page = api.list(pageToken=token, **query)
+        pages.append([job["jobId"] for job in page.get("jobs", [])])
+        token = page.get("nextPageToken", "")
         if not token:
-            return found
+            return pages
 
 
-def test_no_job_is_an_empty_answer(api: Api) -> None:
+def test_list_without_jobs_is_an_empty_object(api: Api) -> None:
     assert api.list() == {}
     assert api.list(filter="state:FAILED") == {}
 
 
-def test_pages_are_of_the_size_asked_for_and_together_every_job_once(api: Api, world: World) -> None:
-    ids = several(api, world, 45)
-    assert walk(api) == [ids[:20], ids[20:40], ids[40:]]
-    assert walk(api, pageSize="0")[0] == ids[:20]
-    assert walk(api, pageSize="15") == [ids[:15], ids[15:30], ids[30:]], "no empty page at the end"
-    assert walk(api, pageSize="100") == walk(api, pageSize="5000") == [ids]
+def test_pages_have_requested_size_and_contain_every_job_once(api: Api, world: World) -> None:
+    ids = create_jobs(api, world, 45)
+    assert read_all_pages(api) == [ids[:20], ids[20:40], ids[40:]]
+    assert read_all_pages(api, pageSize="0")[0] == ids[:20]
+    assert read_all_pages(api, pageSize="15") == [ids[:15], ids[15:30], ids[30:]], "no empty page at the end"
+    assert read_all_pages(api, pageSize="100") == read_all_pages(api, pageSize="5000") == [ids]
 
 
-def test_jobs_made_meanwhile_do_not_move_the_pages(api: Api, world: World) -> None:
-    ids = several(api, world, 6)
+def test_jobs_created_between_pages_do_not_shift_them(api: Api, world: World) -> None:
+    ids = create_jobs(api, world, 6)
     first = api.list(pageSize="3")
     world.wait(2)
     api.create("younger")
@@ -60,14 +60,14 @@ def test_jobs_made_meanwhile_do_not_move_the_pages(api: Api, world: World) -> No
     assert [job["jobId"] for job in second["jobs"]] == ids[3:]
 
 
-def test_a_filter_that_finds_little_ends_its_page_early_with_a_way_to_go_on(
+def test_page_with_rare_matches_ends_early_with_a_token(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "JOBS_READ_MAX", 12)
-    several(api, world, 40)
-    found = walk(api, pageSize="5", filter="jobId=job_3")
-    assert [job_id for page in found for job_id in page] == ["job_3"]
-    assert len(found) == 4
+    create_jobs(api, world, 40)
+    pages = read_all_pages(api, pageSize="5", filter="jobId=job_3")
+    assert [job_id for page in pages for job_id in page] == ["job_3"]
+    assert len(pages) == 4
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,17 @@ def test_a_filter_that_finds_little_ends_its_page_early_with_a_way_to_go_on(
         ("filter", {"filter": "nonsense:1"}),
     ],
 )
-def test_a_parameter_that_cannot_be_read_is_named(api: Api, name: str, query: dict[str, str]) -> None:
-    error = api.refused("GET", JOBS, **query)
+def test_wrong_list_parameter_is_refused_by_its_name(api: Api, name: str, query: dict[str, str]) -> None:
+    error = api.send_refused("GET", JOBS, **query)
     assert (error["code"], error["details"][0]["fieldViolations"][0]["field"]) == (400, name)
 
 
-def test_the_discovery_documents_own_examples(api: Api, world: World) -> None:
+def test_filter_examples_of_ml_discovery_document_are_accepted(api: Api, world: World) -> None:
     for job_id in ("census_1", "rnn_1", "rnn_2"):
         api.create(job_id)
     api.cancel("rnn_2")
-    assert walk(api, filter="jobId:rnn* AND state:CANCELLED") == [["rnn_2"]]
-    assert walk(api, filter="jobId:census*") == [["census_1"]]
+    assert read_all_pages(api, filter="jobId:rnn* AND state:CANCELLED") == [["rnn_2"]]
+    assert read_all_pages(api, filter="jobId:census*") == [["census_1"]]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_discovery_documents_own_examples(api: Api, world: World) -> None:
         "trainingInput.enableWebAccess=false",
     ],
 )
-def test_a_filter_that_holds(text: str) -> None:
+def test_filter_accepts_matching_job(text: str) -> None:
     assert list_filter.parse_filter(text, FIELDS)(JOB)
 
 
@@ -150,7 +150,7 @@ def test_a_filter_that_holds(text: str) -> None:
         "trainingInput.region.x=1",
     ],
 )
-def test_a_filter_that_does_not_hold(text: str) -> None:
+def test_filter_rejects_job_that_does_not_match(text: str) -> None:
     assert not list_filter.parse_filter(text, FIELDS)(JOB)
 
 
@@ -176,7 +176,7 @@ def test_a_filter_that_does_not_hold(text: str) -> None:
         "\0",
     ],
 )
-def test_a_filter_that_cannot_be_read_is_an_invalid_argument(text: str) -> None:
+def test_filter_with_wrong_syntax_is_an_invalid_argument(text: str) -> None:
     with pytest.raises(ApiError) as caught:
         list_filter.parse_filter(text, FIELDS)
     assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")

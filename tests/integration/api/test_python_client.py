@@ -1,4 +1,4 @@
-"""Google's own Python client with its bundled discovery documents, and the programs that were written on it."""
+"""Google's Python client with its bundled discovery documents, and requests of programs that use it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def status_of(request: Any) -> tuple[int, str]:
     return error.status_code, error.reason
 
 
-def test_a_jobs_life(jobs: Any, world: World) -> None:
+def test_python_client_creates_polls_and_cancels_a_job(jobs: Any, world: World) -> None:
     created = jobs.create(parent=PARENT, body={"jobId": "digits_1", **a_spec()}).execute()
     assert created["state"] == "QUEUED"
     world.deliver()
@@ -70,29 +70,29 @@ def test_a_jobs_life(jobs: Any, world: World) -> None:
     assert jobs.getIamPolicy(resource=name).execute() == {"etag": "ACAB"}
 
 
-def test_the_client_walks_through_the_pages_by_itself(jobs: Any) -> None:
-    for nth in range(5):
-        jobs.create(parent=PARENT, body={"jobId": f"job_{nth}", **a_spec()}).execute()
-    request, found = jobs.list(parent=PARENT, pageSize=2), []
+def test_python_client_reads_all_pages(jobs: Any) -> None:
+    for number in range(5):
+        jobs.create(parent=PARENT, body={"jobId": f"job_{number}", **a_spec()}).execute()
+    request, pages = jobs.list(parent=PARENT, pageSize=2), []
     while request is not None:
-        answer = request.execute()
-        found.append([job["jobId"] for job in answer["jobs"]])
-        request = jobs.list_next(request, answer)
-    assert found == [["job_4", "job_3"], ["job_2", "job_1"], ["job_0"]]
+        page = request.execute()
+        pages.append([job["jobId"] for job in page["jobs"]])
+        request = jobs.list_next(request, page)
+    assert pages == [["job_4", "job_3"], ["job_2", "job_1"], ["job_0"]]
     assert jobs.list(parent=PARENT, filter="jobId:census*").execute() == {}
 
 
-def test_a_filter_too_long_for_an_address_is_understood_as_the_client_sends_it(jobs: Any) -> None:
-    for nth in range(3):
-        jobs.create(parent=PARENT, body={"jobId": f"job_{nth}", **a_spec()}).execute()
-    desired = " OR ".join(["jobId=job_1", *[f'jobId="no such job {nth}"' for nth in range(65)]])
-    request = jobs.list(parent=PARENT, filter=desired)
+def test_long_filter_sent_as_post_is_accepted(jobs: Any) -> None:
+    for number in range(3):
+        jobs.create(parent=PARENT, body={"jobId": f"job_{number}", **a_spec()}).execute()
+    filter_text = " OR ".join(["jobId=job_1", *[f'jobId="no such job {number}"' for number in range(65)]])
+    request = jobs.list(parent=PARENT, filter=filter_text)
     assert len(request.uri) > 2048
     assert [job["jobId"] for job in request.execute()["jobs"]] == ["job_1"]
 
 
-def test_airflow_takes_a_conflict_over_the_same_training_input_for_its_own_job(jobs: Any, world: World) -> None:
-    """Source: Airflow's MLEngine hook: on 409 it gets the job and compares, then polls for the end."""
+def test_airflow_accepts_conflict_with_equal_training_input_as_its_job(jobs: Any, world: World) -> None:
+    """Source: Airflow's MLEngine hook, which on 409 gets the job, compares it, and then polls."""
     body = {"jobId": "z_digits", **a_spec(scaleTier="CUSTOM")}
     jobs.create(parent=PARENT, body=body).execute()
     assert status_of(jobs.create(parent=PARENT, body=body)) == (
@@ -105,8 +105,8 @@ def test_airflow_takes_a_conflict_over_the_same_training_input_for_its_own_job(j
     assert status_of(jobs.cancel(name=f"{PARENT}/jobs/nobody", body={}))[0] == 404
 
 
-def test_tfx_and_fmltc_bodies_are_taken_and_their_polls_end(jobs: Any, world: World) -> None:
-    """Source: TFX's training client (names in snake_case), FIRST's fmltc (elapsed time, units, message)."""
+def test_tfx_and_fmltc_requests_are_accepted_and_their_polls_end(jobs: Any, world: World) -> None:
+    """Source: TFX's training client (names in snake_case); fmltc (elapsed time, units, message)."""
     training = a_spec()["trainingInput"]
     jobs.create(
         parent=PARENT,
@@ -124,15 +124,15 @@ def test_tfx_and_fmltc_bodies_are_taken_and_their_polls_end(jobs: Any, world: Wo
     assert ended["trainingOutput"]["consumedMLUnits"] == 0.58
 
 
-def test_who_is_not_known_or_may_not(endpoint: str) -> None:
-    for token, code in [("token-of-nobody", 403), ("token-of-a-viewer", 403)]:
+def test_python_client_gets_403_without_permission(endpoint: str) -> None:
+    for token, code in [("token-without-permissions", 403), ("token-of-a-viewer", 403)]:
         client = build("ml", endpoint, token)
         body = {"jobId": "digits_1", **a_spec()}
         assert status_of(client.projects().jobs().create(parent=PARENT, body=body))[0] == code
         client.close()
 
 
-def test_config_and_locations(endpoint: str) -> None:
+def test_python_client_reads_config_and_locations(endpoint: str) -> None:
     client = build("ml", endpoint)
     assert "serviceAccount" in client.projects().getConfig(name=PARENT).execute()
     locations = client.projects().locations()
@@ -142,7 +142,7 @@ def test_config_and_locations(endpoint: str) -> None:
     client.close()
 
 
-def test_vertex_ais_client(endpoint: str, world: World) -> None:
+def test_python_client_manages_vertex_custom_jobs(endpoint: str, world: World) -> None:
     client = build("aiplatform", endpoint)
     jobs = client.projects().locations().customJobs()
     parent = f"{PARENT}/locations/us-central1"

@@ -1,4 +1,4 @@
-"""Limits of what all jobs together may use, as the API's clients see them."""
+"""The admission queue and its limits in the API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.world import World
 
 @pytest.fixture
 def limited(api: Api, world: World) -> Api:
-    """Room for one job of 12 vCPUs at a time."""
+    """Return an API whose limit allows one job of 12 vCPUs at a time, with three jobs."""
     world.limits["vcpus"] = 12
     for name in ("first", "second", "third"):
         api.create(name)
@@ -20,9 +20,9 @@ def limited(api: Api, world: World) -> Api:
     return api
 
 
-def test_a_job_that_waits_has_its_position_and_others_have_none(limited: Api) -> None:
-    answers = {name: limited.get(name) for name in ("first", "second", "third")}
-    assert {name: (it["state"], it["jobPosition"]) for name, it in answers.items()} == {
+def test_queued_jobs_have_their_position_and_others_zero(limited: Api) -> None:
+    responses = {name: limited.get(name) for name in ("first", "second", "third")}
+    assert {name: (job["state"], job["jobPosition"]) for name, job in responses.items()} == {
         "first": ("PREPARING", "0"),
         "second": ("QUEUED", "1"),
         "third": ("QUEUED", "2"),
@@ -31,15 +31,15 @@ def test_a_job_that_waits_has_its_position_and_others_have_none(limited: Api) ->
     assert {job["jobId"]: job["jobPosition"] for job in listed} == {"first": "0", "second": "1", "third": "2"}
 
 
-def test_who_is_cancelled_gives_its_place_to_the_next(limited: Api) -> None:
+def test_next_job_moves_up_when_a_queued_job_is_cancelled(limited: Api) -> None:
     limited.cancel("second")
     assert limited.get("third")["jobPosition"] == "1"
 
 
-def test_a_job_that_could_never_start_is_refused_in_the_services_words(limited: Api, world: World) -> None:
+def test_job_over_the_limits_is_refused_with_the_services_message(limited: Api, world: World) -> None:
     world.limits["vcpus"] = 8
-    error = limited.refused("POST", JOBS, {"jobId": "huge", **a_spec()})
+    error = limited.send_refused("POST", JOBS, {"jobId": "huge", **a_spec()})
     sentence = "The request for 12 vcpus exceeds the allowed maximum of 8 vcpus."
     assert (error["code"], error["status"]) == (429, "RESOURCE_EXHAUSTED")
     assert error["message"] == f"Quota failure for project my-project. {sentence}"
-    assert limited.ask("GET", f"{JOBS}/huge")[0] == 404
+    assert limited.send("GET", f"{JOBS}/huge")[0] == 404

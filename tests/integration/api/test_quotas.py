@@ -1,4 +1,4 @@
-"""How often the API may be asked: what counts, for whom, and when there is room again."""
+"""Quotas of requests: which requests count, and when more are allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from shared.api.quotas import MINUTE_S, Bucket
 from shared.memory.access import MemoryAccess
 from shared.wiring import api as wiring
-from tests.integration.api.client import CUSTOM_JOBS, JOBS, NOBODY, VIEWER, Api, an_app
+from tests.integration.api.client import CUSTOM_JOBS, JOBS, UNPRIVILEGED, VIEWER, Api, an_app
 from tests.integration.api.test_custom_jobs import BODY
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -28,7 +28,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_bucket_lets_its_number_through_at_once_and_then_as_time_passes(clock: Clock) -> None:
+def test_bucket_allows_its_number_at_once_and_more_as_time_passes(clock: Clock) -> None:
     bucket = Bucket(300, clock)
     assert [bucket.take() for _ in range(300)] == [0] * 300
     assert bucket.take() == 1
@@ -38,7 +38,7 @@ def test_a_bucket_lets_its_number_through_at_once_and_then_as_time_passes(clock:
     assert [bucket.take() for _ in range(301)] == [0] * 300 + [1]
 
 
-def test_who_keeps_to_the_quota_in_every_minute_is_never_refused(clock: Clock) -> None:
+def test_client_within_the_quota_is_never_refused(clock: Clock) -> None:
     bucket = Bucket(6, clock)
     for _ in range(20):
         assert [bucket.take() for _ in range(6)] == [0] * 6
@@ -48,7 +48,7 @@ def test_who_keeps_to_the_quota_in_every_minute_is_never_refused(clock: Clock) -
         clock.now += 10
 
 
-def test_a_refusal_costs_nothing_and_says_how_long_to_wait(clock: Clock) -> None:
+def test_refused_request_is_not_counted_and_gets_its_wait_time(clock: Clock) -> None:
     bucket = Bucket(2, clock)
     assert [bucket.take() for _ in range(6)] == [0, 0, 30, 30, 30, 30]
     clock.now += 29
@@ -57,11 +57,11 @@ def test_a_refusal_costs_nothing_and_says_how_long_to_wait(clock: Clock) -> None
     assert bucket.take() == 0
 
 
-def test_no_limit_is_none(clock: Clock) -> None:
+def test_bucket_without_limit_allows_everything(clock: Clock) -> None:
     assert {Bucket(0, clock).take() for _ in range(10_000)} == {0}
 
 
-def test_many_threads_get_no_more_together_than_one(clock: Clock) -> None:
+def test_threads_share_the_bucket(clock: Clock) -> None:
     bucket = Bucket(500, clock)
     got: Counter[bool] = Counter()
 
@@ -81,15 +81,15 @@ def test_many_threads_get_no_more_together_than_one(clock: Clock) -> None:
 
 @pytest.fixture
 def api(world: World, access: MemoryAccess, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Api:
-    """With room for three requests."""
+    """Return an API with a quota of three requests."""
     app = an_app(world, access, monkeypatch, Bucket(3, clock))
     return Api(world, access, app.test_client())
 
 
-def test_requests_beyond_the_quota_are_refused_in_googles_form_until_there_is_room(api: Api, clock: Clock) -> None:
+def test_requests_over_quota_are_refused_until_time_has_passed(api: Api, clock: Clock) -> None:
     for _ in range(3):
         api.list()
-    error = api.refused("GET", f"{JOBS}/digits_1")
+    error = api.send_refused("GET", f"{JOBS}/digits_1")
     sentence = "The request exceeds the allowed maximum of 3 requests per minute."
     assert error == {
         "code": 429,
@@ -128,43 +128,43 @@ def test_requests_beyond_the_quota_are_refused_in_googles_form_until_there_is_ro
         ("GET", "/v1/projects/my-project/locations"),
     ],
 )
-def test_everything_but_a_creation_counts_even_if_nothing_is_found(api: Api, method: str, path: str) -> None:
+def test_every_request_but_create_is_counted_even_if_not_found(api: Api, method: str, path: str) -> None:
     for _ in range(3):
-        assert api.ask(method, path, {})[0] != 429
-    assert api.ask(method, path, {})[0] == 429
+        assert api.send(method, path, {})[0] != 429
+    assert api.send(method, path, {})[0] == 429
 
 
-def test_creations_have_a_quota_of_their_own(api: Api) -> None:
-    for nth in range(5):
-        api.create(f"job_{nth}")
-        api.done("POST", CUSTOM_JOBS, BODY, schema="CustomJob")
+def test_creations_do_not_use_the_request_quota(api: Api) -> None:
+    for number in range(5):
+        api.create(f"job_{number}")
+        api.send_ok("POST", CUSTOM_JOBS, BODY, schema="CustomJob")
     api.list()
     for _ in range(2):
         api.list()
-    assert api.refused("GET", JOBS)["code"] == 429
+    assert api.send_refused("GET", JOBS)["code"] == 429
     api.create("job_5")
 
 
-def test_strangers_do_not_use_up_the_projects_quota(api: Api) -> None:
+def test_unauthorized_requests_do_not_use_the_quota(api: Api) -> None:
     for _ in range(5):
-        assert api.refused("GET", JOBS, token=NOBODY)["code"] == 403
-        assert api.refused("GET", JOBS, token="ya29.expired")["code"] == 401
-        assert api.refused("GET", JOBS, token=None)["code"] == 401
-        assert api.refused("GET", "/v1/projects/another/jobs")["code"] == 403
-        assert api.ask("POST", f"{JOBS}/x:testIamPermissions", {"permissions": []}, token="ya29.expired")[0] == 200
+        assert api.send_refused("GET", JOBS, token=UNPRIVILEGED)["code"] == 403
+        assert api.send_refused("GET", JOBS, token="ya29.expired")["code"] == 401
+        assert api.send_refused("GET", JOBS, token=None)["code"] == 401
+        assert api.send_refused("GET", "/v1/projects/another/jobs")["code"] == 403
+        assert api.send("POST", f"{JOBS}/x:testIamPermissions", {"permissions": []}, token="ya29.expired")[0] == 200
     for _ in range(3):
         api.list()
 
 
-def test_a_refused_cancellation_cancels_nothing(api: Api, world: World) -> None:
+def test_cancel_refused_by_quota_cancels_nothing(api: Api, world: World) -> None:
     world.submit(a_spec())
     for _ in range(3):
         api.list()
-    assert api.refused("POST", f"{JOBS}/digits_1:cancel", {})["code"] == 429
+    assert api.send_refused("POST", f"{JOBS}/digits_1:cancel", {})["code"] == 429
     assert world.state == "QUEUED"
 
 
-def test_an_instance_of_the_function_has_one_bucket_of_the_services_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_instance_has_one_bucket_of_configured_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     wiring.requests.cache_clear()
     assert wiring.requests() is wiring.requests()

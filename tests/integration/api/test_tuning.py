@@ -1,4 +1,4 @@
-"""Tuning jobs as the service answered them: every answer is held against its schema by the client of these tests."""
+"""Tuning jobs in the API of AI Platform."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def world() -> Study:
 
 
 def create(api: Api, **hyperparameters: Any) -> dict[str, Any]:
-    return api.done("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(**hyperparameters)})
+    return api.send_ok("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(**hyperparameters)})
 
 
-def test_a_tuning_job_is_answered_with_its_trials_the_best_first(api: Api, world: Study) -> None:
+def test_tuning_job_is_shown_with_its_trials_best_first(api: Api, world: Study) -> None:
     created = create(api)
     assert created["trainingInput"]["hyperparameters"] == a_tuning_spec()["trainingInput"]["hyperparameters"]  # type: ignore[index]
     assert created["trainingOutput"] == {
@@ -58,7 +58,7 @@ def test_a_tuning_job_is_answered_with_its_trials_the_best_first(api: Api, world
     assert output["consumedMLUnits"] == pytest.approx(hours * 0.19 / 0.49, abs=0.01), "of all trials together"
 
 
-def test_the_least_comes_first_where_it_is_sought(api: Api, world: Study) -> None:
+def test_trials_are_sorted_ascending_for_goal_minimize(api: Api, world: Study) -> None:
     create(api, goal="MINIMIZE", maxTrials=2)
     world.deliver()
     for number, value in ((1, 0.5), (2, 0.1)):
@@ -67,17 +67,17 @@ def test_the_least_comes_first_where_it_is_sought(api: Api, world: Study) -> Non
     assert [trial["trialId"] for trial in api.get()["trainingOutput"]["trials"]] == ["2", "1"]
 
 
-def test_a_trial_is_shown_with_its_tuning_job_and_nowhere_else(api: Api, world: Study) -> None:
+def test_trial_is_shown_only_with_its_tuning_job(api: Api, world: Study) -> None:
     create(api)
     world.deliver()
     assert [job["jobId"] for job in api.list()["jobs"]] == [STUDY]
-    assert api.refused("GET", f"{JOBS}/{STUDY}-trial-1")["code"] == 404
-    assert api.refused("POST", f"{JOBS}/{STUDY}-trial-1:cancel", {})["code"] == 404
-    assert api.refused("POST", JOBS, {"jobId": "mine-trial-1", **a_tuning_spec()})["code"] == 400
-    assert api.done("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
+    assert api.send_refused("GET", f"{JOBS}/{STUDY}-trial-1")["code"] == 404
+    assert api.send_refused("POST", f"{JOBS}/{STUDY}-trial-1:cancel", {})["code"] == 404
+    assert api.send_refused("POST", JOBS, {"jobId": "mine-trial-1", **a_tuning_spec()})["code"] == 400
+    assert api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
 
 
-def test_pages_of_a_list_go_on_where_trials_are_between_jobs(api: Api, world: Study) -> None:
+def test_list_pages_skip_trials_between_jobs(api: Api, world: Study) -> None:
     api.create("older")
     world.wait(1)
     create(api)
@@ -89,7 +89,7 @@ def test_pages_of_a_list_go_on_where_trials_are_between_jobs(api: Api, world: St
     assert [job["jobId"] for job in second["jobs"]] == ["older"]
 
 
-def test_cancelling_a_tuning_job_ends_all_of_it(api: Api, world: Study) -> None:
+def test_cancel_of_tuning_job_ends_its_trials(api: Api, world: Study) -> None:
     create(api)
     world.deliver()
     api.cancel()
@@ -102,10 +102,10 @@ def test_cancelling_a_tuning_job_ends_all_of_it(api: Api, world: Study) -> None:
     assert world.fleet.list_all() == ()
 
 
-def test_every_problem_of_the_parameters_is_answered_at_once(api: Api) -> None:
+def test_wrong_hyperparameters_are_refused_with_every_field(api: Api) -> None:
     params = [{"parameterName": "a", "type": "DOUBLE", "minValue": 2, "maxValue": 1}, {"type": "INTEGER"}]
-    error = api.refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(params=params, maxTrials=2000)})
-    fields = {each["field"] for each in error["details"][0]["fieldViolations"]}
+    error = api.send_refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(params=params, maxTrials=2000)})
+    fields = {violation["field"] for violation in error["details"][0]["fieldViolations"]}
     spec = "training_input.hyperparameters"
     assert fields == {
         f"{spec}.max_trials",
@@ -116,7 +116,7 @@ def test_every_problem_of_the_parameters_is_answered_at_once(api: Api) -> None:
     }
 
 
-def test_what_cannot_be_continued_is_refused_before_it_is_stored(api: Api, world: Study) -> None:
-    error = api.refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="nobody")})
+def test_tuning_job_that_cannot_be_resumed_is_refused_and_not_stored(api: Api, world: Study) -> None:
+    error = api.send_refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="nobody")})
     assert (error["code"], "which is not a tuning job" in error["message"]) == (400, True)
     assert world.store.load(STUDY) is None

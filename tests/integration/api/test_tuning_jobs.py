@@ -1,4 +1,4 @@
-"""Vertex AI's hyperparameterTuningJobs: every answer is held against its schema by the client of these tests."""
+"""Tuning jobs in the API of Vertex AI: hyperparameterTuningJobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.api.client import CUSTOM_JOBS, JOBS, NOBODY, PROJECT, TUNING_JOBS, VIEWER, Api
+from tests.integration.api.client import CUSTOM_JOBS, JOBS, PROJECT, TUNING_JOBS, UNPRIVILEGED, VIEWER, Api
 from tests.support.study import Study
 
 
@@ -16,7 +16,7 @@ def world() -> Study:
 
 
 def a_body(**changes: object) -> dict[str, Any]:
-    """As `gcloud ai hp-tuning-jobs create` sends it."""
+    """Return the body that `gcloud ai hp-tuning-jobs create` sends."""
     pool = {
         "machineSpec": {"machineType": "n1-standard-4"},
         "replicaCount": "1",
@@ -42,7 +42,7 @@ def a_body(**changes: object) -> dict[str, Any]:
 
 
 def create(api: Api, world: Study, **changes: object) -> dict[str, Any]:
-    created = api.done("POST", TUNING_JOBS, a_body(**changes), schema="HyperparameterTuningJob")
+    created = api.send_ok("POST", TUNING_JOBS, a_body(**changes), schema="HyperparameterTuningJob")
     world.job_id = f"custom_{created['name'].rpartition('/')[2]}"
     return created
 
@@ -52,10 +52,10 @@ def path_of(job: dict[str, Any]) -> str:
 
 
 def get(api: Api, job: dict[str, Any]) -> dict[str, Any]:
-    return api.done("GET", path_of(job), schema="HyperparameterTuningJob")
+    return api.send_ok("GET", path_of(job), schema="HyperparameterTuningJob")
 
 
-def test_a_tuning_job_is_answered_with_its_trials_in_vertex_ais_words(api: Api, world: Study) -> None:
+def test_vertex_tuning_job_is_shown_with_its_trials(api: Api, world: Study) -> None:
     created = create(api, world)
     assert created["name"].startswith(f"projects/{PROJECT}/locations/us-central1/hyperparameterTuningJobs/")
     assert created["state"] == "JOB_STATE_QUEUED"
@@ -83,7 +83,7 @@ def test_a_tuning_job_is_answered_with_its_trials_in_vertex_ais_words(api: Api, 
     assert "finalMeasurement" not in ended["trials"][1]
 
 
-def test_a_trial_is_told_its_own_directories_and_its_values(api: Api, world: Study) -> None:
+def test_trial_gets_its_own_directories_and_values(api: Api, world: Study) -> None:
     create(api, world)
     world.deliver()
     trial = world.trial(2).job
@@ -91,32 +91,32 @@ def test_a_trial_is_told_its_own_directories_and_its_values(api: Api, world: Stu
     assert trial.plan.program.args == ("--epochs", "5", "--layers", "1", "--optimizer", "sgd")
 
 
-def test_tuning_jobs_and_custom_jobs_are_not_found_at_each_others_address(api: Api, world: Study) -> None:
+def test_tuning_jobs_and_custom_jobs_are_found_only_in_their_collection(api: Api, world: Study) -> None:
     created = create(api, world)
     world.deliver()
-    listed = api.done("GET", TUNING_JOBS, schema="ListHyperparameterTuningJobsResponse")
+    listed = api.send_ok("GET", TUNING_JOBS, schema="ListHyperparameterTuningJobsResponse")
     assert [job["name"] for job in listed["hyperparameterTuningJobs"]] == [created["name"]]
-    assert api.done("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
+    assert api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
     assert api.list() == {}
     number = created["name"].rpartition("/")[2]
-    assert api.refused("GET", f"{CUSTOM_JOBS}/{number}")["code"] == 404
-    assert api.refused("GET", f"{TUNING_JOBS}/17")["code"] == 404
-    assert api.refused("GET", f"{JOBS}/custom_{number}")["code"] == 404
-    assert api.refused("GET", path_of(created).replace("us-central1", "europe-west1"))["code"] == 404
+    assert api.send_refused("GET", f"{CUSTOM_JOBS}/{number}")["code"] == 404
+    assert api.send_refused("GET", f"{TUNING_JOBS}/17")["code"] == 404
+    assert api.send_refused("GET", f"{JOBS}/custom_{number}")["code"] == 404
+    assert api.send_refused("GET", path_of(created).replace("us-central1", "europe-west1"))["code"] == 404
 
 
-def test_it_is_cancelled_with_its_trials_and_then_deleted(api: Api, world: Study) -> None:
+def test_vertex_tuning_job_is_cancelled_with_its_trials_and_deleted(api: Api, world: Study) -> None:
     created = create(api, world)
     world.deliver()
-    assert api.refused("DELETE", path_of(created))["status"] == "FAILED_PRECONDITION"
-    api.done("POST", f"{path_of(created)}:cancel", {}, schema="GoogleProtobufEmpty")
+    assert api.send_refused("DELETE", path_of(created))["status"] == "FAILED_PRECONDITION"
+    api.send_ok("POST", f"{path_of(created)}:cancel", {}, schema="GoogleProtobufEmpty")
     world.deliver()
     cancelled = get(api, created)
     assert (cancelled["state"], cancelled["error"]["code"]) == ("JOB_STATE_CANCELLED", 1)
     assert world.states == ["CANCELLED", "CANCELLED"]
-    done = api.done("DELETE", path_of(created), schema="GoogleLongrunningOperation")
+    done = api.send_ok("DELETE", path_of(created), schema="GoogleLongrunningOperation")
     assert done["done"] is True
-    assert api.refused("GET", path_of(created))["code"] == 404
+    assert api.send_refused("GET", path_of(created))["code"] == 404
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_it_is_cancelled_with_its_trials_and_then_deleted(api: Api, world: Study
         ({"jobId": "mine"}, "hyperparameter_tuning_job.job_id"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_field(api: Api, changes: dict[str, object], field: str) -> None:
-    error = api.refused("POST", TUNING_JOBS, a_body(**changes))
+def test_wrong_vertex_tuning_job_is_refused_at_its_field(api: Api, changes: dict[str, object], field: str) -> None:
+    error = api.send_refused("POST", TUNING_JOBS, a_body(**changes))
     assert error["code"] == 400
-    assert field in {each["field"] for each in error["details"][0]["fieldViolations"]}
+    assert field in {violation["field"] for violation in error["details"][0]["fieldViolations"]}
 
 
-def test_enums_by_number_are_read_as_googles_own_clients_send_them(api: Api, world: Study) -> None:
+def test_enum_numbers_of_tuning_job_are_accepted(api: Api, world: Study) -> None:
     study = a_body()["studySpec"]
     study["metrics"][0]["goal"] = 2
     study["algorithm"] = 2
@@ -144,10 +144,10 @@ def test_enums_by_number_are_read_as_googles_own_clients_send_them(api: Api, wor
     assert (world.tuning.goal, world.tuning.algorithm) == ("MINIMIZE", "GRID_SEARCH")
 
 
-def test_each_method_takes_its_own_permission(api: Api, world: Study) -> None:
+def test_tuning_job_methods_require_their_own_permissions(api: Api, world: Study) -> None:
     created = create(api, world)
-    assert get(api, created) == api.done("GET", path_of(created), schema="HyperparameterTuningJob", token=VIEWER)
+    assert get(api, created) == api.send_ok("GET", path_of(created), schema="HyperparameterTuningJob", token=VIEWER)
     for method, path in (("POST", TUNING_JOBS), ("POST", f"{path_of(created)}:cancel"), ("DELETE", path_of(created))):
-        error = api.refused(method, path, a_body(), token=VIEWER)
+        error = api.send_refused(method, path, a_body(), token=VIEWER)
         assert "aiplatform.hyperparameterTuningJobs." in error["message"]
-    assert api.refused("GET", TUNING_JOBS, token=NOBODY)["code"] == 403
+    assert api.send_refused("GET", TUNING_JOBS, token=UNPRIVILEGED)["code"] == 403

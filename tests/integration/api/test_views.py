@@ -1,4 +1,4 @@
-"""What a job looks like: ML units against the service's published figures, etags, and the schema's own test."""
+"""Views of jobs: ML units against the service's published figures, etags, labels, and the schema check itself."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def group(machine_type: str, count: int = 1, accelerator: Accelerator | None = N
         ("standard_v100", 5.8367),
     ],
 )
-def test_units_an_hour_are_those_the_service_published(name: str, published: float) -> None:
+def test_ml_units_per_hour_equal_published_figures(name: str, published: float) -> None:
     machine = LEGACY_MACHINES[name]
     gpu = Accelerator(machine.gpu.type.lower().replace("_", "-"), machine.gpu.count) if machine.gpu else None
     assert ml_units_per_hour(group(machine.machine_type, accelerator=gpu)) == pytest.approx(published, abs=6e-5)
 
 
-def test_units_of_the_largest_tier_add_up_as_published() -> None:
+def test_ml_units_of_premium_1_add_up_to_published_figure() -> None:
     """PREMIUM_1: a master and 19 workers of complex_model_m, 11 parameter servers of large_model."""
     groups = (group("n1-highcpu-16", 20), group("n1-highmem-8", 11))
-    assert sum(ml_units_per_hour(each) or 0 for each in groups) == pytest.approx(33.7829, abs=6e-5)
+    assert sum(ml_units_per_hour(group) or 0 for group in groups) == pytest.approx(33.7829, abs=6e-5)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +53,20 @@ def test_units_of_the_largest_tier_add_up_as_published() -> None:
         TaskGroup(TaskType.WORKER, 1, "", tpu=Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")),
     ],
 )
-def test_what_the_service_never_sold_has_no_units_and_makes_the_whole_job_unknown(other: TaskGroup) -> None:
+def test_machine_not_of_the_service_makes_ml_units_of_job_unknown(other: TaskGroup) -> None:
     assert ml_units_per_hour(other) is None
     plan = a_plan(groups=(group("n1-standard-4"), other))
     assert consumed_ml_units(a_job(JobState.SUCCEEDED, plan, started_at=at(0), ended_at=at(60))) is None
 
 
-def test_units_count_from_running_to_the_end() -> None:
+def test_ml_units_count_from_running_to_the_end() -> None:
     ended = a_job(JobState.SUCCEEDED, a_plan(workers=2), started_at=at(100), ended_at=at(100 + 1800))
     assert consumed_ml_units(ended) == 0.58
     assert consumed_ml_units(a_job(JobState.RUNNING)) is None
     assert consumed_ml_units(a_job(JobState.CANCELLED, ended_at=at(9))) is None
 
 
-def test_usage_grows_while_the_job_runs_and_stands_still_at_its_end() -> None:
+def test_usage_grows_while_job_runs_and_is_constant_after_its_end() -> None:
     price = Price(0.49, "USD")
     running = a_job(JobState.RUNNING, a_plan(workers=2), started_at=at(100))
     used = [usage(running, at(100 + seconds), price).words for seconds in (0, 1800, 3600)]
@@ -81,7 +81,7 @@ def test_usage_grows_while_the_job_runs_and_stands_still_at_its_end() -> None:
     assert usage(running, at(0)).machine_hours == 0, "a clock behind the function's"
 
 
-def test_machines_without_units_have_hours_and_no_cost_and_a_slice_has_its_hosts() -> None:
+def test_machines_without_ml_units_have_hours_and_slices_count_their_hosts() -> None:
     slices = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4))
     running = a_job(JobState.RUNNING, a_plan(groups=(slices,)), started_at=at(0))
     used = usage(running, at(3600), Price(0.49, "USD"))
@@ -89,7 +89,7 @@ def test_machines_without_units_have_hours_and_no_cost_and_a_slice_has_its_hosts
     assert used.words == "8.00 machine-hours"
 
 
-def test_usage_stands_beside_the_services_view() -> None:
+def test_job_view_has_usage_under_trainmaster() -> None:
     running = a_job(JobState.RUNNING, a_plan(workers=2), started_at=at(0))
     shown = job_view(running, usage=usage(running, at(3600), Price(0.5, "EUR")))["trainmaster"]["usage"]
     assert shown == {"machineHours": 3.0, "mlUnits": 1.16, "cost": {"amount": 0.58, "currency": "EUR"}}
@@ -100,14 +100,14 @@ def test_usage_stands_beside_the_services_view() -> None:
     assert "usage" not in job_view(running)["trainmaster"]
 
 
-def test_an_etag_is_of_one_job_and_one_state_of_its_labels() -> None:
+def test_etag_differs_by_job_and_version_of_labels() -> None:
     job = a_job(JobState.RUNNING)
     assert etag(job) == etag(a_job(JobState.FAILED, ended_at=at(1), version=9)), "what runs does not move it"
     assert len({etag(job), etag(a_job(labels_version=2)), etag(a_job(job_id="digits_2"))}) == 3
 
 
-def test_the_schema_finds_what_is_wrong() -> None:
-    """So that a test that holds an answer against it can fail."""
+def test_schema_check_reports_wrong_values() -> None:
+    """Tests that check responses against the schema can fail."""
     right = service_view(a_job(JobState.FAILED, created_at=START, ended_at=at(1), error_message="x"))
     assert faults("ml", "GoogleCloudMlV1__Job", {**right, "labels": {"a": "b"}}, {"trainingInput"}) == []
     for name, value in [
@@ -123,6 +123,6 @@ def test_the_schema_finds_what_is_wrong() -> None:
         assert faults("ml", "GoogleCloudMlV1__Job", {**right, name: value}, {"trainingInput"}), name
 
 
-def test_labels_are_shown_as_a_mapping() -> None:
+def test_labels_are_shown_as_mapping() -> None:
     assert service_view(a_job(labels=(Label("a", "b"),)))["labels"] == {"a": "b"}
     assert service_view(a_job(), position=3)["jobPosition"] == "3"

@@ -1,4 +1,4 @@
-"""Where a failed job's message sends its reader."""
+"""The link to the log in the message of a failed job."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tests.support.world import World
 WORKER = ReplicaId(TaskType.WORKER, 0)
 
 
-def test_a_failed_jobs_message_ends_with_the_address_of_its_log_and_what_is_stored_does_not() -> None:
+def test_message_of_failed_job_links_to_its_log_but_stored_message_does_not() -> None:
     world = World()
-    world.running()
-    world.fail(WORKER, status=127)
+    world.start_running()
+    world.exit_program(WORKER, status=127)
     world.check()
     stored = world.job.error_message
     assert stored is not None
     shown = job_view(world.job, project="my-project")["errorMessage"]
     assert shown.startswith(stored)
-    words, _, address = shown.removeprefix(stored).partition("https://")
-    assert words == "\n\nTo find out more about why your job exited please check the logs: "
-    asked = parse_qs(urlsplit(address).query)
-    assert asked == {
+    text, _, address = shown.removeprefix(stored).partition("https://")
+    assert text == "\n\nTo find out more about why your job exited please check the logs: "
+    query = parse_qs(urlsplit(address).query)
+    assert query == {
         "project": ["my-project"],
         "resource": ["ml_job/job_id/digits_1"],
         "advancedFilter": ['resource.type="ml_job"\nresource.labels.job_id="digits_1"'],

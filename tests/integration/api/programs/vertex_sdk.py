@@ -1,4 +1,4 @@
-"""What a user of Vertex AI's Python SDK does, in the SDK's own environment; the last line printed is what came of it.
+"""A program that uses Vertex AI's Python SDK. The last line of its output has the results as JSON.
 
 python vertex_sdk.py ENDPOINT TOKEN TOKEN_OF_A_VIEWER
 """
@@ -52,7 +52,7 @@ def submitted() -> dict[str, Any]:
     job.submit(timeout=3600, restart_job_on_worker_restart=True)
     again = aiplatform.CustomJob.get(job.resource_name)
     scheduling = again.gca_resource.job_spec.scheduling
-    found = {
+    result = {
         "state": again.state.name,
         "number": job.name,
         "labels": dict(again.labels),
@@ -62,14 +62,14 @@ def submitted() -> dict[str, Any]:
         "created": again.create_time.isoformat(),
     }
     job.cancel()
-    found["cancelled"] = [job.state.name, job.error.code]
+    result["cancelled"] = [job.state.name, job.error.code]
     job.delete()
-    found["deleted"] = error_kind(lambda: aiplatform.CustomJob.get(job.resource_name))
-    return found
+    result["deleted"] = call_error(lambda: aiplatform.CustomJob.get(job.resource_name))
+    return result
 
 
 def run() -> dict[str, Any]:
-    """Waits for its end, as scripts do; a job that fails raises."""
+    """Wait for the end of a job that succeeds and of one that fails."""
     good, bad = a_job("good"), a_job("bad")
     good.run(sync=True)
     try:
@@ -93,7 +93,7 @@ def listed() -> dict[str, Any]:
 
 
 def tuned() -> dict[str, Any]:
-    """A study is described by enums alone: goal, algorithm, scales."""
+    """A study has many enums: goal, algorithm, scales."""
     job = aiplatform.HyperparameterTuningJob(
         display_name="tuned",
         custom_job=a_job("trial"),
@@ -112,20 +112,20 @@ def tuned() -> dict[str, Any]:
     job.wait_for_resource_creation()
     again = aiplatform.HyperparameterTuningJob.get(job.resource_name)
     study = again.gca_resource.study_spec
-    found = {
+    result = {
         "counts": [again.gca_resource.max_trial_count, again.gca_resource.parallel_trial_count],
         "study": [study.algorithm.name, study.metrics[0].goal.name, study.parameters[0].scale_type.name],
-        "listed": [each.display_name for each in aiplatform.HyperparameterTuningJob.list()],
-        "not_a_custom_job": [each.display_name for each in aiplatform.CustomJob.list(filter='display_name="tuned"')],
+        "listed": [job.display_name for job in aiplatform.HyperparameterTuningJob.list()],
+        "not_a_custom_job": [job.display_name for job in aiplatform.CustomJob.list(filter='display_name="tuned"')],
     }
-    again.cancel()  # not by `job`, which waits in a thread of its own, and says there that it was cancelled
-    found["cancelled"] = again.state.name
+    again.cancel()  # not `job`, whose own thread would print the cancellation
+    result["cancelled"] = again.state.name
     again.delete()
-    found["deleted"] = error_kind(lambda: aiplatform.HyperparameterTuningJob.get(job.resource_name))
-    return found
+    result["deleted"] = call_error(lambda: aiplatform.HyperparameterTuningJob.get(job.resource_name))
+    return result
 
 
-def error_kind(call: Callable[[], object]) -> list[str]:
+def call_error(call: Callable[[], object]) -> list[str]:
     try:
         call()
     except exceptions.GoogleAPICallError as error:
@@ -136,21 +136,21 @@ def error_kind(call: Callable[[], object]) -> list[str]:
 
 
 def refused() -> dict[str, Any]:
-    found = {
-        "nobody": error_kind(lambda: aiplatform.CustomJob.get("17")),
-        "wrong": error_kind(lambda: a_job("wrong", {**POOL, "machine_spec": {"machine_type": "n9-huge-4"}}).submit()),
-        "account": error_kind(
+    result = {
+        "unknown": call_error(lambda: aiplatform.CustomJob.get("17")),
+        "wrong": call_error(lambda: a_job("wrong", {**POOL, "machine_spec": {"machine_type": "n9-huge-4"}}).submit()),
+        "account": call_error(
             lambda: a_job("account").submit(service_account="other@my-project.iam.gserviceaccount.com")
         ),
-        "pipeline": error_kind(
+        "pipeline": call_error(
             lambda: aiplatform.CustomContainerTrainingJob("p", "gcr.io/p/i:1").run(machine_type="n1-standard-4")
         ),
     }
     init(sys.argv[3])
-    found["viewer"] = error_kind(lambda: a_job("viewer").submit())
+    result["viewer"] = call_error(lambda: a_job("viewer").submit())
     init("ya29.expired")
-    found["stranger"] = error_kind(aiplatform.CustomJob.list)
-    return found
+    result["stranger"] = call_error(aiplatform.CustomJob.list)
+    return result
 
 
 jobs._JOB_WAIT_TIME = 0.2

@@ -1,4 +1,4 @@
-"""A script becomes a custom job on the local stack, as Vertex AI's users write it; prints the job's name and state.
+"""A program that submits a script as a custom job with Vertex AI's SDK, and prints the job's name and state.
 
 python vertex_sdk_script.py ENDPOINT TOKEN PROJECT BUCKET SCRIPT
 """

@@ -1,4 +1,4 @@
-"""Reading a log that grows: nothing lost, nothing twice, nothing out of its VM's order."""
+"""Reading a growing log: every line once, and the lines of each VM in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from shared.agent.reporting.cloud_log import CloudLog, LogOrigin
 from shared.agent.reporting.log_buffer import LogBuffer
 from shared.agent.reporting.serial_console import Stream
 from shared.core.reporting.job_log import ServiceLine, Severity
-from shared.gcp import clients
 from shared.gcp.job_log import CloudJobLog
 from shared.gcp.log_entries import LogEntries
 from shared.presentation.log_reader import LogReader
@@ -26,7 +25,7 @@ from tests.integration.logging.cloud import LOG, PROJECT, Cloud, an_entry
 from tests.support.jobs import START
 
 
-def of_vm(text: str, at_s: float, vm: str, task: str = "worker-replica-0") -> dict[str, object]:
+def vm_entry(text: str, at_s: float, vm: str, task: str = "worker-replica-0") -> dict[str, object]:
     labels = {
         "ml.googleapis.com/job_id": "digits_1",
         "ml.googleapis.com/task_name": task,
@@ -38,65 +37,65 @@ def of_vm(text: str, at_s: float, vm: str, task: str = "worker-replica-0") -> di
 def reader_of(cloud: Cloud, page_size: int) -> LogReader:
     def page(text: str, token: str) -> tuple[list[dict[str, object]], str]:
         request = {"resourceNames": [f"projects/{PROJECT}"], "filter": text, "pageSize": page_size, "pageToken": token}
-        status, said = cloud.post("list", request)
-        assert status == 200, said
-        return said.get("entries", []), said.get("nextPageToken", "")
+        status, content = cloud.post("list", request)
+        assert status == 200, content
+        return content.get("entries", []), content.get("nextPageToken", "")
 
     return LogReader(page, "digits_1")
 
 
 @pytest.fixture
 def reader(cloud: Cloud) -> LogReader:
-    """By small pages."""
+    """Return a reader with small pages."""
     return reader_of(cloud, 3)
 
 
-def new(reader: LogReader) -> list[str]:
+def read_new(reader: LogReader) -> list[str]:
     return [line.message for page in reader.read_new() for line in page]
 
 
-def test_each_look_shows_what_is_new_though_vms_come_late_and_others_are_silent(
-    cloud: Cloud, reader: LogReader
-) -> None:
-    cloud.write(of_vm("a1", 1, "a"), of_vm("b1", 2, "b", "ps-replica-0"), of_vm("c1", 1, "c"))
-    assert sorted(new(reader)) == ["a1", "b1", "c1"]
-    assert new(reader) == []
-    cloud.write(of_vm("a2", 50, "a"), of_vm("a3", 51, "a"))
-    assert new(reader) == ["a2", "a3"]
-    cloud.write(of_vm("c2", 20, "c"), of_vm("c3", 21, "c"), of_vm("d1", 19, "d"))
-    assert new(reader) == ["d1", "c2", "c3"], "later than its neighbours', and from a VM never heard of"
-    assert new(reader) == []
+def test_read_new_returns_new_lines_though_vms_differ_in_delay(cloud: Cloud, reader: LogReader) -> None:
+    cloud.write(vm_entry("a1", 1, "a"), vm_entry("b1", 2, "b", "ps-replica-0"), vm_entry("c1", 1, "c"))
+    assert sorted(read_new(reader)) == ["a1", "b1", "c1"]
+    assert read_new(reader) == []
+    cloud.write(vm_entry("a2", 50, "a"), vm_entry("a3", 51, "a"))
+    assert read_new(reader) == ["a2", "a3"]
+    cloud.write(vm_entry("c2", 20, "c"), vm_entry("c3", 21, "c"), vm_entry("d1", 19, "d"))
+    assert read_new(reader) == ["d1", "c2", "c3"], (
+        "lines that arrive later than those of other VMs, and the first line of a VM"
+    )
+    assert read_new(reader) == []
 
 
-def test_the_services_lines_come_once_though_they_are_written_out_of_order(cloud: Cloud, reader: LogReader) -> None:
-    cloud.write(of_vm("s1", 10, "", "service"), of_vm("a1", 10, "a"))
-    assert sorted(new(reader)) == ["a1", "s1"]
-    cloud.write(of_vm("s0", 8, "", "service"), of_vm("a2", 11, "a"))
-    assert new(reader) == ["s0", "a2"]
-    assert new(reader) == []
+def test_service_lines_are_read_once_though_written_out_of_order(cloud: Cloud, reader: LogReader) -> None:
+    cloud.write(vm_entry("s1", 10, "", "service"), vm_entry("a1", 10, "a"))
+    assert sorted(read_new(reader)) == ["a1", "s1"]
+    cloud.write(vm_entry("s0", 8, "", "service"), vm_entry("a2", 11, "a"))
+    assert read_new(reader) == ["s0", "a2"]
+    assert read_new(reader) == []
 
 
-def test_a_job_of_more_vms_than_a_filter_holds_is_read_all_the_same(cloud: Cloud) -> None:
+def test_job_with_more_vms_than_a_filter_holds_is_read_completely(cloud: Cloud) -> None:
     reader = reader_of(cloud, 100)
     for round_s in range(3):
-        cloud.write(*[of_vm(f"{vm}-{round_s}", round_s + vm / 1000, f"vm{vm}") for vm in range(250)])
+        cloud.write(*[vm_entry(f"{vm}-{round_s}", round_s + vm / 1000, f"vm{vm}") for vm in range(250)])
         assert len(reader.filter(None)) < 20_000
-        assert new(reader) == [f"{vm}-{round_s}" for vm in range(250)]
+        assert read_new(reader) == [f"{vm}-{round_s}" for vm in range(250)]
 
 
-def test_another_jobs_lines_and_those_of_a_later_time_are_not_read(cloud: Cloud, reader: LogReader) -> None:
-    entry = of_vm("theirs", 1, "x")
+def test_lines_of_other_jobs_and_later_times_are_not_read(cloud: Cloud, reader: LogReader) -> None:
+    entry = vm_entry("theirs", 1, "x")
     cloud.write(
-        {**entry, "labels": {"ml.googleapis.com/job_id": "digits_12"}}, of_vm("a1", 1, "a"), of_vm("a2", 9, "a")
+        {**entry, "labels": {"ml.googleapis.com/job_id": "digits_12"}}, vm_entry("a1", 1, "a"), vm_entry("a2", 9, "a")
     )
     until = START.replace(year=2026, month=11, day=21, hour=3, minute=0, second=5)
     assert [line.message for page in reader.read_new(until) for line in page] == ["a1"]
-    assert new(reader) == ["a2"]
+    assert read_new(reader) == ["a2"]
 
 
-# At full speed: four VMs, as many threads as they have, over HTTP.
+# Four VMs at full speed, each with its own thread, over HTTP.
 
-VMS, LINES_A_SECOND, SECONDS = 4, 1000, 6
+VMS, LINES_PER_SECOND, SECONDS = 4, 1000, 6
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def served(tmp_path: Path) -> Iterator[str]:
 
 
 class Vm:
-    """Prints so many lines a second in bursts, as programs do, through the real shipping."""
+    """Prints lines in bursts, as programs do, and sends them by the agent's own CloudLog."""
 
     def __init__(self, number: int, address: str) -> None:
         google = GoogleApi(address, "", MetadataServer("127.0.0.1:9"))
@@ -125,43 +124,45 @@ class Vm:
         self.thread.start()
 
     def _print(self, number: int) -> None:
-        dice = random.Random(number)  # noqa: S311 - spreads writes
-        began, printed = time.monotonic(), 0
-        while printed < LINES_A_SECOND * SECONDS:
-            due = min(LINES_A_SECOND * SECONDS, int((time.monotonic() - began) * LINES_A_SECOND) + 1)
+        generator = random.Random(number)  # noqa: S311 - only spreads the writes
+        started, printed = time.monotonic(), 0
+        while printed < LINES_PER_SECOND * SECONDS:
+            due = min(LINES_PER_SECOND * SECONDS, int((time.monotonic() - started) * LINES_PER_SECOND) + 1)
             if due > printed:
-                self.log.put(Stream.STDOUT, b"".join(b"%d\n" % nth for nth in range(printed, due)))
+                self.log.put(Stream.STDOUT, b"".join(b"%d\n" % number for number in range(printed, due)))
                 printed = due
-            time.sleep(dice.uniform(0.001, 0.05))
+            time.sleep(generator.uniform(0.001, 0.05))
         self.log.flush(60)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_four_replicas_of_a_thousand_lines_a_second_are_followed_without_loss_or_disorder(served: str) -> None:
+def test_lines_of_four_fast_vms_are_read_without_loss_in_order(served: str) -> None:
     logging = LogEntries(PROJECT, served)
-    service = CloudJobLog(clients.logging_client(PROJECT, served, timeout_s=60))
+    service = CloudJobLog(PROJECT, served)
     reader = LogReader(logging.page, "digits_1")
     seen: dict[str, list[str]] = {}
     vms = [Vm(number, served) for number in range(VMS)]
-    said = 0
+    service_lines = 0
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         were_done = not any(vm.thread.is_alive() for vm in vms)
         if not were_done:
             now = datetime.now(UTC)
-            service.write([ServiceLine("digits_1", f"service-{said}", now, Severity.INFO, f"s{said}")])
-            said += 1
-        something = False
+            service.write(
+                [ServiceLine("digits_1", f"service-{service_lines}", now, Severity.INFO, f"s{service_lines}")]
+            )
+            service_lines += 1
+        has_new = False
         for page in reader.read_new():
-            something = True
+            has_new = True
             for line in page:
                 seen.setdefault(line.task, []).append(line.message)
-        if were_done and not something:
+        if were_done and not has_new:
             break
         time.sleep(0.2)
-    expected = [str(nth) for nth in range(LINES_A_SECOND * SECONDS)]
-    assert seen.pop("service") == [f"s{nth}" for nth in range(said)]
+    expected = [str(number) for number in range(LINES_PER_SECOND * SECONDS)]
+    assert seen.pop("service") == [f"s{number}" for number in range(service_lines)]
     assert set(seen) == {f"worker-replica-{number}" for number in range(VMS)}
     for task, lines in seen.items():
         assert lines == expected, task
