@@ -75,8 +75,8 @@ def resolve_pool_variables(
 
 def _check_name(name: str, path: FieldPath, problems: Problems) -> None:
     if not _NAME.fullmatch(name):
-        rule = "must have letters, digits and _ only, not a digit first"
-        problems.add_text(path, f"{rule}, not {quoted(name)}", "LEVEL")
+        rule = "must have letters, digits and _ only, and must not begin with a digit"
+        problems.add_text(path, f"{rule}; this is {quoted(name)}", "LEVEL")
     elif any(fnmatchcase(name, reserved) for reserved in RESERVED_VARIABLES):
         problems.add_text(path, f"is reserved: Trainmaster sets {name} itself", f"MY_{name}")
 

@@ -87,7 +87,7 @@ def check_supported(job: WireModel, problems: Problems) -> None:
         dotted = ".".join(map(str, path))
         for row in UNSUPPORTED_FEATURES:
             if fnmatchcase(dotted, row.path) and row.is_requested(value):
-                problem = f"requests {row.feature}, which is not supported: {row.instead}"
+                problem = f"requests {row.feature}; this is not supported: {row.instead}"
                 problems.add_text(path, problem, row.example)
 
 

@@ -95,15 +95,13 @@ def _slice_of_topology(
         hint = f" (which is one of {_machine_for(vm.generation, size)})" if size else ""
         problems.add(path, f"must be {_join_or(fitting)} on {machine}, not {quoted(topology)}{hint}", fitting[0])
         return None
-    name = generation.type_name(size)
     if requested_size is not None and requested_size != size:
+        expected = generation.topologies[requested_size]
         count_path = problems.spelled_path(role.paths.accelerator_count)
-        problems.add(
-            path, f"is that of a {name}, but {count_path} is {requested_size}", generation.topologies[requested_size]
-        )
+        problems.add(path, f"must be {expected}, because {count_path} is {requested_size}, not {topology}", expected)
         return None
     is_default = generation.topologies.get(size) == topology
-    return Tpu(name, generation.runtime, generation.hosts(size), None if is_default else topology)
+    return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size), None if is_default else topology)
 
 
 def _types_of_machine(machine: str) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class _NameReader:
         in_body = accepted_names(self._kind.body_model).get(name) if is_root else None
         if is_root and name in UNSUPPORTED_DOCUMENTS:
             feature, example = UNSUPPORTED_DOCUMENTS[name]
-            problems.add_text(name_path, f"requests {feature}, which is not supported: submit a training job", example)
+            problems.add_text(name_path, f"requests {feature}; this is not supported: submit a training job", example)
             problems.mark_misspelled((body,))
         elif is_root and name in BODY_NAMES:
             problem = f"cannot be combined with {problems.spelled_path((body,))}: a document has one of them"
