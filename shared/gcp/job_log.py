@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
-from google.cloud.logging import Client
 
 from shared.core.model.job import public_id
 from shared.core.model.tuning import trial_number
 from shared.core.reporting.job_log import LOG_ID, SERVICE, ServiceLine
 from shared.errors import PermanentError, TemporaryError
+from shared.gcp import clients
 from shared.gcp.errors import google_errors
+
+if TYPE_CHECKING:
+    from google.cloud.logging import Client
 
 TIMEOUT_S: Final = 3.0
 """Deadline of one write: an event must not wait longer for lines that only people read."""
@@ -23,11 +27,20 @@ Resource = dict[str, object]
 
 
 class CloudJobLog:
-    """See `shared.ports.JobLog`. Thread-safe, as its client is."""
+    """See `shared.ports.JobLog`. Thread-safe, as its client is. `endpoint`: an emulator's; empty: Google's.
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    The client is built for the first line, because its import takes a quarter of a second (google-cloud-logging imports
+    OpenTelemetry and the formats of other products), and most cold starts write no line.
+    """
+
+    def __init__(self, project: str, endpoint: str) -> None:
+        self._project = project
+        self._endpoint = endpoint
         self._may_use_ml_job = True
+
+    @cached_property
+    def _client(self) -> Client:
+        return clients.logging_client(self._project, self._endpoint, TIMEOUT_S)
 
     def write(self, lines: Sequence[ServiceLine]) -> None:
         """Write under the resource type `ml_job`, or `generic_task` in projects that may not write `ml_job`."""
@@ -54,19 +67,19 @@ class CloudJobLog:
             labels["ml.googleapis.com/trial_id"] = trial
         self._client.logging_api.write_entries(
             [_entry(line) for line in lines],
-            logger_name=f"projects/{self._client.project}/logs/{LOG_ID}",
+            logger_name=f"projects/{self._project}/logs/{LOG_ID}",
             resource=resource,
             labels=labels,
             partial_success=False,
         )
 
     def _ml_job(self, job_id: str) -> Resource:
-        labels = {"project_id": self._client.project, "job_id": job_id, "task_name": SERVICE}
+        labels = {"project_id": self._project, "job_id": job_id, "task_name": SERVICE}
         return {"type": "ml_job", "labels": labels}
 
     def _generic_task(self, job_id: str) -> Resource:
         labels = {
-            "project_id": self._client.project,
+            "project_id": self._project,
             "location": "global",
             "namespace": LOG_ID,
             "job": job_id,

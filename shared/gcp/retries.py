@@ -11,25 +11,27 @@ from typing import Any, Final
 from google.api_core import exceptions
 from google.api_core.retry import Retry, if_exception_type
 
+from shared.gcp.errors import NO_CONNECTION
+
 CALL_S: Final = 20.0
 """Deadline of one call, its repetitions included."""
 FLEET_CALL_S: Final = 30.0
-"""Deadline of one call to Compute Engine or Cloud TPU, which list and create slowly."""
+"""Deadline of one change of VMs or TPU nodes, which is slower than other calls."""
+FLEET_READ_S: Final = 15.0
+"""Deadline of one read of VMs or TPU nodes, its repetitions included."""
 
-_TRANSIENT: Final = if_exception_type(exceptions.ServerError, exceptions.TooManyRequests)
+_REPEATED: Final = (exceptions.ServerError, exceptions.TooManyRequests)
 
 
-def repeated(deadline_s: float = CALL_S) -> dict[str, Any]:
-    """Return the keyword arguments of a call that may be made twice: 5xx and 429 are repeated with backoff and
-    jitter."""
-    retry = Retry(predicate=_TRANSIENT, initial=0.2, maximum=4.0, multiplier=2.0, timeout=deadline_s)
+def repeated(deadline_s: float, *errors: type[Exception]) -> dict[str, Any]:
+    """Return the keyword arguments of a call that is repeated after 5xx, 429 and `errors`, with backoff and jitter."""
+    retry = Retry(if_exception_type(*_REPEATED, *errors), initial=0.2, maximum=4.0, multiplier=2.0, timeout=deadline_s)
     return {"retry": retry, "timeout": deadline_s}
 
 
-CALL: Final = repeated()
-"""For every call whose repetition is harmless: a read, a conditional write, a message (which may be delivered
-twice)."""
-FLEET_READ: Final = repeated(FLEET_CALL_S / 2)
-"""For reads of VMs and TPU nodes."""
+CALL: Final = repeated(CALL_S, *NO_CONNECTION)
+"""For calls whose repetition is harmless: reads, conditional writes, messages (which may be delivered twice)."""
+FLEET_READ: Final = repeated(FLEET_READ_S)
+"""For reads of VMs and TPU nodes. Without a connection they fail at once, and the event is redelivered."""
 FLEET_WRITE: Final[dict[str, Any]] = {"retry": None, "timeout": FLEET_CALL_S}
 """For changes of VMs and TPU nodes. `provision` compares desired and observed again before it repeats one."""

@@ -9,7 +9,7 @@ from functools import cache
 from shared.flows.record import Deps
 from shared.gcp import clients
 from shared.gcp.firestore_store import FirestoreStore
-from shared.gcp.job_log import TIMEOUT_S, CloudJobLog
+from shared.gcp.job_log import CloudJobLog
 from shared.gcp.pubsub_bus import PubsubBus
 from shared.ports import Bus, JobLog, Store
 from shared.settings import settings
@@ -28,7 +28,7 @@ def bus() -> Bus:
 @cache
 def job_log() -> JobLog:
     values = settings()
-    return CloudJobLog(clients.logging_client(values.project, values.logging_endpoint, TIMEOUT_S))
+    return CloudJobLog(values.project, values.logging_endpoint)
 
 
 @cache

@@ -81,7 +81,7 @@ def served_pubsub(port: int, handler: grpc.GenericRpcHandler | None = None) -> t
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FailingPubSub, PubsubBus]]:
-    monkeypatch.setattr(pubsub_bus, "CALL", repeated(deadline_s=1.5))
+    monkeypatch.setattr(pubsub_bus, "CALL", repeated(1.5))
     handler = FailingPubSub(grpc.StatusCode.OK)
     server, port = served_pubsub(0, handler)
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{port}")
@@ -156,7 +156,7 @@ def test_message_is_published_after_pubsub_was_down_for_20_seconds(monkeypatch: 
 
 def test_unreachable_pubsub_is_a_temporary_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:9")
-    monkeypatch.setattr(pubsub_bus, "CALL", repeated(deadline_s=0.5))
+    monkeypatch.setattr(pubsub_bus, "CALL", repeated(0.5))
     bus = PubsubBus(clients.publisher(), "p")
     with pytest.raises(TemporaryError, match="publish to trainmaster-submit"):
         bus.publish("trainmaster-submit", b"{}", {})

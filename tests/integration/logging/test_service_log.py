@@ -16,7 +16,6 @@ from shared.core.reporting.job_log import ServiceLine, Severity, task_base
 from shared.errors import TemporaryError
 from shared.flows import readiness, submit
 from shared.flows.record import Deps
-from shared.gcp import clients
 from shared.gcp.job_log import CloudJobLog
 from shared.memory.job_log import MemoryJobLog
 from shared.presentation.log_reader import parse_entry
@@ -140,9 +139,7 @@ LINES = tuple(
 def job_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[CloudJobLog, Cloud]]:
     cloud = Cloud(tmp_path, refused=request.param)
     with cloud.serving() as address:
-        logging = clients.logging_client(PROJECT, address, timeout_s=30)
-        yield CloudJobLog(logging), cloud
-        logging.close()
+        yield CloudJobLog(PROJECT, address), cloud
     cloud.entries.close()
 
 
@@ -194,13 +191,10 @@ def test_invalid_response_is_temporary(response: tuple[int, bytes]) -> None:
         def log_message(self, *_: object) -> None:
             """Log nothing."""
 
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), InvalidHandler)) as address:
-        logging = clients.logging_client(PROJECT, address, timeout_s=30)
-        with pytest.raises(TemporaryError):
-            CloudJobLog(logging).write(LINES)
-        logging.close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), InvalidHandler)) as address, pytest.raises(TemporaryError):
+        CloudJobLog(PROJECT, address).write(LINES)
 
 
 def test_connection_error_is_temporary() -> None:
     with pytest.raises(TemporaryError):
-        CloudJobLog(clients.logging_client(PROJECT, "http://127.0.0.1:9", timeout_s=5)).write(LINES)
+        CloudJobLog(PROJECT, "http://127.0.0.1:9").write(LINES)
