@@ -1,6 +1,6 @@
 locals {
   # `topics` are those whose messages are pushed to the function; the function `api` is called by clients instead. `memory` is
-  # the measured use plus a reserve for concurrent events (docs/decisions/0018-cold-starts.md).
+  # the measured use plus a reserve for concurrent events (docs/decisions/0026-google-clients.md).
   functions = {
     upload       = { topics = ["upload"], memory = "512Mi", timeout_s = 60, concurrency = 8, max_instances = 10 }
     submit       = { topics = ["submit"], memory = "512Mi", timeout_s = 60, concurrency = 8, max_instances = 10 }
