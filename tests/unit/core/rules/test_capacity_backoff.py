@@ -110,7 +110,7 @@ def test_later_search_for_capacity_begins_with_short_intervals_again() -> None:
     assert action.next_at - at(100_010) < timedelta(seconds=60)
 
 
-def test_missing_part_of_a_gang_is_requested_every_minute_for_15_minutes_until_the_gang_moves() -> None:
+def test_missing_part_of_a_gang_is_requested_for_15_minutes_until_the_gang_moves() -> None:
     state = a_state(MISSING, job=a_job(plan=a_plan(zones=ZONES)))
     now, requests = 0.0, 0
     while isinstance(action := decide(state, now).action, ContinueProvisioning):

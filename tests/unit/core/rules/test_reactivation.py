@@ -64,7 +64,7 @@ def judge_completion(state: State) -> Decision:
 
 
 @pytest.mark.parametrize("chief", [RESTARTING, REPLACING, HELD, RESTARTED], ids=lambda chief: chief.state)
-def test_completed_replica_runs_again_on_another_vm_for_free_when_the_primary_restarts(chief: Replica) -> None:
+def test_completed_replica_runs_again_for_free_when_the_primary_restarts(chief: Replica) -> None:
     state = a_state(chief, completed(restarts_used=2))
     decision = judge_completion(state)
     assert (decision.rule, decision.reason) == (Rule.REPLICA_DONE, Reason.PRIMARY_RESTARTED)
@@ -128,7 +128,7 @@ def test_completion_reported_after_the_primarys_failure_is_outdated(chief: Repli
     assert judge_completion(a_state(chief, completed(seconds=510 + 179))).reason is Reason.PRIMARY_RESTARTED
 
 
-def test_completion_of_a_replica_reported_ready_after_the_primarys_failure_is_outdated() -> None:
+def test_completion_of_a_replica_reported_ready_after_the_failure_is_outdated() -> None:
     assert reactivated(a_state(RESTARTED, completed(seconds=520, ready_at=at(505)))) == [WORKER_0]
 
 

@@ -162,7 +162,7 @@ def test_message_of_too_many_failed_trials_is_the_services() -> None:
     )
 
 
-def test_message_names_the_error_of_the_trial_that_failed_last_in_any_order_of_the_reports() -> None:
+def test_message_names_the_last_failed_trial_in_any_order_of_the_reports() -> None:
     state = State(a_tuning_job("rr", max_failed=2), (), whole=True)
     for number, seconds in ((2, 70), (1, 60)):
         failed = TrialEnded("digits_1", number, TrialState.FAILED, at(seconds), NOW, None, f"error of {number}")
