@@ -43,7 +43,7 @@ def exit_outcome(event: ReplicaExited) -> str:
     return f"exited with status {exit_status(event)}{error}"
 
 
-def failed(event: ReplicaExited) -> str:
+def replica_failed(event: ReplicaExited) -> str:
     """Return the errorMessage of a job that this exit ended."""
     who = f"The replica {event.subject.replica_id.words}"
     if event.out_of_memory:
@@ -66,14 +66,16 @@ def with_log_link(message: str, project: str, job_id: str) -> str:
 
 
 def no_resources(requested: str, error: str) -> str:
+    """Return the errorMessage of a job that never got VMs."""
     return f"The job was stopped after too many retries: no resources for {requested} in its region. {error}."
 
 
 def internal_error(cause: str) -> str:
+    """Return the errorMessage of a job that ended by an internal error."""
     return f"{INTERNAL_ERROR}: {cause}"
 
 
-def flags(tuning: Tuning, values: tuple[str, ...]) -> str:
+def trial_flags(tuning: Tuning, values: tuple[str, ...]) -> str:
     """Return the flags of a trial's program: `--learning-rate 0.01 --optimizer adam`."""
     return " ".join(f"--{parameter.name} {parameter.value}" for parameter in tuning.assignments(values))
 

@@ -81,7 +81,7 @@ class Case:
 
     def fail(self, rule: Rule, reason: Reason, text: str) -> Decision:
         """Return the decision to end the job with this exit as its error message."""
-        return Decision(rule, reason, text, FailJob(messages.failed(self.event), self.replica.key))
+        return Decision(rule, reason, text, FailJob(messages.replica_failed(self.event), self.replica.key))
 
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:

@@ -79,7 +79,7 @@ def judge_suggestion(state: State, event: TrialSuggested, now: datetime) -> Deci
     tuning = tuning_of(state.job)
     if event.number != len(tuning.trials) + 1 or not trials_to_begin(state.job):
         return stale(Reason.NOTHING_TO_DO, "No such trial may begin now.")
-    text = f"Trial {event.number} begins: {messages.flags(tuning, event.values)}."
+    text = f"Trial {event.number} begins: {messages.trial_flags(tuning, event.values)}."
     return Decision(Rule.TUNING, Reason.TRIAL_SUGGESTED, text, BeginTrial(event.number, event.values))
 
 

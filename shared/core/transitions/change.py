@@ -80,7 +80,7 @@ def order_incarnation(replica: Replica, target: ReplicaState, now: datetime, **c
     )
 
 
-def rewritten(replica: Replica) -> Replica:
+def with_next_version(replica: Replica) -> Replica:
     """Return the replica unchanged but for its version.
 
     A commit that includes it fails if another writer changed the replica since it was loaded; the event is then judged

@@ -30,7 +30,7 @@ from shared.core.transitions.change import (
     find_replica,
     move_job,
     move_replica,
-    rewritten,
+    with_next_version,
 )
 
 
@@ -58,7 +58,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return _succeed(state, action, now)
         case FailJob():
             ended = move_job(job, JobState.FAILED, ended_at=now, error_message=action.message)
-            replicas = (rewritten(find_replica(state, action.replica)),) if action.replica else ()
+            replicas = (with_next_version(find_replica(state, action.replica)),) if action.replica else ()
             return Change(ended, replicas, PROVISION)
         case CancelJob():
             ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
@@ -113,7 +113,7 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         last_rerun=LastRerun(now, action.blame) if action.charge is Budget.RERUNS else None,
         version=job.version + 1,
     )
-    previous = tuple(rewritten(replica) for replica in state.replicas)
+    previous = tuple(with_next_version(replica) for replica in state.replicas)
     following = tuple(_next_attempt(replica, attempt, action, now) for replica in state.replicas)
     return Change(rerun, (*previous, *following), PROVISION)
 
