@@ -8,7 +8,7 @@ from cli.output import print_json
 def job_schema() -> None:
     """Print the JSON Schema of job files, for editors that complete and check them.
 
-    docs/job-schema.json is a copy. docs/job-format.md says how an editor uses it.
+    docs/job-schema.json is a copy; docs/job-format.md describes its use.
     """
     from shared.jobspec import json_schema
 

@@ -175,7 +175,7 @@ def test_ledger_names_who_cancelled_if_the_token_identifies_them(
     api.create()
     api.cancel()
     assert world.ledger[-1].decision.text == f"Cancelled by {by}."
-    assert "anna" not in str(api.get()), "the service's view has no room for it"
+    assert "anna" not in str(api.get()), "the service had no field for it"
 
 
 def test_job_stores_who_created_it(api: Api, world: World) -> None:
@@ -183,7 +183,7 @@ def test_job_stores_who_created_it(api: Api, world: World) -> None:
     created = api.create()
     assert world.job.submitted_by == "anna@example.com"
     assert describe_origin(world.job) == "through the API, by anna@example.com"
-    assert "anna" not in str(created), "the service's view has no room for it"
+    assert "anna" not in str(created), "the service had no field for it"
     world.check()
 
 
@@ -279,10 +279,10 @@ def test_wrong_patch_is_refused_at_its_field(api: Api, mask: str, body: object, 
 @pytest.mark.parametrize(
     ("method", "path", "query"),
     [
-        ("GET", "nobody", {}),
-        ("POST", "nobody:cancel", {}),
-        ("PATCH", "nobody", {"updateMask": "labels"}),
-        ("GET", "nobody:getIamPolicy", {}),
+        ("GET", "unknown", {}),
+        ("POST", "unknown:cancel", {}),
+        ("PATCH", "unknown", {"updateMask": "labels"}),
+        ("GET", "unknown:getIamPolicy", {}),
         ("GET", "no%20body", {}),
         ("GET", "n" * 2000, {}),
     ],

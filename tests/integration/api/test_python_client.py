@@ -101,8 +101,8 @@ def test_airflow_accepts_conflict_with_equal_training_input_as_its_job(jobs: Any
     )
     existing = jobs.get(name=f"{PARENT}/jobs/z_digits").execute()
     assert existing["trainingInput"] == body["trainingInput"]
-    assert status_of(jobs.get(name=f"{PARENT}/jobs/nobody"))[0] == 404
-    assert status_of(jobs.cancel(name=f"{PARENT}/jobs/nobody", body={}))[0] == 404
+    assert status_of(jobs.get(name=f"{PARENT}/jobs/unknown"))[0] == 404
+    assert status_of(jobs.cancel(name=f"{PARENT}/jobs/unknown", body={}))[0] == 404
 
 
 def test_tfx_and_fmltc_requests_are_accepted_and_their_polls_end(jobs: Any, world: World) -> None:

@@ -117,6 +117,6 @@ def test_wrong_hyperparameters_are_refused_with_every_field(api: Api) -> None:
 
 
 def test_tuning_job_that_cannot_be_resumed_is_refused_and_not_stored(api: Api, world: Study) -> None:
-    error = api.send_refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="nobody")})
+    error = api.send_refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="unknown")})
     assert (error["code"], "which is not a tuning job" in error["message"]) == (400, True)
     assert world.store.load(STUDY) is None
