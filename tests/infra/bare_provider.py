@@ -1,11 +1,11 @@
-"""A provider that knows the real google provider's schema and does nothing, so that terraform can validate and plan.
+"""A Terraform provider with the schema of the google provider and no cloud, for `terraform validate` and `plan`.
 
-Terraform needs no cloud to resolve references, check types, evaluate every expression and expand every `for_each`: it
-asks a provider for its schema, and in a plan for what the provider adds to each resource, which here is always "known
-after apply". What only Google's provider would say (that a value is out of range) is not said here.
+Terraform itself resolves references, checks types, evaluates expressions and expands `for_each`. From a provider it
+needs the schema and, for a plan, the values that the provider adds to each resource; here these are always "known
+after apply". Checks of the google provider itself, such as ranges of values, do not happen.
 
-It speaks terraform's plugin protocol 5 over gRPC and is attached with TF_REATTACH_PROVIDERS, so nothing is downloaded.
-Source: docs/plugin-protocol/tfplugin5.proto of hashicorp/terraform; the numbers of fields below are its.
+It implements version 5 of Terraform's plugin protocol over gRPC and is attached with TF_REATTACH_PROVIDERS, so nothing
+is downloaded. Source of the field numbers: docs/plugin-protocol/tfplugin5.proto of hashicorp/terraform.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Schema = dict[str, Block]
 
 @contextmanager
 def attached(schema: Schema) -> Iterator[dict[str, str]]:
-    """Environment in which terraform uses this provider."""
+    """Serve the provider; yield the environment variables that make terraform use it."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("tfplugin5.Provider", _handlers(schema)),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -50,37 +50,38 @@ def attached(schema: Schema) -> Iterator[dict[str, str]]:
 def _handlers(schema: Schema) -> dict[str, Any]:
     answers: dict[str, Callable[[bytes], bytes]] = {
         "GetSchema": lambda _: _schemas(schema),
-        "PrepareProviderConfig": lambda asked: _field(1, _fields(asked)[1]),
+        "PrepareProviderConfig": lambda request: _field(1, _fields(request)[1]),
         "ValidateResourceTypeConfig": lambda _: b"",
         "ValidateDataSourceConfig": lambda _: b"",
         "Configure": lambda _: b"",
-        "PlanResourceChange": lambda asked: _plan(schema, asked),
+        "PlanResourceChange": lambda request: _plan(schema, request),
         "Stop": lambda _: b"",
     }
 
     def handler(answer: Callable[[bytes], bytes]) -> Any:
-        return grpc.unary_unary_rpc_method_handler(lambda asked, _context: answer(asked))
+        return grpc.unary_unary_rpc_method_handler(lambda request, _context: answer(request))
 
     return {name: handler(answer) for name, answer in answers.items()}
 
 
-def _plan(schema: Schema, asked: bytes) -> bytes:
-    """What was proposed, with everything unknown that nobody has said."""
-    fields = _fields(asked)
+def _plan(schema: Schema, request: bytes) -> bytes:
+    """Return the proposed values; every attribute without a value is unknown."""
+    fields = _fields(request)
     proposed = msgpack.unpackb(_fields(fields[3])[1], strict_map_key=False)
-    planned = _filled(schema[fields[1].decode()], proposed)
-    legacy_type_system = b"\x28\x01"  # field 5, true: as of every provider made with SDK 2
+    planned = _with_unknowns(schema[fields[1].decode()], proposed)
+    legacy_type_system = b"\x28\x01"  # field 5 is true in every provider that is built with SDK 2
     return _field(1, _field(1, msgpack.packb(planned))) + legacy_type_system
 
 
-def _filled(block: Block, value: Any) -> Any:
+def _with_unknowns(block: Block, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    filled = {name: UNKNOWN if value.get(name) is None else value[name] for name in block.attributes}
+    result = {name: UNKNOWN if value.get(name) is None else value[name] for name in block.attributes}
     for name, nested in block.blocks.items():
-        said = value.get(name)
-        filled[name] = [_filled(nested.block, each) for each in said] if isinstance(said, list) else said
-    return filled
+        inner = value.get(name)
+        is_list = isinstance(inner, list)
+        result[name] = [_with_unknowns(nested.block, item) for item in inner] if is_list else inner
+    return result
 
 
 def _schemas(schema: Schema) -> bytes:
@@ -101,19 +102,19 @@ def _block(block: Block) -> bytes:
     for name, attribute in block.attributes.items():
         flag = 4 if attribute.required else 5
         is_computed = not attribute.required
-        said = _field(1, name.encode()) + _field(2, json.dumps(attribute.type).encode())
-        said += b"" if attribute.computed else _number(flag, 1)
-        message += _field(2, said + _number(6, int(is_computed)))
+        encoded = _field(1, name.encode()) + _field(2, json.dumps(attribute.type).encode())
+        encoded += b"" if attribute.computed else _number(flag, 1)
+        message += _field(2, encoded + _number(6, int(is_computed)))
     for name, nested in block.blocks.items():
         nesting = NESTED_SINGLE if name == "timeouts" else NESTED_LIST
-        said = _field(1, name.encode()) + _field(2, _block(nested.block)) + _number(3, nesting)
+        encoded = _field(1, name.encode()) + _field(2, _block(nested.block)) + _number(3, nesting)
         if nesting == NESTED_LIST:
-            said += _number(4, int(nested.required)) + _number(5, int(nested.is_single))
-        message += _field(3, said)
+            encoded += _number(4, int(nested.required)) + _number(5, int(nested.is_single))
+        message += _field(3, encoded)
     return message
 
 
-# Protocol Buffers' wire format, as far as these messages go.
+# The part of Protocol Buffers' wire format that these messages use.
 
 
 def _field(number: int, value: bytes) -> bytes:
@@ -125,30 +126,31 @@ def _number(number: int, value: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])
 
 
 def _fields(message: bytes) -> dict[int, bytes]:
-    """The last of each number, of those that hold bytes."""
-    found, at = {}, 0
-    while at < len(message):
-        key, at = _read_varint(message, at)
-        size, at = _read_varint(message, at)
+    """Return the fields that contain bytes, by number. The last one of each number counts."""
+    fields, position = {}, 0
+    while position < len(message):
+        key, position = _read_varint(message, position)
+        size, position = _read_varint(message, position)
         if key & 7 == _WIRE_BYTES:
-            found[key >> 3] = message[at : at + size]
-            at += size
-    return found
+            fields[key >> 3] = message[position : position + size]
+            position += size
+    return fields
 
 
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return the number that begins at `position`, and the position after it."""
     value = shift = 0
     while True:
-        byte = message[at]
+        byte = message[position]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, at
+            return value, position

@@ -1,8 +1,8 @@
-"""The real google provider's schema, from the type description that its CDK bindings ship.
+"""The schema of Terraform's google provider, read from the type description in the provider's CDK bindings.
 
-`python tests/infra/provider_schema.py WHEEL OUTPUT` reduces it to what terraform asks of a provider: for each resource
-and data source its attributes (type, required, computed), and the same for every nested block. The bindings write names
-in camel case; terraform's own are in the links to its registry, and are derived for what can only be read.
+`python tests/infra/provider_schema.py WHEEL OUTPUT` extracts what terraform needs from a provider: for each resource
+and data source its attributes (type, required, computed) and nested blocks. The bindings have names in camel case.
+Terraform's names are taken from the links to its registry; those of read-only attributes are derived.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _DEPTH_MAX: Final = 12
 _PRIMITIVES: Final = {"string": "string", "number": "number", "boolean": "bool"}
 _MAPS: Final = {"cdktf.StringMap": "string", "cdktf.NumberMap": "number", "cdktf.BooleanMap": "bool"}
 _RESOLVABLE: Final = "cdktf.IResolvable"
-_OF_BINDINGS: Final = frozenset({"tfResourceType", "internalValue", "fqn", "complexObjectIndex"})
+_BINDING_PROPERTIES: Final = frozenset({"tfResourceType", "internalValue", "fqn", "complexObjectIndex"})
 
 CtyType = str | list[Any]
-"""As cty writes types in JSON: `"string"`, `["map", "string"]`."""
+"""A type in cty's JSON form: `"string"`, `["map", "string"]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Attribute:
     type: CtyType
     required: bool
     computed: bool
-    """Can only be read."""
+    """Whether the attribute is read-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,44 +52,47 @@ class Block:
     @staticmethod
     def read(stored: dict[str, Any]) -> Block:
         return Block(
-            {name: Attribute(**each) for name, each in stored["attributes"].items()},
-            {name: Nested(**{**each, "block": Block.read(each["block"])}) for name, each in stored["blocks"].items()},
+            {name: Attribute(**fields) for name, fields in stored["attributes"].items()},
+            {
+                name: Nested(**{**fields, "block": Block.read(fields["block"])})
+                for name, fields in stored["blocks"].items()
+            },
         )
 
     @property
     def required(self) -> set[str]:
-        attributes = {name for name, each in self.attributes.items() if each.required}
-        return attributes | {name for name, each in self.blocks.items() if each.required}
+        attributes = {name for name, attribute in self.attributes.items() if attribute.required}
+        return attributes | {name for name, nested in self.blocks.items() if nested.required}
 
     def has(self, name: str) -> bool:
         return name in self.blocks or (name in self.attributes and not self.attributes[name].computed)
 
 
 def load(path: Path) -> dict[str, Block]:
-    """Name of a resource (`google_pubsub_topic`), data source (`data.google_project`) or `provider` → its schema."""
+    """Return schemas by name: `google_pubsub_topic`, `data.google_project` (a data source), `provider`."""
     stored = json.loads(path.read_text(encoding="utf-8"))
     return {name: Block.read(block) for name, block in stored.items()}
 
 
 def reduce(wheel: Path) -> dict[str, object]:
     types = _types(wheel)
-    found: dict[str, object] = {}
+    schemas: dict[str, object] = {}
     for fqn, kind in types.items():
-        own = re.search(r"/docs/(resources|data-sources)/(\w+)", _docs(kind))
+        link = re.search(r"/docs/(resources|data-sources)/(\w+)", _docs(kind))
         config = f"{fqn}Config"
-        if kind["kind"] == "class" and config in types and own:
-            prefix = "data." if own[1] == "data-sources" else ""
-            found[f"{prefix}google_{own[2]}"] = _block(types, config, fqn, 0)
-    return {**found, "provider": _block(types, f"{_PREFIX}provider.GoogleProviderConfig", "", 0)}
+        if kind["kind"] == "class" and config in types and link:
+            prefix = "data." if link[1] == "data-sources" else ""
+            schemas[f"{prefix}google_{link[2]}"] = _block(types, config, fqn, 0)
+    return {**schemas, "provider": _block(types, f"{_PREFIX}provider.GoogleProviderConfig", "", 0)}
 
 
 def _block(types: dict[str, Any], config: str, readable: str, depth: int) -> dict[str, object]:
-    """`config`: what can be written; `readable`: the class through which everything can be read."""
+    """Return a block's schema. `config` is the type with its arguments, `readable` the class with all attributes."""
     attributes: dict[str, object] = {}
     blocks: dict[str, object] = {}
     for prop in types[config].get("properties", []):
         name, required = _name(prop), not prop.get("optional")
-        inner = next((each for each in _names(prop["type"]) if each in types and _is_struct(types[each])), None)
+        inner = next((name for name in _type_names(prop["type"]) if name in types and _is_struct(types[name])), None)
         if inner and depth < _DEPTH_MAX:
             block = _block(types, inner, f"{inner}OutputReference", depth + 1)
             blocks[name] = {"block": block, "required": required, "is_single": "fqn" in prop["type"]}
@@ -97,13 +100,13 @@ def _block(types: dict[str, Any], config: str, readable: str, depth: int) -> dic
             attributes[name] = {"type": _type(prop["type"]), "required": required, "computed": False}
     for prop in types.get(readable, {}).get("properties", []):
         name = _name(prop)
-        if prop.get("immutable") and not _is_of_bindings(prop) and name not in attributes and name not in blocks:
+        if prop.get("immutable") and not _belongs_to_bindings(prop) and name not in attributes and name not in blocks:
             attributes[name] = {"type": _type(prop["type"]), "required": False, "computed": True}
     return {"attributes": attributes, "blocks": blocks}
 
 
-def _is_of_bindings(prop: dict[str, Any]) -> bool:
-    return prop["name"] in _OF_BINDINGS or prop["name"].endswith("Input") or bool(prop.get("static"))
+def _belongs_to_bindings(prop: dict[str, Any]) -> bool:
+    return prop["name"] in _BINDING_PROPERTIES or prop["name"].endswith("Input") or bool(prop.get("static"))
 
 
 def _name(prop: dict[str, Any]) -> str:
@@ -116,38 +119,38 @@ def _docs(described: dict[str, Any]) -> str:
     return " ".join([docs.get("summary", ""), docs.get("remarks", ""), docs.get("see", "")])
 
 
-def _type(said: dict[str, Any]) -> CtyType:
-    if "primitive" in said:
-        return _PRIMITIVES.get(said["primitive"], "dynamic")
-    if "collection" in said:
-        inner = _type(said["collection"]["elementtype"])
-        return ["map" if said["collection"]["kind"] == "map" else "list", inner]
-    if "union" in said:
-        return next(_type(each) for each in said["union"]["types"] if each.get("fqn") != _RESOLVABLE)
-    if said["fqn"] == _RESOLVABLE:
+def _type(reference: dict[str, Any]) -> CtyType:
+    if "primitive" in reference:
+        return _PRIMITIVES.get(reference["primitive"], "dynamic")
+    if "collection" in reference:
+        inner = _type(reference["collection"]["elementtype"])
+        return ["map" if reference["collection"]["kind"] == "map" else "list", inner]
+    if "union" in reference:
+        return next(_type(member) for member in reference["union"]["types"] if member.get("fqn") != _RESOLVABLE)
+    if reference["fqn"] == _RESOLVABLE:
         return "bool"
-    return ["map", _MAPS[said["fqn"]]] if said["fqn"] in _MAPS else "dynamic"
+    return ["map", _MAPS[reference["fqn"]]] if reference["fqn"] in _MAPS else "dynamic"
 
 
 def _is_struct(kind: dict[str, Any]) -> bool:
     return kind.get("kind") == "interface" and bool(kind.get("datatype"))
 
 
-def _names(value: object) -> Iterator[str]:
-    """Every type named in a type reference: `{"fqn"}`, a collection's or a union's."""
+def _type_names(value: object) -> Iterator[str]:
+    """Yield every type in a type reference: `{"fqn"}`, a collection's or a union's."""
     if isinstance(value, dict):
         if isinstance(value.get("fqn"), str):
             yield value["fqn"]
         for inner in value.values():
-            yield from _names(inner)
+            yield from _type_names(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _names(inner)
+            yield from _type_names(inner)
 
 
 def _types(wheel: Path) -> dict[str, Any]:
     with zipfile.ZipFile(wheel) as archive:
-        name = next(each for each in archive.namelist() if re.search(r"_jsii/.*\.jsii\.tgz$", each))
+        name = next(path for path in archive.namelist() if re.search(r"_jsii/.*\.jsii\.tgz$", path))
         packed = archive.read(name)
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         file = tar.extractfile("package/.jsii")

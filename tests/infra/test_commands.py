@@ -1,7 +1,7 @@
-"""What we tell people to type exists: every gcloud, trainmaster and make command of our pages and files.
+"""Commands in the documentation and in infra/ exist: gcloud, trainmaster, make and terraform.
 
-gcloud's are held against the tree that its own completion reads, trainmaster's against the program, make's against the
-Makefile. A word in capitals, `…` or `${…}` stands for something of the reader's.
+gcloud's commands are compared with the tree that its shell completion reads, trainmaster's with the program, make's
+with the Makefile, terraform's with its help. A word in capitals, `…` or `${…}` is a placeholder.
 """
 
 from __future__ import annotations
@@ -52,37 +52,40 @@ class Command:
 
 
 class WrongError(Exception):
-    """There is no such command, or it has no such flag."""
+    """The command does not exist, or it has no such flag."""
 
 
 def commands(page: Path, text: str) -> Iterator[Command]:
-    """Those of code spans and blocks, or, where the page is no Markdown, of lines."""
+    """Yield the commands in code spans and blocks of a Markdown page, or in the lines of another file."""
     if page.suffix == ".md":
         blocks = _BLOCK.findall(text)
         spans = _SPAN.findall(_BLOCK.sub("", text))
-        said = [each for block in blocks for each in _LINE.findall(block.replace("\\\n", " "))]
-        said += [" ".join(span.split()) for span in spans if span.split()[0] in PROGRAMS]
+        lines = [line for block in blocks for line in _LINE.findall(block.replace("\\\n", " "))]
+        lines += [" ".join(span.split()) for span in spans if span.split()[0] in PROGRAMS]
     else:
-        said = _LINE.findall(text.replace("\\\n", " "))
-    for each in said:
-        words = shlex.split(re.sub(r"\s# .*", "", each))
-        for chosen in product(*(word.split("|") if re.fullmatch(r"[a-z|-]+", word) else [word] for word in words)):
-            if len(chosen) > 1 and chosen[1] != "{":  # a block of Terraform's
-                yield Command(str(page.relative_to(ROOT)), chosen)
+        lines = _LINE.findall(text.replace("\\\n", " "))
+    for line in lines:
+        words = shlex.split(re.sub(r"\s# .*", "", line))
+        alternatives = (word.split("|") if re.fullmatch(r"[a-z|-]+", word) else [word] for word in words)
+        for combination in product(*alternatives):
+            if len(combination) > 1 and combination[1] != "{":  # a Terraform block
+                yield Command(str(page.relative_to(ROOT)), combination)
 
 
-ALL: Final = sorted({each for page in PAGES for each in commands(page, page.read_text(encoding="utf-8"))}, key=str)
+ALL: Final = sorted(
+    {command for page in PAGES for command in commands(page, page.read_text(encoding="utf-8"))}, key=str
+)
 
 
 @cache
 def gcloud_tree() -> dict[str, Any]:
-    """The file is one assignment of JSON to a name. Source: gcloud_completions.py in the Cloud SDK."""
+    """Return gcloud's tree of commands. Source: gcloud_completions.py in the Cloud SDK."""
     program = shutil.which("gcloud")
     assert program, "the Cloud SDK is not installed"
     root = next(parent for parent in Path(program).resolve().parents if (parent / "data" / "cli").is_dir())
     text = (root / "data" / "cli" / "gcloud_completions.py").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text.partition("STATIC_COMPLETION_CLI_TREE = ")[2])
-    return found
+    tree: dict[str, Any] = json.loads(text.partition("STATIC_COMPLETION_CLI_TREE = ")[2])
+    return tree
 
 
 def check_gcloud(words: tuple[str, ...]) -> None:
@@ -138,7 +141,7 @@ def terraform_help(*command: str) -> str:
 
 
 def check_terraform(words: tuple[str, ...]) -> None:
-    """Its commands are those that its help lists, at each level; a flag has one dash."""
+    """Compare a command with terraform's help, which lists the commands at each level. A flag has one dash."""
     command: list[str] = []
     for word in words[1:]:
         if not re.search(rf"(?m)^ {{2,4}}{re.escape(word)}  +\w", terraform_help(*command)):
@@ -147,7 +150,7 @@ def check_terraform(words: tuple[str, ...]) -> None:
     rest = words[1 + len(command) :]
     if not command or (rest and "Subcommands:" in terraform_help(*command)):
         raise WrongError(f"terraform has no command {rest[0]!r} there")
-    takes_plans = command[0] in {"apply", "destroy"}  # and their help says so, without listing them
+    takes_plans = command[0] in {"apply", "destroy"}  # they take plan's flags, which their help does not list
     known = terraform_help(*command) + (terraform_help("plan") if takes_plans else "")
     for word in rest:
         flag = word.partition("=")[0]
@@ -164,22 +167,23 @@ CHECKS: Final = {
 
 
 def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
-    """With their values; what follows `--` is another program's."""
+    """Yield flags with their values. Words after `--` belong to another program."""
     end = words.index("--") if "--" in words else len(words)
-    for nth, word in enumerate(words[:end]):
+    for index, word in enumerate(words[:end]):
         if word.startswith("--"):
             flag, has_value, value = word.partition("=")
-            yield flag, value if has_value else " ".join(words[nth + 1 : nth + 2])
+            yield flag, value if has_value else " ".join(words[index + 1 : index + 2])
 
 
 @pytest.mark.parametrize("command", ALL, ids=str)
-def test_what_we_tell_people_to_type_exists(command: Command) -> None:
+def test_documented_command_exists(command: Command) -> None:
     CHECKS[command.words[0]](command.words)
 
 
-def test_commands_of_every_program_are_found_on_many_pages() -> None:
-    assert {each.words[0] for each in ALL} == set(PROGRAMS)
-    assert {"README.md", "cloudbuild.yaml", "infra/outputs.tf", "docs/runbooks/sweep.md"} <= {each.page for each in ALL}
+def test_commands_are_extracted_from_markdown_yaml_and_terraform() -> None:
+    assert {command.words[0] for command in ALL} == set(PROGRAMS)
+    pages = {command.page for command in ALL}
+    assert {"README.md", "cloudbuild.yaml", "infra/outputs.tf", "docs/runbooks/sweep.md"} <= pages
 
 
 @pytest.mark.parametrize(
@@ -198,7 +202,7 @@ def test_commands_of_every_program_are_found_on_many_pages() -> None:
         "terraform apply -auto-aprove",
     ],
 )
-def test_what_does_not_exist_is_found(typed: str) -> None:
+def test_wrong_command_is_detected(typed: str) -> None:
     (command,) = commands(ROOT / "README.md", f"Type `{typed}`.")
     with pytest.raises(WrongError):
         CHECKS[command.words[0]](command.words)

@@ -1,8 +1,8 @@
-"""The queries that the store makes, against the indexes that infra/ makes. The emulator asks for none; Firestore does.
+"""The store's queries, compared with the indexes in infra/. Firestore requires them; the emulator does not.
 
-Every method of the Store is called here on the emulator, and what its client sends is held against what is planned.
-Source of what an index is needed for: Firestore, "Index types": queries of one property in one collection have their
-index by themselves, unless it is exempt; all others need one of their own.
+Every method of the Store is called on the emulator. The queries that its client sends are compared with the plan.
+Source: Firestore, "Index types": a query by one property of one collection uses an automatic index, unless the property
+is exempt; all other queries need an index of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.jobs import CHIEF
 from tests.support.world import World
 
 NOW: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
-ASK: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
+CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "load": lambda store, world: store.load(world.job_id, world.replica(CHIEF).key, lost_peers=True),
     "load_attempt": lambda store, world: store.load_attempt(world.job_id),
     "entry": lambda store, world: store.entry(world.job_id, "x"),
@@ -48,14 +48,16 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """`equal` and `ordered` (by comparison or order, with its direction) are properties."""
-
+class Query:
     method: str
+    """Method of the Store that sends it."""
     collection: str
     is_group: bool
+    """Whether it covers all collections of this name."""
     equal: frozenset[str]
+    """Properties compared for equality."""
     ordered: tuple[tuple[str, str], ...]
+    """Properties compared otherwise or ordered by, with their direction."""
 
     @property
     def properties(self) -> set[str]:
@@ -63,19 +65,20 @@ class Asked:
 
 
 @pytest.fixture
-def asked(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Asked]]:
+def queries(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Query]]:
+    """Return all queries that the methods of the Store send."""
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
     client = clients.firestore_client(f"test-{uuid.uuid4().hex[:8]}")
     store = FirestoreStore(client)
     world = World(store=store)  # type: ignore[arg-type]  # another store
     world.start_running()
-    found: list[Asked] = []
+    recorded: list[Query] = []
     method = ""
     api = client._firestore_api
     run_query, run_aggregation = api.run_query, api.run_aggregation_query
 
     def record(query: Any) -> None:
-        found.append(read(method, MessageToDict(StructuredQuery.pb(query))))
+        recorded.append(read_query(method, MessageToDict(StructuredQuery.pb(query))))
 
     def recorded_query(request: Json, **options: Any) -> Any:
         record(request["structured_query"])
@@ -87,90 +90,90 @@ def asked(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
     monkeypatch.setattr(api, "run_query", recorded_query)
     monkeypatch.setattr(api, "run_aggregation_query", recorded_aggregation)
-    for method, ask in ASK.items():  # noqa: B007 - `record` reads it
-        ask(store, world)
-    yield found
+    for method, call in CALLS.items():  # noqa: B007 - `record` reads it
+        call(store, world)
+    yield recorded
     client.close()
 
 
-def read(method: str, query: Json) -> Asked:
+def read_query(method: str, query: Json) -> Query:
     (source,) = query["from"]
     equal: set[str] = set()
     ordered: dict[str, str] = {}
-    for each in filters(query.get("where", {})):
-        if each["op"] == "EQUAL":
-            equal.add(each["field"]["fieldPath"])
+    for condition in filters(query.get("where", {})):
+        if condition["op"] == "EQUAL":
+            equal.add(condition["field"]["fieldPath"])
         else:
-            ordered[each["field"]["fieldPath"]] = ASCENDING
+            ordered[condition["field"]["fieldPath"]] = ASCENDING
     for order in query.get("orderBy", ()):
         ordered[order["field"]["fieldPath"]] = order["direction"]
     ordered.pop("__name__", None)
     is_group = source.get("allDescendants", False)
-    return Asked(method, source["collectionId"], is_group, frozenset(equal), tuple(ordered.items()))
+    return Query(method, source["collectionId"], is_group, frozenset(equal), tuple(ordered.items()))
 
 
 def filters(where: Json) -> Iterator[Json]:
     if "fieldFilter" in where:
         yield where["fieldFilter"]
-    for each in where.get("compositeFilter", {}).get("filters", ()):
-        yield from filters(each)
+    for part in where.get("compositeFilter", {}).get("filters", ()):
+        yield from filters(part)
 
 
-def missing(query: Asked, plan: Plan) -> str:
-    """What index it lacks; empty: none."""
+def missing_index(query: Query, plan: Plan) -> str:
+    """Describe the index that the query lacks; return an empty string if it has one."""
     scope = "COLLECTION_GROUP" if query.is_group else "COLLECTION"
     if not query.properties:
         return ""
     if len(query.properties) == 1:
         (name,) = query.properties
-        kept = single(plan, query.collection, name)
+        available = property_indexes(plan, query.collection, name)
         directions = {direction for _, direction in query.ordered} or {ASCENDING}
-        desired = {(scope, direction) for direction in directions}
-        return "" if desired <= kept else f"{query}: {name} is indexed for {sorted(kept)} only"
+        needed = {(scope, direction) for direction in directions}
+        return "" if needed <= available else f"{query}: {name} is indexed for {sorted(available)} only"
     for index in plan.of("google_firestore_index").values():
-        fields = [(each["field_path"], each["order"]) for each in index["fields"]]
+        fields = [(field["field_path"], field["order"]) for field in index["fields"]]
         leading = {name for name, _ in fields[: len(query.equal)]}
-        is_its = index["collection"] == query.collection and index.get("query_scope", "COLLECTION") == scope
-        if is_its and leading == query.equal and tuple(fields[len(query.equal) :]) == query.ordered:
+        is_applicable = index["collection"] == query.collection and index.get("query_scope", "COLLECTION") == scope
+        if is_applicable and leading == query.equal and tuple(fields[len(query.equal) :]) == query.ordered:
             return ""
-    return f"{query}: there is no index of these"
+    return f"{query}: there is no index for these properties"
 
 
-def single(plan: Plan, collection: str, name: str) -> set[tuple[str, str]]:
-    """Scopes and directions of the index of one property."""
+def property_indexes(plan: Plan, collection: str, name: str) -> set[tuple[str, str]]:
+    """Return scopes and directions in which one property is indexed."""
     for field in plan.of("google_firestore_field").values():
         if (field["collection"], field["field"]) == (collection, name):
             indexes = field["index_config"][0].get("indexes", [])
-            return {(each.get("query_scope", "COLLECTION"), each["order"]) for each in indexes}
+            return {(index.get("query_scope", "COLLECTION"), index["order"]) for index in indexes}
     return {("COLLECTION", ASCENDING), ("COLLECTION", "DESCENDING")}
 
 
-def test_every_method_of_the_store_is_asked() -> None:
-    methods = {name for name, each in vars(Store).items() if callable(each) and not name.startswith("_")}
-    assert methods == {*ASK, *WRITE_ONLY}
+def test_calls_cover_every_reading_method_of_the_store() -> None:
+    methods = {name for name, member in vars(Store).items() if callable(member) and not name.startswith("_")}
+    assert methods == {*CALLS, *WRITE_ONLY}
 
 
-def test_every_query_has_its_index(asked: list[Asked], plan: Plan) -> None:
-    assert [problem for query in asked if (problem := missing(query, plan))] == []
-    assert len({query.method for query in asked}) >= 10
+def test_every_query_has_an_index(queries: list[Query], plan: Plan) -> None:
+    assert queries
+    assert [problem for query in queries if (problem := missing_index(query, plan))] == []
 
 
-def test_every_index_has_its_query(asked: list[Asked], plan: Plan) -> None:
-    """An index costs with every document written."""
-    composite = {(query.collection, frozenset(query.properties)) for query in asked if len(query.properties) > 1}
-    made = {
-        (each["collection"], frozenset(field["field_path"] for field in each["fields"]))
-        for each in plan.of("google_firestore_index").values()
+def test_every_index_is_used_by_a_query(queries: list[Query], plan: Plan) -> None:
+    """An unused index costs money with every document that is written."""
+    composite = {(query.collection, frozenset(query.properties)) for query in queries if len(query.properties) > 1}
+    planned = {
+        (index["collection"], frozenset(field["field_path"] for field in index["fields"]))
+        for index in plan.of("google_firestore_index").values()
     }
-    assert made == composite
+    assert planned == composite
 
 
-def test_a_query_without_an_index_is_found(plan: Plan) -> None:
-    """Of two properties, in all collections of a name, and of one that is exempt."""
+def test_query_without_an_index_is_detected(plan: Plan) -> None:
+    """By two properties, over a collection group, by an exempt property, and by one property ordered by another."""
     for query in (
-        Asked("x", "replicas", is_group=False, equal=frozenset({"attempt", "state"}), ordered=()),
-        Asked("x", "ledger", is_group=True, equal=frozenset({"job_id"}), ordered=()),
-        Asked("x", "jobs", is_group=False, equal=frozenset({"spec_json"}), ordered=()),
-        Asked("x", "jobs", is_group=False, equal=frozenset({"is_live"}), ordered=(("created_at", "DESCENDING"),)),
+        Query("x", "replicas", is_group=False, equal=frozenset({"attempt", "state"}), ordered=()),
+        Query("x", "ledger", is_group=True, equal=frozenset({"job_id"}), ordered=()),
+        Query("x", "jobs", is_group=False, equal=frozenset({"spec_json"}), ordered=()),
+        Query("x", "jobs", is_group=False, equal=frozenset({"is_live"}), ordered=(("created_at", "DESCENDING"),)),
     ):
-        assert missing(query, plan)
+        assert missing_index(query, plan)

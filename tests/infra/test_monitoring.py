@@ -1,4 +1,4 @@
-"""Alerts and dashboard: of metrics that there are, aligned as their kind allows, with a page for each."""
+"""Alerts and dashboard: their metrics exist, the aligners fit the metric kinds, and each alert has a runbook."""
 
 from __future__ import annotations
 
@@ -22,90 +22,89 @@ METRICS: Final = {
     "run.googleapis.com/request_count": ("DELTA", "cloud_run_revision"),
     "run.googleapis.com/container/instance_count": ("GAUGE", "cloud_run_revision"),
 }
-"""Kind and resource. Source: "Google Cloud metrics", lists of Pub/Sub and Cloud Run."""
+"""Metric → kind and resource type. Source: "Google Cloud metrics", lists of Pub/Sub and Cloud Run."""
 ALIGNERS: Final = {"GAUGE": {"ALIGN_MAX", "ALIGN_MEAN"}, "DELTA": {"ALIGN_DELTA", "ALIGN_RATE"}}
 ALERTS: Final = "google_monitoring_alert_policy"
-NOT_ALERTS: Final = {"README", "upgrade", "uninstall"}
+PAGES_WITHOUT_ALERT: Final = {"README", "upgrade", "uninstall"}
 
 
 def conditions(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
-    """Kind and body of each alert's condition."""
-    found = []
+    """Return kind and body of each alert's condition."""
+    pairs = []
     for alert in plan.of(ALERTS).values():
         (condition,) = alert["conditions"]
         ((kind, body),) = [
-            (kind, said[0]) for kind, said in condition.items() if kind.startswith("condition_") and said
+            (kind, blocks[0]) for kind, blocks in condition.items() if kind.startswith("condition_") and blocks
         ]
-        found.append((kind, body))
-    return found
+        pairs.append((kind, body))
+    return pairs
 
 
-def of_metrics(plan: Plan) -> list[tuple[str, str]]:
-    """Filter and aligner of all that is shown or alerted on."""
-    found = [
+def metric_queries(plan: Plan) -> list[tuple[str, str]]:
+    """Return filter and aligner of every alert and chart."""
+    queries = [
         (body["filter"], body["aggregations"][0]["per_series_aligner"])
         for kind, body in conditions(plan)
         if kind != "condition_matched_log"
     ]
     for widget in dashboard(plan)["gridLayout"]["widgets"]:
-        shown = widget["xyChart"]["dataSets"][0]["timeSeriesQuery"]["timeSeriesFilter"]
-        found.append((shown["filter"], shown["aggregation"]["perSeriesAligner"]))
-    return found
+        series = widget["xyChart"]["dataSets"][0]["timeSeriesQuery"]["timeSeriesFilter"]
+        queries.append((series["filter"], series["aggregation"]["perSeriesAligner"]))
+    return queries
 
 
 def dashboard(plan: Plan) -> dict[str, Any]:
-    (planned,) = plan.of("google_monitoring_dashboard").values()
-    found: dict[str, Any] = json.loads(planned["dashboard_json"])
-    return found
+    (resource,) = plan.of("google_monitoring_dashboard").values()
+    content: dict[str, Any] = json.loads(resource["dashboard_json"])
+    return content
 
 
-def test_the_dashboard_is_one(plan: Plan) -> None:
+def test_dashboard_has_the_fields_of_the_message_type(plan: Plan) -> None:
     """Unknown fields and wrong types are errors."""
     message = monitoring_dashboard_v1.Dashboard.pb(monitoring_dashboard_v1.Dashboard())
     json_format.ParseDict(dashboard(plan), message, ignore_unknown_fields=False)
-    assert len(message.grid_layout.widgets) >= 4
+    assert message.grid_layout.widgets
 
 
-def test_every_metric_exists_and_is_aligned_as_its_kind_allows(plan: Plan) -> None:
-    for said, aligner in of_metrics(plan):
-        (metric,) = re.findall(r'metric\.type="([^"]+)"', said)
+def test_metrics_exist_and_their_aligners_fit_their_kind(plan: Plan) -> None:
+    for query, aligner in metric_queries(plan):
+        (metric,) = re.findall(r'metric\.type="([^"]+)"', query)
         kind, resource = METRICS[metric]
-        assert aligner in ALIGNERS[kind], said
-        assert f'resource.type="{resource}"' in said, said
+        assert aligner in ALIGNERS[kind], query
+        assert f'resource.type="{resource}"' in query, query
 
 
-def test_every_alert_has_its_page_and_every_page_its_alert(plan: Plan) -> None:
-    pages = {path for path in (ROOT / "docs" / "runbooks").glob("*.md") if path.stem not in NOT_ALERTS}
-    named = set()
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert(plan: Plan) -> None:
+    pages = {path for path in (ROOT / "docs" / "runbooks").glob("*.md") if path.stem not in PAGES_WITHOUT_ALERT}
+    referenced = set()
     for alert in plan.of(ALERTS).values():
         (page,) = re.findall(r"docs/runbooks/[\w-]+\.md", alert["documentation"][0]["content"])
-        named.add(ROOT / page)
-    assert named == pages
+        referenced.add(ROOT / page)
+    assert referenced == pages
 
 
-def test_what_alerts_cost_is_told(plan: Plan) -> None:
-    """Google charges by condition."""
+def test_readme_states_the_number_of_charged_conditions(plan: Plan) -> None:
     page = " ".join((ROOT / "infra" / "README.md").read_text(encoding="utf-8").split())
     assert len(conditions(plan)) == 5
     assert "five conditions of the alerts" in page
 
 
-def test_a_sweep_that_does_not_run_is_missed(plan: Plan) -> None:
-    """No tick, no message: nothing waits, and only absence tells."""
+def test_sweep_alert_watches_for_absent_acknowledgements(plan: Plan) -> None:
+    """A missing tick leaves no message that could age, so an alert on waiting messages would not notice it."""
     (body,) = [body for kind, body in conditions(plan) if kind == "condition_absent"]
     assert 'response_class="ack"' in body["filter"]
     assert body["duration"] == "600s"
     assert body["aggregations"][0]["cross_series_reducer"] == "REDUCE_SUM"
 
 
-def test_no_alert_waits_for_a_metric_that_is_only_being_made(plan: Plan) -> None:
-    """It would be unknown for ten minutes: one apply would not be enough."""
+def test_no_alert_uses_a_log_based_metric(plan: Plan) -> None:
+    """Monitoring would not know a new one for ten minutes, so that the first apply would fail."""
     assert not plan.of("google_logging_metric")
 
 
-def test_the_alert_of_orphans_waits_for_words_that_are_said(plan: Plan) -> None:
+def test_orphan_alert_matches_a_message_that_the_code_logs(plan: Plan) -> None:
     source = Path(orphans.__file__).read_text(encoding="utf-8")
-    said = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
     block = (ROOT / "infra" / "monitoring.tf").read_text(encoding="utf-8")
     (words,) = re.findall(r'jsonPayload\.message:\\"([^\\]+)\\"', block)
-    assert [each for each in said if isinstance(each, str) and each.startswith(words)]
+    assert [text for text in constants if isinstance(text, str) and text.startswith(words)]

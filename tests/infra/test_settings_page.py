@@ -1,4 +1,4 @@
-"""docs/settings.md is what shared/settings.py says, and a wrong setting stops the start of a function."""
+"""docs/settings.md agrees with shared/settings.py, and a function with a wrong setting does not start."""
 
 from __future__ import annotations
 
@@ -25,35 +25,34 @@ WRONG = {
     "ml_unit_price": "cheap",
     "operation_wait_s": "1000",
 }
-"""Of each that may be wrong; the others take any text."""
+"""A wrong value for each setting that has any. The others accept any text."""
 
 
-def test_the_table_is_the_one_that_the_code_says() -> None:
-    """`python -m tests.infra.settings_table` prints the one to put there."""
+def test_page_has_the_table_of_all_settings() -> None:
+    """If it fails, replace the table by the output of `python -m tests.infra.settings_table`."""
     page = settings_table.PAGE.read_text(encoding="utf-8")
     assert page.partition(settings_table.BEGIN)[2].partition(settings_table.END)[0] == settings_table.table()
 
 
-def test_each_says_what_it_is_for() -> None:
+def test_every_setting_has_a_description() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
 
-def test_what_infra_sets_is_a_setting_and_is_read(plan: Plan) -> None:
+def test_environment_variables_in_infra_are_settings(plan: Plan) -> None:
     for function in plan.of("google_cloudfunctions2_function").values():
-        said = function["service_config"][0]["environment_variables"]
-        ours = {name for name in said if name.startswith(PREFIX)}
+        variables = function["service_config"][0]["environment_variables"]
+        ours = {name for name in variables if name.startswith(PREFIX)}
         assert ours <= {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
         assert ours <= settings_table.set_by_infra()
 
 
-def test_every_setting_that_can_be_wrong_is_tried() -> None:
-    """Text without bounds is never wrong."""
+def test_wrong_values_cover_every_setting_except_free_text() -> None:
     free = {name for name, field in Settings.model_fields.items() if field.annotation is str and not field.metadata}
     assert set(WRONG) == set(Settings.model_fields) - free
 
 
 def start(archive: Path, folder: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """What functions-framework does first: it imports main.py."""
+    """Import main.py, which is the first thing that functions-framework does."""
     with zipfile.ZipFile(archive) as file:
         file.extractall(folder)
     return subprocess.run(
@@ -68,19 +67,19 @@ def start(archive: Path, folder: Path, variables: dict[str, str]) -> subprocess.
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_one_stops_the_start_with_its_name(name: str, archives: dict[str, Path], tmp_path: Path) -> None:
+def test_wrong_setting_stops_the_start_and_is_named(name: str, archives: dict[str, Path], tmp_path: Path) -> None:
     variables = {f"{PREFIX}PROJECT": "my-project", f"{PREFIX}{name.upper()}": WRONG[name]}
     done = start(archives["sweep"], tmp_path, variables)
     assert done.returncode == 1
     assert name in done.stderr
 
 
-def test_no_function_starts_without_a_project(archives: dict[str, Path], tmp_path: Path) -> None:
+def test_function_without_a_project_does_not_start(archives: dict[str, Path], tmp_path: Path) -> None:
     done = start(archives["api"], tmp_path, {})
     assert done.returncode == 1
     assert "project" in done.stderr
     assert start(archives["api"], tmp_path, {f"{PREFIX}PROJECT": "my-project"}).returncode == 0
 
 
-def test_every_functions_start_looks_at_its_settings() -> None:
+def test_main_module_reads_the_settings() -> None:
     assert "settings()" in stage.MAIN

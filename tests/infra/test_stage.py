@@ -1,4 +1,4 @@
-"""The archives that functions are deployed from: what is in them, and that each starts from nothing else."""
+"""The source archives of the functions: their content, and that each function starts from its archive alone."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from emulators.services.pubsub import PubSub
 from emulators.stack.state import ROOT
 from infra import stage
 from shared.messaging import topics
+from tests.infra import iam_table
 from tests.support.jobs import a_spec
 from tests.support.serving import serving
 
-MACHINES = "provision"
+PROVISION = "provision"
 CLIENTS = ("google.cloud.compute_v1", "google.cloud.tpu_v2", "google.cloud.storage")
 
 
@@ -39,13 +40,11 @@ def names(archive: Path) -> set[str]:
         return set(file.namelist())
 
 
-def test_there_is_an_archive_for_every_function_that_infra_deploys(archives: dict[str, Path]) -> None:
-    text = (ROOT / "infra" / "functions.tf").read_text(encoding="utf-8")
-    block = text.partition("functions = {\n")[2].partition("\n  }\n")[0]
-    assert {line.partition("=")[0].strip() for line in block.splitlines()} == set(archives)
+def test_every_function_in_infra_has_an_archive(archives: dict[str, Path]) -> None:
+    assert set(iam_table.local_values()["functions"]) == set(archives)
 
 
-def test_the_same_sources_are_the_same_bytes(tmp_path: Path) -> None:
+def test_archives_of_the_same_sources_have_the_same_bytes(tmp_path: Path) -> None:
     one, other = (stage.stage(tmp_path / name) for name in ("one", "other"))
     assert {name: path.read_bytes() for name, path in one.items()} == {
         name: path.read_bytes() for name, path in other.items()
@@ -53,18 +52,18 @@ def test_the_same_sources_are_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
-def test_an_archive_holds_what_is_imported_and_not_the_rest(function: str, archives: dict[str, Path]) -> None:
+def test_archive_contains_only_what_its_function_imports(function: str, archives: dict[str, Path]) -> None:
     content = names(archives[function])
     assert {"main.py", "requirements.txt", f"functions/{function}.py"} <= content
     assert not {name for name in content if name.startswith(("tests/", "emulators/", "cli/", "simulator/"))}
     others = {f"functions/{name}.py" for name in stage.FUNCTIONS if name != function}
     assert not content & others
-    assert ("shared/agent/startup.sh" in content) is (function == MACHINES)
+    assert ("shared/agent/startup.sh" in content) is (function == PROVISION)
     assert archives[function].stat().st_size < 300 * 1024
 
 
-@pytest.mark.parametrize("function", [name for name in stage.FUNCTIONS if name != MACHINES])
-def test_light_functions_know_of_no_machines(function: str) -> None:
+@pytest.mark.parametrize("function", [name for name in stage.FUNCTIONS if name != PROVISION])
+def test_functions_except_provision_import_no_fleet_adapter(function: str) -> None:
     graph = grimp.build_graph(
         "functions", "shared", cache_dir=None, include_external_packages=True, exclude_type_checking_imports=True
     )
@@ -76,7 +75,7 @@ def test_light_functions_know_of_no_machines(function: str) -> None:
 
 @pytest.fixture(scope="module")
 def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of virtual environments, one for each requirements file, with that and nothing else."""
+    """Return a folder for virtual environments, one for each requirements file."""
     return tmp_path_factory.mktemp("venvs")
 
 
@@ -117,7 +116,7 @@ def push(port: int, data: object, **attributes: str) -> int:
 
 
 def call(port: int, method: str, path: str, body: object = None, token: str = "") -> tuple[int, dict[str, Any]]:
-    """Waits for the function to listen. Status, and what is answered as JSON."""
+    """Call the function as soon as it listens; return the status and the JSON answer."""
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
@@ -133,66 +132,66 @@ def call(port: int, method: str, path: str, body: object = None, token: str = ""
             time.sleep(0.1)
 
 
-LIFE: dict[str, object] = {
+INCARNATION: dict[str, object] = {
     "version": 1,
-    "job_id": "nobody",
+    "job_id": "missing_1",
     "attempt": 1,
     "task_type": "chief",
     "task_index": 0,
     "incarnation": 1,
     "vm_generation": 1,
-    "vm": {"name": "tm-nobody-aaaaaa-chief-0", "zone": "us-central1-a", "instance_id": "1"},
+    "vm": {"name": "tm-missing-1-aaaaaa-chief-0", "zone": "us-central1-a", "instance_id": "1"},
     "at": "2026-11-21T03:00:00Z",
 }
-NO_JOB = "no job nobody"
+NO_JOB = "there is no job missing_1"
 EVENTS: dict[str, tuple[dict[str, object], str]] = {
     "submit": ({"jobId": "staged_1", **a_spec()}, ""),
-    "vm_ready": (LIFE, NO_JOB),
-    "replica_exit": ({**LIFE, "cause": "process", "exit_status": 1}, NO_JOB),
-    "maintenance": ({**LIFE, "cause": "preemption"}, NO_JOB),
-    "provision": ({"version": 1, "job_id": "nobody"}, NO_JOB),
+    "vm_ready": (INCARNATION, NO_JOB),
+    "replica_exit": ({**INCARNATION, "cause": "process", "exit_status": 1}, NO_JOB),
+    "maintenance": ({**INCARNATION, "cause": "preemption"}, NO_JOB),
+    "provision": ({"version": 1, "job_id": "missing_1"}, NO_JOB),
     "sweep": ({}, ""),
-    "tune": ({"version": 1, "job_id": "nobody"}, NO_JOB),
+    "tune": ({"version": 1, "job_id": "missing_1"}, NO_JOB),
     "upload": ({}, "not a Cloud Storage notification"),
 }
-"""An event, and how the reason begins for which it is in the dead letter; empty: it is not."""
+"""Function → an event, and the beginning of its dead-letter reason (empty: it is handled)."""
 
 
-def test_every_function_is_started() -> None:
+def test_events_cover_every_function() -> None:
     assert {*EVENTS, "api"} == set(stage.FUNCTIONS)
 
 
 @dataclass(frozen=True)
-class Site:
-    """Emulators that the archives' functions speak to, with topics of its own."""
+class Emulators:
+    """Emulators for the functions of one test, with their own project and topics."""
 
     pubsub: PubSub
     variables: dict[str, str]
 
     def reasons(self) -> list[str]:
-        return [each["attributes"]["reason"] for each in self.pubsub.pull(topics.DEAD_LETTER)]
+        return [message["attributes"]["reason"] for message in self.pubsub.pull(topics.DEAD_LETTER)]
 
 
 @pytest.fixture
-def site(firestore_emulator: str, pubsub_emulator: str) -> Iterator[Site]:
+def emulators(firestore_emulator: str, pubsub_emulator: str) -> Iterator[Emulators]:
     project = f"staged-{uuid.uuid4().hex[:8]}"
     pubsub = PubSub(pubsub_emulator, project)
     for topic in (topics.DEAD_LETTER, topics.PROVISION):
         pubsub.create_topic(topic)
     pubsub.create_pull(topics.DEAD_LETTER, topics.DEAD_LETTER)
     with serving(iam.listen(0, project)) as access:
-        nobody = "http://127.0.0.1:9"  # what cannot be said there holds nothing up
-        yield Site(
+        closed_port = "http://127.0.0.1:9"  # calls fail at once
+        yield Emulators(
             pubsub,
             {
                 "TRAINMASTER_PROJECT": project,
-                "TRAINMASTER_LOGGING_ENDPOINT": nobody,
-                "TRAINMASTER_COMPUTE_ENDPOINT": nobody,
+                "TRAINMASTER_LOGGING_ENDPOINT": closed_port,
+                "TRAINMASTER_COMPUTE_ENDPOINT": closed_port,
                 "TRAINMASTER_IAM_ENDPOINT": access,
                 "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": access,
                 "FIRESTORE_EMULATOR_HOST": firestore_emulator,
                 "PUBSUB_EMULATOR_HOST": pubsub_emulator,
-                "STORAGE_EMULATOR_HOST": nobody,
+                "STORAGE_EMULATOR_HOST": closed_port,
                 "GOOGLE_CLOUD_PROJECT": project,
             },
         )
@@ -202,26 +201,25 @@ def site(firestore_emulator: str, pubsub_emulator: str) -> Iterator[Site]:
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("function", EVENTS)
-def test_each_starts_from_its_own_archive_in_an_empty_environment_and_answers(
-    function: str, archives: dict[str, Path], environments: Path, tmp_path: Path, site: Site
+def test_function_starts_from_its_archive_and_handles_or_dead_letters_an_event(
+    function: str, archives: dict[str, Path], environments: Path, tmp_path: Path, emulators: Emulators
 ) -> None:
-    """Handled, or in the dead letter for the right reason, which takes both emulators."""
     event, reason = EVENTS[function]
-    with started(function, archives, environments, tmp_path, site) as port:
+    with running_from_archive(function, archives, environments, tmp_path, emulators) as port:
         assert push(port, event) == 204
-    reasons = site.reasons()
+    reasons = emulators.reasons()
     assert len(reasons) == bool(reason)
-    assert all(each.startswith(reason) for each in reasons), reasons
+    assert all(text.startswith(reason) for text in reasons), reasons
 
 
 @pytest.mark.slow
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
-def test_the_api_starts_from_its_own_archive_and_creates_a_job(
-    archives: dict[str, Path], environments: Path, tmp_path: Path, site: Site
+def test_api_starts_from_its_archive_and_creates_a_job(
+    archives: dict[str, Path], environments: Path, tmp_path: Path, emulators: Emulators
 ) -> None:
-    path = f"/v1/projects/{site.variables['TRAINMASTER_PROJECT']}/jobs"
-    with started("api", archives, environments, tmp_path, site) as port:
+    path = f"/v1/projects/{emulators.variables['TRAINMASTER_PROJECT']}/jobs"
+    with running_from_archive("api", archives, environments, tmp_path, emulators) as port:
         assert call(port, "GET", path)[0] == 401
         status, job = call(port, "POST", path, {"jobId": "staged_1", **a_spec()}, iam.OWNER)
         assert (status, job["state"]) == (200, "QUEUED"), job
@@ -230,8 +228,10 @@ def test_the_api_starts_from_its_own_archive_and_creates_a_job(
 
 
 @contextmanager
-def started(function: str, archives: dict[str, Path], environments: Path, folder: Path, site: Site) -> Iterator[int]:
+def running_from_archive(
+    function: str, archives: dict[str, Path], environments: Path, folder: Path, emulators: Emulators
+) -> Iterator[int]:
     with zipfile.ZipFile(archives[function]) as file:
         file.extractall(folder)
-    with running(python_for(function, environments), folder, function, site.variables) as port:
+    with running(python_for(function, environments), folder, function, emulators.variables) as port:
         yield port

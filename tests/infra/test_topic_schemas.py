@@ -1,7 +1,7 @@
-"""The schemas of the agents' topics: what agents of any release say passes, and what is no message does not.
+"""The schemas of the agents' topics: they accept the messages of agents of all releases and reject other messages.
 
-Compiled by protoc, and read by Protocol Buffers' own JSON parser, as Pub/Sub does with the encoding JSON. The Pub/Sub
-emulator knows Avro schemas only; what Google's own Pub/Sub makes of them `trainmaster doctor` asks it.
+protoc compiles the schemas, and Protocol Buffers' JSON parser reads the messages, as in Pub/Sub with JSON encoding.
+The Pub/Sub emulator supports Avro schemas only. `trainmaster doctor` checks the schemas with Google's Pub/Sub.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from grpc_tools import protoc
 from pydantic import AwareDatetime, BaseModel
 
 from emulators.stack.state import ROOT
-from shared.agent.control.vm_config import Key, Vm
-from shared.agent.reporting.events import Report
+from shared.agent.control.vm_config import IncarnationKey, VmRef
+from shared.agent.reporting.events import EventReporter
 from shared.gcp import documents
-from shared.messaging import codec
+from shared.messaging import agent_messages
 from tests.contract.release_corpus import FOLDER, MESSAGES
 from tests.infra.conftest import Plan
 
 SCHEMAS: Final = ROOT / "infra" / "schemas"
 RELEASED: Final = FOLDER / str(documents.SCHEMA)
 MODELS: Final[dict[str, type[BaseModel]]] = {
-    "vm-ready": codec._AgentMessage,
-    "replica-exit": codec._ReplicaExit,
-    "maintenance": codec._Maintenance,
+    "vm-ready": agent_messages.AgentMessage,
+    "replica-exit": agent_messages.ReplicaExitMessage,
+    "maintenance": agent_messages.MaintenanceMessage,
 }
 TYPES: Final = {
     int: FieldDescriptor.TYPE_INT32,
@@ -42,153 +42,152 @@ TYPES: Final = {
     bool: FieldDescriptor.TYPE_BOOL,
 }
 SAME: Final = {FieldDescriptor.TYPE_INT64: FieldDescriptor.TYPE_INT32}
-"""Whole numbers are of either size: programs count their steps themselves."""
+"""Types that count as equal: int64 is used for the step counts of programs."""
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Descriptor]:
-    """Each in a pool of its own: two releases have messages of one name."""
-    found = {}
+    """Compile every schema in its own pool, because the messages of two releases have the same name."""
+    messages = {}
     for path in (*SCHEMAS.glob("*.proto"), *RELEASED.glob("*.proto")):
         output = tmp_path_factory.mktemp("proto") / "descriptors"
-        said = ["protoc", f"--proto_path={path.parent}", f"--descriptor_set_out={output}", str(path)]
-        assert protoc.main(said) == 0, path
+        command = ["protoc", f"--proto_path={path.parent}", f"--descriptor_set_out={output}", str(path)]
+        assert protoc.main(command) == 0, path
         files = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes())
         pool = descriptor_pool.DescriptorPool()
         pool.Add(files.file[0])
-        (message,) = files.file[0].message_type  # Pub/Sub takes one at the top, and no imports
+        (message,) = files.file[0].message_type  # Pub/Sub accepts one top-level message and no imports
         assert not files.file[0].dependency
-        found[path] = pool.FindMessageTypeByName(message.name)
-    return found
+        messages[path] = pool.FindMessageTypeByName(message.name)
+    return messages
 
 
-def takes(descriptor: Descriptor, message: object) -> bool:
+def accepts(descriptor: Descriptor, message: object) -> bool:
     try:
-        read = json_format.Parse(json.dumps(message), message_factory.GetMessageClass(descriptor)())
+        parsed = json_format.Parse(json.dumps(message), message_factory.GetMessageClass(descriptor)())
     except json_format.ParseError:
         return False
-    return bool(read.IsInitialized())
+    return bool(parsed.IsInitialized())
 
 
-def agents_messages(topic: str) -> list[dict[str, Any]]:
-    return [each for each in MESSAGES[topic.replace("-", "_")] if "protoPayload" not in each]
+def released_messages(topic: str) -> list[dict[str, Any]]:
+    return [message for message in MESSAGES[topic.replace("-", "_")] if "protoPayload" not in message]
 
 
 @pytest.mark.parametrize("topic", MODELS)
-def test_a_schema_has_the_fields_that_the_functions_read(topic: str, compiled: dict[Path, Descriptor]) -> None:
+def test_schema_has_exactly_the_fields_that_functions_read(topic: str, compiled: dict[Path, Descriptor]) -> None:
     assert fields(compiled[SCHEMAS / f"{topic}.proto"]) == fields_of_model(MODELS[topic])
 
 
 @pytest.mark.parametrize("topic", MODELS)
-def test_what_every_release_says_passes(topic: str, compiled: dict[Path, Descriptor]) -> None:
-    for message in agents_messages(topic):
-        assert takes(compiled[SCHEMAS / f"{topic}.proto"], message), message
+def test_schema_accepts_messages_of_all_releases(topic: str, compiled: dict[Path, Descriptor]) -> None:
+    for message in released_messages(topic):
+        assert accepts(compiled[SCHEMAS / f"{topic}.proto"], message), message
 
 
-def test_what_this_agent_says_passes(compiled: dict[Path, Descriptor]) -> None:
-    for topic, message in said_by_the_agent():
-        assert takes(compiled[SCHEMAS / f"{topic}.proto"], message), message
+def test_schema_accepts_messages_of_the_current_agent(compiled: dict[Path, Descriptor]) -> None:
+    for topic, message in current_messages():
+        assert accepts(compiled[SCHEMAS / f"{topic}.proto"], message), message
 
 
 @pytest.mark.parametrize("topic", MODELS)
-def test_what_is_no_message_is_refused(topic: str, compiled: dict[Path, Descriptor]) -> None:
+def test_schema_rejects_incomplete_and_wrong_messages(topic: str, compiled: dict[Path, Descriptor]) -> None:
     schema = compiled[SCHEMAS / f"{topic}.proto"]
-    right = agents_messages(topic)[0]
-    assert takes(schema, right)
+    right = released_messages(topic)[0]
+    assert accepts(schema, right)
     for name in MODELS[topic].model_fields:
         if MODELS[topic].model_fields[name].is_required():
-            assert not takes(schema, {each: value for each, value in right.items() if each != name}), name
+            assert not accepts(schema, {key: value for key, value in right.items() if key != name}), name
     wrong = [
         {**right, "attempt": "first"},
         {**right, "vm": "tm-x"},
         {**right, "vm": {}},
-        {**right, "stranger": 1},
+        {**right, "unknown_field": 1},
         {},
         [],
     ]
-    assert not [each for each in wrong if takes(schema, each)]
+    assert not [message for message in wrong if accepts(schema, message)]
 
 
 @pytest.mark.parametrize("topic", MODELS)
-def test_a_change_is_one_that_pubsub_commits(topic: str, compiled: dict[Path, Descriptor]) -> None:
-    """Source: "Commit a schema revision": of a Protocol Buffers schema, optional fields may be added and removed."""
-    now, then = (list(every_field(compiled[folder / f"{topic}.proto"])) for folder in (SCHEMAS, RELEASED))
-    taken = {(path.rpartition(".")[0], number) for path, number, _, _ in then}
-    assert {each for each in then if each[3]} <= set(now), "what is required stays as it is"
-    for path, number, kind, is_required in set(now) - set(then):
+def test_schema_changes_since_the_release_can_be_committed(topic: str, compiled: dict[Path, Descriptor]) -> None:
+    """Source: "Commit a schema revision": optional fields of a Protocol Buffers schema may be added and removed."""
+    current, released = (list(every_field(compiled[folder / f"{topic}.proto"])) for folder in (SCHEMAS, RELEASED))
+    used_numbers = {(path.rpartition(".")[0], number) for path, number, _, _ in released}
+    assert {field for field in released if field[3]} <= set(current), "required fields must not change"
+    for path, number, kind, is_required in set(current) - set(released):
         assert not is_required, path
-        assert (path.rpartition(".")[0], number) not in taken, (
-            f"{path}: {number} was another field's, or of another type"
+        assert (path.rpartition(".")[0], number) not in used_numbers, (
+            f"{path}: the number {number} belonged to another field, or to another type"
         )
         assert kind, path
 
 
-def test_the_topics_that_vms_publish_to_have_them_and_no_others(plan: Plan) -> None:
-    schemas = plan.of("google_pubsub_schema")
-    assert {each["name"] for each in schemas.values()} == {f"trainmaster-{topic}" for topic in MODELS}
-    for each in schemas.values():
-        topic = each["name"].removeprefix("trainmaster-")
-        assert each["definition"] == (SCHEMAS / f"{topic}.proto").read_text(encoding="utf-8")
-    settings = {each["name"]: each["schema_settings"] for each in plan.of("google_pubsub_topic").values()}
-    assert {name: said[0]["schema"] for name, said in settings.items() if said} == {
+def test_only_the_agents_topics_have_schemas(plan: Plan) -> None:
+    schemas = {schema["name"]: schema["definition"] for schema in plan.of("google_pubsub_schema").values()}
+    assert schemas == {
+        f"trainmaster-{topic}": (SCHEMAS / f"{topic}.proto").read_text(encoding="utf-8") for topic in MODELS
+    }
+    settings = {topic["name"]: topic["schema_settings"] for topic in plan.of("google_pubsub_topic").values()}
+    assert {name: blocks[0]["schema"] for name, blocks in settings.items() if blocks} == {
         f"trainmaster-{topic}": f"projects/my-project/schemas/trainmaster-{topic}" for topic in MODELS
     }
-    assert {said[0]["encoding"] for said in settings.values() if said} == {"JSON"}
+    assert {blocks[0]["encoding"] for blocks in settings.values() if blocks} == {"JSON"}
 
 
-def test_they_can_be_left_out(planned: Any) -> None:
+def test_schemas_can_be_disabled(planned: Any) -> None:
     plan = planned(schemas=False)
     assert not plan.of("google_pubsub_schema")
-    assert not [each for each in plan.of("google_pubsub_topic").values() if each["schema_settings"]]
+    assert not [name for name, topic in plan.of("google_pubsub_topic").items() if topic["schema_settings"]]
 
 
 def fields(descriptor: Descriptor) -> dict[str, tuple[Any, bool]]:
-    """Name → type (of a message, its fields) and whether it is required."""
+    """Return name → type (for a message, its fields) and whether the field is required."""
     return {
-        each.name: (
-            fields(each.message_type) if each.message_type else SAME.get(each.type, each.type),
-            each.is_required,
+        field.name: (
+            fields(field.message_type) if field.message_type else SAME.get(field.type, field.type),
+            field.is_required,
         )
-        for each in descriptor.fields
+        for field in descriptor.fields
     }
 
 
 def fields_of_model(model: type[BaseModel]) -> dict[str, tuple[Any, bool]]:
-    return {name: (kind(each.annotation), each.is_required()) for name, each in model.model_fields.items()}
+    return {name: (schema_type(field.annotation), field.is_required()) for name, field in model.model_fields.items()}
 
 
-def kind(said: Any) -> Any:
-    """As the schema has it. Words and times are texts there: a new word is no change of a schema."""
-    if get_origin(said) in (Union, types.UnionType):
-        (said,) = (each for each in get_args(said) if each is not type(None))
-    if get_origin(said) is Annotated:
-        return kind(get_args(said)[0])
-    if get_origin(said) is Literal:
-        return kind(type(get_args(said)[0]))
-    if issubclass(said, BaseModel):
-        return fields_of_model(said)
-    if issubclass(said, Enum | AwareDatetime):
+def schema_type(annotation: Any) -> Any:
+    """Return the type in the schema. Enums and times are strings there, so that a new word needs no new schema."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        (annotation,) = (member for member in get_args(annotation) if member is not type(None))
+    if get_origin(annotation) is Annotated:
+        return schema_type(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return schema_type(type(get_args(annotation)[0]))
+    if issubclass(annotation, BaseModel):
+        return fields_of_model(annotation)
+    if issubclass(annotation, Enum | AwareDatetime):
         return FieldDescriptor.TYPE_STRING
-    return TYPES[said]
+    return TYPES[annotation]
 
 
 def every_field(descriptor: Descriptor, within: str = "") -> Iterator[tuple[str, int, int, bool]]:
-    """Path, number, type, whether it is required."""
-    for each in descriptor.fields:
-        path = f"{within}.{each.name}"
-        yield path, each.number, each.type, each.is_required
-        if each.message_type:
-            yield from every_field(each.message_type, path)
+    """Yield path, number, type, and whether the field is required."""
+    for field in descriptor.fields:
+        path = f"{within}.{field.name}"
+        yield path, field.number, field.type, field.is_required
+        if field.message_type:
+            yield from every_field(field.message_type, path)
 
 
-def said_by_the_agent() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Its own code's messages, of a VM and of a slice's host."""
+def current_messages() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield topic and body of the messages that the agent's code builds, for a VM and for a host of a slice."""
     for host in (None, SimpleNamespace(number=3)):
         topics = {name: name.replace("_", "-") for name in ("vm_ready", "replica_exit", "maintenance")}
-        gang = SimpleNamespace(job_id="digits_1", task_type="worker", vm_generation=2, project="p", topics=topics)
-        replica_id = SimpleNamespace(index=0, gang=gang, host=host, vm=Vm("tm-x", "us-central1-a", "4711"))
-        nobody: Any = SimpleNamespace(post=lambda accepted: None)
-        report = Report(replica_id, nobody, nobody, nobody)  # type: ignore[arg-type]  # what it asks of a replica
+        config = SimpleNamespace(job_id="digits_1", task_type="worker", vm_generation=2, project="p", topics=topics)
+        replica_id = SimpleNamespace(index=0, config=config, host=host, vm=VmRef("tm-x", "us-central1-a", "4711"))
+        stub: Any = SimpleNamespace(post=lambda accepted: None)
+        report = EventReporter(replica_id, stub, stub, stub)  # type: ignore[arg-type]  # the attributes that it reads
         error = {"type": "ValueError", "message": "bad shape", "frame": ""}
         fact = {
             "cause": "process",
@@ -199,8 +198,8 @@ def said_by_the_agent() -> Iterator[tuple[str, dict[str, Any]]]:
             "tail": "é",
             "metric": {"value": 0.93, "step": 2**53},
         }
-        report.ready(Key(1, 1))
-        report.exit(Key(1, 1), fact, lambda: None)
-        report.fault(Key(1, 1), "preemption", lambda: None)
-        for event in (*report._life._events, *report._faults._events):
+        report.report_ready(IncarnationKey(1, 1))
+        report.report_exit(IncarnationKey(1, 1), fact, lambda: None)
+        report.report_maintenance(IncarnationKey(1, 1), "preemption", lambda: None)
+        for event in (*report._incarnation_events._events, *report._maintenance_events._events):
             yield event.topic, dict(event.body)

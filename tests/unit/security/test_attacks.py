@@ -1,7 +1,4 @@
-"""What a stranger, a careless user, or a job's own program may try: attacks that no other page of tests tries.
-
-docs/security.md has all of them, each with its test.
-"""
+"""Attacks by strangers, users and programs of jobs that no other module tests. docs/security.md lists all attacks."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ import pytest
 
 from cli.logs import _coloured, _json, _plain
 from cli.output import print_table, visible
-from shared.agent.control.vm_config import Gang, ReplicaId, Vm
+from shared.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
 from shared.agent.program.environment import command_of, environment_of
-from shared.agent.reporting.log_lines import entry_of
+from shared.agent.reporting.log_entry import entry_of
 from shared.agent.reporting.serial_console import Stream
 from shared.core.intake.job_files import Uploaded
 from shared.errors import PermanentError
@@ -64,15 +61,15 @@ JOB: Final[dict[str, Any]] = {
     },
 }
 FREE: Final = {"trainingInput.args.0", "trainingInput.args.1", "trainingInput.jobDir", "trainmaster.env.LEVEL"}
-"""What the program is told in its user's own words: an argument, a variable, an object's name, and no more."""
+"""Fields with free text: an argument, an environment variable, an object's name."""
 
 
 def strings(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Where the strings of a document are, its own names left out."""
+    """Return the paths of all string values in a document."""
     if isinstance(value, Mapping):
-        return [found for name, each in value.items() for found in strings(each, (*path, name))]
+        return [inner for name, member in value.items() for inner in strings(member, (*path, name))]
     if isinstance(value, list):
-        return [found for nth, each in enumerate(value) for found in strings(each, (*path, nth))]
+        return [inner for index, item in enumerate(value) for inner in strings(item, (*path, index))]
     return [path] if isinstance(value, str) else []
 
 
@@ -90,15 +87,15 @@ def named(path: tuple[str | int, ...]) -> str:
     return ".".join(map(str, path))
 
 
-def test_the_job_of_these_tests_is_one() -> None:
+def test_job_of_this_module_is_valid_and_has_free_text_fields() -> None:
     assert accept(JOB, default_job_id=None).plan.groups
     assert {named(path) for path in strings(JOB)} >= FREE
 
 
 @pytest.mark.parametrize("text", METACHARACTERS)
 @pytest.mark.parametrize("path", [path for path in strings(JOB) if named(path) not in FREE], ids=named)
-def test_no_field_with_a_form_takes_a_shells_metacharacters(path: tuple[str | int, ...], text: str) -> None:
-    """Neither instead of its value nor behind it."""
+def test_fields_with_a_format_reject_shell_metacharacters(path: tuple[str | int, ...], text: str) -> None:
+    """The text replaces the field's value, or is appended to it."""
     value: Any = JOB
     for step in path:
         value = value[step]
@@ -108,8 +105,8 @@ def test_no_field_with_a_form_takes_a_shells_metacharacters(path: tuple[str | in
 
 
 @pytest.mark.parametrize("text", METACHARACTERS)
-def test_free_text_is_one_argument_and_one_variable_and_nothing_of_a_job_is_in_what_a_shell_reads(text: str) -> None:
-    """From the document to what the agent executes: an argv, and an environment. The shell reads a static script."""
+def test_free_text_reaches_the_program_unchanged_and_never_a_shell(text: str) -> None:
+    """The agent passes it to `execve` in an argv and an environment. The shell reads only a static script."""
     document = with_(("trainmaster", "env", "LEVEL"), text)
     document["trainingInput"]["args"] = [text, "--name", text]
     world = World()
@@ -117,14 +114,14 @@ def test_free_text_is_one_argument_and_one_variable_and_nothing_of_a_job_is_in_w
     world.deliver()
     vm = world.vms[0]
     metadata = dict(world.fleet._metadata[vm.name])
-    gang = Gang.parse(metadata.pop("trainmaster-vm-config"))
-    assert "pwned" not in json.dumps(metadata), "only the agent, which parses JSON, is told"
-    replica_id = ReplicaId(Vm(vm.name, vm.zone, vm.instance_id), gang, Vm(vm.name, vm.zone, vm.instance_id))
-    assert command_of(gang)[3:] == [text, "--name", text, "--job-dir", "gs://bucket/digits"]
-    assert environment_of(replica_id, {})["LEVEL"] == text
+    config = VmConfig.parse(metadata.pop("trainmaster-vm-config"))
+    assert "pwned" not in json.dumps(metadata), "only the VM config, which the agent parses as JSON, contains it"
+    identity = AgentIdentity(VmRef(vm.name, vm.zone, vm.instance_id), config, VmRef(vm.name, vm.zone, vm.instance_id))
+    assert command_of(config)[3:] == [text, "--name", text, "--job-dir", "gs://bucket/digits"]
+    assert environment_of(identity, {})["LEVEL"] == text
 
 
-def test_the_startup_script_is_a_file_of_ours_and_executes_nothing_but_the_agent() -> None:
+def test_startup_script_is_static_and_does_not_evaluate_metadata() -> None:
     assert agent_files()["startup-script"] == Path("shared/agent/startup.sh").read_text(encoding="utf-8")
     code = [line for line in agent_files()["startup-script"].splitlines() if not line.lstrip().startswith("#")]
     assert not [
@@ -149,7 +146,7 @@ def test_the_startup_script_is_a_file_of_ours_and_executes_nothing_but_the_agent
         "git+https://example.com/p",
     ],
 )
-def test_a_package_that_leads_elsewhere_is_refused(uri: str) -> None:
+def test_package_uri_outside_its_bucket_or_with_options_is_rejected(uri: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         accept({**JOB, "trainingInput": {**JOB["trainingInput"], "packageUris": [uri]}}, default_job_id=None)
     assert {each.field for each in caught.value.problems} == {"trainingInput.packageUris[0]"}
@@ -181,7 +178,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
 )
 @pytest.mark.parametrize("parent", [JOBS, CUSTOM_JOBS, TUNING_JOBS])
 @pytest.mark.parametrize(("method", "verb"), [("GET", ""), ("POST", ":cancel"), ("DELETE", ""), ("PATCH", "")])
-def test_the_store_is_never_asked_for_what_is_no_job_id(
+def test_invalid_job_id_is_never_looked_up_in_the_store(
     api: Api, monkeypatch: pytest.MonkeyPatch, method: str, verb: str, parent: str, job_id: str
 ) -> None:
     asked: list[str] = []
@@ -194,8 +191,8 @@ def test_the_store_is_never_asked_for_what_is_no_job_id(
 
 
 @pytest.mark.parametrize("verb", ["DELETE", "PATCH", "PUT", "POST", "get"])
-def test_no_header_turns_a_request_into_one_that_asks_for_another_permission(api: Api, verb: str) -> None:
-    """Only a GET may travel as a POST, and it is held against a GET's permission."""
+def test_method_override_header_on_a_post_is_not_found(api: Api, verb: str) -> None:
+    """Only a GET may be sent as a POST, and it needs the GET's permission."""
     api.create()
     for path in (f"{JOBS}/digits_1", f"{CUSTOM_JOBS}/digits_1"):
         answer = api.http.post(
@@ -208,14 +205,14 @@ def test_no_header_turns_a_request_into_one_that_asks_for_another_permission(api
 
 
 @pytest.mark.parametrize("key", ["trainmaster-job", "trainmaster-task", "trainmaster-vm-generation", "trainmaster-x"])
-def test_a_jobs_labels_cannot_say_whose_a_vm_is(api: Api, key: str) -> None:
-    """What provision and the search for orphans go by."""
-    created = api.refused("POST", JOBS, {"jobId": "digits_1", **a_spec(), "labels": {key: "other"}})
+def test_labels_with_the_reserved_prefix_are_rejected(api: Api, key: str) -> None:
+    """`provision` and the search for orphans identify VMs by these labels."""
+    created = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec(), "labels": {key: "other"}})
     assert created["code"] == 400
     api.create()
-    changed = api.refused("PATCH", f"{JOBS}/digits_1", {"labels": {key: "other"}}, updateMask="labels")
+    changed = api.send_refused("PATCH", f"{JOBS}/digits_1", {"labels": {key: "other"}}, updateMask="labels")
     assert changed["code"] == 400
-    assert "are Trainmaster's own" in changed["message"]
+    assert "is reserved: Trainmaster sets" in changed["message"]
     assert api.world.job.labels == ()
 
 
@@ -223,14 +220,14 @@ def test_a_jobs_labels_cannot_say_whose_a_vm_is(api: Api, key: str) -> None:
     "name", ["TF_CONFIG", "CLUSTER_SPEC", "RANK", "MASTER_ADDR", "CLOUD_ML_JOB_ID", "TRAINMASTER_PROJECT"]
 )
 @pytest.mark.parametrize("kind", ["env", "secrets"])
-def test_a_jobs_variables_cannot_say_where_it_runs(kind: str, name: str) -> None:
+def test_reserved_environment_variables_are_rejected(kind: str, name: str) -> None:
     value = "{}" if kind == "env" else "projects/p/secrets/key/versions/latest"
     with pytest.raises(InvalidJob):
         accept({**JOB, "trainmaster": {**JOB["trainmaster"], kind: {name: value}}}, default_job_id=None)
 
 
-def test_who_repeats_a_submissions_name_with_another_job_changes_nothing() -> None:
-    """The source of a message is its sender's word."""
+def test_second_submission_with_another_job_changes_nothing() -> None:
+    """The sender chooses the source of a message, so a known source must not allow any change."""
     world = World()
     world.submit(source="gs://b/jobs/digits.yaml#1")
     before = world.job
@@ -241,7 +238,7 @@ def test_who_repeats_a_submissions_name_with_another_job_changes_nothing() -> No
     world.check()
 
 
-def test_a_job_file_without_end_is_read_to_its_limit_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_job_file_is_read_to_its_limit_only(monkeypatch: pytest.MonkeyPatch) -> None:
     world, objects, asked = World(), MemoryObjects(), []
     read = objects.read
 
@@ -262,34 +259,32 @@ def test_a_job_file_without_end_is_read_to_its_limit_only(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "fields", [{"labels": {"ml.googleapis.com/job_id": "other"}}, {"insertId": "1"}, {"logName": "x"}]
 )
-def test_a_line_that_a_program_prints_cannot_say_whose_it_is(fields: dict[str, object]) -> None:
-    """It is the entry's payload, whatever its names; what the log is read by stands beside it."""
+def test_printed_log_line_cannot_set_labels_or_log_name(fields: dict[str, object]) -> None:
+    """The whole line becomes the entry's payload, whatever its field names."""
     entry = entry_of(json.dumps({"message": "m", **fields}), Stream.STDOUT)
     assert entry == {"jsonPayload": {"message": "m", **fields}, "severity": "INFO"}
 
 
-def test_escape_sequences_of_a_program_do_not_reach_the_terminal_of_who_reads_its_log() -> None:
+def test_escape_sequences_in_a_log_are_shown_but_not_sent_to_the_terminal() -> None:
     hostile = "\x1b]0;owned\x07\x1b[2Jloss \x1b[31m0.5\x1b[0m\r\x9b31m\u202eend"
     assert visible(hostile) == "\ufffd]0;owned\ufffd\ufffd[2Jloss \x1b[31m0.5\x1b[0m\ufffd\ufffd31m\ufffdend"
     assert visible("\tloss 0.5 é 你好") == "\tloss 0.5 é 你好"
 
 
 @pytest.mark.parametrize("show", [_plain, _coloured, _json])
-def test_no_part_of_a_line_drives_the_terminal(
+def test_no_field_of_a_log_line_sends_escape_sequences(
     show: Callable[[list[LogLine]], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With its VM's token a program may write entries of its own, labels and all."""
+    """A program can write log entries with its VM's token, and so choose all their fields."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     show([LogLine("2026-11-21T03:00:00.123Z", "1", "\x1b[2Jworker", "vm", "INFO", "\x9b2J\x1b]0;owned", {})])
     out = capsys.readouterr().out
     assert "worker" in out
-    assert [each for each in ("\x1b[2J", "\x9b", "\x1b]") if each in out] == []
+    assert [sequence for sequence in ("\x1b[2J", "\x9b", "\x1b]") if sequence in out] == []
 
 
-def test_a_table_shows_what_stands_there_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """rich takes [/tmp] for the end of something, and [bold] for no text at all."""
+def test_table_shows_markup_as_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """rich would interpret [/tmp] as a closing tag and [bold] as a style."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     print_table(["why"], [["no [/tmp] [bold]x \x1b[2J"]])
     out = capsys.readouterr().out
