@@ -1,4 +1,4 @@
-"""One local stack for all of these tests, and a hand that submits jobs to it and looks at what became of them."""
+"""One local stack for all end-to-end tests, and `Lab`, which submits jobs to it and inspects them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.stack import LocalStack
 
 @dataclass(frozen=True)
 class StackBus:
-    """The port of the flows, over the stack's Pub/Sub."""
+    """The port `Bus` on the stack's Pub/Sub emulator."""
 
     pubsub: PubSub
 
@@ -48,12 +48,12 @@ class StackBus:
 SCRIPTED = Path(__file__).parent / "scripted"
 WHEEL = "packages/scripted/scripted_trainer-0.1-py3-none-any.whl"
 POLL_S = 0.2
-PATIENCE = 3
+SLOWDOWN_MAX = 3
 
 
 @cache
 def scripted_wheel() -> bytes:
-    """The scripted trainer, for VMs that are to start soon: a source distribution is built on each of them first."""
+    """Return the scripted trainer as a wheel, which VMs install faster than a source distribution."""
     files = {f"trainer/{path.name}": path.read_text() for path in (SCRIPTED / "trainer").glob("*.py")}
     return wheel_of("scripted_trainer", files)
 
@@ -81,26 +81,26 @@ class Lab:
         return FaultClient(self.stack.state)
 
     def stage(self, trainer: str, name: str) -> None:
-        """Put the trainer's package where its job file looks for it."""
+        """Upload the trainer's package to the URI in its job file."""
         archive = sdist(trainer, self.packages)
         uri = f"gs://{self.bucket}/packages/{name}/{archive.name}"
         self.objects.write(uri, archive.read_bytes(), content_type="application/gzip")
 
     def example(self, name: str, trainer: str | None = None, **changes: object) -> str:
-        """Submit an example's own job file; `changes` are to its trainingInput."""
+        """Submit an example's job file with `changes` to its trainingInput; return the job id."""
         self.stage(trainer or name, trainer or name)
         spec = yaml.safe_load((ROOT / "examples" / name / "job.yaml").read_text())
         spec["trainingInput"].update(changes)
         return self.upload(spec, name)
 
     def scripted(self, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object) -> str:
-        """A job of the trainer that only takes steps, on machines that cost nothing to start."""
+        """Submit a job of the scripted trainer, which needs no framework; return the job id."""
         return self.upload(self.scripted_spec(workers, steps, step_s, **changes), "scripted")
 
     def scripted_spec(
         self, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object
     ) -> dict[str, object]:
-        """The job file of one, whose package is there."""
+        """Upload the scripted trainer's package and return a job file for it."""
         spec: dict[str, object] = {
             "scaleTier": "CUSTOM",
             "masterType": "n1-standard-4",
@@ -117,33 +117,33 @@ class Lab:
         return {"trainingInput": spec, **({"trainmaster": extension} if extension else {})}
 
     def wheel(self) -> str:
-        """Where that trainer's package is."""
+        """Upload the scripted trainer's wheel and return its URI."""
         uri = f"gs://{self.bucket}/{WHEEL}"
         self.objects.write(uri, scripted_wheel(), content_type="application/zip")
         return uri
 
     def upload(self, spec: object, name: str) -> str:
-        """The id of the job that the uploaded file becomes."""
+        """Upload a job file and return the id of its job."""
         uri = f"gs://{self.bucket}/jobs/{name}_{uuid.uuid4().hex[:8]}.yaml"
         self.objects.write(uri, yaml.safe_dump(spec).encode(), content_type="text/yaml")
-        found: list[str] = []
+        job_ids: list[str] = []
 
         def has_become_a_job() -> bool:
-            found.extend(job.job_id for job in self.store.recent_jobs(20) if job.submission.startswith(uri))
-            return bool(found)
+            job_ids.extend(job.job_id for job in self.store.recent_jobs(20) if job.submission.startswith(uri))
+            return bool(job_ids)
 
         self.until(has_become_a_job, 20)
-        return found[0]
+        return job_ids[0]
 
     def until(self, is_so: Callable[[], object], within_s: float) -> None:
-        """`within_s` is a quiet machine's."""
-        deadline = time.monotonic() + PATIENCE * within_s
+        """Wait until the condition holds: `within_s` on an idle machine, SLOWDOWN_MAX times as long at most."""
+        deadline = time.monotonic() + SLOWDOWN_MAX * within_s
         while not is_so():
-            assert time.monotonic() < deadline, f"not within {PATIENCE} times {within_s:g} s"
+            assert time.monotonic() < deadline, f"condition not met within {SLOWDOWN_MAX} times {within_s:g} s"
             time.sleep(POLL_S)
 
     def wait(self, job_id: str, word: str, within_s: float = 60) -> State:
-        """Until the job's state is that; an end that is another one fails at once, with its message."""
+        """Wait for a job state. Another terminal state fails at once, with the job's error message."""
 
         def is_so() -> bool:
             job = self.state(job_id).job
@@ -156,13 +156,13 @@ class Lab:
         return self.state(job_id)
 
     def cancel(self, job_id: str) -> None:
-        """As its user would, and until its VMs are gone."""
+        """Cancel the job and wait until its VMs are gone."""
         deps = Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=time.sleep)
         record(CancelRequested(job_id, "the test", datetime.now(UTC)), deps)
         self.until(lambda: not self.fleet.list_vms(job_id), 30)
 
-    def ended_well(self, job_id: str, within_s: float = 60) -> State:
-        """SUCCEEDED, every VM gone, every effect seen done, and the ledger's fold is what is stored."""
+    def wait_for_success(self, job_id: str, within_s: float = 60) -> State:
+        """Wait for SUCCEEDED, no VMs and no pending effects. The ledger's fold must equal the stored state."""
         self.wait(job_id, "SUCCEEDED", within_s)
         self.until(lambda: not self.fleet.list_vms(job_id), 30)
         self.until(lambda: not self.store.pending_keys(job_id), 30)
@@ -176,7 +176,7 @@ class Lab:
         return loaded.state
 
     def replica(self, job_id: str, replica_id: ReplicaId) -> Replica:
-        return next(each for each in self.state(job_id).replicas if each.replica_id == replica_id)
+        return next(replica for replica in self.state(job_id).replicas if replica.replica_id == replica_id)
 
     def vm(self, job_id: str, replica_id: ReplicaId) -> Vm:
         return next(vm for vm in self.fleet.list_vms(job_id) if vm.name == vm_name(job_id, replica_id))

@@ -1,4 +1,4 @@
-"""What Pub/Sub and Cloud Run may do to us, done to us: repeated messages, functions that die."""
+"""Repeated messages and killed functions, as Pub/Sub and Cloud Run may cause them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FUNCTIONS = ("submit", "vm_ready", "replica_exit", "maintenance", "provision", "
 
 
 @contextmanager
-def everything_twice(lab: Lab) -> Iterator[None]:
-    """A second subscription to each topic with the same endpoint: every message arrives two times."""
+def every_message_twice(lab: Lab) -> Iterator[None]:
+    """Add a second subscription with the same endpoint to each topic, so that every message arrives twice."""
     state = lab.stack.state
     project, host = state.config.project, state.endpoints.pubsub
     names = []
@@ -51,22 +51,22 @@ def everything_twice(lab: Lab) -> Iterator[None]:
 
 
 def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
-    with everything_twice(lab):
+    with every_message_twice(lab):
         job_id = lab.scripted(workers=2, steps=120)
         lab.wait(job_id, "RUNNING")
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 20)
-        state = lab.ended_well(job_id)
+        state = lab.wait_for_success(job_id)
     by_replica_id = {replica.replica_id: replica for replica in state.replicas}
     assert by_replica_id[WORKER_0].restarts_used == 1
     assert by_replica_id[CHIEF].restarts_used == by_replica_id[WORKER_1].restarts_used == 0
     assert state.job.attempt == 1
     keys = [entry.key for entry in lab.store.ledger(job_id)]
     assert len(keys) == len(set(keys))
-    assert vms_made(lab, job_id) == 3, "one VM per replica, however often it was asked for"
+    assert count_created_vms(lab, job_id) == 3, "one VM per replica"
 
 
-def test_the_same_message_five_times_changes_nothing(lab: Lab) -> None:
+def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=150)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
@@ -85,16 +85,18 @@ def test_the_same_message_five_times_changes_nothing(lab: Lab) -> None:
         lab.stack.pubsub.publish(topics.REPLICA_EXIT, exit_again)
         lab.stack.pubsub.publish(topics.VM_READY, json.dumps(subject).encode())
         lab.stack.pubsub.publish(topics.PROVISION, json.dumps({"version": 1, "job_id": job_id}).encode())
-    ends = lab.ended_well(job_id)
-    assert [replica.restarts_used for replica in ends.replicas] == [each.restarts_used for each in before.replicas]
-    assert [replica.incarnation for replica in ends.replicas] == [1, 2]
+    after = lab.wait_for_success(job_id)
+    assert [replica.restarts_used for replica in after.replicas] == [
+        replica.restarts_used for replica in before.replicas
+    ]
+    assert [replica.incarnation for replica in after.replicas] == [1, 2]
     assert sum(entry.key == "1-worker-0-1-exit" for entry in lab.store.ledger(job_id)) == 1
 
 
-def test_functions_killed_at_any_time_lose_nothing(lab: Lab) -> None:
-    """kill -9 of one function process after the other, all through a job that itself loses a worker."""
-    over = threading.Event()
-    killer = threading.Thread(target=kill_functions, args=(lab, over))
+def test_functions_killed_every_second_lose_no_event(lab: Lab) -> None:
+    """A random function process gets SIGKILL every second, while the job also loses a worker."""
+    finished = threading.Event()
+    killer = threading.Thread(target=kill_functions, args=(lab, finished))
     killer.start()
     try:
         job_id = lab.scripted(workers=2, steps=150)
@@ -103,18 +105,18 @@ def test_functions_killed_at_any_time_lose_nothing(lab: Lab) -> None:
         lab.until(lambda: lab.replica(job_id, WORKER_1).incarnation == 2, 120)
         lab.wait(job_id, "SUCCEEDED", 120)
     finally:
-        over.set()
+        finished.set()
         killer.join()
-    state = lab.ended_well(job_id, 90)
+    state = lab.wait_for_success(job_id, 90)
     assert [replica.restarts_used for replica in state.replicas] == [0, 0, 1]
     assert state.job.attempt == 1
     assert sum(service.restarts for service in lab.stack.state.services.values()) > 0
 
 
-def kill_functions(lab: Lab, over: threading.Event) -> None:
-    """A random one of the processes of a random function, every second: about as long as one takes to start again."""
-    chance = random.Random(20261121)  # noqa: S311 - which process dies, and the same ones every time
-    while not over.wait(1.0):
+def kill_functions(lab: Lab, finished: threading.Event) -> None:
+    """Kill a random process of a random function every second, which is about as long as its start takes."""
+    chance = random.Random(20261121)  # noqa: S311 - a fixed seed, so that every run kills the same processes
+    while not finished.wait(1.0):
         name = chance.choice(("upload", *FUNCTIONS))
         with suppress(psutil.NoSuchProcess, ProcessLookupError):
             process = psutil.Process(lab.stack.state.services[name].pid)
@@ -122,12 +124,12 @@ def kill_functions(lab: Lab, over: threading.Event) -> None:
             os.kill(victim.pid, signal.SIGKILL)
 
 
-def vms_made(lab: Lab, job_id: str) -> int:
-    """How many VMs Compute Engine ever made for this job: each has an insert operation of its own."""
+def count_created_vms(lab: Lab, job_id: str) -> int:
+    """Return how many VMs Compute Engine created for this job: each has its own insert operation."""
     state = lab.stack.state
     assert state.endpoints.compute is not None
     path = f"/compute/v1/projects/{state.config.project}/zones/us-central1-a/operations?maxResults=500"
     operations = call(state.endpoints.compute, "GET", path, None)["items"]
     names = {vm_name(job_id, replica_id) for replica_id in lab.state(job_id).job.plan.replica_ids}
-    made = [each for each in operations if each["operationType"] == "insert"]
-    return sum(each["targetLink"].rpartition("/")[2] in names for each in made)
+    inserts = [operation for operation in operations if operation["operationType"] == "insert"]
+    return sum(operation["targetLink"].rpartition("/")[2] in names for operation in inserts)

@@ -45,7 +45,7 @@ def test_exit_during_an_outage_is_judged_once_afterwards(lab: Lab, services: tup
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         time.sleep(OUTAGE_S)
     lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 90)
-    state = lab.ended_well(job_id, 120)
+    state = lab.wait_for_success(job_id, 120)
     assert [replica.restarts_used for replica in state.replicas] == [0, 1, 0]
     assert state.job.attempt == 1
     keys = [entry.key for entry in lab.store.ledger(job_id)]

@@ -1,4 +1,4 @@
-"""A control plane that sleeps, whole or in part: training goes on, and what happened is judged rightly later."""
+"""Stopped functions: training continues, and the events are judged correctly when the functions run again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.e2e.conftest import Lab
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CHIEF, WORKER_0, WORKER_1 = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
-EVERYONE = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
+ALL_FUNCTIONS = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
 BLACKOUT_S = float(os.environ.get("TRAINMASTER_TEST_BLACKOUT_S", "10"))
-"""Long enough to be sure that nothing waits it out by chance; the variable is for a longer one by hand."""
+"""Seconds without functions. The environment variable allows longer manual tests."""
 
 
 @contextmanager
-def asleep(lab: Lab, *functions: str) -> Iterator[None]:
-    """These functions answer nothing. When they wake they are started anew, as instances of Cloud Run would be."""
+def stopped(lab: Lab, *functions: str) -> Iterator[None]:
+    """Stop these functions with SIGSTOP. At the end they are killed, and the stack starts them again."""
     processes: list[psutil.Process] = []
     for name in functions:
         top = psutil.Process(lab.stack.state.services[name].pid)
@@ -47,18 +47,18 @@ def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
     return max((int(step) for step in re.findall(r"step (\d+)/", lab.console(job_id, replica_id))), default=0)
 
 
-def test_training_goes_on_without_a_control_plane_and_everything_is_judged_once_when_it_returns(lab: Lab) -> None:
+def test_training_continues_while_functions_are_stopped_and_events_count_once(lab: Lab) -> None:
     job_id = lab.scripted(workers=2, steps=int(BLACKOUT_S * 10) + 150)
     lab.wait(job_id, "RUNNING")
-    with asleep(lab, *EVERYONE):
+    with stopped(lab, *ALL_FUNCTIONS):
         began = steps_done(lab, job_id, CHIEF)
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         time.sleep(BLACKOUT_S)
-        assert steps_done(lab, job_id, CHIEF) > began + BLACKOUT_S * 5, "the chief trained on"
-        assert lab.store.entry(job_id, "1-worker-0-1-exit") is None, "nobody was there to judge"
+        assert steps_done(lab, job_id, CHIEF) > began + BLACKOUT_S * 5, "the chief continued training"
+        assert lab.store.entry(job_id, "1-worker-0-1-exit") is None, "the exit cannot have been judged yet"
     lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 90)
-    state = lab.ended_well(job_id, 120)
-    assert [each.restarts_used for each in state.replicas] == [0, 1, 0]
+    state = lab.wait_for_success(job_id, 120)
+    assert [replica.restarts_used for replica in state.replicas] == [0, 1, 0]
     assert state.job.attempt == 1
     keys = [entry.key for entry in lab.store.ledger(job_id)]
     assert len(keys) == len(set(keys))
@@ -68,34 +68,36 @@ def digits(lab: Lab) -> str:
     return lab.example("digits")
 
 
-def scripted_together(lab: Lab) -> str:
+def synchronous_job(lab: Lab) -> str:
     return lab.scripted(args=["--steps", "60", "--step-seconds", "0.2", "--together"])
 
 
 @pytest.mark.parametrize(
     ("submit", "word"),
     [
-        pytest.param(scripted_together, "step 2/", id="plain sockets"),
+        pytest.param(synchronous_job, "step 2/", id="plain sockets"),
         pytest.param(digits, "epoch 2/", id="tensorflow", marks=pytest.mark.heavy),
     ],
 )
-def test_peers_that_die_of_a_preemption_before_it_is_known_pay_nothing(
+def test_peers_charged_before_a_vm_loss_is_known_are_refunded(
     lab: Lab, submit: Callable[[Lab], str], word: str
 ) -> None:
-    """Synchronous training: the VM is gone at once, its peers' exits are judged first, the loss comes in late."""
+    """In synchronous training, the exits of the peers are judged before the loss of the VM becomes known."""
     job_id = submit(lab)
     lab.wait(job_id, "RUNNING", 90)
     lab.until(lambda: word in lab.console(job_id, CHIEF), 90)
-    with asleep(lab, "maintenance", "provision"):
+    with stopped(lab, "maintenance", "provision"):
         lab.faults.crash(vm_name(job_id, WORKER_1))
         judged = (ReplicaState.RESTARTING, ReplicaState.HELD)
         lab.until(lambda: all(lab.replica(job_id, replica_id).state in judged for replica_id in (CHIEF, WORKER_0)), 60)
         charged = [lab.replica(job_id, replica_id).restarts_used for replica_id in (CHIEF, WORKER_0)]
-        assert sum(charged) >= 1, "the first peer to die was charged, for want of a better cause; both, if at once"
-        assert lab.replica(job_id, WORKER_1).vm_generation == 1, "nobody knew of the loss"
-    state = lab.ended_well(job_id, 200)
-    assert [each.restarts_used for each in state.replicas] == [0, 0, 0], lab.story(job_id)
-    assert [each.replaced for each in state.replicas] == [0, 0, 1]
+        assert sum(charged) >= 1, (
+            "the first peer to exit was charged, because no cause was known; both, if they exited together"
+        )
+        assert lab.replica(job_id, WORKER_1).vm_generation == 1, "the loss is not known yet"
+    state = lab.wait_for_success(job_id, 200)
+    assert [replica.restarts_used for replica in state.replicas] == [0, 0, 0], lab.story(job_id)
+    assert [replica.replaced for replica in state.replicas] == [0, 0, 1]
     loss = next(entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "replace_vm")
     assert "refunded" in loss.decision.text
     assert loss.decision.reason in (Reason.HOST_ERROR, Reason.GONE)

@@ -1,4 +1,4 @@
-"""The real clients, in a shell where `eval "$(trainmaster local env)"` was typed, as on Google Cloud."""
+"""Google's command-line clients and trainmaster, with the environment of `trainmaster local env`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def a_job_file(lab: Lab, folder: Path, steps: int) -> Path:
 
 
 def job_of(lab: Lab, uri: str) -> str:
-    found: list[str] = []
+    job_ids: list[str] = []
 
     def is_there() -> bool:
-        found.extend(job.job_id for job in lab.store.recent_jobs(10) if job.submission.startswith(f"{uri}#"))
-        return bool(found)
+        job_ids.extend(job.job_id for job in lab.store.recent_jobs(10) if job.submission.startswith(f"{uri}#"))
+        return bool(job_ids)
 
     lab.until(is_there, 20)
-    return found[0]
+    return job_ids[0]
 
 
-def test_gsutil_submits_and_gcloud_sees_the_vms_and_moves_one_live(lab: Lab, tmp_path: Path) -> None:
+def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(lab: Lab, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     uri = f"gs://{lab.bucket}/jobs/with_gsutil.yaml"
@@ -49,26 +49,28 @@ def test_gsutil_submits_and_gcloud_sees_the_vms_and_moves_one_live(lab: Lab, tmp
         "--format=value(name,status)", home=home,
     )  # fmt: skip
     assert sorted(line.split() for line in listed.stdout.splitlines()) == sorted(
-        [each.name, "RUNNING"] for each in lab.fleet.list_vms(job_id)
+        [vm.name, "RUNNING"] for vm in lab.fleet.list_vms(job_id)
     ), listed.stderr
     simulated = lab.stack.run(
         "gcloud", "compute", "instances", "simulate-maintenance-event", vm.name, f"--zone={vm.zone}", home=home
     )
     assert simulated.returncode == 0, simulated.stderr
     lab.until(lambda: "MIGRATE_ON_HOST_MAINTENANCE" in lab.console(job_id, WORKER_0), 30)
-    there = lab.replica(job_id, WORKER_0)
-    assert (there.state, there.vm_generation, there.incarnation) == (ReplicaState.RUNNING, 1, 1), "nothing was lost"
+    replica = lab.replica(job_id, WORKER_0)
+    assert (replica.state, replica.vm_generation, replica.incarnation) == (ReplicaState.RUNNING, 1, 1), (
+        "the VM moved without a restart"
+    )
     assert lab.vm(job_id, WORKER_0).instance_id == vm.instance_id
     lab.cancel(job_id)
-    assert list(home.rglob("*")) == [], "the user's home is left alone"
+    assert list(home.rglob("*")) == [], "gcloud and gsutil leave no files in the user's home"
 
 
-def test_gcloud_storage_submits_and_trainmaster_describes(lab: Lab, tmp_path: Path) -> None:
+def test_job_submitted_by_gcloud_storage_is_described_by_trainmaster(lab: Lab, tmp_path: Path) -> None:
     uri = f"gs://{lab.bucket}/jobs/with_gcloud.yaml"
     copied = lab.stack.run("gcloud", "storage", "cp", str(a_job_file(lab, tmp_path, 1)), uri, home=tmp_path)
     assert copied.returncode == 0, copied.stderr
     job_id = job_of(lab, uri)
-    lab.ended_well(job_id)
+    lab.wait_for_success(job_id)
     described = lab.stack.run("trainmaster", "jobs", "describe", job_id, "--format", "json", home=tmp_path)
     view = json.loads(described.stdout)
     assert (view["jobId"], view["state"]) == (job_id, "SUCCEEDED")
@@ -80,9 +82,9 @@ def test_gcloud_storage_submits_and_trainmaster_describes(lab: Lab, tmp_path: Pa
     assert "is the primary and exited 0" in story
 
 
-def test_a_job_that_is_not_there_is_one_clear_line(lab: Lab, tmp_path: Path) -> None:
-    described = lab.stack.run("trainmaster", "jobs", "describe", "nobody", home=tmp_path)
+def test_describe_of_an_unknown_job_prints_one_error_line(lab: Lab, tmp_path: Path) -> None:
+    described = lab.stack.run("trainmaster", "jobs", "describe", "missing_1", home=tmp_path)
     assert described.returncode == 1
     assert described.stderr.splitlines() == [
-        "trainmaster: there is no job nobody; `trainmaster jobs list` shows those there are"
+        "trainmaster: there is no job missing_1; `trainmaster jobs list` shows those there are"
     ]

@@ -1,4 +1,4 @@
-"""The examples, from their own job files to a model: real frameworks on real processes."""
+"""The examples run from their job files to a model, with real frameworks in real processes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WORKER_0, WORKER_1 = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1
 
 
 @dataclass
-class Lines(Report):
-    """What a person would have seen, kept."""
+class RecordedLines(Report):
+    """A report that keeps the printed lines."""
 
     console: Console = field(default_factory=lambda: Console(quiet=True))
     said: list[tuple[str, str]] = field(default_factory=list)
@@ -45,15 +45,15 @@ def accuracy(lab: Lab, state: State) -> float:
     return float(str(metrics(lab, state)["accuracy"]))
 
 
-def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> None:
+def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None:
     job_id = lab.example("digits")
-    lines = Lines()
+    lines = RecordedLines()
     monitor = JobMonitor(lab.store, lab.fleet, job_id, lines)
     plan = FaultPlan(monitor, lab.faults, lines)
     for job in monitor.follow():
         plan.inject_due_faults(job)
-    state = lab.ended_well(job_id)
-    assert plan.is_complete, "both faults happened while it trained"
+    state = lab.wait_for_success(job_id)
+    assert plan.is_complete, "both faults were injected during the training"
     assert accuracy(lab, state) >= 0.95
     by_replica_id = {replica.replica_id: replica for replica in state.replicas}
     assert by_replica_id[WORKER_1].replaced == 1
@@ -65,11 +65,11 @@ def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> N
     ]
     desired = int(state.job.plan.program.args[state.job.plan.program.args.index("--epochs") + 1])
     assert metrics(lab, state)["epochs"] == desired
-    assert len(set(epochs)) >= desired - 3, "its progress was shown as it came"
+    assert len(set(epochs)) >= desired - 3, "progress was printed during the training"
     resumed = metrics(lab, state)["resumed_from_epoch"]
     assert isinstance(resumed, list)
-    assert resumed, "it went on from a checkpoint"
-    assert min(resumed) > 1, "not from the beginning"
+    assert resumed, "it resumed from a checkpoint"
+    assert min(resumed) > 1, "it did not start from the beginning"
     rules = {entry.decision.rule for entry in lab.decisions(job_id)}
     assert {Rule.RESTART, Rule.VM_LOST, Rule.COLLATERAL, Rule.PRIMARY_DONE} <= rules
     decisions = [text for who, text in lines.said if who == "decision"]
@@ -78,24 +78,26 @@ def test_the_main_job_survives_a_killed_worker_and_a_lost_machine(lab: Lab) -> N
     assert any(entry.decision.reason is Reason.PREEMPTION for entry in lab.decisions(job_id))
 
 
-def test_a_job_file_from_the_old_days_runs_and_says_what_was_substituted(lab: Lab) -> None:
-    """With a program that says little; the next test has its own."""
+def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
+    """The scripted trainer replaces the example's own, which the next test runs."""
     arguments = ["--steps", "2", "--together"]
-    state = lab.ended_well(lab.example("legacy", "digits", args=arguments, packageUris=[lab.wheel()]))
+    state = lab.wait_for_success(lab.example("legacy", "digits", args=arguments, packageUris=[lab.wheel()]))
     view = job_view(state.job, state.replicas)
-    assert view["trainingInput"]["runtimeVersion"] == "2.11", "echoed as it was submitted"
-    substitutions = {each["field"]: (each["asked"], each["given"]) for each in view["trainmaster"]["substitutions"]}
+    assert view["trainingInput"]["runtimeVersion"] == "2.11", "shown as submitted"
+    substitutions = {
+        change["field"]: (change["asked"], change["given"]) for change in view["trainmaster"]["substitutions"]
+    }
     assert substitutions["trainingInput.masterType"] == ("standard", "n1-standard-4")
     assert substitutions["trainingInput.runtimeVersion"][0] == "2.11"
     assert substitutions["trainingInput.pythonVersion"][0] == "3.7"
 
 
 @pytest.mark.heavy
-def test_a_job_file_from_the_old_days_trains_as_it_did(lab: Lab) -> None:
-    state = lab.ended_well(lab.example("legacy", "digits", args=["--epochs", "2"]), 180)
+def test_legacy_example_trains_an_accurate_model(lab: Lab) -> None:
+    state = lab.wait_for_success(lab.example("legacy", "digits", args=["--epochs", "2"]), 180)
     assert metrics(lab, state)["epochs"] == 2
 
 
-def test_pytorch_trains_data_parallel_over_two_machines(lab: Lab) -> None:
-    state = lab.ended_well(lab.example("pytorch_ddp"), 180)
+def test_pytorch_example_trains_on_two_vms(lab: Lab) -> None:
+    state = lab.wait_for_success(lab.example("pytorch_ddp"), 180)
     assert accuracy(lab, state) >= 0.95

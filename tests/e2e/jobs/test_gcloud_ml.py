@@ -1,4 +1,4 @@
-"""A user of the old service who changed the endpoint and nothing else: gcloud stages, submits, watches and cancels."""
+"""The unmodified gcloud ai-platform and gcloud ai with another endpoint: stage, submit, watch, cancel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUSTOM_JOBS = ("gcloud", "ai", "custom-jobs")
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> Path:
-    """The scripted trainer's sources where gcloud may build them."""
+    """Return a copy of the scripted trainer's sources in which gcloud may build a package."""
     copied = tmp_path / "source"
     shutil.copytree(SCRIPTED, copied, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
     return copied / "trainer"
@@ -39,19 +39,19 @@ def a_name() -> str:
     return f"gcloud_{uuid.uuid4().hex[:8]}"
 
 
-def test_from_the_sources_to_the_end_of_the_job(lab: Lab, trainer: Path, tmp_path: Path) -> None:
+def test_gcloud_submits_from_sources_and_streams_logs_to_the_end(lab: Lab, trainer: Path, tmp_path: Path) -> None:
     job_id = a_name()
     submitted = lab.stack.run(*SUBMIT, job_id, *flags(lab, trainer, "--steps=5"), home=tmp_path, timeout_s=120)
     assert submitted.returncode == 0, submitted.stderr
     assert f"Job [{job_id}] submitted successfully." in submitted.stderr
-    lab.ended_well(job_id, within_s=120)
+    lab.wait_for_success(job_id, within_s=120)
     described = lab.stack.run(*JOBS, "describe", job_id, home=tmp_path)
     shown = yaml.safe_load(described.stdout)
     assert (shown["state"], shown["trainingInput"]["workerCount"]) == ("SUCCEEDED", "1")
     assert shown["createTime"] <= shown["startTime"] <= shown["endTime"]
     assert "consumedMLUnits" in shown["trainingOutput"]
     (package,) = shown["trainingInput"]["packageUris"]
-    assert package.startswith(f"gs://{lab.bucket}/{job_id}/"), "staged by gcloud as it always did"
+    assert package.startswith(f"gs://{lab.bucket}/{job_id}/"), "the location that gcloud uses by default"
     streamed = lab.stack.run(*JOBS, "stream-logs", job_id, "--polling-interval=1", home=tmp_path, timeout_s=120)
     assert streamed.returncode == 0, streamed.stderr
     for line in (f"Job {job_id} is queued.", "step 5/5", "Job completed successfully."):
@@ -60,7 +60,7 @@ def test_from_the_sources_to_the_end_of_the_job(lab: Lab, trainer: Path, tmp_pat
     assert (again.returncode, "A job with this id already exists." in again.stderr) == (1, True)
 
 
-def test_a_running_job_is_labelled_and_cancelled_and_its_machines_go(lab: Lab, trainer: Path, tmp_path: Path) -> None:
+def test_gcloud_updates_labels_and_cancels_a_running_job(lab: Lab, trainer: Path, tmp_path: Path) -> None:
     job_id = a_name()
     submitted = lab.stack.run(*SUBMIT, job_id, *flags(lab, trainer, "--steps=100000"), home=tmp_path, timeout_s=120)
     assert submitted.returncode == 0, submitted.stderr
@@ -74,7 +74,7 @@ def test_a_running_job_is_labelled_and_cancelled_and_its_machines_go(lab: Lab, t
     lab.until(lambda: not lab.fleet.list_vms(job_id), 60)
 
 
-def test_a_custom_job_of_vertex_ai_from_its_creation_to_its_log(lab: Lab, tmp_path: Path) -> None:
+def test_gcloud_runs_a_vertex_custom_job_and_streams_its_logs(lab: Lab, tmp_path: Path) -> None:
     lab.stage(str(SCRIPTED), "scripted")
     program = {
         "executorImageUri": "us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-6:latest",
@@ -93,18 +93,18 @@ def test_a_custom_job_of_vertex_ai_from_its_creation_to_its_log(lab: Lab, tmp_pa
         *CUSTOM_JOBS, "list", region, f"--filter=displayName={name}", "--format=value(name)", home=tmp_path
     )
     number = found.stdout.strip().rpartition("/")[2]
-    lab.ended_well(f"custom_{number}", within_s=120)
+    lab.wait_for_success(f"custom_{number}", within_s=120)
     shown = yaml.safe_load(lab.stack.run(*CUSTOM_JOBS, "describe", number, region, home=tmp_path).stdout)
     assert (shown["state"], shown["displayName"]) == ("JOB_STATE_SUCCEEDED", name)
     streamed = lab.stack.run(
         *CUSTOM_JOBS, "stream-logs", number, region, "--polling-interval=1", home=tmp_path, timeout_s=120
     )
     assert streamed.returncode == 0, streamed.stderr
-    assert "step 3/3" in streamed.stdout, "its log is found under its number"
+    assert "step 3/3" in streamed.stdout, "the log is found by the job's number"
 
 
-def test_nobody_comes_in_with_a_token_that_google_does_not_know(lab: Lab, tmp_path: Path) -> None:
-    """Through the same question that is asked of Cloud Resource Manager."""
+def test_gcloud_with_an_unknown_token_is_rejected(lab: Lab, tmp_path: Path) -> None:
+    """The token is checked by the emulator of Cloud Resource Manager."""
     (tmp_path / "token").write_text("ya29.expired\n")
     refused = lab.stack.run(*JOBS, "list", f"--access-token-file={tmp_path / 'token'}", home=tmp_path)
     assert refused.returncode == 1

@@ -1,4 +1,4 @@
-"""`trainmaster local run`, as a person at a terminal sees it: the lightest example, interrupted, without emulators."""
+"""`trainmaster local run` with the smallest example: complete, interrupted, without emulators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 
 def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[str]:
-    # Whoever runs these tests in the background of a shell has SIGINT ignored, and every child inherits that.
+    # If the tests run in the background of a shell, SIGINT is ignored, and child processes inherit this.
     at_a_terminal = ["env", "--default-signal=INT"]
     command = [
         *at_a_terminal,
@@ -42,16 +42,16 @@ def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[st
     )
 
 
-def nothing_is_left(state_dir: Path) -> bool:
+def is_stopped(state_dir: Path) -> bool:
     page = state.read(state_dir)
     return page is not None and not list_processes(page.id)
 
 
-def test_an_example_runs_and_says_what_came_of_it(tmp_path: Path) -> None:
+def test_local_run_prints_the_job_and_its_results(tmp_path: Path) -> None:
     process = run(state_dir=tmp_path)
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    for said in (
+    for words in (
         "gsutil cp",
         "PREPARING",
         "SUCCEEDED",
@@ -62,24 +62,24 @@ def test_an_example_runs_and_says_what_came_of_it(tmp_path: Path) -> None:
         "VMs left: 0",
         "total",
     ):
-        assert said in output, output
-    assert "\x1b[" not in output, "plain where it is not a terminal"
+        assert words in output, output
+    assert "\x1b[" not in output, "no colours, because the output is not a terminal"
     metrics = json.loads((tmp_path / "storage" / "trainmaster-local" / "sklearn_digits" / "metrics.json").read_text())
     assert metrics["accuracy"] >= 0.95
-    assert nothing_is_left(tmp_path)
+    assert is_stopped(tmp_path)
 
 
-def test_without_emulators_it_runs_in_memory_and_says_so_in_one_line(tmp_path: Path) -> None:
+def test_local_run_without_emulators_uses_memory_and_reports_it(tmp_path: Path) -> None:
     process = run(state_dir=tmp_path, CLOUDSDK_ROOT_DIR=str(tmp_path / "nowhere"), DOCKER_HOST="tcp://127.0.0.1:9")
     output, _ = process.communicate()
     assert process.returncode == 0, output
     (line,) = [line for line in output.splitlines() if "in memory" in line]
     assert "cloud-firestore-emulator" in line
     assert "SUCCEEDED" in output
-    assert nothing_is_left(tmp_path)
+    assert is_stopped(tmp_path)
 
 
-def test_interrupted_in_the_middle_it_leaves_nothing_running(tmp_path: Path) -> None:
+def test_interrupted_local_run_leaves_no_process(tmp_path: Path) -> None:
     process = run(state_dir=tmp_path)
     assert process.stdout is not None
     for line in process.stdout:
@@ -88,10 +88,10 @@ def test_interrupted_in_the_middle_it_leaves_nothing_running(tmp_path: Path) -> 
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    eventually(lambda: nothing_is_left(tmp_path), within_s=40)
+    eventually(lambda: is_stopped(tmp_path), within_s=40)
 
 
-def test_an_example_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+def test_local_run_of_an_unknown_example_prints_one_error_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cli.main", "local", "run", "nothing", "--state-dir", str(tmp_path)]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 1

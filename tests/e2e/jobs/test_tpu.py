@@ -1,4 +1,4 @@
-"""Cloud TPU slices of several hosts, each a replica: up together, ended by the first of them, replaced as a whole."""
+"""Cloud TPU slices of several hosts. A slice is one replica: its hosts start, fail and are replaced together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -32,11 +31,11 @@ SLICE = ReplicaId(TaskType.CHIEF, 0)
 FOUR_HOSTS = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
 ONE_SLICE = TaskGroup(SLICE.task_type, 1, "", tpu=FOUR_HOSTS)
 ONE_HOST = Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")
-LONG = 100_000
+MANY_STEPS = 100_000
 
 
-class SlicesOnly(TpuFleet):
-    """What these jobs have is in these zones."""
+class TpuFleetInZones(TpuFleet):
+    """A fleet that lists VMs in ZONES only."""
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ZONES) -> tuple[Vm, ...]:
         return super().list_vms(job_id, tpu_zones)
@@ -44,8 +43,7 @@ class SlicesOnly(TpuFleet):
 
 @dataclass(frozen=True)
 class TpuLab(Lab):
-    """Jobs of one slice of four hosts. A job's own packages are installed, its runtime's are not: the local image has
-    what the real one lacks."""
+    """Submit jobs of one slice of four hosts. The local image already contains the runtime's packages."""
 
     def on_slice(self, training_input: dict[str, object], name: str, group: TaskGroup = ONE_SLICE) -> str:
         now = datetime.now(UTC)
@@ -76,16 +74,16 @@ class TpuLab(Lab):
             group,
         )
 
-    def is_told(self, job_id: str, replica_id: ReplicaId, words: str) -> None:
-        """The youngest slice in this replica, of one host, prints these words."""
+    def wait_for_output(self, job_id: str, replica_id: ReplicaId, words: str) -> None:
+        """Wait until the current slice of this replica, with one host, has printed the words."""
         folder = self.stack.state_dir / "compute" / "serial"
         self.until(lambda: any(words in log for log in logs_of(folder, vm_name(job_id, replica_id))), 120)
 
     def logs(self, job_id: str) -> list[str]:
-        """What each host of the youngest slice has printed."""
+        """Return the console output of each host of the current slice."""
         return logs_of(self.stack.state_dir / "compute" / "serial", vm_name(job_id, SLICE))
 
-    def all_hosts_say(self, job_id: str, words: str, within_s: float = 120) -> None:
+    def wait_for_output_of_all_hosts(self, job_id: str, words: str, within_s: float = 120) -> None:
         def is_so() -> bool:
             job = self.state(job_id).job
             assert not job.state.is_terminal, f"{job.state}: {job.error_message}\n{self.story(job_id)}"
@@ -97,51 +95,51 @@ class TpuLab(Lab):
 
 @pytest.fixture
 def tpus(lab: Lab) -> TpuLab:
-    fleet = SlicesOnly(
+    fleet = TpuFleetInZones(
         project=lab.stack.state.config.project, endpoint=lab.stack.environment["TRAINMASTER_TPU_ENDPOINT"]
     )
     return TpuLab(lab.stack, lab.store, fleet, lab.objects, lab.bus, lab.packages)
 
 
-def one_replica(tpus: TpuLab, job_id: str) -> tuple[int, int, int]:
+def replacements(tpus: TpuLab, job_id: str) -> tuple[int, int, int]:
     (replica,) = tpus.state(job_id).replicas
     return replica.restarts_used, replica.replaced, replica.vm_generation
 
 
 @pytest.mark.slow
-def test_four_hosts_train_as_one_and_survive_a_killed_host_and_a_preempted_slice(tpus: TpuLab) -> None:
-    """The example's own job file and JAX, whose ranks and world count hosts."""
+def test_slice_of_four_hosts_survives_a_killed_host_and_a_preemption(tpus: TpuLab) -> None:
+    """The job file of the JAX example. Ranks and world size count hosts."""
     epochs = 40
     folder = f"gs://{tpus.bucket}/slice_{datetime.now(UTC):%H%M%S%f}"
     arguments = ["--epochs", str(epochs), "--epoch-seconds", "0.5"]
     job_id = tpus.example("tpu_jax", args=arguments, jobDir=folder)
-    tpus.all_hosts_say(job_id, f"epoch 2/{epochs} ")
+    tpus.wait_for_output_of_all_hosts(job_id, f"epoch 2/{epochs} ")
     name = vm_name(job_id, SLICE)
     tpus.faults.kill_program(name, host=2)
     tpus.until(lambda: tpus.replica(job_id, SLICE).incarnation == 2, 30)
-    tpus.all_hosts_say(job_id, "resuming from epoch")
-    assert one_replica(tpus, job_id) == (1, 0, 1), "the hosts that died of it are not charged once more"
+    tpus.wait_for_output_of_all_hosts(job_id, "resuming from epoch")
+    assert replacements(tpus, job_id) == (1, 0, 1), "only the killed host's exit is charged"
     before = tpus.vm(job_id, SLICE)
     tpus.faults.preempt(name, notice_s=5)
     tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
-    state = tpus.ended_well(job_id, 240)
+    state = tpus.wait_for_success(job_id, 240)
     (replica,) = state.replicas
     assert (replica.restarts_used, replica.replaced, replica.vm_generation) == (1, 1, 2)
-    assert len(replica.hosts_done) == FOUR_HOSTS.hosts - 1, "the last of them ended the job"
+    assert len(replica.hosts_done) == FOUR_HOSTS.hosts - 1, "the last host's exit ended the job"
     assert replica.instance_id != before.instance_id
     metrics = json.loads(tpus.objects.read(f"{folder}/metrics.json", max_bytes=1 << 20) or b"{}")
     assert (metrics["hosts"], metrics["epochs"]) == (FOUR_HOSTS.hosts, epochs)
     assert metrics["accuracy"] >= 0.95
-    assert metrics["resumed_from_epoch"], "it went on from a checkpoint"
-    assert min(metrics["resumed_from_epoch"]) > 1, "not from the beginning"
-    # On a busy machine the notice may be over before all is said: then the slice stops under its program.
+    assert metrics["resumed_from_epoch"], "it resumed from a checkpoint"
+    assert min(metrics["resumed_from_epoch"]) > 1, "it did not start from the beginning"
+    # On a busy machine the notice may end before it is reported; then the slice stops while its program runs.
     reasons = {entry.decision.reason for entry in tpus.decisions(job_id)}
     assert reasons & {Reason.PREEMPTION, Reason.VM_STOPPING}, reasons
 
 
-def test_a_slice_that_is_taken_without_a_word_is_found_and_replaced(tpus: TpuLab) -> None:
-    """It stays, as PREEMPTED: its own state says why, and it is deleted before the next one is made."""
-    job_id = tpus.scripted_on_slice(LONG)
+def test_slice_preempted_without_notice_is_replaced(tpus: TpuLab) -> None:
+    """A preempted slice stays in the state PREEMPTED, and is deleted before the next one is created."""
+    job_id = tpus.scripted_on_slice(MANY_STEPS)
     tpus.wait(job_id, "RUNNING", 120)
     old = tpus.vm(job_id, SLICE)
     tpus.faults.preempt(old.name, notice_s=0)
@@ -149,44 +147,44 @@ def test_a_slice_that_is_taken_without_a_word_is_found_and_replaced(tpus: TpuLab
     tpus.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
-    assert one_replica(tpus, job_id) == (0, 1, 2)
-    young = tpus.vm(job_id, SLICE)
-    assert (young.name, young.vm_generation) == (old.name, 2)
-    assert young.instance_id != old.instance_id
+    assert replacements(tpus, job_id) == (0, 1, 2)
+    new = tpus.vm(job_id, SLICE)
+    assert (new.name, new.vm_generation) == (old.name, 2)
+    assert new.instance_id != old.instance_id
     assert Reason.PREEMPTION in [entry.decision.reason for entry in tpus.decisions(job_id)]
     tpus.cancel(job_id)
 
 
-def test_a_host_that_reboots_alone_takes_the_others_into_the_next_life(tpus: TpuLab) -> None:
-    job_id = tpus.scripted_on_slice(LONG)
+def test_reboot_of_one_host_restarts_all_hosts_of_the_slice(tpus: TpuLab) -> None:
+    job_id = tpus.scripted_on_slice(MANY_STEPS)
     tpus.wait(job_id, "RUNNING", 120)
     node = tpus.vm(job_id, SLICE)
     tpus.faults.crash(node.name, host=1)
     tpus.until(lambda: tpus.replica(job_id, SLICE).incarnation == 2, 90)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
-    assert tpus.vm(job_id, SLICE).instance_id == node.instance_id, "the slice is the same"
-    assert one_replica(tpus, job_id) == (0, 0, 1)
+    assert tpus.vm(job_id, SLICE).instance_id == node.instance_id, "the slice was not replaced"
+    assert replacements(tpus, job_id) == (0, 0, 1)
     tpus.cancel(job_id)
 
 
-def test_a_stockout_moves_the_slice_to_the_next_zone(tpus: TpuLab) -> None:
+def test_stockout_moves_the_slice_to_the_next_zone(tpus: TpuLab) -> None:
     tpus.faults.change(stockout_zones=[ZONES[0]])
     try:
         job_id = tpus.scripted_on_slice(2)
-        state = tpus.ended_well(job_id, 150)
+        state = tpus.wait_for_success(job_id, 150)
     finally:
         tpus.faults.clear()
     assert state.job.zone == ZONES[1]
     assert Reason.STOCKOUT in [entry.decision.reason for entry in tpus.decisions(job_id)]
 
 
-def test_two_slices_know_each_other_also_after_the_first_one_was_replaced(tpus: TpuLab) -> None:
+def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> None:
     first, second = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
-    job_id = tpus.scripted_on_slice(LONG, group=TaskGroup(TaskType.WORKER, 2, "", tpu=ONE_HOST))
+    job_id = tpus.scripted_on_slice(MANY_STEPS, group=TaskGroup(TaskType.WORKER, 2, "", tpu=ONE_HOST))
 
     def all_are_told(address: str) -> None:
         for number, replica_id in enumerate((first, second)):
-            tpus.is_told(job_id, replica_id, f"slice {number} {address}:8080 {address}\n")
+            tpus.wait_for_output(job_id, replica_id, f"slice {number} {address}:8080 {address}\n")
 
     tpus.wait(job_id, "RUNNING", 150)
     old = tpus.vm(job_id, first)
@@ -197,21 +195,23 @@ def test_two_slices_know_each_other_also_after_the_first_one_was_replaced(tpus: 
     tpus.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, first).vm_generation == 2, 60)
     tpus.faults.kill_program(vm_name(job_id, second))
-    tpus.until(lambda: {each.state for each in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}, 150)
+    tpus.until(lambda: {replica.state for replica in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}, 150)
     all_are_told(tpus.vm(job_id, first).address)
-    assert [each.restarts_used for each in tpus.state(job_id).replicas] == [0, 0], "one died of the other's loss"
+    assert [replica.restarts_used for replica in tpus.state(job_id).replicas] == [0, 0], (
+        "no restart is charged for a collateral exit"
+    )
     tpus.cancel(job_id)
 
 
-def test_a_slice_waits_in_the_queue_until_there_is_room(tpus: TpuLab) -> None:
+def test_queued_resource_waits_until_capacity_is_available(tpus: TpuLab) -> None:
     waiting = TaskGroup(SLICE.task_type, 1, "", tpu=replace(ONE_HOST, queue=TpuQueue.STANDARD))
     tpus.faults.change(stockout_zones=list(ZONES))
     try:
         job_id = tpus.scripted_on_slice(2, group=waiting)
-        tpus.until(lambda: Reason.QUEUED in [each.decision.reason for each in tpus.store.ledger(job_id)], 60)
+        tpus.until(lambda: Reason.QUEUED in [entry.decision.reason for entry in tpus.store.ledger(job_id)], 60)
         assert tpus.state(job_id).job.zone == ZONES[0]
     finally:
         tpus.faults.clear()
-    state = tpus.ended_well(job_id, 180)
-    assert state.job.zone == ZONES[0], "it stayed in line"
+    state = tpus.wait_for_success(job_id, 180)
+    assert state.job.zone == ZONES[0], "it waited in the first zone"
     tpus.until(lambda: not tpus.fleet.list_vms(job_id), 60)

@@ -1,4 +1,4 @@
-"""Tuning jobs on the local stack: real agents, real programs that report their metric, Optuna in its own function."""
+"""Tuning jobs on the local stack, with real agents, programs that report metrics, and Optuna in the function `tune`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARAMS = [
 ]
 
 
-def a_study(lab: Lab, *args: str, **hyperparameters: object) -> str:
+def submit_tuning_job(lab: Lab, *args: str, **hyperparameters: object) -> str:
     spec = {
         "goal": "MAXIMIZE",
         "hyperparameterMetricTag": "score",
@@ -39,44 +39,44 @@ def tuning_of(job: Job) -> Tuning:
     return job.tuning
 
 
-def nothing_is_left_of(lab: Lab, job_id: str) -> Tuning:
-    """Every trial has ended and has no VM, every ledger's fold is what is stored, and nothing is pending."""
+def wait_until_released(lab: Lab, job_id: str) -> Tuning:
+    """Wait until no trial has VMs or pending entries. Each ledger's fold must equal the stored state."""
     tuning = tuning_of(lab.state(job_id).job)
-    for each in (job_id, *(trial_id(job_id, trial.number) for trial in tuning.trials)):
-        lab.until(lambda each=each: lab.state(each).job.state.is_terminal, 60)  # type: ignore[misc]
-        lab.until(lambda each=each: not lab.store.pending_keys(each), 90)  # type: ignore[misc]
-        assert lab.fleet.list_vms(each) == ()
-        assert fold(lab.store.ledger(each)) == lab.state(each)
+    for job in (job_id, *(trial_id(job_id, trial.number) for trial in tuning.trials)):
+        lab.until(lambda job=job: lab.state(job).job.state.is_terminal, 60)  # type: ignore[misc]
+        lab.until(lambda job=job: not lab.store.pending_keys(job), 90)  # type: ignore[misc]
+        assert lab.fleet.list_vms(job) == ()
+        assert fold(lab.store.ledger(job)) == lab.state(job)
     return tuning_of(lab.state(job_id).job)
 
 
 @pytest.mark.timeout(300)
-def test_a_tuning_job_finds_what_its_trials_report_and_leaves_nothing(lab: Lab) -> None:
-    job_id = a_study(lab)
+def test_tuning_job_stores_the_metrics_of_its_trials(lab: Lab) -> None:
+    job_id = submit_tuning_job(lab)
     lab.wait(job_id, "SUCCEEDED", 200)
-    tuning = nothing_is_left_of(lab, job_id)
+    tuning = wait_until_released(lab, job_id)
     assert len({trial.values for trial in tuning.trials}) == 4
     for trial in tuning.trials:
         rate, depth = (float(value) for value in trial.values)
-        assert trial.measurement is not None, "what the program wrote came with its exit"
+        assert trial.measurement is not None, "the exit event contains the program's metric"
         assert trial.measurement.value == pytest.approx(depth - abs(rate - 0.5))
-        assert trial.measurement.step == 3, "the last one"
+        assert trial.measurement.step == 3, "the last report"
     job = lab.state(job_id).job
     assert faults("ml", "GoogleCloudMlV1__Job", service_view(job), verbatim={"trainingInput"}) == []
     logging = LogEntries(lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"])
     entries, _ = logging.page(f'labels."ml.googleapis.com/job_id"="{job_id}" AND jsonPayload.message:"trial 3 of"', "")
     logging.close()
-    (said,) = entries
-    assert said["labels"]["ml.googleapis.com/trial_id"] == "3"
-    assert said["jsonPayload"]["message"].endswith(f"trial 3 of {job_id} in gs://{lab.bucket}/scripted/3")
+    (entry,) = entries
+    assert entry["labels"]["ml.googleapis.com/trial_id"] == "3"
+    assert entry["jsonPayload"]["message"].endswith(f"trial 3 of {job_id} in gs://{lab.bucket}/scripted/3")
 
 
 @pytest.mark.timeout(300)
-def test_too_many_trials_that_fail_for_good_fail_the_job_and_end_the_rest(lab: Lab) -> None:
+def test_too_many_failed_trials_fail_the_tuning_job_and_cancel_the_rest(lab: Lab) -> None:
     depth = {"parameterName": "depth", "type": "DISCRETE", "discreteValues": [1, 2]}
     wait = {"parameterName": "seconds", "type": "DISCRETE", "discreteValues": [0, 600]}
     rate = {"parameterName": "rate", "type": "DISCRETE", "discreteValues": [0.25, 0.5]}
-    job_id = a_study(
+    job_id = submit_tuning_job(
         lab,
         "--fail-at-depth",
         "1",
@@ -90,14 +90,14 @@ def test_too_many_trials_that_fail_for_good_fail_the_job_and_end_the_rest(lab: L
     message = lab.state(job_id).job.error_message or ""
     assert "2 total hyperparameter trial failures were seen" in message, lab.story(job_id)
     assert "The replica chief 0 exited with a non-zero status of 2." in message
-    tuning = nothing_is_left_of(lab, job_id)
+    tuning = wait_until_released(lab, job_id)
     assert [trial.state for trial in tuning.trials[:4]] == ["FAILED", "FAILED", "CANCELLED", "CANCELLED"]
 
 
 @pytest.mark.timeout(300)
-def test_a_cancelled_tuning_job_takes_its_trials_with_it(lab: Lab) -> None:
-    job_id = a_study(lab, "--seconds", "600")
+def test_cancelled_tuning_job_cancels_its_trials(lab: Lab) -> None:
+    job_id = submit_tuning_job(lab, "--seconds", "600")
     lab.wait(job_id, "RUNNING", 120)
     lab.cancel(job_id)
-    tuning = nothing_is_left_of(lab, job_id)
+    tuning = wait_until_released(lab, job_id)
     assert [trial.state for trial in tuning.trials] == ["CANCELLED", "CANCELLED"]

@@ -1,4 +1,4 @@
-"""What is no job gets its answer where its sender looks, and nothing half-made is left."""
+"""Wrong job files and messages: the sender gets an answer, and no job is created."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ trainingInput:
 """
 
 
-def answer(lab: Lab, uri: str) -> dict[str, object]:
+def wait_for_error_file(lab: Lab, uri: str) -> dict[str, object]:
     found: list[bytes] = []
 
     def has_answer() -> bool:
@@ -37,22 +37,22 @@ def answer(lab: Lab, uri: str) -> dict[str, object]:
     return decoded
 
 
-def problem_of(said: dict[str, object]) -> dict[str, str]:
-    """The only one."""
-    problems = said["problems"]
+def only_problem(error_file: dict[str, object]) -> dict[str, str]:
+    """Return the only problem."""
+    problems = error_file["problems"]
     assert isinstance(problems, list)
     assert len(problems) == 1, problems
     found: dict[str, str] = problems[0]
     return found
 
 
-def test_a_wrong_file_is_answered_beside_it_with_every_problem_at_once(lab: Lab) -> None:
+def test_wrong_job_file_gets_an_error_file_with_all_problems(lab: Lab) -> None:
     uri = f"gs://{lab.bucket}/jobs/wrong.yaml"
     before = {job.job_id for job in lab.store.recent_jobs(100)}
     lab.objects.write(uri, WRONG.encode(), content_type="text/yaml")
-    said = answer(lab, uri)
-    assert said["created"] is False
-    problems = said["problems"]
+    error_file = wait_for_error_file(lab, uri)
+    assert error_file["created"] is False
+    problems = error_file["problems"]
     assert isinstance(problems, list)
     fields = {problem["field"] for problem in problems}
     for name in ("masterTyp", "workerCount", "packageUris", "pythonModule", "region"):
@@ -61,34 +61,34 @@ def test_a_wrong_file_is_answered_beside_it_with_every_problem_at_once(lab: Lab)
     assert {job.job_id for job in lab.store.recent_jobs(100)} == before
 
 
-def test_a_file_that_cannot_be_read_says_where(lab: Lab) -> None:
+def test_unreadable_job_file_gets_the_line_of_the_error(lab: Lab) -> None:
     uri = f"gs://{lab.bucket}/jobs/broken.yaml"
     lab.objects.write(uri, b"trainingInput: [\n", content_type="text/yaml")
-    assert "line 2" in problem_of(answer(lab, uri))["problem"]
+    assert "line 2" in only_problem(wait_for_error_file(lab, uri))["problem"]
 
 
-def test_the_answer_goes_when_the_file_is_put_right_and_its_job_id_is_used_from_then_on(lab: Lab) -> None:
-    uri = f"gs://{lab.bucket}/jobs/mended.yaml"
+def test_corrected_job_file_removes_its_error_file_and_reserves_the_job_id(lab: Lab) -> None:
+    uri = f"gs://{lab.bucket}/jobs/corrected.yaml"
     lab.objects.write(uri, b"{}", content_type="text/yaml")
-    answer(lab, uri)
-    spec = {"jobId": "mended_1", **lab.scripted_spec(workers=0, steps=1)}
+    wait_for_error_file(lab, uri)
+    spec = {"jobId": "corrected_1", **lab.scripted_spec(workers=0, steps=1)}
     lab.objects.write(uri, yaml.safe_dump(spec).encode(), content_type="text/yaml")
     lab.until(lambda: lab.objects.read(f"{uri}.error.json", max_bytes=10) is None, 20)
-    lab.until(lambda: lab.store.load("mended_1"), 20)
+    lab.until(lambda: lab.store.load("corrected_1"), 20)
     second = f"gs://{lab.bucket}/jobs/second.yaml"
     lab.objects.write(second, yaml.safe_dump(spec).encode(), content_type="text/yaml")
-    problem = problem_of(answer(lab, second))
+    problem = only_problem(wait_for_error_file(lab, second))
     assert (problem["field"], problem["problem"]) == ("jobId", "A job with this id already exists.")
-    lab.ended_well("mended_1")
+    lab.wait_for_success("corrected_1")
 
 
-def test_a_wrong_message_is_recorded_and_kept_with_its_reason_and_never_tried_for_ever(lab: Lab) -> None:
+def test_wrong_message_is_rejected_and_dead_lettered_with_its_reason(lab: Lab) -> None:
     body = json.dumps({"jobId": "no_such_thing", "trainingInput": {"scaleTier": "HUGE"}}).encode()
     lab.stack.pubsub.publish(topics.SUBMIT, body)
     letters: list[dict[str, object]] = []
 
     def is_kept() -> bool:
-        letters.extend(each for each in lab.stack.pubsub.pull(topics.DEAD_LETTER) if each["data"] == body)
+        letters.extend(letter for letter in lab.stack.pubsub.pull(topics.DEAD_LETTER) if letter["data"] == body)
         return bool(letters)
 
     lab.until(is_kept, 20)
@@ -96,14 +96,14 @@ def test_a_wrong_message_is_recorded_and_kept_with_its_reason_and_never_tried_fo
     assert isinstance(attributes, dict)
     assert attributes["function"] == "submit"
     assert "Field: training_input.scale_tier" in attributes["reason"]
-    rejection = next(each for each in lab.store.rejections() if each.job_id == "no_such_thing")
+    rejection = next(entry for entry in lab.store.rejections() if entry.job_id == "no_such_thing")
     assert any("scale_tier" in problem for problem in rejection.problems)
     assert lab.store.load("no_such_thing") is None
 
 
-def test_a_job_published_to_submit_runs(lab: Lab) -> None:
+def test_job_published_twice_to_submit_runs_once(lab: Lab) -> None:
     body = json.dumps({"jobId": "published_1", **lab.scripted_spec(workers=0, steps=1)}).encode()
     for _ in range(2):
         lab.stack.pubsub.publish(topics.SUBMIT, body)
     lab.until(lambda: lab.store.load("published_1"), 20)
-    lab.ended_well("published_1")
+    lab.wait_for_success("published_1")

@@ -55,7 +55,7 @@ def containers(engine: Engine, job_id: str, replica_id: ReplicaId) -> list[str]:
 
 def test_master_and_two_workers_connect_through_tf_config(lab: Lab, engine: Engine, image: str) -> None:
     job_id = submit(lab, image, workers=2)
-    lab.ended_well(job_id, JOB_S)
+    lab.wait_for_success(job_id, JOB_S)
     output = console(lab, job_id, MASTER)
     assert "master 0 says 'as the image says', job dir ''" in output
     assert "greeted by ['worker 0', 'worker 1']" in output
@@ -67,17 +67,17 @@ def test_command_and_arguments_replace_the_images_as_documented(lab: Lab, image:
     both = {"containerCommand": COMMAND, "containerArgs": ["both; $(touch /x) 'quoted'"]}
     job_id = submit(lab, image, workers=1, worker=both, containerArgs=["--greeting", "arguments"])
     alone = submit(lab, image, containerCommand=[*COMMAND, "a command"])
-    lab.ended_well(job_id, JOB_S)
+    lab.wait_for_success(job_id, JOB_S)
     assert "master 0 says 'arguments'" in console(lab, job_id, MASTER)
     assert """worker 0 says "both; $(touch /x) 'quoted'\"""" in console(lab, job_id, WORKER_0)
-    lab.ended_well(alone, JOB_S)
+    lab.wait_for_success(alone, JOB_S)
     assert "master 0 says 'a command'" in console(lab, alone, MASTER)
 
 
 def test_failed_container_restarts_in_the_same_vm(lab: Lab, image: str) -> None:
     marker = f"gs://{lab.bucket}/seen-{image.rpartition(':')[0][-5:]}"
     job_id = submit(lab, image, containerArgs=["--fail-once", marker])
-    state = lab.ended_well(job_id, JOB_S)
+    state = lab.wait_for_success(job_id, JOB_S)
     (master,) = state.replicas
     assert (master.incarnation, master.restarts_used, master.vm_generation) == (2, 1, 1)
 

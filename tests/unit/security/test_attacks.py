@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from cli.logs import _coloured, _json, _plain
-from cli.output import print_table, visible
+from cli.output import print_table, make_visible
 from shared.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
 from shared.agent.program.environment import command_of, environment_of
 from shared.agent.reporting.log_entry import entry_of
@@ -267,8 +267,8 @@ def test_printed_log_line_cannot_set_labels_or_log_name(fields: dict[str, object
 
 def test_escape_sequences_in_a_log_are_shown_but_not_sent_to_the_terminal() -> None:
     hostile = "\x1b]0;owned\x07\x1b[2Jloss \x1b[31m0.5\x1b[0m\r\x9b31m\u202eend"
-    assert visible(hostile) == "\ufffd]0;owned\ufffd\ufffd[2Jloss \x1b[31m0.5\x1b[0m\ufffd\ufffd31m\ufffdend"
-    assert visible("\tloss 0.5 é 你好") == "\tloss 0.5 é 你好"
+    assert make_visible(hostile) == "\ufffd]0;owned\ufffd\ufffd[2Jloss \x1b[31m0.5\x1b[0m\ufffd\ufffd31m\ufffdend"
+    assert make_visible("\tloss 0.5 é 你好") == "\tloss 0.5 é 你好"
 
 
 @pytest.mark.parametrize("show", [_plain, _coloured, _json])

@@ -1,9 +1,9 @@
-"""A trainer without a framework, for tests of everything around it: takes steps, one a line, and ends with 0.
+"""A trainer without a framework for tests: it takes steps, prints a line for each, and exits with status 0.
 
-It keeps its progress in its home directory, so that a restart in the same VM goes on and one on another VM begins anew.
-`--do SEAT:ACTION@STEP` lets a replica do something before that step, in every incarnation that comes to it.
-With `--together` it is as synchronous as training with a framework: a replica waits for its peers at its start, all
-take each step together, from where the chief is, and who loses a peer dies of it.
+Its progress is in its home directory: a restart in the same VM continues, a restart on another VM begins with step 1.
+`--do REPLICA:ACTION@STEP` makes a replica do something before a step, in every incarnation that reaches it.
+`--together` makes it as synchronous as training with a framework: a replica waits for its peers at the start, all take
+each step together, beginning with the chief's step, and a replica that loses a peer fails.
 """
 
 import argparse
@@ -32,8 +32,8 @@ def act(action: str) -> None:
         time.sleep(5)
 
 
-class Gang:
-    """Each replica's connection to the chief, or the chief's to all of them."""
+class Peers:
+    """A replica's connection to the chief, or the chief's connections to all other replicas."""
 
     def __init__(self, config: dict, done: int) -> None:
         self.is_chief = config["task"]["type"] == "chief"
@@ -41,34 +41,34 @@ class Gang:
         if self.is_chief:
             with socket.create_server((host, int(port))) as server:
                 self.peers = [server.accept()[0] for _ in config["cluster"].get("worker", ())]
-            self.tell(done.to_bytes(4, "big"))
+            self.send(done.to_bytes(4, "big"))
             self.done = done
         else:
-            self.peers = [connected(host, int(port))]
-            self.done = int.from_bytes(self.hear(4), "big")
+            self.peers = [connect(host, int(port))]
+            self.done = int.from_bytes(self.receive(4), "big")
 
     def meet(self) -> None:
-        """Returns when all have called it; what dies meanwhile is a peer that is gone."""
+        """Wait until all replicas have called this method. Fails if a peer is lost."""
         if self.is_chief:
-            self.hear(1)
-            self.tell(b".")
+            self.receive(1)
+            self.send(b".")
         else:
-            self.tell(b".")
-            self.hear(1)
+            self.send(b".")
+            self.receive(1)
 
-    def tell(self, word: bytes) -> None:
+    def send(self, message: bytes) -> None:
         for peer in self.peers:
-            peer.sendall(word)
+            peer.sendall(message)
 
-    def hear(self, length: int) -> bytes:
-        words = [peer.recv(length, socket.MSG_WAITALL) for peer in self.peers]
-        if any(len(word) < length for word in words):
+    def receive(self, length: int) -> bytes:
+        messages = [peer.recv(length, socket.MSG_WAITALL) for peer in self.peers]
+        if any(len(message) < length for message in messages):
             raise ConnectionError("Connection closed by peer")
-        return b"".join(words)
+        return b"".join(messages)
 
 
-def connected(host: str, port: int) -> socket.socket:
-    """As soon as the chief is there."""
+def connect(host: str, port: int) -> socket.socket:
+    """Connect to the chief, as soon as it accepts connections."""
     while True:
         try:
             return socket.create_connection((host, port))
@@ -86,22 +86,22 @@ def main() -> None:
     options = parser.parse_args()
     config = json.loads(os.environ["TF_CONFIG"])
     task = config["task"]
-    who, _, what = options.do.partition(":")
-    action, _, at_step = what.partition("@")
+    replica, _, action_at_step = options.do.partition(":")
+    action, _, at_step = action_at_step.partition("@")
     progress = Path.home() / "progress"
     done = int(progress.read_text()) if progress.exists() else 0
     print(f"{task['type']} {task['index']} begins after step {done}, job dir {options.job_dir}", flush=True)
     if "MEGASCALE_SLICE_ID" in os.environ:
-        seen = [os.environ[name] for name in ("MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS", "MASTER_ADDR")]
-        print("slice", *seen, flush=True)
-    gang = Gang(config, done) if options.together else None
-    for step in range((gang.done if gang else done) + 1, options.steps + 1):
-        if who == f"{task['type']}-{task['index']}" and step == int(at_step):
+        values = [os.environ[name] for name in ("MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS", "MASTER_ADDR")]
+        print("slice", *values, flush=True)
+    peers = Peers(config, done) if options.together else None
+    for step in range((peers.done if peers else done) + 1, options.steps + 1):
+        if replica == f"{task['type']}-{task['index']}" and step == int(at_step):
             act(action)
         time.sleep(options.step_seconds)
-        if gang:
-            gang.meet()
-        written = progress.with_suffix(".new")  # it may be killed at any moment, also at this one
+        if peers:
+            peers.meet()
+        written = progress.with_suffix(".new")  # atomic, because the program may be killed here
         written.write_text(str(step))
         written.replace(progress)
         print(f"step {step}/{options.steps}", flush=True)

@@ -1,6 +1,7 @@
-"""A trainer for tuning, without a framework: how well it did is a function of its flags.
+"""A trainer for tests of tuning, without a framework: its metric is a function of its flags.
 
-It reports as cloudml-hypertune does: the file that the environment names, one JSON object a line, numbers as strings.
+It reports in the format of cloudml-hypertune: one JSON object per line, numbers as strings, in the file that the
+environment names.
 """
 
 import argparse
