@@ -79,8 +79,7 @@ def _with_unknowns(block: Block, value: Any) -> Any:
     result = {name: UNKNOWN if value.get(name) is None else value[name] for name in block.attributes}
     for name, nested in block.blocks.items():
         inner = value.get(name)
-        is_list = isinstance(inner, list)
-        result[name] = [_with_unknowns(nested.block, item) for item in inner] if is_list else inner
+        result[name] = [_with_unknowns(nested.block, item) for item in inner] if isinstance(inner, list) else inner
     return result
 
 

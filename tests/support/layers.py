@@ -1,6 +1,6 @@
-"""Two contract types for import-linter, whose own see an external package as a whole: `google` or nothing.
+"""Two contract types for import-linter. Its own types treat an external package as a whole, such as all of `google`.
 
-Both read the import statements themselves, so that a late import inside a function counts as well.
+Both types read the import statements, so that imports inside functions count as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlinter import Contract, ContractCheck, fields, output
 
 
 class StandardLibraryOnly(Contract):
-    """`source_modules` import themselves and the standard library, directly, and nothing else."""
+    """`source_modules` directly import only each other and the standard library."""
 
     type_name = "standard_library_only"
 
@@ -38,7 +38,7 @@ class StandardLibraryOnly(Contract):
 
 
 class SoleImporter(Contract):
-    """Nothing but `importers` imports the external package `external`."""
+    """Only `importers` import the external package `external`."""
 
     type_name = "sole_importer"
 
@@ -76,7 +76,10 @@ def _is_under(module: str, package: str) -> bool:
 
 
 def _imports(module: str) -> Iterator[str]:
-    """Dotted names a module of this project imports; `from a import b` gives `a.b`. Nothing for external packages."""
+    """Yield the dotted names that a module of this project imports: `from a import b` gives `a.b`.
+
+    Yields nothing for a module of an external package.
+    """
     path = Path(*module.split("."))
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not source.is_file():

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from cli.logs import _coloured, _json, _plain
-from cli.output import print_table, make_visible
+from cli.output import make_visible, print_table
 from shared.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
 from shared.agent.program.environment import command_of, environment_of
 from shared.agent.reporting.log_entry import entry_of
