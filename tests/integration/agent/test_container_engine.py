@@ -58,6 +58,33 @@ def test_container_gets_the_machines_accelerators(
     assert command[-4:] == ["--env", "A", "r.io/image", "-v"]
 
 
+@pytest.mark.parametrize(
+    ("which", "installed", "options"),
+    [
+        (DOCKER, ["docker-init"], ["--init"]),
+        (DOCKER, ["tini"], []),
+        (PODMAN, ["catatonit", "tini"], ["--init", "--init-path", "catatonit"]),
+        (PODMAN, ["tini"], ["--init", "--init-path", "tini"]),
+        (PODMAN, [], []),
+    ],
+)
+def test_container_gets_an_installed_init_as_process_1(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    which: ContainerEngine,
+    installed: list[str],
+    options: list[str],
+) -> None:
+    for name in installed:
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(container_engine, "INIT_FOLDERS", ())
+    command = which.run_command("n", [], "r.io/image", [])
+    first = command.index("--log-driver") + 2
+    assert [word.rpartition("/")[2] for word in command[first:-1]] == options
+
+
 def test_find_prefers_docker_and_returns_none_without_an_engine(tmp_path: Path) -> None:
     for name in ("docker", "podman"):
         (tmp_path / name).write_text("#!/bin/sh\n")

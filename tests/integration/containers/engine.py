@@ -232,8 +232,8 @@ def running_engine() -> Iterator[Engine]:
 @contextmanager
 def running_podman(registry: str) -> Iterator[Client]:
     """Podman with separate storage, and a PATH without docker, which an agent would prefer."""
-    if shutil.which("podman") is None:
-        pytest.skip("no podman: apt-get install --no-install-recommends podman catatonit")
+    if shutil.which("podman") is None or not (shutil.which("catatonit") or shutil.which("tini")):
+        pytest.skip("no podman with an init program: apt-get install --no-install-recommends podman catatonit")
     with tempfile.TemporaryDirectory(prefix="tm-podman-") as name:
         folder = Path(name)
         programs = folder / "bin"

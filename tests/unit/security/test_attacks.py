@@ -83,17 +83,17 @@ def with_(path: tuple[str | int, ...], text: str) -> dict[str, Any]:
     return result
 
 
-def named(path: tuple[str | int, ...]) -> str:
+def dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(map(str, path))
 
 
 def test_job_of_this_module_is_valid_and_has_free_text_fields() -> None:
     assert accept(JOB, default_job_id=None).plan.groups
-    assert {named(path) for path in strings(JOB)} >= FREE
+    assert {dotted(path) for path in strings(JOB)} >= FREE
 
 
 @pytest.mark.parametrize("text", METACHARACTERS)
-@pytest.mark.parametrize("path", [path for path in strings(JOB) if named(path) not in FREE], ids=named)
+@pytest.mark.parametrize("path", [path for path in strings(JOB) if dotted(path) not in FREE], ids=dotted)
 def test_fields_with_a_format_reject_shell_metacharacters(path: tuple[str | int, ...], text: str) -> None:
     """The text replaces the field's value, or is appended to it."""
     value: Any = JOB
@@ -149,7 +149,7 @@ def test_startup_script_is_static_and_does_not_evaluate_metadata() -> None:
 def test_package_uri_outside_its_bucket_or_with_options_is_rejected(uri: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         accept({**JOB, "trainingInput": {**JOB["trainingInput"], "packageUris": [uri]}}, default_job_id=None)
-    assert {each.field for each in caught.value.problems} == {"trainingInput.packageUris[0]"}
+    assert {problem.field for problem in caught.value.problems} == {"trainingInput.packageUris[0]"}
 
 
 @pytest.fixture
@@ -181,13 +181,13 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
 def test_invalid_job_id_is_never_looked_up_in_the_store(
     api: Api, monkeypatch: pytest.MonkeyPatch, method: str, verb: str, parent: str, job_id: str
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(api.world.store, "load", lambda name, *_, **__: asked.append(name))
+    job_ids: list[str] = []
+    monkeypatch.setattr(api.world.store, "load", lambda name, *_, **__: job_ids.append(name))
     answer = api.http.open(
         f"{parent}/{job_id}{verb}", method=method, headers={"Authorization": f"Bearer {OWNER}"}, data=b"{}"
     )
     assert answer.status_code in {400, 404}
-    assert all(JOB_ID.fullmatch(name) for name in asked), asked
+    assert all(JOB_ID.fullmatch(name) for name in job_ids), job_ids
 
 
 @pytest.mark.parametrize("verb", ["DELETE", "PATCH", "PUT", "POST", "get"])
@@ -231,19 +231,19 @@ def test_second_submission_with_another_job_changes_nothing() -> None:
     world = World()
     world.submit(source="gs://b/jobs/digits.yaml#1")
     before = world.job
-    world.submit(a_spec(args=["--evil"]), source="gs://b/jobs/digits.yaml#1")
+    world.submit(a_spec(args=["--other-flag"]), source="gs://b/jobs/digits.yaml#1")
     with pytest.raises(PermanentError, match="already exists"):
-        world.submit(a_spec(args=["--evil"]), source="api:4711")
+        world.submit(a_spec(args=["--other-flag"]), source="api:4711")
     assert world.job == before
     world.check()
 
 
 def test_huge_job_file_is_read_to_its_limit_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, objects, asked = World(), MemoryObjects(), []
+    world, objects, limits = World(), MemoryObjects(), []
     read = objects.read
 
     def limited(uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
-        asked.append(max_bytes)
+        limits.append(max_bytes)
         return read(uri, generation=generation, max_bytes=max_bytes)
 
     monkeypatch.setattr(objects, "read", limited)
@@ -252,7 +252,7 @@ def test_huge_job_file_is_read_to_its_limit_only(monkeypatch: pytest.MonkeyPatch
     answer = objects.read("gs://b/jobs/huge.yaml.error.json", max_bytes=1 << 20)
     assert answer is not None
     assert f"more than {FILE_BYTES_MAX}" in answer.decode()
-    assert asked[0] == FILE_BYTES_MAX + 1
+    assert limits[0] == FILE_BYTES_MAX + 1
     assert world.store.recent_jobs(1) == ()
 
 
