@@ -172,7 +172,7 @@ class Lifecycle:
             error = internal_error(f"The VM could not be started: {failure}")
         for instance, own in instances:
             if error is not None:
-                self.vms.remove(instance, grace_s=0)
+                self.vms.remove(instance)
             instance.transition_lock.release()
             if own is not operation:
                 self.operations.finish(own, [error] if error else [])

@@ -91,18 +91,18 @@ class VmTransitions:
             return
         self.halt(instance, grace_s, event)
         if instance.properties.scheduling.termination_action == "DELETE":
-            self.remove(instance, grace_s=0)
+            self.remove(instance)
 
     def delete(self, instance: Instance) -> None:
         """Shut down and delete."""
         instance.status = Status.STOPPING
         self.power.off(instance, self.timing.shutdown_s)
         self.pause()
-        self.remove(instance, grace_s=0)
+        self.remove(instance)
 
-    def remove(self, instance: Instance, grace_s: float) -> None:
-        """Delete the VM and its disk, and free its name."""
-        self.power.off(instance, grace_s)
+    def remove(self, instance: Instance) -> None:
+        """Power off and delete the VM and its disk, and free its name."""
+        self.power.off(instance, 0)
         instance.deleted = True
         self.registry.forget(instance)
         instance.disk.destroy()

@@ -147,7 +147,7 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path) -> None:
         command = ["trainmaster", "local", *argv]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
-    assert "there was never a stack" in local("status").stderr
+    assert "there is no stack in" in local("status").stderr
     start_time = time.monotonic()
     up = local("up", "--detach", "--no-compute", "--functions-dir", str(folder))
     took_s = time.monotonic() - start_time
@@ -165,7 +165,7 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path) -> None:
     assert all(service["alive"] for service in status["services"].values())
     plain = local("status").stdout.splitlines()
     assert plain[0].startswith("ready: project trainmaster-local, gs://trainmaster-local, ")
-    assert plain[1].split() == ["PART", "STATE", "PID", "ADDRESS", "RESTARTS", "LOG"]
+    assert plain[1].split() == ["SERVICE", "STATE", "PID", "ADDRESS", "RESTARTS", "LOG"]
 
     evaluated = subprocess.run(
         ["sh", "-c", 'eval "$(trainmaster local env)" && printf %s "$PUBSUB_EMULATOR_HOST|$BOTO_CONFIG"'],

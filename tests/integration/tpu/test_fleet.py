@@ -17,7 +17,9 @@ from shared.core.model.job import Job
 from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
 from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
+from shared.gcp.retries import FLEET_READ
 from shared.gcp.tpu_fleet import fleet as adapter
+from shared.gcp.tpu_fleet import queued_resources
 from shared.gcp.tpu_fleet.nodes import log_health
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Created, Fleet, NotCreated, Pending
@@ -226,7 +228,9 @@ def test_slices_are_deleted_when_one_of_them_cannot_be_created(tpus: EmulatorWor
     tpus.slices.run(create.names[1], tpu=ONE_HOST)  # a foreign node has the second name
     outcome = tpus.fleet.create(job, create, a_metadata())
     assert outcome == NotCreated(
-        CapacityErrorKind.DENIED, "ALREADY_EXISTS", f"{parent()}/nodes/{create.names[1]} exists and is not this job's"
+        CapacityErrorKind.DENIED,
+        "ALREADY_EXISTS",
+        f"a node named {parent()}/nodes/{create.names[1]} exists and does not belong to the job",
     )
     eventually(lambda: listed(tpus.fleet, job) == ())
     assert tpus.slices.state(create.names[1]) == "READY", "the foreign node stays"
@@ -272,11 +276,19 @@ def test_preempted_slice_is_stopped_and_keeps_its_name_until_it_is_deleted(tpus:
     assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
 
 
-def test_rate_limit_is_temporary_and_foreign_project_is_permanent(tpus: EmulatorWorld, job: Job) -> None:
+def test_rate_limited_read_is_repeated_and_then_temporary(
+    tpus: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tpus.slices.compute.faults(rate_limited=1)
+    assert listed(tpus.fleet, job) == ()
+    for module in (adapter, queued_resources):
+        monkeypatch.setattr(module, "FLEET_READ", {**FLEET_READ, "retry": None})
     tpus.slices.compute.faults(rate_limited=1)
     with pytest.raises(TemporaryError, match="RESOURCE_EXHAUSTED"):
         listed(tpus.fleet, job)
-    assert listed(tpus.fleet, job) == ()
+
+
+def test_unreachable_api_is_temporary_and_foreign_project_is_permanent(tpus: EmulatorWorld, job: Job) -> None:
     with pytest.raises(TemporaryError):
         listed(tpus.slices.fleet(endpoint="http://127.0.0.1:9"), job)
     with pytest.raises(PermanentError, match="PERMISSION_DENIED"):
@@ -299,7 +311,7 @@ def test_node_with_the_label_but_without_a_replica_name_is_ignored(
     tpus.slices.run("foreign", tpu=ONE_HOST, labels={"trainmaster-job": "x"})
     tpus.slices.run("without-label", tpu=ONE_HOST)
     assert tpus.fleet.list_all() == ()
-    assert "foreign carries a job's label but no replica's name" in caplog.text
+    assert "foreign has a job's label, but a name that no replica has" in caplog.text
 
 
 def test_unhealthy_node_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -87,7 +87,7 @@ def test_request_for_a_custom_topology_has_generation_and_topology(
 
 def test_topology_of_an_unknown_generation_is_an_error() -> None:
     job = a_tpu_job(Tpu("v9-16", "r", topology="2x8"))
-    with pytest.raises(ValueError, match="v9-16 is no type of TPU"):
+    with pytest.raises(ValueError, match="v9-16 is not a known type of TPU"):
         resource(job, a_create(job), DEFAULTS, {})
 
 
