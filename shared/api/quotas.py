@@ -29,7 +29,7 @@ class Bucket:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self) -> int:
-        """Count a request and return 0; if the quota is used up, return the whole seconds until the next one is free."""
+        """Count a request and return 0, or the whole seconds until the next one is free if the quota is used up."""
         if not self.per_minute:
             return 0
         with self._lock:

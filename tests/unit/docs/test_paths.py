@@ -1,0 +1,32 @@
+"""Every file and folder that a page mentions exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "infra").glob("*.md"))
+    if path.is_file()
+)
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+MENTION = re.compile(r"`((?:cli|docs|emulators|examples|functions|infra|requirements|shared|simulator|tests)/[\w./-]*)")
+UPPER_CASE_PART = re.compile(r"(?:^|/)[A-Z]{3,}(?:[./]|$)")
+"""A placeholder such as `functions/NAME.py`. README.md and similar names are written as links."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_page_links_lead_to_files(page: Path) -> None:
+    missing = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_page_mentions_existing_paths(page: Path) -> None:
+    mentions = (mention for mention in MENTION.findall(page.read_text(encoding="utf-8")))
+    paths = (mention.rstrip("./") for mention in mentions if not UPPER_CASE_PART.search(mention))
+    assert sorted({path for path in paths if not (ROOT / path).exists()}) == []
