@@ -15,7 +15,9 @@ PREFIX: Final = "TRAINMASTER_"
 PROJECT: Final = f"{PREFIX}PROJECT"
 BUCKET: Final = f"{PREFIX}BUCKET"
 WORKER_SERVICE_ACCOUNT: Final = f"{PREFIX}WORKER_SERVICE_ACCOUNT"
-LOCAL_EXTRA_MISSING: Final = "`trainmaster local` needs more packages. Install them: pipx install 'trainmaster[local]'"
+LOCAL_EXTRA_MISSING: Final = (
+    "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force '.[local]'"
+)
 
 
 def choose_installation() -> None:

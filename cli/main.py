@@ -43,7 +43,7 @@ def _local_command() -> Any:
         from cli.local.commands import app as local
     except ModuleNotFoundError:
         local = typer.Typer()
-        local.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
+        local.command(LOCAL, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
             _report_missing_extra
         )
     return typer.main.get_command(local)

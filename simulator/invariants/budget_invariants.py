@@ -17,7 +17,7 @@ COUNTED: Final = ("restarts_used", "replaced", "collateral", "incarnation")
 
 @dataclass(slots=True)
 class ReplicaCount:
-    """What the fields of the same names of a `Replica` must be."""
+    """Expected values of the fields of a `Replica` that have the same names."""
 
     restarts_used: int = 0
     replaced: int = 0

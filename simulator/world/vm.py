@@ -47,7 +47,7 @@ class SimVm:
     """One VM, or one TPU slice, which has an agent on each of its hosts."""
 
     observed: Vm
-    """What a list call returns for this VM."""
+    """The VM as a list call returns it."""
     job_id: str
     metadata: Mapping[str, str]
     created_s: float

@@ -77,7 +77,7 @@ def test_drop_deletes_messages(pubsub: PubSub, run: Callable[..., Result]) -> No
     for _ in range(2):
         pubsub.publish(topics.DEAD_LETTER, b"not json", **REASON)
     assert listed(run)[0]["data"] == "not json"
-    assert run("drop", "--all").stdoutput.count("dropped") == 2
+    assert run("drop", "--all").stdout.count("dropped") == 2
     assert listed(run) == []
     assert "there are no dead letters" in run("drop", "--all").stdout
 

@@ -285,7 +285,7 @@ def test_missing_index_is_a_problem(installation: Installation, monkeypatch: pyt
     """The emulator needs no indexes. The error is that of Firestore."""
 
     def reject(_: object) -> None:
-        raise PermanentError("Firestore: query: 400 The query requires an index.")
+        raise PermanentError("Firestore: query: 400 The query requires an index. `terraform apply` creates it")
 
     monkeypatch.setattr(type(core_services.store()), "jobs_with_pending", reject)
     (line,) = installation.problems()
@@ -414,4 +414,4 @@ def test_on_google_cloud_notification_and_service_account_are_checked(
     assert all("does not notify trainmaster-upload of new files" in line for line in lines)
     assert installation.google.tokens == {f"Bearer {iam.OWNER}"}
     del responses[account]
-    assert any("no account worker@" in line for line in installation.problems())
+    assert any("no service account worker@" in line for line in installation.problems())

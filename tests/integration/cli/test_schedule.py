@@ -84,12 +84,12 @@ class SchedulerApi(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self._body()
         known = body["name"] in self.jobs
-        parent = self.path == f"/v1/{body['name'].rpartition('/jobs/')[0]}/jobs"
+        parent = self.path.partition("?")[0] == f"/v1/{body['name'].rpartition('/jobs/')[0]}/jobs"
         self._answer(409 if known else 200 if parent else 404, body)
 
     def do_PATCH(self) -> None:
-        body = self._body()
-        self._answer(200 if self.path == f"/v1/{body['name']}" and body["name"] in self.jobs else 404, body)
+        name = self.path.partition("?")[0].removeprefix("/v1/")
+        self._answer(200 if name in self.jobs else 404, {**self._body(), "name": name})
 
     def _body(self) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
