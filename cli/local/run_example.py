@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,11 +24,11 @@ import typer
 import yaml
 
 from cli.jobs import print_trials
+from cli.local.example_stack import RunningStack, stack_in_memory, stack_on_emulators
 from cli.local.job_monitor import JobMonitor, Report
 from emulators.services.fault_client import FaultClient
-from emulators.stack import client_configuration, stack
 from emulators.stack.backends import BackendKind, choose_backend
-from emulators.stack.state import ROOT, StackConfig, StackState
+from emulators.stack.state import ROOT
 from shared.core.model.job import Job, JobState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
@@ -111,52 +110,13 @@ def run(
     else:
         report.line("stack", f"starting on {backend.kind}: {backend.reason}")
     try:
-        with (_in_memory if in_memory else _on_emulators)(state_dir.absolute()) as running:
+        with (stack_in_memory if in_memory else stack_on_emulators)(state_dir.absolute()) as running:
             report.line("stack", f"ready after {running.state.ready_after_s:.1f} s")
             succeeded = _run_job(example, running, report, phases, with_faults=faults)
     except KeyboardInterrupt:
         report.line("stack", "interrupted; stopping everything")
         raise
     raise typer.Exit(0 if succeeded else 1)
-
-
-@dataclass(frozen=True, slots=True)
-class RunningStack:
-    """A stack that is ready, and its adapters."""
-
-    state: StackState
-    store: Store
-    fleet: Fleet
-    objects: Objects
-
-
-@contextmanager
-def _on_emulators(state_dir: Path) -> Iterator[RunningStack]:
-    with stack.running_stack(state_dir, StackConfig()) as ready:
-        os.environ.update(client_configuration.environment(state_dir, ready))
-        from shared.wiring.core_services import store
-        from shared.wiring.fleet import fleet_deps
-        from shared.wiring.objects import objects
-
-        yield RunningStack(ready, store(), fleet_deps().fleet, objects())
-
-
-@contextmanager
-def _in_memory(state_dir: Path) -> Iterator[RunningStack]:
-    from emulators.stack.memory_control_plane import MemoryControlPlane
-
-    control = MemoryControlPlane()
-    try:
-        with stack.running_stack(state_dir, StackConfig(control_plane=control.address)) as ready:
-            os.environ.update(client_configuration.environment(state_dir, ready))
-            from shared.wiring.core_services import job_log
-            from shared.wiring.fleet import fleet_deps
-            from shared.wiring.objects import objects
-
-            control.connect(objects(), fleet_deps(), job_log(), ready.endpoints.storage, ready.config.bucket)
-            yield RunningStack(ready, control.store, fleet_deps().fleet, objects())
-    finally:
-        control.close()
 
 
 def _run_job(example: str, running: RunningStack, report: Report, phases: Phases, *, with_faults: bool) -> bool:
