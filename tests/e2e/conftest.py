@@ -49,6 +49,8 @@ SCRIPTED = Path(__file__).parent / "scripted"
 WHEEL = "packages/scripted/scripted_trainer-0.1-py3-none-any.whl"
 POLL_S = 0.2
 SLOWDOWN_MAX = 3
+MANY_STEPS = 100_000
+"""A job with so many steps does not end by itself: the test cancels it or calls `Lab.finish`."""
 
 
 @cache
@@ -154,6 +156,15 @@ class Lab:
 
         self.until(is_so, within_s)
         return self.state(job_id)
+
+    def finish(self, job_id: str) -> None:
+        """Make the scripted trainers of the job exit with status 0 after their current step.
+
+        Tests that inject a fault give the job many steps and call this afterwards: on a busy machine, a job with few
+        steps could end before the fault is judged.
+        """
+        for vm in self.fleet.list_vms(job_id):
+            (self.stack.state_dir / "compute" / "vms" / vm.instance_id / "home" / "finish").touch()
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job and wait until its VMs are gone."""

@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from emulators.services import pubsub
-from emulators.stack.loopback import call
+from emulators.stack.loopback import CallError, call
 from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
 from shared.messaging import topics
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import MANY_STEPS, Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -52,10 +52,11 @@ def every_message_twice(lab: Lab) -> Iterator[None]:
 
 def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
     with every_message_twice(lab):
-        job_id = lab.scripted(workers=2, steps=120)
+        job_id = lab.scripted(workers=2, steps=MANY_STEPS)
         lab.wait(job_id, "RUNNING")
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 20)
+        lab.finish(job_id)
         state = lab.wait_for_success(job_id)
     by_replica_id = {replica.replica_id: replica for replica in state.replicas}
     assert by_replica_id[WORKER_0].restarts_used == 1
@@ -67,7 +68,7 @@ def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
 
 
 def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
-    job_id = lab.scripted(workers=1, steps=150)
+    job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     subject = {
@@ -85,6 +86,9 @@ def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
         lab.stack.pubsub.publish(topics.REPLICA_EXIT, exit_again)
         lab.stack.pubsub.publish(topics.VM_READY, json.dumps(subject).encode())
         lab.stack.pubsub.publish(topics.PROVISION, json.dumps({"version": 1, "job_id": job_id}).encode())
+    steps = lab.console(job_id, WORKER_0).count("step ")
+    lab.until(lambda: lab.console(job_id, WORKER_0).count("step ") >= steps + 30, 10)  # time to handle the messages
+    lab.finish(job_id)
     after = lab.wait_for_success(job_id)
     assert [replica.restarts_used for replica in after.replicas] == [
         replica.restarts_used for replica in before.replicas
@@ -99,10 +103,11 @@ def test_functions_killed_every_second_lose_no_event(lab: Lab) -> None:
     killer = threading.Thread(target=kill_functions, args=(lab, finished))
     killer.start()
     try:
-        job_id = lab.scripted(workers=2, steps=150)
+        job_id = lab.scripted(workers=2, steps=MANY_STEPS)
         lab.wait(job_id, "RUNNING", 120)
         lab.faults.kill_program(vm_name(job_id, WORKER_1))
         lab.until(lambda: lab.replica(job_id, WORKER_1).incarnation == 2, 120)
+        lab.finish(job_id)
         lab.wait(job_id, "SUCCEEDED", 120)
     finally:
         finished.set()
@@ -114,7 +119,10 @@ def test_functions_killed_every_second_lose_no_event(lab: Lab) -> None:
 
 
 def kill_functions(lab: Lab, finished: threading.Event) -> None:
-    """Kill a random process of a random function every second, which is about as long as its start takes."""
+    """Kill a random process of a random function every second, but only after the last killed function runs again.
+
+    On a busy machine a start takes longer than a second. Without the wait, no function would run long enough to work.
+    """
     chance = random.Random(20261121)  # noqa: S311 - a fixed seed, so that every run kills the same processes
     while not finished.wait(1.0):
         name = chance.choice(("upload", *FUNCTIONS))
@@ -122,6 +130,19 @@ def kill_functions(lab: Lab, finished: threading.Event) -> None:
             process = psutil.Process(lab.stack.state.services[name].pid)
             victim = chance.choice([process, *process.children(recursive=True)])
             os.kill(victim.pid, signal.SIGKILL)
+        while not is_serving(lab.stack.state.services[name].address) and not finished.wait(0.2):
+            pass
+
+
+def is_serving(address: str) -> bool:
+    """Return whether a function has started. functions-framework itself answers this path with 404."""
+    try:
+        call(address, "GET", "/favicon.ico", timeout_s=1.0)
+    except CallError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def count_created_vms(lab: Lab, job_id: str) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import MANY_STEPS, Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -39,12 +39,13 @@ def stopped(lab: Lab, *services: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("services", [("firestore",), ("pubsub",), ("firestore", "pubsub")], ids=" and ".join)
 def test_exit_during_an_outage_is_judged_once_afterwards(lab: Lab, services: tuple[str, ...]) -> None:
-    job_id = lab.scripted(workers=2, steps=int(OUTAGE_S * 10) + 150)
+    job_id = lab.scripted(workers=2, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
     with stopped(lab, *services):
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         time.sleep(OUTAGE_S)
     lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 90)
+    lab.finish(job_id)
     state = lab.wait_for_success(job_id, 120)
     assert [replica.restarts_used for replica in state.replicas] == [0, 1, 0]
     assert state.job.attempt == 1

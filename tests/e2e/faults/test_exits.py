@@ -19,12 +19,11 @@ from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import State
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import MANY_STEPS, Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
-MANY_STEPS = 100_000
 
 
 def submit_with_action(lab: Lab, action: str, trainmaster: object = None) -> str:

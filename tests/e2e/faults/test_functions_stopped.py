@@ -16,7 +16,7 @@ from shared.core.decisions import Reason
 from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import MANY_STEPS, Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -48,7 +48,7 @@ def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
 
 
 def test_training_continues_while_functions_are_stopped_and_events_count_once(lab: Lab) -> None:
-    job_id = lab.scripted(workers=2, steps=int(BLACKOUT_S * 10) + 150)
+    job_id = lab.scripted(workers=2, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
     with stopped(lab, *ALL_FUNCTIONS):
         began = steps_done(lab, job_id, CHIEF)
@@ -57,6 +57,7 @@ def test_training_continues_while_functions_are_stopped_and_events_count_once(la
         assert steps_done(lab, job_id, CHIEF) > began + BLACKOUT_S * 5, "the chief continued training"
         assert lab.store.entry(job_id, "1-worker-0-1-exit") is None, "the exit cannot have been judged yet"
     lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 90)
+    lab.finish(job_id)
     state = lab.wait_for_success(job_id, 120)
     assert [replica.restarts_used for replica in state.replicas] == [0, 1, 0]
     assert state.job.attempt == 1

@@ -12,13 +12,11 @@ from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm import Vm, VmStatus
 from shared.core.model.vm_names import vm_name
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import MANY_STEPS, Lab
 
 pytestmark = pytest.mark.e2e
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
-MANY_STEPS = 100_000
-"""Ten steps take a second. Jobs with so many steps are cancelled at the end of the test."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -105,7 +103,7 @@ def test_vm_crash_without_notice_is_judged_within_ten_seconds(lab: Lab) -> None:
 
 
 def test_killed_program_restarts_in_the_same_vm_and_continues(lab: Lab) -> None:
-    job_id = lab.scripted(workers=1, steps=150)
+    job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     lab.until(lambda: "step 5/" in lab.console(job_id, WORKER_0), 30)
@@ -113,6 +111,7 @@ def test_killed_program_restarts_in_the_same_vm_and_continues(lab: Lab) -> None:
     lab.until(lambda: lab.console(job_id, WORKER_0).count(" begins after step ") == 2, 30)
     assert lab.vm(job_id, WORKER_0).instance_id == vm.instance_id
     assert lab.console(job_id, WORKER_0).count("begins after step 0") == 1
+    lab.finish(job_id)
     state = lab.wait_for_success(job_id)
     assert [replica.restarts_used for replica in state.replicas] == [0, 1]
 

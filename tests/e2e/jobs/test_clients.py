@@ -86,5 +86,5 @@ def test_describe_of_an_unknown_job_prints_one_error_line(lab: Lab, tmp_path: Pa
     described = lab.stack.run("trainmaster", "jobs", "describe", "missing_1", home=tmp_path)
     assert described.returncode == 1
     assert described.stderr.splitlines() == [
-        "trainmaster: there is no job missing_1; `trainmaster jobs list` shows those there are"
+        "trainmaster: there is no job missing_1. `trainmaster jobs list` shows all jobs"
     ]

@@ -21,7 +21,7 @@ from shared.flows.record import Deps, record
 from shared.gcp.tpu_fleet import TpuFleet
 from shared.jobspec import accept
 from shared.messaging import internal_requests, topics
-from tests.e2e.conftest import SCRIPTED, Lab
+from tests.e2e.conftest import MANY_STEPS, SCRIPTED, Lab
 from tests.integration.tpu.slices import logs_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
@@ -31,7 +31,6 @@ SLICE = ReplicaId(TaskType.CHIEF, 0)
 FOUR_HOSTS = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
 ONE_SLICE = TaskGroup(SLICE.task_type, 1, "", tpu=FOUR_HOSTS)
 ONE_HOST = Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")
-MANY_STEPS = 100_000
 
 
 class TpuFleetInZones(TpuFleet):
