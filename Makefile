@@ -79,7 +79,7 @@ stage: $(INSTALLED) ## build the source archive of each function in build/stage/
 	@$(BIN)/python infra/stage.py
 
 .PHONY: bench-cold
-bench-cold: $(INSTALLED) ## measure start-up time and memory of each function, compared with an empty function
+bench-cold: $(INSTALLED) ## compare cold starts of the functions with an app that imports the same client libraries
 	@$(BIN)/python -m infra.bench_cold
 
 .PHONY: check
