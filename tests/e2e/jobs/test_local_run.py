@@ -73,7 +73,7 @@ def test_local_run_without_emulators_uses_memory_and_reports_it(tmp_path: Path) 
     process = run(state_dir=tmp_path, CLOUDSDK_ROOT_DIR=str(tmp_path / "nowhere"), DOCKER_HOST="tcp://127.0.0.1:9")
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    (line,) = [line for line in output.splitlines() if "in memory" in line]
+    (line,) = [line for line in output.splitlines() if "in-memory adapters" in line]
     assert "cloud-firestore-emulator" in line
     assert "SUCCEEDED" in output
     assert is_stopped(tmp_path)
