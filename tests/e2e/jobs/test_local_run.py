@@ -95,5 +95,5 @@ def test_local_run_of_an_unknown_example_prints_one_error_line(tmp_path: Path) -
     command = [sys.executable, "-m", "cli.main", "local", "run", "nothing", "--state-dir", str(tmp_path)]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("trainmaster: no example nothing")
+    assert done.stderr.startswith("trainmaster: there is no example nothing")
     assert "Traceback" not in done.stderr
