@@ -27,10 +27,10 @@ class RecordedLines(Report):
     """A report that keeps the printed lines."""
 
     console: Console = field(default_factory=lambda: Console(quiet=True))
-    said: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[tuple[str, str]] = field(default_factory=list)
 
-    def line(self, who: str, text: str, style: str = "") -> None:
-        self.said.append((who, text))
+    def line(self, source: str, text: str, style: str = "") -> None:
+        self.lines.append((source, text))
 
 
 def metrics(lab: Lab, state: State) -> dict[str, object]:
@@ -47,9 +47,9 @@ def accuracy(lab: Lab, state: State) -> float:
 
 def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None:
     job_id = lab.example("digits")
-    lines = RecordedLines()
-    monitor = JobMonitor(lab.store, lab.fleet, job_id, lines)
-    plan = FaultPlan(monitor, lab.faults, lines)
+    report = RecordedLines()
+    monitor = JobMonitor(lab.store, lab.fleet, job_id, report)
+    plan = FaultPlan(monitor, lab.faults, report)
     for job in monitor.follow():
         plan.inject_due_faults(job)
     state = lab.wait_for_success(job_id)
@@ -59,9 +59,9 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
     assert by_replica_id[WORKER_1].replaced == 1
     assert state.job.attempt == 1
     epochs = [
-        int(found.group(1))
-        for who, text in lines.said
-        if who == "chief 0" and (found := re.match(r"epoch (\d+)/", text))
+        int(match.group(1))
+        for source, text in report.lines
+        if source == "chief 0" and (match := re.match(r"epoch (\d+)/", text))
     ]
     desired = int(state.job.plan.program.args[state.job.plan.program.args.index("--epochs") + 1])
     assert metrics(lab, state)["epochs"] == desired
@@ -72,7 +72,7 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
     assert min(resumed) > 1, "it did not start from the beginning"
     rules = {entry.decision.rule for entry in lab.decisions(job_id)}
     assert {Rule.RESTART, Rule.VM_LOST, Rule.COLLATERAL, Rule.PRIMARY_DONE} <= rules
-    decisions = [text for who, text in lines.said if who == "decision"]
+    decisions = [text for source, text in report.lines if source == "decision"]
     assert any("SIGKILL" in text and "restarts in the same VM" in text for text in decisions)
     assert any("was preempted" in text and "same hostname" in text for text in decisions)
     assert any(entry.decision.reason is Reason.PREEMPTION for entry in lab.decisions(job_id))
@@ -85,7 +85,7 @@ def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
     view = job_view(state.job, state.replicas)
     assert view["trainingInput"]["runtimeVersion"] == "2.11", "shown as submitted"
     substitutions = {
-        change["field"]: (change["asked"], change["given"]) for change in view["trainmaster"]["substitutions"]
+        change["field"]: (change["requested"], change["replacement"]) for change in view["trainmaster"]["substitutions"]
     }
     assert substitutions["trainingInput.masterType"] == ("standard", "n1-standard-4")
     assert substitutions["trainingInput.runtimeVersion"][0] == "2.11"
