@@ -65,6 +65,12 @@ def steps(lines: list[tuple[str, str]]) -> dict[str, list[str]]:
     return dict(by_task)
 
 
+def test_doctor_finds_no_problem_on_the_local_stack(stack: LocalStack) -> None:
+    result = stack.run("trainmaster", "doctor", "--region", "us-central1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "FIX" not in result.stdout
+
+
 def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
     result = submit(stack, job_id, package, "200x200")
@@ -110,12 +116,6 @@ def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, pac
     assert "Traceback (most recent call last):" in errors
     assert "ValueError: bad shape" in errors
     assert "Job failed." in errors
-
-
-def test_doctor_finds_no_problem_on_the_local_stack(stack: LocalStack) -> None:
-    result = stack.run("trainmaster", "doctor", "--region", "us-central1")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "FIX" not in result.stdout
 
 
 @pytest.mark.heavy
