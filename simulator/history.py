@@ -17,7 +17,7 @@ from simulator.invariants.job_invariants import JobInvariants
 from simulator.invariants.submission_invariants import check_submissions
 from simulator.invariants.violation import ViolationError
 from simulator.scenarios.fault_profiles import Profile
-from simulator.scenarios.generator import draw_scenario, rng_of
+from simulator.scenarios.generator import PACKAGE_URI, draw_scenario, rng_of
 from simulator.scenarios.scenario import HistoryError, Outcome, Scenario
 from simulator.world.agent import SimAgent
 from simulator.world.bus import SimBus
@@ -47,10 +47,15 @@ class History:
         }
         self.pool = VmPool(context, self._make_agents)
         self.fleet = SimFleet(context, self.pool, self._sleep, replays_requests=scenario.profile.replays_requests)
-        self.jobs = {job.job_id: JobInvariants(context, self.store, self.pool, job.job_id) for job in scenario.jobs}
+        self.jobs = {
+            job_id: JobInvariants(context, self.store, self.pool, training.ends, job_id)
+            for job_id, training in self.trainings.items()
+        }
+        self.fleet.on_create = lambda vm: self.jobs[vm.job_id].check_creation(vm)
         self.fleet.on_delete = lambda vm: self.jobs[vm.job_id].check_deletion(vm)
         self.invariants = GlobalInvariants(context, self.pool, self.jobs, scenario.limits)
         self.objects = MemoryObjects()
+        self.objects.write(PACKAGE_URI, b"", content_type="application/gzip")
         self.users = UserActions(context, self.bus, self.objects)
         self.functions = Functions(
             context, self.store, self.bus, self.fleet, self.objects, self.invariants.check_commit, scenario.limits
@@ -69,6 +74,9 @@ class History:
         scheduler.run_until(scenario.horizon_s, stop_when=self._is_over)
         self.invariants.check_end()
         check_submissions(self.users.submissions, self.store, self.objects)
+        # A refused submission is kept, so that its user can correct and replay it: see the check above.
+        if letters := [letter for letter in self.bus.dead_letters if letter[0] != "submit"]:
+            raise ViolationError(f"dead letters: {letters}")
 
     def outcome(self, *, digest: bool = False) -> Outcome:
         """Return the result of the history, with a hash of its trace if `digest`."""

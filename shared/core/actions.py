@@ -14,7 +14,7 @@ from typing import Literal
 
 from shared.core.model.exit_policy import Blame
 from shared.core.model.job import Job, Label
-from shared.core.model.replica import LastExit
+from shared.core.model.replica import HostVm, PastIncarnation
 from shared.core.model.tuning import Measurement, TrialState
 
 
@@ -69,6 +69,8 @@ class ContinueProvisioning:
     """First capacity error of this search for capacity."""
     next_at: datetime | None = None
     """Earliest time of the next request; None: at once."""
+    lost: str | None = None
+    """Replica whose VM was lost before its agent reported, and is requested again."""
     kind: Literal["continue_provisioning"] = "continue_provisioning"
 
 
@@ -81,8 +83,16 @@ class RerunJob:
     """Zone that the whole gang moves to for lack of capacity; None: it stays."""
     lost: str | None = None
     """Replica whose VM was lost and is replaced, where one restart reruns the whole job."""
+    is_vm_taken: bool = False
+    """Whether that VM was taken away, and not given up."""
     blame: Blame = Blame.OWN
     """Party at fault by the evidence of the charged exit."""
+    reporter: str | None = None
+    """Replica whose exit reruns the job, if one does."""
+    reporter_vm: str | None = None
+    """Google's numeric id of the VM that reported this exit. The report that it was ready may arrive later."""
+    quick_failure: str | None = None
+    """Replica whose program failed soon after its start, and caused the rerun."""
     kind: Literal["rerun_job"] = "rerun_job"
 
 
@@ -147,6 +157,10 @@ class MarkReady:
     replica: str
     instance_id: str
     """Google's numeric id of the VM that reported."""
+    started_at: datetime
+    """When the program started, by the agent's clock."""
+    host_vm: HostVm | None = None
+    """The machine of the slice's host that reported."""
     kind: Literal["mark_ready"] = "mark_ready"
 
 
@@ -156,6 +170,10 @@ class MarkHostReady:
 
     replica: str
     host: int
+    instance_id: str
+    """Google's id of the slice's node."""
+    host_vm: HostVm | None = None
+    """The machine of the host."""
     kind: Literal["mark_host_ready"] = "mark_host_ready"
 
 
@@ -164,6 +182,8 @@ class RecordCompletion:
     """Move the replica to COMPLETED."""
 
     replica: str
+    done_at: datetime
+    """When it exited 0, by the agent's clock."""
     kind: Literal["record_completion"] = "record_completion"
 
 
@@ -187,13 +207,15 @@ class ReactivateReplica:
 
 @dataclass(frozen=True, slots=True)
 class RestartReplica:
-    """Order the replica's next incarnation, in the same VM, at once."""
+    """Order the replica's next incarnation, in the same VM: after a pause if the program keeps failing quickly."""
 
     replica: str
-    last_exit: LastExit
+    ended: PastIncarnation
     charge: Budget
-    refunded: tuple[str, ...] = ()
-    """Replicas whose last charged restart this loss explains."""
+    instance_id: str
+    """Google's numeric id of the VM that reported the exit. The report that it was ready may arrive later."""
+    is_quick_failure: bool = False
+    """Whether the program failed soon after its start."""
     measurement: Measurement | None = None
     kind: Literal["restart_replica"] = "restart_replica"
 
@@ -205,6 +227,8 @@ class HoldReplica:
     replica: str
     charged_to: str
     """The peer whose loss caused the exit."""
+    instance_id: str
+    """Google's numeric id of the VM that reported the exit. The report that it was ready may arrive later."""
     measurement: Measurement | None = None
     kind: Literal["hold_replica"] = "hold_replica"
 
@@ -214,14 +238,29 @@ class ReplaceVm:
     """Order the replica's next incarnation, on another VM of the same name. Always free."""
 
     replica: str
-    refunded: tuple[str, ...] = ()
-    """Replicas whose last charged restart this loss explains."""
+    ended: PastIncarnation
     refunds_rerun: bool = False
     """Whether this loss explains the last charged rerun."""
     is_startup_timeout: bool = False
     """Whether the VM is replaced because its agent never reported."""
+    is_vm_taken: bool = False
+    """Whether the VM was taken away, and not given up."""
+    is_early: bool = False
+    """Whether the VM was lost before its agent reported."""
     measurement: Measurement | None = None
     kind: Literal["replace_vm"] = "replace_vm"
+
+
+@dataclass(frozen=True, slots=True)
+class RefundCharge:
+    """Refund a charged restart of the replica, which the loss of a peer explains."""
+
+    replica: str
+    incarnation: int
+    """The incarnation that the charged exit ended."""
+    charged_to: str
+    """The peer whose loss caused the exit."""
+    kind: Literal["refund_charge"] = "refund_charge"
 
 
 # Actions on a trial of a tuning job
@@ -280,6 +319,7 @@ ReplicaAction = (
     | RestartReplica
     | HoldReplica
     | ReplaceVm
+    | RefundCharge
 )
 TrialAction = BeginTrial | MarkTrialRunning | EndTrial
 Action = Ignore | AcceptJob | JobAction | ReplicaAction | TrialAction

@@ -25,6 +25,7 @@ class Rule(IntEnum):
     CAPACITY = 11
     ENDED = 12
     TUNING = 13
+    STALLED = 14
 
 
 class Reason(StrEnum):
@@ -40,8 +41,10 @@ class Reason(StrEnum):
     OLD_ATTEMPT = "old_attempt"
     OLD_INCARNATION = "old_incarnation"
     OLD_VM_GENERATION = "old_vm_generation"
+    OTHER_VM = "other_vm"
     UNKNOWN_INCARNATION = "unknown_incarnation"
     NOTHING_TO_DO = "nothing_to_do"
+    NOT_YET = "not_yet"
     PRIMARY_EXITED_ZERO = "primary_exited_zero"
     EXITED_ZERO = "exited_zero"
     HOST_EXITED_ZERO = "host_exited_zero"
@@ -51,15 +54,20 @@ class Reason(StrEnum):
     HOST_ERROR = "host_error"
     GONE = "gone"
     STARTUP_TIMEOUT = "startup_timeout"
+    AGENT_SILENT = "agent_silent"
     WRONG_ZONE = "wrong_zone"
+    VMS_LOST_EARLY = "vms_lost_early"
     VM_STOPPING = "vm_stopping"
     VM_RESTARTED = "vm_restarted"
+    STALLED = "stalled"
+    STALLS_SPENT = "stalls_spent"
     SETUP_FAILED = "setup_failed"
     CREATE_FAILED = "create_failed"
     INTERNAL_BUDGET_SPENT = "internal_budget_spent"
     RETRIES_DISABLED = "retries_disabled"
     PEER_DOWN = "peer_down"
     PEER_LOST_MEANWHILE = "peer_lost_meanwhile"
+    CHARGE_EXPLAINED = "charge_explained"
     OUT_OF_MEMORY = "out_of_memory"
     COMMON_ERROR = "common_error"
     INSTALL_FAILED = "install_failed"
@@ -103,6 +111,20 @@ class Decision:
     text: str
     """One sentence for people."""
     action: Action
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether an event with the same key may be judged differently later, because time passes, another document
+        changes, or the right VM reports it.
+
+        Such a decision is not recorded: its ledger entry would make the later event a duplicate.
+        """
+        return self.reason in (Reason.NOT_YET, Reason.UNKNOWN_INCARNATION, Reason.OTHER_VM)
+
+
+def not_yet(text: str) -> Decision:
+    """Return the decision to ignore an event that is early. It is judged again when it is reported again."""
+    return Decision(Rule.STALE, Reason.NOT_YET, text, Ignore())
 
 
 def stale(reason: Reason, text: str) -> Decision:

@@ -9,9 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from shared.core.actions import AcceptJob, Ignore, JobAction, ReplicaAction
+from shared.core.actions import (
+    AcceptJob,
+    Action,
+    ContinueProvisioning,
+    Ignore,
+    JobAction,
+    ReplicaAction,
+    RerunJob,
+)
 from shared.core.decisions import Decision
-from shared.core.model.job import State
+from shared.core.model.job import Job, State
 from shared.core.transitions.change import Change, Effect, IllegalTransitionError
 from shared.core.transitions.job_actions import accept_job, change_job
 from shared.core.transitions.replica_actions import change_replica
@@ -21,8 +29,8 @@ from shared.core.transitions.trial_actions import change_trial
 def evolve(state: State | None, decision: Decision, now: datetime) -> Change:
     """Return the change that the decision makes.
 
-    `state` is None only for AcceptJob. RerunJob needs the whole attempt. Raises IllegalTransitionError for a decision
-    that does not fit the state.
+    `state` is None only for AcceptJob. `state` holds the whole attempt if `changes_whole_attempt` says so. Raises
+    IllegalTransitionError for a decision that does not fit the state.
     """
     change = _change(state, decision, now)
     return replace(change, effects=_effects(state, change))
@@ -35,6 +43,13 @@ def apply(state: State, change: Change) -> State:
     kept = [written.pop(replica.key, replica) for replica in state.replicas]
     replicas = tuple(replica for replica in (*kept, *written.values()) if replica.attempt == job.attempt)
     return replace(state, job=job, replicas=replicas)
+
+
+def changes_whole_attempt(job: Job, action: Action) -> bool:
+    """Whether the action changes all replicas, so that `evolve` needs the whole attempt: a rerun or another zone."""
+    if isinstance(action, ContinueProvisioning):
+        return action.zone_index != job.placement.zone_index
+    return isinstance(action, RerunJob)
 
 
 def _change(state: State | None, decision: Decision, now: datetime) -> Change:

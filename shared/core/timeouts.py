@@ -25,14 +25,43 @@ STARTUP_TIMEOUT_S: Final = 20 * 60
 boot, several for packages, the largest of which are gigabytes. An agent that cannot set up reports that itself; this
 timeout is for an agent that reports nothing."""
 
+AGENT_TIMEOUT: Final = timedelta(minutes=15)
+"""How long the agent of a running replica may write no heartbeat. An agent writes one every minute, and restarts within
+seconds after a crash. The rest is for maintenance that pauses a VM, and for an unreachable metadata server."""
+
+HEARTBEATS_READ_MAX: Final = 500
+"""Heartbeats that one look reads, each with a call of its own: at most one of three calls that Compute's default limit
+of 1,500 reads per minute allows. A larger gang is read in several looks."""
+
 REBOOT_INTERVAL_MIN: Final = timedelta(hours=1)
 """A second reboot of a replica's VM within this time is treated as the program's fault, and is charged."""
 
+EARLY_LOSSES_PER_ZONE: Final = 3
+"""VMs of a replica that may be lost in a row before their agents report, until the next zone is tried. The first loss
+may be chance; after three, the zone takes Spot VMs away as fast as it creates them."""
+
+EARLY_LOSSES_MAX: Final = 30
+"""VMs of a replica that may be lost in a row before their agents report, in all zones, until the job fails. With the
+pauses between them that is at least six hours: longer than most shortages, and at most 30 boots are paid."""
+
 # Rule 7: collateral exits
 
-REFUND_WINDOW: Final = timedelta(seconds=180)
-"""How long before a loss became known an exit may have been its consequence. Peers fail within seconds of a loss, and a
-loss that no event reports is found by the sweep, which runs every minute."""
+LOSS_REPORT_DELAY_MAX: Final = timedelta(seconds=180)
+"""How much earlier than its report a VM may have been lost. A loss that no event reports is found by the sweep, which
+runs every minute. Exits of peers in this time, without evidence of their own fault, may be its consequence."""
+
+EARLY_NOTICE_MAX: Final = timedelta(seconds=10)
+"""How long before its own exit a failing program may close its connections. Peers that report a lost peer in this time
+noticed this failure."""
+
+# Rules 8 and 10: failures soon after the start
+
+QUICK_FAILURE_MAX_S: Final = 10 * 60
+"""A program that fails earlier after its start is taken to have made no progress. The control plane cannot see
+checkpoints; programs that save any rarely save the first one earlier, and a bug in the first step shows earlier."""
+
+LIKELY_BUG_FAILURES: Final = 3
+"""Quick failures in a row after which the texts of decisions mention a likely bug. Two may be chance."""
 
 # Rule 11: capacity
 
@@ -67,6 +96,12 @@ together."""
 STOCKOUT_MEMORY: Final = timedelta(minutes=30)
 """How long a zone with a stockout is tried last by new jobs. Capacity returns within minutes to hours: shorter, and a
 job repeats its neighbour's stockout; much longer, and a zone is avoided for a day."""
+
+# Stored documents
+
+HISTORY_KEPT: Final = timedelta(days=30)
+"""How long documents stay that no decision needs any more. It is longer than any message can be redelivered: Pub/Sub
+keeps one for seven days at most, and dead letters are replayed within days."""
 
 # VMs
 

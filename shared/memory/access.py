@@ -23,11 +23,21 @@ class MemoryAccess:
     number: str = "123456789012"
     """The project's number."""
 
-    def granted_permissions(self, token: str, permissions: Sequence[str]) -> frozenset[str]:
+    elsewhere: Mapping[tuple[str, str], AbstractSet[str]] = field(default_factory=dict)
+    """The permissions of a token on another project."""
+    read_only: AbstractSet[str] = frozenset()
+    """Tokens without the scope to change anything."""
+
+    def granted_permissions(self, token: str, permissions: Sequence[str], project: str = "") -> frozenset[str]:
         self.calls += 1
         if token not in self.tokens:
             raise UnknownTokenError
-        return frozenset(self.tokens[token]) & frozenset(permissions)
+        granted = self.elsewhere.get((token, project), frozenset()) if project else self.tokens[token]
+        return frozenset(granted) & frozenset(permissions)
+
+    def has_full_scope(self, token: str) -> bool:
+        self.calls += 1
+        return token in self.tokens and token not in self.read_only
 
     def may_act_as(self, token: str, account: str) -> bool:
         self.granted_permissions(token, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +39,15 @@ class MemoryBus:
             if not self._queue:
                 self._has_messages.wait(timeout_s)
             return self._queue.popleft() if self._queue else None
+
+    def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        for data in messages:
+            self.publish(topic, data, {})
+
+    @property
+    def size(self) -> int:
+        """Number of messages that were not taken."""
+        return len(self._queue)
 
     def drain(self) -> list[Message]:
         """Remove and return all messages."""

@@ -10,17 +10,23 @@ from datetime import UTC, datetime
 
 from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
-from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, LossCause, Vm, VmStatus
+from shared.core.model.vm import Directive, LabelledVm, LossCause, Vm, VmStatus
 from shared.core.model.vm_names import job_label, replica_id_from_vm_name
 from shared.core.reconcile.steps import Create
 from shared.ports import Clock, Created, CreateOutcome, NotCreated, Pending
+
+_Key = tuple[str, str]
+"""Name and zone of a VM."""
 
 
 @dataclass
 class MemoryFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    A slice that is requested through Cloud TPU's queue is QUEUED until `admit`, or REFUSED after `expire`.
+    Names are unique within a zone, so two zones may have VMs of the same name. A slice that is requested through Cloud
+    TPU's queue is QUEUED until `admit`, or REFUSED after `expire`.
+
+    Tests name a VM by its name alone where no other VM has it.
     """
 
     stockout_zones: set[str] = field(default_factory=set)
@@ -28,13 +34,15 @@ class MemoryFleet:
     is_slow: bool = False
     """If set, new VMs stay CREATING and deleted VMs stay STOPPING until `settle`."""
     clock: Clock = field(default_factory=lambda: _now)
-    _vms: dict[str, tuple[str, Vm]] = field(default_factory=dict)
-    """VM name → job id and VM."""
-    _metadata: dict[str, dict[str, str]] = field(default_factory=dict)
+    _vms: dict[_Key, tuple[str, Vm]] = field(default_factory=dict)
+    """Job id and VM."""
+    _metadata: dict[_Key, dict[str, str]] = field(default_factory=dict)
     _outcomes: dict[str, CreateOutcome] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _queue_keys: dict[str, str] = field(default_factory=dict)
-    """Name of a queued slice → key of the request that put it into the queue."""
+    _queue_keys: dict[_Key, str] = field(default_factory=dict)
+    """Queued slice → key of the request that put it into the queue."""
+    _heartbeats: dict[str, datetime] = field(default_factory=dict)
+    """By instance id."""
     _last_number: int = 1000
 
     def copy(self) -> MemoryFleet:
@@ -47,6 +55,7 @@ class MemoryFleet:
                 _metadata=dict(self._metadata),
                 _outcomes=dict(self._outcomes),
                 _queue_keys=dict(self._queue_keys),
+                _heartbeats=dict(self._heartbeats),
                 _lock=threading.RLock(),
             )
 
@@ -76,17 +85,18 @@ class MemoryFleet:
         A refused slice is reported to repeats of the request that created it. Any other request replaces it.
         """
         (name,) = create.names
-        if name not in self._vms:
+        key = (name, create.zone)
+        if key not in self._vms:
             self._add_vm(job, create, name, metadata, VmStatus.QUEUED)
-            self._queue_keys[name] = create.request_key(job.job_id)
-        elif self._vms[name][1].status is VmStatus.REFUSED:
-            if self._queue_keys[name] == create.request_key(job.job_id):
+            self._queue_keys[key] = create.request_key(job.job_id)
+        elif self._vms[key][1].status is VmStatus.REFUSED:
+            if self._queue_keys[key] == create.request_key(job.job_id):
                 return NotCreated(
                     CapacityErrorKind.STOCKOUT,
                     "DEADLINE_EXCEEDED",
                     "the queued request expired before there was capacity",
                 )
-            del self._vms[name]
+            del self._vms[key]
         return Pending()
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
@@ -95,8 +105,8 @@ class MemoryFleet:
             return NotCreated(
                 CapacityErrorKind.STOCKOUT, code, f"{create.zone} does not have enough resources available"
             )
-        existing = [name for name in create.names if name in self._vms]
-        if any(self._vms[name][1].vm_generation != create.vm_generation for name in existing):
+        existing = {name: self._vms[name, create.zone][1] for name in create.names if (name, create.zone) in self._vms}
+        if any(vm.vm_generation != create.vm_generation for vm in existing.values()):
             return Pending()
         for name in create.names:
             if name not in existing:
@@ -121,8 +131,8 @@ class MemoryFleet:
             is_tpu=is_tpu,
             address=f"10.0.{self._last_number % 250}.1" if is_tpu else "",
         )
-        self._vms[name] = (job.job_id, vm)
-        self._metadata[name] = dict(metadata)
+        self._vms[name, create.zone] = (job.job_id, vm)
+        self._metadata[name, create.zone] = dict(metadata)
 
     def delete(self, vm: Vm) -> bool:
         with self._lock:
@@ -132,7 +142,7 @@ class MemoryFleet:
             if self.is_slow:
                 self._put(replace(current, status=VmStatus.STOPPING))
                 return False
-            del self._vms[vm.name]
+            del self._vms[vm.name, vm.zone]
             return True
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
@@ -142,6 +152,16 @@ class MemoryFleet:
                 return False
             self._put(replace(current, directive=directive, fingerprint=str(int(vm.fingerprint) + 1)))
             return True
+
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """Return the time of the last `beat`."""
+        with self._lock:
+            return self._heartbeats.get(vm.instance_id)
+
+    def beat(self, name: str) -> None:
+        """Let the VM's agent write a heartbeat."""
+        with self._lock:
+            self._heartbeats[self._only(name).instance_id] = self.clock()
 
     def release(self, job: Job) -> bool:
         """Return True: in memory, a job has no resources but its VMs."""
@@ -155,44 +175,51 @@ class MemoryFleet:
         """Give the queued slice its capacity: it is now running."""
         with self._lock:
             self._last_number += 1
-            vm = replace(self._vms[name][1], instance_id=str(self._last_number), status=VmStatus.RUNNING)
+            vm = replace(self._only(name), instance_id=str(self._last_number), status=VmStatus.RUNNING)
             self._put(replace(vm, started_at=self.clock()))
 
     def expire(self, name: str) -> None:
         """Let the queued request expire without capacity."""
         with self._lock:
-            self._put(replace(self._vms[name][1], status=VmStatus.REFUSED))
+            self._put(replace(self._only(name), status=VmStatus.REFUSED))
 
     def settle(self) -> None:
         """Complete all creations and deletions."""
         with self._lock:
             for _, vm in list(self._vms.values()):
                 if vm.status is VmStatus.STOPPING:
-                    del self._vms[vm.name]
+                    del self._vms[vm.name, vm.zone]
                 elif vm.status is VmStatus.CREATING:
                     self._put(replace(vm, status=VmStatus.RUNNING, started_at=self.clock()))
 
-    def stop(self, name: str, loss: LossCause = LossCause.GONE) -> None:
+    def stop(self, name: str, loss: LossCause = LossCause.GONE, *, zone: str | None = None) -> None:
         """Stop the VM as a host event does: it still exists, but does not run."""
         with self._lock:
-            self._put(replace(self._vms[name][1], status=VmStatus.STOPPED, loss=loss))
+            self._put(replace(self._only(name, zone), status=VmStatus.STOPPED, loss=loss))
 
     def vanish(self, name: str) -> None:
         """Remove the VM without a trace."""
         with self._lock:
-            del self._vms[name]
+            vm = self._only(name)
+            del self._vms[vm.name, vm.zone]
 
     def metadata(self, name: str) -> Mapping[str, str]:
         with self._lock:
-            return self._metadata[name]
+            vm = self._only(name)
+            return self._metadata[vm.name, vm.zone]
+
+    def _only(self, name: str, zone: str | None = None) -> Vm:
+        """Return the VM of this name, in this zone if one is given. Raises ValueError unless there is exactly one."""
+        (vm,) = [vm for _, vm in self._vms.values() if vm.name == name and zone in (None, vm.zone)]
+        return vm
 
     def _current(self, vm: Vm) -> Vm | None:
         """Return the listed VM as it is now, or None if it, by its instance id, does not exist any more."""
-        _, current = self._vms.get(vm.name, ("", None))
+        _, current = self._vms.get((vm.name, vm.zone), ("", None))
         return current if current is not None and current.instance_id == vm.instance_id else None
 
     def _put(self, vm: Vm) -> None:
-        self._vms[vm.name] = (self._vms[vm.name][0], vm)
+        self._vms[vm.name, vm.zone] = (self._vms[vm.name, vm.zone][0], vm)
 
 
 def _now() -> datetime:
@@ -200,6 +227,4 @@ def _now() -> datetime:
 
 
 def _directive(text: str) -> Directive:
-    payload = json.loads(text)
-    action = DirectiveAction(payload["action"])
-    return Directive(payload["attempt"], payload["incarnation"], action, tuple(payload.get("slices", ())))
+    return Directive.from_metadata(json.loads(text))

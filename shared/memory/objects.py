@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from shared.ports import ObjectForbiddenError
+
 
 @dataclass(frozen=True, slots=True)
 class _Object:
@@ -19,6 +21,8 @@ class MemoryObjects:
         self._lock = threading.Lock()
         self._objects: dict[str, _Object] = {}
         self._generation = 0
+        self.forbidden_buckets: set[str] = set()
+        """Buckets that may not be read."""
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
         with self._lock:
@@ -27,16 +31,19 @@ class MemoryObjects:
             return None
         return stored.data[:max_bytes]
 
-    def write(self, uri: str, data: bytes, *, content_type: str) -> None:
+    def generation(self, uri: str) -> int | None:
+        if uri.removeprefix("gs://").partition("/")[0] in self.forbidden_buckets:
+            raise ObjectForbiddenError(uri)
+        with self._lock:
+            stored = self._objects.get(uri)
+        return stored.generation if stored else None
+
+    def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         with self._lock:
             self._generation += 1
             self._objects[uri] = _Object(data, self._generation)
+            return self._generation
 
     def delete(self, uri: str) -> None:
         with self._lock:
             self._objects.pop(uri, None)
-
-    def generation(self, uri: str) -> int:
-        """Return the current generation of an existing object."""
-        with self._lock:
-            return self._objects[uri].generation

@@ -9,12 +9,12 @@ from datetime import datetime
 
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, State
-from shared.core.model.replica import Replica
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.transitions.change import Change
 from shared.errors import ConflictError
-from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Loaded, Orphan, Rejection
+from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Lease, LiveJobs, Loaded, Orphan, Rejection
 
 JOB = "job"
 
@@ -36,6 +36,8 @@ class MemoryStore:
         self._orphans: dict[str, Orphan] = {}
         self._stockouts: dict[tuple[str, str], Stockout] = {}
         self._admissions = 0
+        self._leases: dict[str, tuple[object, datetime]] = {}
+        """Name → token of the holder, and when the lease expires."""
 
     def copy(self) -> MemoryStore:
         """Return an independent store with the same content, for a search that branches."""
@@ -48,6 +50,7 @@ class MemoryStore:
             other._rejections, other._orphans = dict(self._rejections), dict(self._orphans)
             other._stockouts = dict(self._stockouts)
             other._admissions = self._admissions
+            other._leases = dict(self._leases)
             return other
 
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
@@ -114,6 +117,34 @@ class MemoryStore:
                 if stored and (entry := stored.ledger.get(key)) and entry.is_pending:
                     stored.ledger[key] = replace(entry, done_at=at)
 
+    def is_pending(self, job_id: str, key: str) -> bool:
+        entry = self.entry(job_id, key)
+        return entry is not None and entry.is_pending
+
+    def take_lease(self, name: str, now: datetime, expires_at: datetime) -> Lease | None:
+        with self._lock:
+            if name in self._leases and self._leases[name][1] > now:
+                return None
+            lease = Lease(name, object())
+            self._leases[name] = (lease.token, expires_at)
+            return lease
+
+    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        with self._lock:
+            if not self._holds(lease):
+                return None
+            self._leases[lease.name] = (lease.token, expires_at)
+            return lease
+
+    def release_lease(self, lease: Lease) -> None:
+        with self._lock:
+            if self._holds(lease):
+                del self._leases[lease.name]
+
+    def _holds(self, lease: Lease) -> bool:
+        token, _ = self._leases.get(lease.name, (None, None))
+        return token is lease.token
+
     def jobs_with_pending(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(job_id for job_id in self._jobs if self.pending_keys(job_id))
@@ -122,9 +153,21 @@ class MemoryStore:
         with self._lock:
             return tuple(stored.job for stored in self._jobs.values() if not stored.job.state.is_terminal)
 
+    def survey_live_jobs(self) -> LiveJobs:
+        return LiveJobs(self.live_jobs())
+
     def admission_token(self) -> AdmissionToken:
         with self._lock:
             return AdmissionToken(self._admissions, self.live_jobs())
+
+    def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
+        with self._lock:
+            if not isinstance(token.token, int) or self._admissions != token.token + 1:
+                raise ConflictError(f"another job was admitted after {job_id}")
+            return replace(token, token=self._admissions)
+
+    def count_live(self) -> int:
+        return len(self.live_jobs())
 
     def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
         with self._lock:
@@ -133,14 +176,20 @@ class MemoryStore:
             jobs = [job for job in jobs if _position(job) < (after.created_at, after.job_id)]
         return tuple(jobs[:limit])
 
-    def count_created_since(self, moment: datetime) -> int:
+    def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
         with self._lock:
-            return sum(stored.job.created_at >= moment for stored in self._jobs.values() if stored.job.trial_of is None)
+            submitted = [stored.job for stored in self._jobs.values() if stored.job.trial_of is None]
+            return sum(job.created_at >= moment for job in submitted if job.through_api is through_api)
 
     def count_ready(self, job_id: str, attempt: int) -> int:
         with self._lock:
             replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
             return sum(replica.attempt == attempt and replica.ever_ready for replica in replicas)
+
+    def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        with self._lock:
+            replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
+            return sum(replica.attempt == attempt and replica.state in states for replica in replicas)
 
     def reject(self, rejection: Rejection) -> None:
         with self._lock:
@@ -153,6 +202,9 @@ class MemoryStore:
     def job_of_vm(self, name: str) -> str | None:
         with self._lock:
             return next((job_id for job_id, stored in self._jobs.items() if _has_vm(stored.job, name)), None)
+
+    def expire_history(self, job_id: str, at: datetime) -> None:
+        """Nothing outlives the process, so nothing is deleted before its end."""
 
     def note_stockout(self, stockout: Stockout) -> None:
         with self._lock:

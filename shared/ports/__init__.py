@@ -4,7 +4,7 @@ Each Protocol's docstring is a contract. Its adapters are in `shared.gcp` (Googl
 `shared.memory` (one process, no network); both pass the same contract tests.
 """
 
-from shared.ports.access import Access, UnknownTokenError
+from shared.ports.access import Access, CallersProjectError, UnknownTokenError
 from shared.ports.bus import Bus
 from shared.ports.clock import Clock
 from shared.ports.fleet import (
@@ -17,11 +17,13 @@ from shared.ports.fleet import (
 )
 from shared.ports.identity import Claims, IdentityError, Tokens
 from shared.ports.job_log import JobLog
-from shared.ports.objects import Objects
+from shared.ports.objects import ObjectForbiddenError, Objects
 from shared.ports.store import (
     AdmissionToken,
     AlreadyRecordedError,
     JobPosition,
+    Lease,
+    LiveJobs,
     Loaded,
     Orphan,
     Rejection,
@@ -35,6 +37,7 @@ __all__ = [
     "AdmissionToken",
     "AlreadyRecordedError",
     "Bus",
+    "CallersProjectError",
     "Claims",
     "Clock",
     "CreateOutcome",
@@ -43,8 +46,11 @@ __all__ = [
     "IdentityError",
     "JobLog",
     "JobPosition",
+    "Lease",
+    "LiveJobs",
     "Loaded",
     "NotCreated",
+    "ObjectForbiddenError",
     "Objects",
     "Orphan",
     "Pending",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -13,5 +13,12 @@ class Bus(Protocol):
         """Publish one message, and return when it is stored.
 
         Raises TemporaryError if that is uncertain; the message may then still have been stored.
+        """
+        ...
+
+    def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        """Publish messages without attributes, in as few requests as possible. Errors are those of `publish`.
+
+        After an error, some of the messages may have been stored.
         """
         ...

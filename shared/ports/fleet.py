@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from shared.core.events import CapacityErrorKind
@@ -77,6 +78,10 @@ class Fleet(Protocol):
 
         Return False if the metadata has changed since, or if the VM does not exist.
         """
+        ...
+
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """Return when the VM's agent last wrote a heartbeat. None: unknown."""
         ...
 
     def release(self, job: Job) -> bool:

@@ -25,6 +25,7 @@ class Claims:
     project: str | None = None
     instance_id: str | None = None
     instance_name: str | None = None
+    zone: str | None = None
 
 
 class Tokens(Protocol):
@@ -33,6 +34,7 @@ class Tokens(Protocol):
     def claims(self, token: str) -> Claims:
         """Verify the signature and the issuer, and return the claims. The caller checks the time and the audience.
 
-        Raises IdentityError if Google did not sign the token, and TemporaryError if Google's keys are not available.
+        Raises IdentityError if Google did not sign the token, and TemporaryError if Google's keys are not available, or
+        if a key is unknown and was not looked for just now.
         """
         ...

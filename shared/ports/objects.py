@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 
+class ObjectForbiddenError(Exception):
+    """The installation's account may not read the object."""
+
+
 class Objects(Protocol):
     """Objects by `gs://bucket/name` URI. All methods raise TemporaryError for failures that may pass."""
 
@@ -15,10 +19,17 @@ class Objects(Protocol):
         """
         ...
 
-    def write(self, uri: str, data: bytes, *, content_type: str) -> None:
-        """Create or replace the object."""
+    def generation(self, uri: str) -> int | None:
+        """Return the number of the object's current version, or None if it does not exist.
+
+        Raises ObjectForbiddenError.
+        """
+        ...
+
+    def write(self, uri: str, data: bytes, *, content_type: str) -> int:
+        """Create or replace the object, and return its generation."""
         ...
 
     def delete(self, uri: str) -> None:
-        """Delete the object. Idempotent."""
+        """Delete the object if it exists. Without permission it stays, and the log says so."""
         ...

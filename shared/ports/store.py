@@ -9,6 +9,7 @@ from typing import Protocol
 
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, State
+from shared.core.model.replica import ReplicaState
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.transitions.change import Change
 
@@ -31,6 +32,19 @@ class JobPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveJobs:
+    """All jobs that have not ended."""
+
+    jobs: tuple[Job, ...]
+    unreadable: tuple[str, ...] = ()
+    """Ids of jobs whose documents this release cannot read. They are logged as errors, and stop no other job."""
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        return (*(job.job_id for job in self.jobs), *self.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
 class AdmissionToken:
     """The right to admit one job, decided on the live jobs as they were when the token was taken.
 
@@ -40,7 +54,18 @@ class AdmissionToken:
     token: object
     """The adapter's version of the admission document."""
     jobs: tuple[Job, ...]
-    """All jobs that had not ended when the token was taken."""
+    """All jobs that had not ended when the token was taken, except unreadable ones."""
+    unreadable: int = 0
+    """Number of unreadable jobs that had not ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on something alone, until it is released or expires. It saves work; no rule depends on it."""
+
+    name: str
+    token: object
+    """The adapter's version of the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +116,7 @@ class Store(Protocol):
         ...
 
     def load_attempt(self, job_id: str) -> Loaded | None:
-        """Return the job and all replicas of its current attempt. None: there is no such job."""
+        """Return the job and all replicas of its current attempt, as of one moment. None: there is no such job."""
         ...
 
     def commit(
@@ -116,8 +141,24 @@ class Store(Protocol):
         """Return the keys of the job's ledger entries whose effects have not been confirmed."""
         ...
 
+    def is_pending(self, job_id: str, key: str) -> bool:
+        """Return whether the ledger entry exists and its effects have not been confirmed."""
+        ...
+
     def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
         """Confirm the effects of these entries. Idempotent: the first time stays."""
+        ...
+
+    def take_lease(self, name: str, now: datetime, expires_at: datetime) -> Lease | None:
+        """Take the lease until `expires_at`. None: it is held by another, and has not expired at `now`."""
+        ...
+
+    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        """Return the lease with another end. None: it had expired, and another has taken it."""
+        ...
+
+    def release_lease(self, lease: Lease) -> None:
+        """Release the lease. Does nothing if another has taken it."""
         ...
 
     def jobs_with_pending(self) -> tuple[str, ...]:
@@ -125,11 +166,26 @@ class Store(Protocol):
         ...
 
     def live_jobs(self) -> tuple[Job, ...]:
-        """Return all jobs that have not ended."""
+        """Return all jobs that have not ended, except unreadable ones."""
+        ...
+
+    def survey_live_jobs(self) -> LiveJobs:
+        """Return all jobs that have not ended, and the ids of those that cannot be read."""
         ...
 
     def admission_token(self) -> AdmissionToken:
         """Return the live jobs with the token that a commit needs to admit one of them."""
+        ...
+
+    def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
+        """Return the token for the next admission, after the caller has admitted this job with `token`.
+
+        Raises ConflictError if another job has been admitted since. `jobs` is that of `token`.
+        """
+        ...
+
+    def count_live(self) -> int:
+        """Return the number of jobs that have not ended."""
         ...
 
     def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
@@ -139,12 +195,19 @@ class Store(Protocol):
         """
         ...
 
-    def count_created_since(self, moment: datetime) -> int:
-        """Return how many jobs were created at `moment` or later. Trials of tuning jobs do not count."""
+    def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
+        """Return how many jobs were created at `moment` or later, through the API or by messages and uploads.
+
+        Trials of tuning jobs do not count.
+        """
         ...
 
     def count_ready(self, job_id: str, attempt: int) -> int:
         """Return how many replicas of the attempt have ever been ready."""
+        ...
+
+    def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        """Return how many replicas of the attempt are in one of these states."""
         ...
 
     def reject(self, rejection: Rejection) -> None:
@@ -156,7 +219,17 @@ class Store(Protocol):
         ...
 
     def job_of_vm(self, name: str) -> str | None:
-        """Return the id of the job, ended or not, that has a replica whose VM has this name."""
+        """Return the id of the job, ended or not, that has a replica whose VM has this name.
+
+        A job that cannot be read owns every VM that is named after it.
+        """
+        ...
+
+    def expire_history(self, job_id: str, at: datetime) -> None:
+        """Let the job's ledger entries and replicas be deleted after `at`. Idempotent.
+
+        They may still be read for some time after it. The job itself stays, because its id stays used.
+        """
         ...
 
     def note_stockout(self, stockout: Stockout) -> None:

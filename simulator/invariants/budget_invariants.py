@@ -6,7 +6,17 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
-from shared.core.actions import Action, Budget, HoldReplica, ReactivateReplica, ReplaceVm, RerunJob, RestartReplica
+from shared.core.actions import (
+    Action,
+    Budget,
+    ContinueProvisioning,
+    HoldReplica,
+    ReactivateReplica,
+    RefundCharge,
+    ReplaceVm,
+    RerunJob,
+    RestartReplica,
+)
 from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, State
 from shared.core.model.replica import Replica
 from simulator.invariants.violation import ViolationError
@@ -42,10 +52,12 @@ class BudgetCount:
             count.restarts_used += isinstance(action, RestartReplica) and action.charge is Budget.RESTARTS
             count.collateral += isinstance(action, HoldReplica)
             count.replaced += isinstance(action, ReplaceVm)
-        if isinstance(action, RestartReplica | ReplaceVm):
-            for key in action.refunded:
-                self._replicas[key].restarts_used -= 1
-                self._replicas[key].collateral += 1
+        if isinstance(action, ContinueProvisioning) and action.lost:
+            self._replicas[action.lost].incarnation += 1
+            self._replicas[action.lost].replaced += 1
+        if isinstance(action, RefundCharge):
+            self._replicas[action.replica].restarts_used -= 1
+            self._replicas[action.replica].collateral += 1
         if isinstance(action, ReplaceVm) and action.refunds_rerun:
             self._reruns -= 1
             self._free_reruns += 1

@@ -2,9 +2,10 @@
 
     I1    a job ends, and does not change after its end, except for its labels and its deletion
     I2    an incarnation ends once
-    I3    budgets equal what was charged and refunded (`simulator.invariants.budget_invariants`)
-    I4    only events of the present incarnation change anything
-    I5    a VM that the stored state desires is not deleted
+    I3    budgets equal what was charged and refunded (`simulator.invariants.budget_invariants`), and no replica is
+          charged for the end of another (`simulator.invariants.charge_invariants`)
+    I4    only events of the present incarnation and its VM change anything (see `simulator.invariants.vm_invariants`)
+    I5    a VM that the stored state desires is not deleted (see there)
     I6    no VM is left after the end
     I9    the ledger, folded, is the stored state
 
@@ -22,13 +23,16 @@ from shared.core.evolve import apply, evolve
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import Job, State
 from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.vm import VmStatus
 from shared.core.model.vm_names import vm_name
+from shared.core.transitions.change import IllegalTransitionError
 from shared.memory.store import MemoryStore
 from simulator.invariants.budget_invariants import BudgetCount
+from simulator.invariants.charge_invariants import ChargeInvariants
 from simulator.invariants.cluster_invariants import ClusterInvariants
 from simulator.invariants.violation import ViolationError
+from simulator.invariants.vm_invariants import VmInvariants
 from simulator.world.context import Context
+from simulator.world.program_ends import ProgramEnds
 from simulator.world.vm import SimVm, VmPool
 
 
@@ -39,6 +43,7 @@ class JobInvariants:
     context: Context
     store: MemoryStore
     pool: VmPool
+    ends: ProgramEnds
     job_id: str
     state: State | None = None
     """The fold of the ledger so far; None before the job was accepted."""
@@ -46,11 +51,14 @@ class JobInvariants:
     """Virtual time of the job's end."""
     _entries_read: int = 0
     _budgets: BudgetCount = field(default_factory=BudgetCount)
+    _charges: ChargeInvariants = field(init=False)
     _cluster: ClusterInvariants = field(init=False)
+    _vms: VmInvariants = field(default_factory=VmInvariants)
     _ended_incarnations: set[tuple[str, int]] = field(default_factory=set)
     _label_changes: int = 0
 
     def __post_init__(self) -> None:
+        self._charges = ChargeInvariants(self.ends)
         self._cluster = ClusterInvariants(self.context)
 
     @property
@@ -77,17 +85,13 @@ class JobInvariants:
         """To be called after every action."""
         self._cluster.check_time_limits()
 
+    def check_creation(self, vm: SimVm) -> None:
+        """Check a VM that is being created (I5)."""
+        self._vms.check_creation(vm)
+
     def check_deletion(self, vm: SimVm) -> None:
         """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""
-        job = self.job
-        if self.state is None or job is None or job.state.is_terminal or job.placement.round:
-            return
-        observed = vm.observed
-        for replica in self.state.replicas:
-            name = vm_name(job.job_id, replica.replica_id)
-            is_its_vm = (observed.name, observed.vm_generation) == (name, replica.vm_generation)
-            if is_its_vm and replica.state is not ReplicaState.COMPLETED and observed.status is VmStatus.RUNNING:
-                raise ViolationError(f"I5: deleted {name}, VM generation {replica.vm_generation} of {replica.key}")
+        self._vms.check_deletion(vm, self.state)
 
     def check_end(self) -> None:
         """To be called when the faults are over and nothing happens any more (I1, I6, I9)."""
@@ -97,13 +101,15 @@ class JobInvariants:
             raise ViolationError(f"I6: VMs are left: {left}")
         if fold(self.store.ledger(self.job_id)) != self.state:
             raise ViolationError("I9: the fold of the whole ledger is not the stored state")
+        self._charges.check_end(self.store.ledger(self.job_id))
 
     def _suspected_cause(self) -> str:
         """Describe what keeps the job from ending, as far as the simulator can see it."""
         replicas = self.state.replicas if self.state else ()
         for replica in replicas:
-            entry = self.store.entry(self.job_id, f"{replica.replica_id}-vm-{replica.vm_generation}-lost")
-            if entry and isinstance(entry.decision.action, Ignore):
+            prefix = f"{replica.replica_id}-vm-{replica.vm_generation}-"
+            losses = (entry for entry in self.store.ledger(self.job_id) if entry.key.startswith(prefix))
+            if (entry := next(losses, None)) and isinstance(entry.decision.action, Ignore):
                 vm = f"{replica.replica_id}, VM generation {replica.vm_generation}"
                 return f": the loss of {vm} was ignored ({entry.decision.reason})"
         names = {vm.observed.name for vm in self.pool.present.values()}
@@ -117,7 +123,10 @@ class JobInvariants:
         self.context.log("decided", entry.key, entry.decision.action.kind, entry.decision.reason)
         if before is not None:
             self._check_subject(before, entry)
-        change = evolve(before, entry.decision, entry.at)
+        try:
+            change = evolve(before, entry.decision, entry.at)
+        except IllegalTransitionError as error:
+            raise ViolationError(f"I9: {entry.key} does not apply to the state of the ledger: {error}") from error
         if isinstance(entry.decision.action, AcceptJob):
             self.state = State(entry.decision.action.job, change.replicas, whole=True)
         elif before is not None:
@@ -128,6 +137,7 @@ class JobInvariants:
             raise ViolationError(f"I1: {entry.key} changed a job that had ended")
         self._budgets.add(entry.decision.action)
         self._budgets.check(self.state)
+        self._charges.apply(entry)
         self._check_user_action(before, entry, self.state.job)
         self._cluster.apply(before, entry, self.state)
         if self.state.job.state.is_terminal and self.ended_s is None:
@@ -148,6 +158,7 @@ class JobInvariants:
             raise ViolationError(
                 f"I4: {entry.key} is not of the present incarnation of {replica}: {decision.action.kind}"
             )
+        self._vms.check_accepted(entry, subject)
         if isinstance(event, ReplicaExited | VmLost) and not isinstance(decision.action, RecordHostDone):
             incarnation = (replica.key, replica.incarnation)
             if incarnation in self._ended_incarnations:

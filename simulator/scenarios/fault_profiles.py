@@ -17,12 +17,18 @@ class Profile:
     """Per message: delivered after minutes instead of fractions of a second."""
     lost: float = 0.0
     """Per message of `provision` and `sweep`: never delivered. Only these are repaired by the next sweep."""
+    lost_event: float = 0.0
+    """Per vm-ready or replica-exit: accepted, and never delivered. If set, agents repeat the latest one."""
     crash: float = 0.0
     """Per port call of a function: the instance ends, half of the times before the call, otherwise after it."""
     temporary_error: float = 0.0
     """Per port call of a function: it raises TemporaryError, half of the times after it was applied."""
     suspend: float = 0.0
     """Per port call of a function: other actions run before or after the call."""
+    split_reads: float = 0.0
+    """Per read of a job and its replicas: other actions run between the read of the job and the query for replicas."""
+    instances_max: int = 4
+    """Concurrent invocations of functions. Pub/Sub delivers again later when no instance is free."""
     skew_s: float = 0.0
     """Largest error of a function instance's clock, in seconds."""
     stockout: float = 0.0
@@ -51,6 +57,8 @@ class Profile:
     """Per set-up of a VM: it fails."""
     agent_crash_per_hour: float = 0.0
     """Crashes of a VM's agent, per hour."""
+    hang_per_hour: float = 0.0
+    """Hangs of a VM, per hour: it stays RUNNING, and its agent does nothing more. One VM of a job at a time."""
     unreachable: float = 0.0
     """Per publish call of an agent: it fails."""
     cancel: float = 0.0
@@ -63,11 +71,26 @@ class Profile:
     @property
     def delays_messages(self) -> bool:
         """Whether it may take minutes until a message is handled."""
-        return any((self.late, self.crash, self.temporary_error, self.suspend, self.unreachable))
+        return any(
+            (
+                self.late,
+                self.lost_event,
+                self.crash,
+                self.temporary_error,
+                self.suspend,
+                self.split_reads,
+                self.unreachable,
+            )
+        )
 
     def without_faults(self) -> Profile:
-        """Return a profile without faults. Clock skew and the fleet's memory of requests stay as they are."""
-        return Profile(self.name, skew_s=self.skew_s, replays_requests=self.replays_requests)
+        """Return a profile without faults. What describes the installation stays as it is."""
+        return Profile(
+            self.name,
+            skew_s=self.skew_s,
+            instances_max=self.instances_max,
+            replays_requests=self.replays_requests,
+        )
 
 
 CALM: Final = Profile("calm")
@@ -96,6 +119,10 @@ QUEUE: Final = Profile(
 """For several jobs with a limit that does not fit all of them."""
 USERS: Final = Profile("users", duplicate=0.3, late=0.1, suspend=0.15, crash=0.04, cancel=0.5, meddling=1.0)
 """Users upload job files, and submit, cancel, label and delete the same job at the same time."""
+STORM: Final = Profile(
+    "storm", suspend=0.35, split_reads=0.35, instances_max=16, duplicate=0.2, fail=0.3, loss_per_hour=15, stockout=0.1
+)
+"""For gangs of up to a dozen replicas: many invocations side by side, most of which decide on an outdated state."""
 EVERYTHING: Final = Profile(
     "everything",
     duplicate=0.1,
@@ -121,10 +148,15 @@ EVERYTHING: Final = Profile(
     meddling=0.1,
 )
 
+LOST_EVENTS: Final = replace(MESSAGES, name="lost-events", lost_event=0.1)
+"""Only the repeated reports of agents let these jobs end."""
 REPLAYS: Final = replace(MACHINES, name="replays", replays_requests=True)
+HANGS: Final = Profile("hangs", hang_per_hour=10, fail=0.2, loss_per_hour=5, suspend=0.1, duplicate=0.1, crash=0.02)
+"""Only the heartbeats of agents let these jobs end."""
 
 _ALL: Final = (
-    CALM, MESSAGES, FUNCTIONS, RACES, CAPACITY, MACHINES, PROGRAMS, SKEW, SLICES, QUEUE, USERS, EVERYTHING, REPLAYS,
+    CALM, MESSAGES, FUNCTIONS, RACES, STORM, CAPACITY, MACHINES,
+    PROGRAMS, SKEW, SLICES, QUEUE, USERS, EVERYTHING, REPLAYS, LOST_EVENTS, HANGS,
 )  # fmt: skip
 PROFILES: Final = {profile.name: profile for profile in _ALL}
 

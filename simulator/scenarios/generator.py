@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
 from shared.core.model.plan import Plan
+from shared.core.reconcile.attention import FULL_LOOK_MINUTES
+from shared.core.timeouts import AGENT_TIMEOUT
 from shared.jobspec import accept, parse_document
-from simulator.scenarios.fault_profiles import QUEUE, SLICES, USERS, Profile
+from simulator.scenarios.fault_profiles import QUEUE, SLICES, STORM, USERS, Profile
 from simulator.scenarios.scenario import Scenario, SimJob
 
+PACKAGE_URI: Final = "gs://bucket/trainer-0.1.tar.gz"
+"""The package of every job; it exists."""
 JOB_ID: Final = "sim_1"
 VARIANTS: Final = 7
+WORKERS: Final = (0, 1, 1, 1, 2, 3)
+STORM_WORKERS: Final = (2, 4, 7, 11)
 SYNCHRONOUS_SHARE: Final = 0.75
 QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
 QUEUE_LIMITS: Final = {"vcpus": 12}
 """The jobs need 4, 8 or 12: one large job fits, or up to three small ones."""
+SILENCE_S: Final = AGENT_TIMEOUT.total_seconds() + 2 * 60 * FULL_LOOK_MINUTES
+"""Longest time in which nothing is stored while a VM hangs."""
 
 
 def rng_of(seed: int, profile: Profile) -> random.Random:
@@ -33,8 +42,12 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
     if profile.name == SLICES.name:
         document, plan = slice_job(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
     else:
-        document, plan = training_job(rng.choice((0, 1, 1, 1, 2, 3)), rng.randrange(VARIANTS))
-    return Scenario((_draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name),), profile)
+        workers = STORM_WORKERS if profile.name == STORM.name else WORKERS
+        document, plan = training_job(rng.choice(workers), rng.randrange(VARIANTS))
+    scenario = Scenario((_draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name),), profile)
+    if profile.hang_per_hour:
+        return replace(scenario, quiet_s=SILENCE_S, horizon_s=scenario.horizon_s + SILENCE_S)
+    return scenario
 
 
 def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
@@ -66,7 +79,7 @@ def training_job(workers: int, variant: int, job_id: str = JOB_ID, priority: int
     training: dict[str, object] = {
         "scaleTier": "CUSTOM",
         "masterType": "n1-standard-4",
-        "packageUris": ["gs://bucket/trainer-0.1.tar.gz"],
+        "packageUris": [PACKAGE_URI],
         "pythonModule": "trainer.task",
         "region": "us-central1",
         "runtimeVersion": "2.21",

@@ -43,7 +43,7 @@ class Scenario:
     """When the faults stop."""
     horizon_s: float = 4000.0
     """When everything must have ended."""
-    quiet_s: float = 700.0
+    quiet_s: float = 900.0
     """After the faults: a history in which nothing is stored for this long, and jobs have not ended, is stuck."""
 
 

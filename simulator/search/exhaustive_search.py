@@ -15,6 +15,8 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
+from typing import Final
 
 from shared.core.actions import ReactivateReplica
 from shared.core.ledger import fold
@@ -28,6 +30,8 @@ from simulator.search.canonical_state import canonical_digest
 from simulator.search.invocations import deliver, provision_request, run_sweep
 from simulator.search.node import COMPLETED, EXITS, Action, Allowance, Exit, Key, Message, Node, SearchResult
 from simulator.world.scheduler import START
+
+MESSAGES_PER_SWEEP_MAX: Final = 10
 
 
 class Search:
@@ -57,7 +61,8 @@ class Search:
 
     def _digest(self, node: Node) -> bytes:
         other_state = (node.allowance, node.pending, sorted(node.started.items()), sorted(node.running.items()))
-        return canonical_digest(node.store, node.fleet, self._job_id, other_state)
+        now = START + timedelta(seconds=node.ticks)
+        return canonical_digest(node.store, node.fleet, self._job_id, now, other_state)
 
     def _successors(self, node: Node, path: tuple[Action, ...], result: SearchResult) -> Iterator[tuple[Action, Node]]:
         """Yield every possible action and the node it leads to, with its invariants checked."""
@@ -75,8 +80,9 @@ class Search:
         """Nothing happens by itself any more: the sweep finds what is left to do, or the job has ended (I1, I6, I8)."""
         after = node.copy()
         run_sweep(after)
-        for message in after.pending:
-            deliver(after, message)
+        for _ in range(MESSAGES_PER_SWEEP_MAX):  # a message may lead to further ones
+            if after.pending:
+                deliver(after, after.pending[0])
         if self._digest(after) != self._digest(node):
             yield ("sweep",), after
             return
@@ -144,7 +150,7 @@ class Search:
             after = node.copy()
             after.allowance = replace(node.allowance, losses=node.allowance.losses - 1)
             after.running.pop(vm_id, None)
-            after.fleet.stop(vm.name)
+            after.fleet.stop(vm.name, zone=vm.zone)
             yield ("lose", vm_id), after
 
     def _event(self, vm: Vm, key: Key, details: Exit) -> str:
@@ -156,7 +162,7 @@ class Search:
             "task_index": vm.replica_id.index,
             "incarnation": key[1],
             "vm_generation": vm.vm_generation,
-            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": str(vm.vm_generation)},
+            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
             "at": START.isoformat(),
         }
         return json.dumps({**body, **details})

@@ -20,7 +20,8 @@ Intercept = Callable[[str, Callable[[], Any]], Any]
 
 
 def run_sweep(node: Node) -> None:
-    """Run the sweep on this node."""
+    """Run the sweep on this node, after the leases of crashed functions have expired."""
+    node.ticks += int(provision.LEASE_S) + 1
     bus = MemoryBus()
     sweep.handle(_deps(node, bus, lambda _, call: call()))
     _collect(node, bus)
@@ -65,7 +66,7 @@ def deliver(node: Node, message: Message, crash_before: int = 0) -> int:
 
 def provision_request(job_id: str) -> Message:
     """Return the message that asks `provision` to look at this job."""
-    return topics.PROVISION, internal_requests.encode_provision(job_id).decode()
+    return topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)).decode()
 
 
 def _deps(node: Node, bus: MemoryBus, intercept: Intercept) -> Deps:
@@ -76,7 +77,16 @@ def _deps(node: Node, bus: MemoryBus, intercept: Intercept) -> Deps:
 
 
 def _collect(node: Node, bus: MemoryBus) -> None:
-    """Make the published messages pending. Requests to search for orphans are left out: there are none here."""
     for message in bus.drain():
-        if message.data != internal_requests.encode_orphan_search():
-            node.add_pending((message.topic, message.data.decode()))
+        is_provision = message.topic == topics.PROVISION
+        node.add_pending(_without_entry(message.data) if is_provision else (message.topic, message.data.decode()))
+
+
+def _without_entry(data: bytes) -> Message:
+    """Return the provision request as the sweep sends it. A request per ledger entry would multiply the states."""
+    request = internal_requests.decode_provision(data)
+    return (
+        provision_request(request.job_id)
+        if isinstance(request, internal_requests.ProvisionRequest)
+        else (topics.PROVISION, data.decode())
+    )

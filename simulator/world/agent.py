@@ -67,7 +67,7 @@ class SimAgent:
         self._unsent_causes: list[str] = []
         self._is_stopping_program = False
         self._last_directive: Key = FIRST
-        self._may_start_at = 0.0
+        self._may_start_at = self._started_at = 0.0
 
     # What happens to the VM: see `simulator.world.vm.VmAgent`.
 
@@ -132,8 +132,9 @@ class SimAgent:
         disk, key = self._disk, _key(directive)
         if disk.desired is not None and _key(disk.desired) > key:
             return
-        if self._host is not None and key != self._last_directive:
-            self._last_directive, self._may_start_at = key, self._context.now + SLICE_RESTART_DELAY_S
+        if key != self._last_directive:
+            delay_s = max(SLICE_RESTART_DELAY_S if self._host is not None else 0, directive.pause_s)
+            self._last_directive, self._may_start_at = key, self._context.now + delay_s
         if directive != disk.desired:
             disk.desired = directive
             self._events.drop_before(key)
@@ -210,7 +211,7 @@ class SimAgent:
         self._unwanted = False
         self._send(self._events, topics.VM_READY, key, {}, lambda: None)
         boots, observed = self._boots, self._vm.observed
-        self._running = key
+        self._running, self._started_at = key, self._context.now
         self._context.log("start", observed.replica_id, *key)
         vm_incarnation = (observed.instance_id, *key)
         self.program = self._training.start(
@@ -220,7 +221,7 @@ class SimAgent:
     def _on_exit(self, boots: int, key: Key, exit_: Exit) -> None:
         self._context.log("exit", self._vm.observed.replica_id, *key, exit_.get("exit_status"), exit_.get("signal"))
         if boots == self._boots:
-            self._on_program_ended(key, exit_)
+            self._on_program_ended(key, {**exit_, "ran_s": self._context.now - self._started_at})
 
     def _stop_program(self) -> None:
         if self.program and self._running and self.program.is_alive:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +13,9 @@ DELIVERIES_MAX: Final = 100
 BACKOFF_MAX_S: Final = 60.0
 LATE_S: Final = 180.0
 REPAIRED_BY_SWEEP: Final = frozenset({topics.PROVISION, topics.SWEEP})
-"""Only messages of these topics are ever lost: the next sweep publishes them again."""
+"""Messages of these topics may be lost: the next sweep publishes them again."""
+REPEATED_BY_AGENT: Final = frozenset({topics.VM_READY, topics.REPLICA_EXIT})
+"""Messages of these topics may be lost after Pub/Sub has accepted them: the agent repeats the latest one."""
 BUSY_RETRY_S: Final = 5.0
 """Delay before the next delivery when no function instance was free."""
 
@@ -36,6 +38,9 @@ class SimBus:
         if topic in REPAIRED_BY_SWEEP and context.chance(faults.lost):
             context.log("lost", topic)
             return
+        if topic in REPEATED_BY_AGENT and context.chance(faults.lost_event):
+            context.log("lost", topic)
+            return
         if topic == topics.DEAD_LETTER:
             self.dead_letters.append((attributes.get("function", ""), data))
             return
@@ -43,6 +48,10 @@ class SimBus:
             delay_s = context.between(1, LATE_S) if context.chance(faults.late) else context.between(0.02, 0.4)
             self.in_flight += 1
             context.scheduler.after(delay_s, lambda: self._attempt(topic, data, attributes, 1))
+
+    def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        for data in messages:
+            self.publish(topic, data, {})
 
     def _attempt(self, topic: str, data: bytes, attributes: Mapping[str, str], attempt: int) -> None:
         context = self.context

@@ -1,4 +1,7 @@
-"""How a simulated agent sends events: one at a time, in order, each retried until Pub/Sub accepts it."""
+"""How a simulated agent sends events: one at a time, in order, each retried until Pub/Sub accepts it.
+
+The latest vm-ready or replica-exit is published again until a directive of a later incarnation answers it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from shared.messaging import topics
 from simulator.world.bus import SimBus
 from simulator.world.context import Context
 from simulator.world.vm import SimVm
@@ -16,6 +20,10 @@ from simulator.world.vm import SimVm
 BACKOFF_MAX_S: Final = 30.0
 STORED_DESPITE_FAILURE: Final = 0.5
 """Share of the failed publish calls whose message was stored: only the response was lost."""
+
+REPEAT_S: Final = (480.0, 720.0)
+"""Time until the latest event is repeated. Source: `shared.agent.reporting.events`."""
+REPEATED: Final = (topics.VM_READY, topics.REPLICA_EXIT)
 
 Key = tuple[int, int]
 """Attempt and incarnation."""
@@ -43,6 +51,8 @@ class EventSender:
     _events: deque[Event] = field(default_factory=deque)
     _is_sending: bool = False
     _failures: int = 0
+    _latest: Event | None = None
+    """The latest accepted event that no directive has answered."""
 
     def put(self, event: Event) -> None:
         self._events.append(event)
@@ -51,6 +61,8 @@ class EventSender:
     def drop_before(self, key: Key) -> None:
         """Discard the events of incarnations before `key`."""
         self._events = deque(event for event in self._events if event.key >= key)
+        if self._latest and self._latest.key < key:
+            self._latest = None
 
     def _send_next(self) -> None:
         if not self._is_sending and self._events:
@@ -74,7 +86,15 @@ class EventSender:
         self._failures = 0
         event.on_accepted()
         self._events.popleft()
+        if context.faults.lost_event and event.topic in REPEATED:
+            self._latest = event
+            self.plan_within(REPEAT_S, lambda: self._repeat(event))
         self._send_next()
+
+    def _repeat(self, event: Event) -> None:
+        if self._latest is event:
+            self.bus.publish(event.topic, json.dumps(event.body).encode(), {})
+            self.plan_within(REPEAT_S, lambda: self._repeat(event))
 
 
 def event_body(vm: SimVm, host: int | None, key: Key, at: datetime, details: dict[str, object]) -> dict[str, object]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
-from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
+from shared.core.model.vm import Directive, LabelledVm, Vm, VmStatus
 from shared.core.model.vm_names import job_label, replica_id_from_vm_name
 from shared.core.reconcile.steps import Create
 from shared.ports import Created, CreateOutcome, NotCreated, Pending
@@ -48,6 +49,8 @@ class SimFleet:
     """Let other actions run while a call waits, for this many seconds."""
     replays_requests: bool = True
     """Whether a request id returns its first result forever, as in Compute Engine, or until one of its VMs is gone."""
+    on_create: Callable[[SimVm], None] = lambda _: None
+    """Called when the creation of a VM begins."""
     on_delete: Callable[[SimVm], None] = lambda _: None
     """Called before a VM is deleted through this API."""
     _operations: dict[str, _Operation] = field(default_factory=dict)
@@ -108,6 +111,14 @@ class SimFleet:
             agent.wake()
         return True
 
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """An agent writes one every minute until its VM hangs."""
+        existing = self._find(vm)
+        if existing is None or not existing.agents:
+            return None
+        silent_s = self.context.now - existing.hung_s if existing.hung_s is not None else 0.0
+        return self.context.scheduler.clock() - timedelta(seconds=silent_s)
+
     def release(self, job: Job) -> bool:
         """A simulated job has nothing but VMs to release."""
         del job
@@ -167,12 +178,7 @@ class SimFleet:
             status=VmStatus.CREATING,
             replica_id=replica_id_from_vm_name(name),
             vm_generation=create.vm_generation,
-            directive=Directive(
-                document["attempt"],
-                document["incarnation"],
-                DirectiveAction(document["action"]),
-                tuple(document.get("slices", ())),
-            ),
+            directive=Directive.from_metadata(document),
             fingerprint="1",
             created_at=self.context.scheduler.clock(),
             is_tpu=create.group.tpu is not None,
@@ -180,6 +186,7 @@ class SimFleet:
         expires_s = self.context.now + job.plan.max_running_s + (job.plan.max_wait_s or 0) + EXPIRY_SLACK_S
         vm = SimVm(observed, job.job_id, metadata, self.context.now, expires_s, create.group.hosts)
         self.pool.add(vm)
+        self.on_create(vm)
         return vm
 
     def _finish(self, operation: _Operation) -> None:

@@ -37,15 +37,20 @@ from shared.ports import Bus, Fleet, Objects, Store
 from simulator.world.bus import SimBus
 from simulator.world.context import Context
 from simulator.world.fleet import SimFleet
-from simulator.world.function_ports import FunctionCrashed, InterceptedPort, SimAddressBook, run_sequentially
+from simulator.world.function_ports import (
+    FunctionCrashed,
+    InterceptedPort,
+    SimAddressBook,
+    SplitReads,
+    run_sequentially,
+)
 from simulator.world.user_actions import CANCEL, DELETE, LABEL
 
-INSTANCES_MAX: Final = 4
-"""Concurrent invocations. Pub/Sub delivers again later when no instance is free."""
 SUSPENDED_S: Final = (0.01, 12.0)
 JITTER_S: Final = 1.0
 PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The waits of `provision` between two rounds. Any other wait of a flow is jitter after a lost race."""
+USER_ACTIONS: Final = (CANCEL, DELETE, LABEL)
 COMMIT: Final = "commit"
 """The store's method that changes a job."""
 
@@ -65,9 +70,15 @@ class Functions:
     running: int = 0
     """Invocations that have not ended, among them the suspended ones."""
     invocations: int = 0
+    _instances_max: int = field(init=False)
+    _store: MemoryStore | SplitReads = field(init=False)
+    """The store as functions read it."""
     _handlers: dict[str, Callable[[bytes, Mapping[str, str], Deps], object]] = field(init=False)
 
     def __post_init__(self) -> None:
+        faults = self.context.faults
+        self._instances_max = faults.instances_max
+        self._store = SplitReads(self.store, self._split) if faults.split_reads else self.store
         self._handlers = {
             topics.SUBMIT: lambda data, attributes, deps: submit.handle(data, attributes.get("source"), deps),
             topics.VM_READY: lambda data, _, deps: vm_ready.handle(agent_messages.decode_vm_ready(data), deps),
@@ -96,7 +107,7 @@ class Functions:
 
         Any exception that the policy does not name is a bug, and is raised to the caller.
         """
-        if self.running >= INSTANCES_MAX:
+        if self.running >= self._instances_max:
             return None
         self.running += 1
         self.invocations += 1
@@ -111,7 +122,8 @@ class Functions:
             self.context.log("retry", name, error)
             return False
         except PermanentError as error:
-            self.bus.publish(topics.DEAD_LETTER, data, {"function": name})
+            if topic not in USER_ACTIONS:  # a user gets the error as the answer
+                self.bus.publish(topics.DEAD_LETTER, data, {"function": name})
             self.context.log("rejected", name, error)
         finally:
             self.running -= 1
@@ -124,7 +136,7 @@ class Functions:
         skew_s = self.context.faults.skew_s
         skew_s = self.context.between(-skew_s, skew_s) if skew_s else 0.0
         return Deps(
-            cast("Store", InterceptedPort(self.store, self._intercept)),
+            cast("Store", InterceptedPort(self._store, self._intercept)),
             cast("Bus", InterceptedPort(self.bus, self._intercept)),
             clock=lambda: self.context.scheduler.clock(skew_s),
             sleep=self._sleep_of_flow,
@@ -160,6 +172,11 @@ class Functions:
         result = self._apply(name, call)
         self.sleep(context.between(*SUSPENDED_S))
         return result
+
+    def _split(self) -> None:
+        """Let other actions run between two requests of one read."""
+        if self.context.chance(self.context.faults.split_reads):
+            self.sleep(self.context.between(*SUSPENDED_S))
 
     def _apply(self, name: str, call: partial[Any]) -> Any:
         result = call()

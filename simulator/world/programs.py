@@ -18,13 +18,12 @@ from typing import Final
 from shared.core.model.plan import Plan
 from shared.core.model.replica_id import ReplicaId, TaskType
 from simulator.world.context import Context
+from simulator.world.program_ends import EndCause, ProgramEnd, ProgramEnds, VmIncarnation
 
 Exit = dict[str, object]
 """The details of a replica-exit event."""
 Member = tuple[ReplicaId, int]
 """A member of the cluster: replica and host."""
-VmIncarnation = tuple[str, int, int]
-"""VM instance id, attempt, incarnation."""
 
 PEER_LOST: Final[Exit] = {
     "cause": "process",
@@ -32,10 +31,12 @@ PEER_LOST: Final[Exit] = {
     "error": {"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in run"},
 }
 COMPLETED: Final[Exit] = {"cause": "process", "exit_status": 0}
+BUG: Final = {"type": "ValueError", "message": "x", "frame": "task.py:1 in f", "own_frame": "task.py:1 in f"}
+IO_ERROR: Final = {"type": "OSError", "message": "x", "frame": "task.py:2 in g", "own_frame": "task.py:2 in g"}
 FAILURES: Final[tuple[Exit, ...]] = (
     {"cause": "process", "exit_status": 1},
-    {"cause": "process", "exit_status": 1, "error": {"type": "ValueError", "message": "x", "frame": "task.py:1 in f"}},
-    {"cause": "process", "exit_status": 1, "error": {"type": "OSError", "message": "x", "frame": "task.py:2 in g"}},
+    {"cause": "process", "exit_status": 1, "error": BUG},
+    {"cause": "process", "exit_status": 1, "error": IO_ERROR},
     {"cause": "process", "signal": 9},
     {"cause": "process", "signal": 15},
     {"cause": "process", "signal": 11},
@@ -94,6 +95,8 @@ class Training:
     """Seconds of undisturbed training saved in the last checkpoint."""
     lost_s: float = 0.0
     """Seconds of training that were done and lost."""
+    ends: ProgramEnds = field(default_factory=ProgramEnds)
+    """How its programs really ended."""
     _size: int = field(init=False)
     _primary: ReplicaId = field(init=False)
     _waiting_or_training: list[Program] = field(default_factory=list)
@@ -115,29 +118,29 @@ class Training:
         if context.chance(context.faults.fail):
             exits = PERMANENT_FAILURES if context.chance(PERMANENT_SHARE) else FAILURES
             failure = exits[int(context.rng.random() * len(exits))]
-            self._plan_exit(program, (0.2, self.duration_s), failure)
+            self._plan_exit(program, (0.2, self.duration_s), failure, EndCause.FAILED)
         context.scheduler.after(context.between(1, 5), lambda: self._join(program))
         return program
 
     def kill(self, program: Program) -> None:
         """End the program from outside: a signal, or the loss of its VM. Only its peers' connections notice."""
         if program.is_alive:
-            program.is_alive = False
-            self._leave(program)
+            self._end(program, EndCause.KILLED)
 
     def checkpoint_and_exit(self, program: Program) -> None:
         """The program saves a checkpoint before it exits, so that no work is lost."""
         if program.is_alive and self._training_since is not None and program in self._cluster:
             self.done_s += self.context.now - self._training_since
             self._training_since = self.context.now
-        self._exit(program, COMPLETED)
+        self._exit(program, COMPLETED, EndCause.COMPLETED)
 
     def _join(self, program: Program) -> None:
         if not program.is_alive:
             return
         if program.replica_id.task_type is TaskType.EVALUATOR or not self.is_synchronous:
             if program.replica_id.task_type is not TaskType.PS:
-                self._plan_exit(program, (0.5 * self.duration_s, self.duration_s), COMPLETED)
+                within = (0.5 * self.duration_s, self.duration_s)
+                self._plan_exit(program, within, COMPLETED, EndCause.COMPLETED)
             return
         program.is_member = True
         self._waiting_or_training.append(program)
@@ -157,18 +160,32 @@ class Training:
         for program in self._cluster:
             if program.replica_id.task_type is not TaskType.PS:
                 self._remove_member(program)
-                self._plan_exit(program, EXPORT_S if program.replica_id == self._primary else EXIT_S, COMPLETED)
+                within = EXPORT_S if program.replica_id == self._primary else EXIT_S
+                self._plan_exit(program, within, COMPLETED, EndCause.COMPLETED)
 
-    def _plan_exit(self, program: Program, within: tuple[float, float], exit_: Exit) -> None:
-        self.context.scheduler.after(self.context.between(*within), lambda: self._exit(program, exit_))
+    def _plan_exit(
+        self,
+        program: Program,
+        within: tuple[float, float],
+        exit_: Exit,
+        cause: EndCause,
+        culprit: ProgramEnd | None = None,
+    ) -> None:
+        delay_s = self.context.between(*within)
+        self.context.scheduler.after(delay_s, lambda: self._exit(program, exit_, cause, culprit))
 
-    def _exit(self, program: Program, exit_: Exit) -> None:
+    def _exit(self, program: Program, exit_: Exit, cause: EndCause, culprit: ProgramEnd | None = None) -> None:
         if program.is_alive:
-            program.is_alive = False
-            self._leave(program)
+            self._end(program, cause, culprit)
             program.on_exit(exit_)
 
-    def _leave(self, program: Program) -> None:
+    def _end(self, program: Program, cause: EndCause, culprit: ProgramEnd | None = None) -> None:
+        program.is_alive = False
+        end = ProgramEnd(program.replica_id, program.vm_incarnation, cause, culprit)
+        self.ends.add(end)
+        self._leave(program, end)
+
+    def _leave(self, program: Program, end: ProgramEnd) -> None:
         """Take a program out of the cluster. If the cluster was training, its other members fail soon."""
         if not program.is_member:
             return
@@ -183,7 +200,7 @@ class Training:
         for peer in self._cluster:
             if peer.is_member and peer.replica_id.task_type is not TaskType.PS:
                 self._remove_member(peer)
-                self._plan_exit(peer, PEER_LOSS_NOTICED_S, PEER_LOST)
+                self._plan_exit(peer, PEER_LOSS_NOTICED_S, PEER_LOST, EndCause.PEER, end)
 
     def _remove_member(self, program: Program) -> None:
         program.is_member = False

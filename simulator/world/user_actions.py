@@ -50,8 +50,7 @@ class UserActions:
             self.submissions[f"{uri}#1"] = (job.job_id, uri)
             self._bus.publish(topics.SUBMIT, job.document, {"source": f"{uri}#1"})
             return
-        self._objects.write(uri, job.document, content_type="application/json")
-        generation = str(self._objects.generation(uri))
+        generation = str(self._objects.write(uri, job.document, content_type="application/json"))
         self.submissions[f"{uri}#{generation}"] = (job.job_id, uri)
         body = {"timeCreated": self._context.scheduler.clock().isoformat()}
         attributes = {"bucketId": BUCKET, "objectId": path, "objectGeneration": generation}

@@ -55,6 +55,8 @@ class SimVm:
     """Virtual time at which Compute Engine deletes the VM in any case (its maximum run duration)."""
     hosts: int = 1
     agents: tuple[VmAgent, ...] = ()
+    hung_s: float | None = None
+    """Virtual time at which it hung; None: it does not hang."""
     is_gone: bool = False
     gone_s: float | None = None
 

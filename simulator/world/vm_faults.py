@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
+from shared.core.intake.system_events import log_name
 from shared.core.model.vm import VmStatus
 from shared.messaging import topics
 from simulator.world.bus import SimBus
@@ -32,6 +33,7 @@ class VmFaults:
         faults = self._context.faults
         self._plan_fault(faults.loss_per_hour, lambda: self._lose(vm))
         self._plan_fault(faults.agent_crash_per_hour, lambda: self._crash_agent(vm))
+        self._plan_fault(faults.hang_per_hour, lambda: self._hang(vm))
 
     def _plan_fault(self, per_hour: float, fault: Callable[[], None]) -> None:
         if per_hour > 0:
@@ -84,6 +86,17 @@ class VmFaults:
         if vm.agents and self._context.faults.agent_crash_per_hour:
             self._choose_agent(vm).crash()
 
+    def _hang(self, vm: SimVm) -> None:
+        """Stop all that the VM does. If all VMs of a job hung, no heartbeat would show that heartbeats still work."""
+        peers = [peer for peer in self._pool.present.values() if peer.job_id == vm.job_id]
+        is_running = not vm.is_gone and vm.observed.status is VmStatus.RUNNING
+        if not is_running or not self._context.faults.hang_per_hour or any(peer.hung_s is not None for peer in peers):
+            return
+        self._context.log("hangs", vm.observed.name, vm.observed.instance_id)
+        vm.hung_s = self._context.now
+        for agent in vm.agents:
+            agent.power_off()
+
     def _choose_agent(self, vm: SimVm) -> VmAgent:
         return vm.agents[int(self._context.rng.random() * len(vm.agents))]
 
@@ -91,6 +104,7 @@ class VmFaults:
         if self._context.chance(AUDIT_LOG_SHARE):
             observed = vm.observed
             entry = {
+                "logName": log_name("p"),
                 "protoPayload": {
                     "methodName": method,
                     "resourceName": f"projects/p/zones/{observed.zone}/instances/{observed.name}",

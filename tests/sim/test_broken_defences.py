@@ -23,19 +23,22 @@ from shared.core.reconcile.plan import vm_steps
 from shared.core.reconcile.steps import Delete
 from shared.core.rules import admission_queue
 from shared.core.rules import judge as judging
-from shared.core.rules.admission_queue import Limits, Wait
+from shared.core.rules.admission_queue import Limits
 from shared.core.transitions.change import Change
 from shared.flows import admission, provision, record, vm_ready
 from shared.flows.execute_steps import execute_step
 from shared.flows.vm_metadata import vm_metadata
 from shared.memory import store as stores
 from shared.memory.store import MemoryStore
-from shared.ports import AlreadyRecordedError, Loaded
+from shared.messaging.internal_requests import ProvisionRequest
+from shared.ports import AlreadyRecordedError, Lease, Loaded
 from simulator.history import run_seed
 from simulator.invariants.violation import ViolationError
 from simulator.scenarios.fault_profiles import (
     CALM,
     EVERYTHING,
+    HANGS,
+    LOST_EVENTS,
     MACHINES,
     MESSAGES,
     PROGRAMS,
@@ -46,6 +49,7 @@ from simulator.scenarios.fault_profiles import (
     Profile,
 )
 from simulator.scenarios.scenario import HistoryError
+from simulator.world.event_sender import EventSender
 from simulator.world.fleet import SimFleet
 from simulator.world.programs import MixedSliceError
 
@@ -99,13 +103,22 @@ def accept_events_of_any_incarnation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(judging, "_judge_replica_event", judge_as_present)
 
 
+def grant_every_lease(patch: pytest.MonkeyPatch) -> None:
+    """Let deliveries of one job work side by side. The lease saves work, and no other defence may depend on it."""
+    patch.setattr(MemoryStore, "take_lease", lambda self, name, now, expires_at: Lease(name, None))
+    patch.setattr(MemoryStore, "extend_lease", lambda self, lease, expires_at: lease)
+    patch.setattr(MemoryStore, "release_lease", lambda self, lease: None)
+
+
 def delete_vms_by_name(patch: pytest.MonkeyPatch) -> None:
     """Delete the VM that has the name now, whichever it is."""
+    grant_every_lease(patch)
     patch.setattr(SimFleet, "_find", lambda self, vm: self.pool.present.get((vm.name, vm.zone)))
 
 
 def delete_newer_vms(patch: pytest.MonkeyPatch) -> None:
     """Delete every VM that differs from the state that was read, even if the VM belongs to a newer state."""
+    grant_every_lease(patch)
 
     def steps_with_deletions(job: Any, desired: Any, vms: Sequence[Vm], *replicas: Any) -> Any:
         steps = vm_steps(job, desired, tuple(vms), *replicas)
@@ -119,9 +132,10 @@ def delete_newer_vms(patch: pytest.MonkeyPatch) -> None:
 def finish_after_one_round(patch: pytest.MonkeyPatch) -> None:
     """Mark the ledger entries done without another look at the state."""
 
-    def once(job_id: Any, machines: provision.FleetDeps, deps: record.Deps) -> None:
-        if not isinstance(job_id, str):
+    def once(request: Any, machines: provision.FleetDeps, deps: record.Deps) -> None:
+        if not isinstance(request, ProvisionRequest):
             return
+        job_id = request.job_id
         keys = deps.store.pending_keys(job_id)
         loaded = deps.store.load_attempt(job_id)
         assert loaded is not None
@@ -167,6 +181,7 @@ def reactivate_no_replica(patch: pytest.MonkeyPatch) -> None:
 
 def ignore_admission_token(patch: pytest.MonkeyPatch) -> None:
     """Do not notice that another job was admitted meanwhile."""
+    grant_every_lease(patch)
     commit = MemoryStore.commit
     patch.setattr(
         MemoryStore,
@@ -178,11 +193,14 @@ def ignore_admission_token(patch: pytest.MonkeyPatch) -> None:
 def admit_in_any_order(patch: pytest.MonkeyPatch) -> None:
     """Admit every job that fits beside the admitted ones, whatever is queued before it."""
 
-    def wait_of_first(job_id: str, jobs: Sequence[Job], limits: Limits) -> Wait | None:
-        rivals = [job for job in jobs if job.state != "QUEUED" or job.job_id == job_id]
-        return admission_queue.wait_of(job_id, rivals, limits)
+    def all_that_fit_first(jobs: Sequence[Job], limits: Limits) -> tuple[Job, ...]:
+        admitted = [job for job in jobs if job.state != "QUEUED"]
+        for job in reversed(jobs):
+            if job.state == "QUEUED" and not admission_queue.queued_jobs([*admitted, job], limits):
+                return (job,)
+        return ()
 
-    patch.setattr(admission, "wait_of", wait_of_first)
+    patch.setattr(admission, "admissible_jobs", all_that_fit_first)
 
 
 def complete_slice_with_first_host(patch: pytest.MonkeyPatch) -> None:
@@ -196,6 +214,20 @@ def give_events_of_all_hosts_one_key(patch: pytest.MonkeyPatch) -> None:
 def start_hosts_without_delay(patch: pytest.MonkeyPatch) -> None:
     """Start the next incarnation on one host of a slice while other hosts run the previous one."""
     patch.setattr("simulator.world.agent.SLICE_RESTART_DELAY_S", 0.0)
+
+
+def report_each_event_once(patch: pytest.MonkeyPatch) -> None:
+    """Do not repeat a report that Pub/Sub accepted and nothing answered."""
+    patch.setattr(EventSender, "_repeat", lambda *_: None)
+
+
+def refund_no_charge(patch: pytest.MonkeyPatch) -> None:
+    """Leave charges that a loss explains."""
+    patch.setattr("shared.core.reconcile.plan.explained_charges", lambda *_: ())
+
+
+def read_no_heartbeat(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("shared.flows.provision.find_silent", lambda *_: ())
 
 
 def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:
@@ -223,6 +255,9 @@ BROKEN: tuple[tuple[RemoveDefence, Profile], ...] = (
     (complete_slice_with_first_host, SLICES),
     (give_events_of_all_hosts_one_key, SLICES),
     (start_hosts_without_delay, SLICES),
+    (report_each_event_once, LOST_EVENTS),
+    (refund_no_charge, replace(RACES, suspend=0.4, fail=0.4)),
+    (read_no_heartbeat, HANGS),
     (leave_second_submission_unanswered, USERS),
     (delete_live_jobs, USERS),
 )

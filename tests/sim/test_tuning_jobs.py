@@ -151,7 +151,7 @@ class FaultyStudy(Study):
     def deliver_one(self, message: Message) -> None:
         if message.topic == topics.TUNE:
             self.handle(lambda: tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps))
-        elif message.data != internal_requests.encode_orphan_search():
+        else:
             self.handle(
                 lambda: provision.handle(internal_requests.decode_provision(message.data), self.fleet_deps, self.deps)
             )

@@ -25,6 +25,8 @@ from shared.core.model.replica_id import TaskType
 from shared.core.model.tuning import trial_number
 from shared.core.reconcile.slice_addresses import MEGASCALE_PORT, slice_placeholder
 
+JOB_VARIABLE: Final = "CLOUD_ML_JOB"
+"""The description of the job as JSON, for jobs in AI Platform's format."""
 AIP_DIRECTORIES: Final = {
     "AIP_MODEL_DIR": "model",
     "AIP_CHECKPOINT_DIR": "checkpoints",
@@ -51,7 +53,7 @@ def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[s
         base = (plan.output_directory or "").rstrip("/")
         variables |= {name: f"{base}/{folder}/" for name, folder in AIP_DIRECTORIES.items() if base}
     else:
-        variables["CLOUD_ML_JOB"] = json.dumps(cluster.job_description(task_type), separators=(",", ":"))
+        variables[JOB_VARIABLE] = json.dumps(cluster.job_description(task_type), separators=(",", ":"))
         variables["CLOUD_ML_REGION"] = plan.region
     if plan.group(task_type).tpu is not None:
         node = {"project": cluster.project, "zone": zone, "tpu_node_name": names[0]}

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from shared.core.model.job import Job
+from shared.core.model.package_uri import without_generation
 from shared.core.model.plan import Dialect, TaskGroup
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.tuning import trial_number
@@ -133,7 +134,7 @@ class Cluster:
         if program.container is None:
             return {
                 "python_module": program.python_module,
-                "package_uris": list(program.package_uris),
+                "package_uris": [without_generation(uri) for uri in program.package_uris],
                 "job_args": list(program.args),
             }
         container = program.container

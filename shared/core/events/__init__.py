@@ -23,6 +23,7 @@ from shared.core.events.job_events import (
 )
 from shared.core.events.reads import Reads
 from shared.core.events.replica_events import (
+    ChargeExplained,
     CompletionOutdated,
     ExitCause,
     IncarnationRef,
@@ -38,6 +39,7 @@ __all__ = [
     "AllReady",
     "CancelRequested",
     "CapacityErrorKind",
+    "ChargeExplained",
     "CompletionOutdated",
     "Deadline",
     "DeadlinePassed",
@@ -77,4 +79,4 @@ JobEvent = (
     | DeadlinePassed
 )
 TuningEvent = TrialSuggested | TrialStarted | TrialEnded | TuningEnded
-Event = JobSubmitted | ReplicaEvent | JobEvent | TuningEvent
+Event = JobSubmitted | ReplicaEvent | ChargeExplained | JobEvent | TuningEvent

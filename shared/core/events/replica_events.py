@@ -37,7 +37,7 @@ class IncarnationRef:
 
     @property
     def key(self) -> str:
-        return f"{self.attempt}-{self.replica_id}-{self.incarnation}"
+        return f"{self.attempt}-{self.replica_id}-{self.incarnation}-vm-{self.vm_generation}"
 
     @property
     def host_key(self) -> str:
@@ -68,6 +68,7 @@ class ExitCause(StrEnum):
     SETUP = "setup"  # the agent could not set up, for a transient reason
     VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
+    STALLED = "stalled"  # the program printed nothing for `Plan.stall_timeout_s`, so the agent ended it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,10 @@ class ProgramError:
     message: str
     frame: str
     """Innermost frame: `file:line in function`."""
+    own_frame: str = ""
+    """Innermost frame in the job's own code, in the same form; empty if there is none."""
+    causes: tuple[str, ...] = ()
+    """Types of the exceptions that it was raised from, or during the handling of."""
 
     @property
     def signature(self) -> str:
@@ -91,6 +96,8 @@ class VmReady(_ReplicaEvent):
 
     subject: IncarnationRef
     at: datetime
+    host_vm: str = ""
+    """For a host of a slice: its machine, as `PROJECT/INSTANCE_ID` of its identity token."""
     kind: Literal["vm_ready"] = "vm_ready"
 
     @property
@@ -118,6 +125,8 @@ class ReplicaExited(_ReplicaEvent):
     """End of the program's output."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
+    ran_s: float | None = None
+    """How long the program ran, in seconds; None if the agent does not know it."""
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property
@@ -141,8 +150,8 @@ class ReplicaExited(_ReplicaEvent):
 class VmLost(_ReplicaEvent):
     """A VM is about to go, or is gone. One VM is lost once, however often that is reported.
 
-    A startup timeout is about one incarnation, and a wrong zone about one provisioning round: neither may use up the
-    key of the VM's later loss.
+    A startup timeout or a silent agent is about one incarnation, and a wrong zone about one provisioning round: none of
+    them may use up the key of the VM's later loss. The loss of another VM, which is ignored, has another key, too.
     """
 
     subject: IncarnationRef
@@ -155,19 +164,45 @@ class VmLost(_ReplicaEvent):
     @property
     def is_vm_loss(self) -> bool:
         """Whether the VM itself is lost, whatever incarnation and attempt is on it."""
-        return self.cause not in (LossCause.STARTUP_TIMEOUT, LossCause.WRONG_ZONE)
+        return self.cause not in (LossCause.STARTUP_TIMEOUT, LossCause.AGENT_SILENT, LossCause.WRONG_ZONE)
 
     @property
     def key(self) -> str:
         if self.cause is LossCause.STARTUP_TIMEOUT:
             return f"{self.subject.key}-startup-timeout"
+        if self.cause is LossCause.AGENT_SILENT:
+            return f"{self.subject.key}-agent-silent"
         if self.cause is LossCause.WRONG_ZONE:
             return f"{self.subject.key}-wrong-zone-{self.round}"
-        return f"{self.subject.replica_id}-vm-{self.subject.vm_generation}-lost"
+        vm_id = self.subject.vm.instance_id or "missing"
+        return f"{self.subject.replica_id}-vm-{self.subject.vm_generation}-{vm_id}-lost"
 
     @property
     def reads(self) -> Reads:
         return Reads(self.subject.replica_id, self.subject.attempt, of_present_attempt=True, lost_peers=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeExplained:
+    """The loss of a peer explains an exit that was charged, because both were judged side by side."""
+
+    job_id: str
+    attempt: int
+    replica_id: ReplicaId
+    incarnation: int
+    """The incarnation that the charged exit ended."""
+    cause: ReplicaId
+    """The peer whose loss explains the exit."""
+    at: datetime
+    kind: Literal["charge_explained"] = "charge_explained"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-{self.replica_id}-{self.incarnation}-charge-explained"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.replica_id, self.attempt)
 
 
 @dataclass(frozen=True, slots=True)

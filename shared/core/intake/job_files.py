@@ -30,5 +30,11 @@ class Uploaded:
 
     @property
     def is_job_file(self) -> bool:
-        name = self.name
+        name = self.name.lower()
         return name.startswith(PREFIX) and name.endswith(SUFFIXES) and not name.endswith(ERROR_SUFFIX)
+
+    @property
+    def is_misnamed(self) -> bool:
+        """Whether it lies where job files do, with another ending. Objects in folders below are a job's own output."""
+        folder, _, name = self.name.rpartition("/")
+        return f"{folder}/" == PREFIX and bool(name) and not name.lower().endswith(SUFFIXES)

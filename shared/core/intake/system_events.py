@@ -30,6 +30,11 @@ CHANGES: Final = frozenset({"automaticRestart", "instanceManagerHaltForRestart",
 """Methods after which the VM runs again, or will. Provisioning looks at its present state."""
 
 
+def log_name(project: str) -> str:
+    """Return the name of the log that only Google writes to. Programs may write to logs with similar names."""
+    return f"projects/{project}/logs/cloudaudit.googleapis.com%2Fsystem_event"
+
+
 @dataclass(frozen=True, slots=True)
 class SystemEvent:
     """An entry of the log."""
@@ -38,6 +43,8 @@ class SystemEvent:
     """Full name of the method, such as `compute.instances.preempted`."""
     vm: VmRef
     at: datetime
+    log: str = ""
+    """Full name of the log that the entry is in."""
 
     @property
     def loss(self) -> LossCause | None:

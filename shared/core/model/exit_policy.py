@@ -7,6 +7,8 @@ A policy moves exits between rows 8, 9 and 10 of the rule table.
              restart   nothing is permanent: every failure restarts the replica while its budgets last
     rules    by exit code and task type, before the preset; the first match decides
 
+    pauses   whether quick failures are followed by a pause
+
 Rows 1 to 7 come before any policy: an exit that is not the program's fault is never charged.
 """
 
@@ -26,6 +28,9 @@ SIGNAL_BASE: Final = 128
 """Exit code of a process that signal N ended: 128 + N, as a shell reports it."""
 SERVICE_STATUS_MAX: Final = 127
 """Highest exit status that the old service treated as permanent."""
+
+RESTART_PAUSE_MAX_S: Final = 60
+"""Longest pause before the restart of a program that keeps failing soon after its start."""
 
 
 class Blame(StrEnum):
@@ -72,6 +77,14 @@ class ExitPolicy:
 
     preset: Preset = Preset.DEFAULT
     rules: tuple[ExitRule, ...] = ()
+    pauses: bool = True
+    """Whether a program that keeps failing soon after its start is restarted after a pause."""
+
+    def restart_pause_s(self, quick_failures: int) -> int:
+        """Return the pause before the restart that follows so many quick failures in a row: 1, 2, 4 … seconds."""
+        if not self.pauses or quick_failures == 0:
+            return 0
+        return min(1 << (quick_failures - 1), RESTART_PAUSE_MAX_S)
 
     def user_action(self, code: int | None, task_type: TaskType) -> ExitAction | None:
         """Return the action of the first user rule that matches; None if none does."""

@@ -23,6 +23,9 @@ RESTARTS_MAX: Final = 5
 """Charged restarts of one replica in one attempt. Source: the service's fault tolerance rules (5 per worker)."""
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
+STALLS_MAX: Final = 3
+"""Restarts of one replica after stalls, among the incarnations that it remembers. A program that hangs again and again
+is not helped by a restart of one replica, and each stall costs the whole stallTimeout."""
 INTERNAL_RETRIES_MAX: Final = 2
 """Reruns of a job after internal errors. Source: the same rules (3 attempts in all)."""
 
@@ -111,6 +114,8 @@ class Job:
     """Number of writes of the labels."""
     submitted_by: str | None = None
     """E-mail address of the user that submitted it, if the API knows it."""
+    through_api: bool = False
+    """Whether it was submitted through the API, whose callers are known."""
     deleted_at: datetime | None = None
     """When its user deleted it. Users no longer see it from then on."""
     tuning: Tuning | None = None

@@ -164,6 +164,8 @@ class Plan:
     substitutions: tuple[Substitution, ...] = ()
     packages: tuple[str, ...] = ()
     """Packages that pip adds to the image, so that the runtime is what its version promises."""
+    gpu_packages: tuple[str, ...] = ()
+    """Packages that pip adds on VMs with GPUs instead; empty: the same."""
     on_demand_after: int | None = None
     """Number of Spot VMs a replica may lose before it gets an on-demand VM; None: any number."""
     reservation: str | None = None
@@ -172,6 +174,8 @@ class Plan:
     """Key that encrypts the boot disks."""
     checkpoint_signal: str = "SIGTERM"
     """Signal that asks the program to save a checkpoint before its VM is shut down."""
+    stall_timeout_s: int | None = None
+    """Time without output after which the agent ends a program, in seconds; None: no limit."""
     dialect: Dialect = Dialect.AI_PLATFORM
     output_directory: str | None = None
     """baseOutputDirectory of Vertex AI's format."""
@@ -219,6 +223,11 @@ class Plan:
     def group(self, task_type: TaskType) -> TaskGroup:
         """Return the group of a task type that the job has."""
         return next(group for group in self.groups if group.task_type == task_type)
+
+    def packages_of(self, task_type: TaskType) -> tuple[str, ...]:
+        """Return the packages that pip adds to the image on the VMs of this role."""
+        has_gpus = self.group(task_type).accelerator is not None
+        return self.gpu_packages if has_gpus and self.gpu_packages else self.packages
 
     def program_of(self, task_type: TaskType) -> Program:
         """Return the program that this role runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from shared.core.model.exit_policy import Blame
 from shared.core.model.replica_id import ReplicaId
@@ -30,22 +31,59 @@ class ReplicaState(StrEnum):
         return self in (ReplicaState.RESTARTING, ReplicaState.REPLACING)
 
 
-@dataclass(frozen=True, slots=True)
-class LastExit:
-    """The latest charged exit of a replica. Rule 8 compares the next exit with it."""
+class EndKind(StrEnum):
+    """What ended an incarnation."""
 
-    incarnation: int
-    exit_status: int | None
-    """None if a signal ended the program, or if the VM rebooted."""
-    signal: int | None
-    signature: str | None
+    EXIT = "exit"  # the program exited, or a signal ended it
+    REBOOT = "reboot"  # the VM rebooted, or the agent died, under the program
+    VM_LOST = "vm_lost"  # the VM was lost or given up
+    STALL = "stall"  # the program printed nothing for too long, and the agent ended it
+
+
+@dataclass(frozen=True, slots=True)
+class PastIncarnation:
+    """An incarnation that ended for a cause of its own: a charged exit, a reboot, or the loss of its VM.
+
+    Its times are those of the events. They do not depend on when, or in which order, the events were judged.
+    """
+
+    number: int
+    """Number of the incarnation within the attempt."""
+    kind: EndKind
+    ended_at: datetime
+    """When it ended. For a lost VM: when the loss was reported, which may be up to `LOSS_REPORT_DELAY_MAX` later."""
+    started_at: datetime | None = None
+    """When its program started; if that was not reported, when it was ordered."""
+    back_at: datetime | None = None
+    """When a later incarnation of the replica started. None: not yet."""
+    is_charged: bool = False
+    """Whether it used up a restart that has not been refunded."""
+    exit_status: int | None = None
+    signal: int | None = None
+    signature: str | None = None
     """`ProgramError.signature` of the exit, if its output contained a traceback."""
     blame: Blame = Blame.UNKNOWN
+    """Party at fault by the evidence of the exit."""
+    bug: str | None = None
+    """Signature that the next exit must repeat to prove a bug (`shared.core.rules.repetition`); None if none can."""
+
+
+PAST_KEPT: Final = 10
+"""Past incarnations that a replica keeps. Only the latest can explain, or be explained by, what happens now."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostVm:
+    """The machine of Google's that is a host of a TPU slice."""
+
+    host: int
+    vm: str
+    """`PROJECT/INSTANCE_ID`, as Google signed it in the host's identity token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica in one attempt. All times are the `now` of the event that caused the change."""
+    """One replica in one attempt. Times are the `now` of the event that caused the change, unless stated otherwise."""
 
     attempt: int
     replica_id: ReplicaId
@@ -53,34 +91,45 @@ class Replica:
     incarnation: int = 1
     """Incarnation within the attempt."""
     vm_generation: int = 1
-    """Which VM of the replica this is. It grows over all attempts of the job."""
+    """Which VM of the replica this is. It grows whenever another VM is requested, over all attempts of the job."""
     instance_id: str | None = None
-    """Google's numeric id of the present VM; None until the agent has reported from it."""
+    """Google's numeric id of the present VM; None until the agent has reported from it. It never changes within a VM
+    generation."""
     restarts_used: int = 0
     """Restarts in this attempt that were charged to the replica."""
+    quick_failures: int = 0
+    """Charged exits in a row, over all attempts, each soon after the program's start. They lengthen the pause before
+    the next start."""
     replaced: int = 0
     """How often its VM was replaced in this attempt."""
+    vms_lost: int = 0
+    """VMs that were taken away from it, over all attempts. Spot VMs are requested until `Plan.on_demand_after`."""
     collateral: int = 0
     """Its collateral exits in this attempt."""
     startup_timeouts: int = 0
     """Startup timeouts since the agent last reported."""
+    early_losses: int = 0
+    """VMs lost in a row before their agents reported, over all attempts."""
+    early_losses_in_zone: int = 0
+    """Those of them in the present zone."""
     ready_at: datetime | None = None
     """When the present incarnation became ready; while the replica is down, the last one that did."""
+    started_at: datetime | None = None
+    """When the present incarnation's program started, by the agent's clock. None: its start was not reported."""
     lost_at: datetime | None = None
     """When an incarnation last ended for a cause of its own."""
-    forgiven_at: datetime | None = None
-    """When an incarnation last ended because of a peer's loss."""
-    charged_at: datetime | None = None
-    """When a restart was last charged."""
-    last_exit: LastExit | None = None
+    past: tuple[PastIncarnation, ...] = ()
+    """The latest `PAST_KEPT` incarnations that ended for a cause of their own, oldest first."""
     ordered_at: datetime | None = None
     """When the present incarnation was ordered."""
     done_at: datetime | None = None
-    """When it exited 0."""
+    """When it exited 0, by the agent's clock."""
     hosts_ready: tuple[int, ...] = ()
     """Hosts of its TPU slice that are ready in this incarnation."""
     hosts_done: tuple[int, ...] = ()
     """Hosts of its TPU slice that exited 0 in this incarnation."""
+    host_vms: tuple[HostVm, ...] = ()
+    """The machines that first reported ready as hosts of its TPU slice. Events from other machines are refused."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that its program reported."""
     version: int = 1
@@ -89,6 +138,21 @@ class Replica:
     @property
     def key(self) -> str:
         return replica_key(self.attempt, self.replica_id)
+
+    def host_vm(self, host: int) -> str | None:
+        """Return the machine that first reported ready as this host; None: none has."""
+        return next((host_vm.vm for host_vm in self.host_vms if host_vm.host == host), None)
+
+    @property
+    def awaits_vm(self) -> bool:
+        """Whether another VM was ordered and its agent has not reported: the VM may not exist yet."""
+        return self.state in (ReplicaState.WAITING, ReplicaState.REPLACING) and self.instance_id is None
+
+    @property
+    def previous(self) -> PastIncarnation | None:
+        """The previous incarnation, if it ended for a cause of its own."""
+        is_previous = bool(self.past) and self.past[-1].number == self.incarnation - 1
+        return self.past[-1] if is_previous else None
 
     @property
     def ever_ready(self) -> bool:

@@ -5,9 +5,11 @@ A TPU node is a VM here: one replica runs on it, whatever number of hosts it has
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from shared.core.model.replica_id import ReplicaId
 
@@ -31,6 +33,7 @@ class LossCause(StrEnum):
     HOST_ERROR = "host_error"
     GONE = "gone"  # it is missing or stopped, and no event reported why
     STARTUP_TIMEOUT = "startup_timeout"  # it runs, and its agent never reported the ordered incarnation
+    AGENT_SILENT = "agent_silent"  # it runs, and its agent has written no heartbeat for too long
     WRONG_ZONE = "wrong_zone"  # it runs in a zone without capacity for its peers: the gang is requested in another zone
 
 
@@ -54,6 +57,8 @@ class Directive:
     slices: tuple[str, ...] = ()
     """Addresses of the job's TPU slices in rank order (`shared.core.reconcile.slice_addresses`). They do not count in
     `order`."""
+    pause_s: int = 0
+    """Seconds that the agent waits before it starts the incarnation. They do not count in `order`."""
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -68,7 +73,19 @@ class Directive:
             "incarnation": self.incarnation,
             "action": self.action.value,
         }
-        return metadata | ({"slices": list(self.slices)} if self.slices else {})
+        metadata |= {"slices": list(self.slices)} if self.slices else {}
+        return metadata | ({"pause_s": self.pause_s} if self.pause_s else {})
+
+    @staticmethod
+    def from_metadata(metadata: Mapping[str, Any]) -> Directive:
+        """Return the directive of a metadata entry. Raises KeyError, TypeError or ValueError if it is malformed."""
+        return Directive(
+            int(metadata["attempt"]),
+            int(metadata["incarnation"]),
+            DirectiveAction(metadata["action"]),
+            tuple(metadata.get("slices", ())),
+            int(metadata.get("pause_s", 0)),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Names and labels of VMs and TPU nodes, as functions of the job id and the replica id.
 
-    VM name   tm-SLUG-HASH-TASK_TYPE-INDEX      tm-digits-1-3f2a1c-worker-0
+    VM name   tm-SLUG-HASH-TASK_TYPE-INDEX      tm-digits-1-3f2a1c5b7d9e8046-worker-0
+              The part before TASK_TYPE is the same for all VMs of a job, so the names of a role differ only in INDEX.
     label     the job id, or SLUG-HASH where the job id is not a legal label value
 
 A replaced VM gets the name of the VM before it, so that its DNS name stays the same.
@@ -17,8 +18,13 @@ from shared.core.model.replica_id import ReplicaId, TaskType
 
 NAME_LENGTH_MAX: Final = 63
 """Longest instance name and label value. Source: Compute API, `[a-z]([-a-z0-9]*[a-z0-9])?`, 1-63."""
+HASH_DIGITS: Final = 16
+"""Hexadecimal digits of the job id's hash. With 64 bits no one finds a second job id with the names of a given job."""
+SLUG_LENGTH_MAX: Final = NAME_LENGTH_MAX - len("tm--") - HASH_DIGITS - len("-evaluator-99999")
 
-_VM_NAME: Final = re.compile(rf"tm-[a-z0-9-]+-(?P<hash>[0-9a-f]{{6}})-(?:{'|'.join(TaskType)})-(?:0|[1-9][0-9]*)")
+_VM_NAME: Final = re.compile(
+    rf"tm-[a-z0-9-]+-(?P<hash>[0-9a-f]{{{HASH_DIGITS}}})-(?:{'|'.join(TaskType)})-(?:0|[1-9][0-9]*)"
+)
 
 
 def slug(text: str, length: int) -> str:
@@ -29,13 +35,12 @@ def slug(text: str, length: int) -> str:
 @lru_cache(maxsize=4096)  # called for every replica in every provisioning round
 def vm_name(job_id: str, replica_id: ReplicaId) -> str:
     """Return the name of the replica's VM. It depends on nothing else, so all VMs of a replica have the same name."""
-    tail = f"-{job_hash(job_id)}-{replica_id}"
-    return "tm-" + slug(job_id, NAME_LENGTH_MAX - len("tm-") - len(tail)) + tail
+    return f"tm-{slug(job_id, SLUG_LENGTH_MAX)}-{job_hash(job_id)}-{replica_id}"
 
 
 def job_hash(job_id: str) -> str:
-    """Return the six hexadecimal digits that the names of all VMs of a job contain."""
-    return hashlib.sha256(job_id.encode()).hexdigest()[:6]
+    """Return the hexadecimal digits that the names of all VMs of a job contain."""
+    return hashlib.sha256(job_id.encode()).hexdigest()[:HASH_DIGITS]
 
 
 def job_hash_in(vm_name: str) -> str | None:
@@ -54,4 +59,4 @@ def job_label(job_id: str) -> str:
     """Return the job id if it is a legal label value, else a slug with a hash that keeps it unique."""
     if re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", job_id):
         return job_id
-    return f"{slug(job_id, 54)}-{hashlib.sha256(job_id.encode()).hexdigest()[:8]}"
+    return f"{slug(job_id, NAME_LENGTH_MAX - HASH_DIGITS - 1)}-{job_hash(job_id)}"

@@ -39,31 +39,41 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
             continue
         is_held = replica.state is ReplicaState.HELD and is_peer_down
         action = DirectiveAction.HOLD if is_held else DirectiveAction.RUN
-        directive = Directive(replica.attempt, replica.incarnation, action)
-        may_create = replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) and replica.instance_id is None
-        desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, may_create))
+        pause_s = job.plan.exit_policy.restart_pause_s(replica.quick_failures)
+        directive = Directive(replica.attempt, replica.incarnation, action, pause_s=pause_s)
+        desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, replica.awaits_vm))
     return tuple(desired)
 
 
 def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
     """Return the existing VM of each desired one, by name; names without a VM are absent.
 
-    If several VMs share a name, the highest VM generation counts; then the VM whose agent has reported; then the one in
-    the job's zone.
+    If several VMs share a name, the highest VM generation counts, then the one in the job's zone. Of the present VM
+    generation, only the VM whose agent has reported counts.
     """
-    instance_ids = {target.name: target.replica.instance_id for target in desired}
+    replica_by_name = {target.name: target.replica for target in desired}
     candidates = sorted(
-        (vm for vm in vms if vm.name in instance_ids),
-        key=lambda vm: (vm.vm_generation, vm.instance_id == instance_ids[vm.name], vm.zone == job.zone),
+        (vm for vm in vms if vm.name in replica_by_name and not _is_other_vm(vm, replica_by_name[vm.name])),
+        key=lambda vm: (vm.vm_generation, vm.zone == job.zone),
     )
     return {vm.name: vm for vm in candidates}
+
+
+def _is_other_vm(vm: Vm, replica: Replica) -> bool:
+    """Whether the VM claims the replica's VM generation, which another VM has reported from.
+
+    Such a VM was created by a repeated request. A slice reports the id of its node, which may be unknown to its hosts.
+    """
+    if vm.is_tpu or replica.instance_id is None or vm.vm_generation != replica.vm_generation:
+        return False
+    return vm.instance_id != replica.instance_id
 
 
 def is_spot(plan: Plan, replica: Replica) -> bool:
     """Whether the replica's present VM is a Spot VM.
 
-    A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The answer depends on the VM generation
-    alone, so that every repetition of an insert requests the same.
+    A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The number of lost VMs changes only
+    together with the VM generation, so every repetition of an insert requests the same.
     """
     limit = plan.on_demand_after
-    return plan.group(replica.replica_id.task_type).spot and (limit is None or replica.vm_generation <= limit)
+    return plan.group(replica.replica_id.task_type).spot and (limit is None or replica.vms_lost < limit)

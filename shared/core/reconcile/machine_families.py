@@ -14,6 +14,8 @@ _WITH_GPUS: Final = ("a2-", "a3-", "a4-", "g2-", "g4-")
 _WITH_FAST_NETWORK: Final = ("a2-", "a3-", "a4-")
 """Families whose gangs need a fast network between VMs. Source: "Placement policies overview", machine series."""
 
+_RESERVATION_BOUND: Final = ("a3-ultragpu-", "a4-")
+
 PD_STANDARD: Final = "pd-standard"
 PD_BALANCED: Final = "pd-balanced"
 PD_SSD: Final = "pd-ssd"
@@ -49,6 +51,14 @@ def supports_live_migration(group: TaskGroup, *, spot: bool) -> bool:
 def needs_compact_placement(plan: Plan, group: TaskGroup) -> bool:
     """Whether the group's VMs are placed close to each other. A reservation has its own placement."""
     return group.count > 1 and group.machine_type.startswith(_WITH_FAST_NETWORK) and plan.reservation is None
+
+
+def is_reservation_bound(machine_type: str) -> bool:
+    """Whether a reserved VM of this type has the provisioning model of its own that ends with the reservation.
+
+    Source: "About reservation-bound VMs": A4 and A3 Ultra have no other one with a reservation.
+    """
+    return machine_type.startswith(_RESERVATION_BOUND)
 
 
 def boot_disk_types(machine_type: str) -> tuple[str, ...]:

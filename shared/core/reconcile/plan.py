@@ -2,7 +2,7 @@
 
     state ──► desired VMs ──► slice addresses ──┐
     vms (listed) ───────────────────────────────┴──► VM steps ┐
-    state + vms + now ──► startup timeouts, reactivations ────┴──► Steps
+    state + vms + now ──► refunds, timeouts, reactivations ───┴──► Steps
 
 Everything here is pure. `shared.flows.provision` executes the steps and plans again until no step is left.
 """
@@ -22,8 +22,9 @@ from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
 from shared.core.reconcile.slice_addresses import with_slice_addresses
 from shared.core.reconcile.startup_timeout import find_startup_timeouts
-from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, ReportLoss, Step, Steps
+from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step, Steps
 from shared.core.rules.capacity_backoff import is_too_early
+from shared.core.rules.explained_charge import explained_charges
 from shared.core.rules.reactivation import replicas_to_reactivate
 
 CREATED_ANSWERS_MAX: Final = 2
@@ -41,6 +42,7 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     job = state.job
     desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)
     steps = _with_vanished_vms(vm_steps(job, desired, vms, state.replicas), state, created)
+    steps += tuple(Refund(replica, ended.number, cause) for replica, ended, cause in explained_charges(state))
     steps += find_startup_timeouts(state, vms, now)
     steps += tuple(
         Reactivate(replica, vm_name(job.job_id, replica.replica_id)) for replica in replicas_to_reactivate(state)
@@ -69,11 +71,13 @@ def vm_steps(
         and (job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation))
     ]
     waiting: list[Step] = []
-    missing: dict[tuple[TaskType, int, Directive], list[DesiredVm]] = {}
+    missing: dict[tuple[TaskType, int, Directive, bool], list[DesiredVm]] = {}
     for target in desired:
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):
-            key = (target.replica.replica_id.task_type, target.replica.vm_generation, target.directive)
+            replica = target.replica
+            spot = is_spot(job.plan, replica)
+            key = (replica.replica_id.task_type, replica.vm_generation, target.directive, spot)
             missing.setdefault(key, []).append(target)
         elif vm is None:
             steps.append(ReportLoss(target.replica, target.name, None))

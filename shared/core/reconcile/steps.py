@@ -6,6 +6,7 @@ Each step may be repeated, executed late, or executed by two deliveries at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from shared.core.model.plan import TaskGroup
 from shared.core.model.replica import Replica
@@ -28,7 +29,7 @@ class Create:
     round: int
     """Provisioning round of the job's placement."""
     spot: bool = False
-    """Whether the VMs are Spot VMs. All VMs of one role and VM generation are, or none is."""
+    """Whether the VMs are Spot VMs. All VMs of one insert are, or none is."""
 
     def request_key(self, job_id: str) -> str:
         """Return a key that is the same for every repetition of this insert, and different for every other insert."""
@@ -69,6 +70,8 @@ class ReportLoss:
     vm: Vm | None
     """The VM; None if it no longer exists."""
     cause: LossCause = LossCause.GONE
+    at: datetime | None = None
+    """When it was lost, if that is known; None: it is found lost now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,17 @@ class Reactivate:
     """Name of its VM."""
 
 
-Step = Create | Delete | Direct | Await | ReportLoss | Reactivate
+@dataclass(frozen=True, slots=True)
+class Refund:
+    """Record that the loss of a peer explains a charged exit of the replica."""
+
+    replica: Replica
+    incarnation: int
+    """The incarnation that the charged exit ended."""
+    cause: Replica
+
+
+Step = Create | Delete | Direct | Await | ReportLoss | Reactivate | Refund
 
 
 @dataclass(frozen=True, slots=True)

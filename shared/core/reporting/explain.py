@@ -10,7 +10,7 @@ from typing import Final
 
 from shared.core.actions import ContinueProvisioning, Ignore
 from shared.core.decisions import Decision, Reason, Rule
-from shared.core.events import ReplicaEvent, ReplicaExited
+from shared.core.events import ChargeExplained, ReplicaEvent, ReplicaExited
 from shared.core.ledger import LedgerEntry, replay
 from shared.core.model.exit_policy import ExitPolicy
 from shared.core.model.job import Job, State, tuning_of
@@ -43,6 +43,8 @@ class Difference:
 def concerns(entry: LedgerEntry, replica_id: ReplicaId) -> bool:
     """Whether the entry is about this replica, or about the job as a whole."""
     event = entry.event
+    if isinstance(event, ChargeExplained):
+        return event.replica_id == replica_id
     return not isinstance(event, ReplicaEvent) or event.subject.replica_id == replica_id
 
 

@@ -30,7 +30,7 @@ from shared.core.actions import (
 from shared.core.cluster.tf_config import POOLS
 from shared.core.decisions import Decision, Reason
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import public_id
+from shared.core.model.job import Job, public_id
 from shared.core.model.plan import Dialect
 from shared.core.model.replica_id import TaskType
 from shared.core.model.tuning import trial_number
@@ -88,22 +88,17 @@ def service_lines(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
         ServiceLine(
             entry.job_id, f"{SERVICE}-{entry.key}-{number}", entry.at + number * LINE_INTERVAL, severity, message
         )
-        for number, (severity, message) in enumerate(_messages(entry.job_id, entry.decision))
+        for number, (severity, message) in enumerate(_messages(entry.decision))
     )
 
 
-def _messages(job_id: str, decision: Decision) -> Iterator[tuple[Severity, str]]:
+def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
     match decision.action:
         case Ignore():
             if decision.reason is Reason.QUEUED:
                 yield from _info(decision.text)
-        case AcceptJob():
-            yield from _info(
-                "Validating job requirements...",
-                "Job creation request has been successfully validated.",
-                f"Job {public_id(job_id) if trial_number(job_id) else job_id} is queued.",
-                "Waiting for job to be provisioned.",
-            )
+        case AcceptJob(job=job):
+            yield from _accepted(job)
         case BeginPreparing():
             yield from _info("Waiting for training program to start.")
         case BeginRunning():
@@ -120,6 +115,15 @@ def _messages(job_id: str, decision: Decision) -> Iterator[tuple[Severity, str]]
             yield Severity.WARNING, decision.text
         case _:
             yield (Severity.WARNING if decision.reason in WARNING_REASONS else Severity.INFO), decision.text
+
+
+def _accepted(job: Job) -> Iterator[tuple[Severity, str]]:
+    yield from _info("Validating job requirements...", "Job creation request has been successfully validated.")
+    for note in job.plan.substitutions:
+        text = f"{note.field}: {note.requested} is replaced by {note.replacement} ({note.reason})."
+        yield Severity.WARNING, text
+    name = public_id(job.job_id) if trial_number(job.job_id) else job.job_id
+    yield from _info(f"Job {name} is queued.", "Waiting for job to be provisioned.")
 
 
 def _info(*messages: str) -> Iterator[tuple[Severity, str]]:

@@ -1,6 +1,7 @@
 """How a job was submitted, derived from what identifies its submission: docs/interfaces.md section 2.
 
-The publisher of a message to the topic `submit` chooses its source. Only the origin of a job from the API is certain.
+The publisher of a message to the topic `submit` chooses its source. Only the origin of a job from the API is certain:
+`Job.through_api`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from shared.core.model.job import Job
 
 _ORIGINS: Final = (
     ("gs://", "by the upload of {source}"),
-    ("api:", "through the API"),
     ("cli:", "by trainmaster submit"),
     ("schedule:", "by the schedule {name}"),
     ("", "as a message to the topic"),
@@ -25,6 +25,7 @@ def describe_origin(job: Job) -> str:
     if trial is not None:
         values = "".join(f" --{parameter.name} {parameter.value}" for parameter in trial.assigned)
         return f"by {trial.job_id}, as its trial {trial.number}:{values}"
+    if job.through_api:
+        return f"through the API, by {job.submitted_by}" if job.submitted_by else "through the API"
     prefix, words = next(origin for origin in _ORIGINS if job.submission.startswith(origin[0]))
-    origin = words.format(source=job.submission.partition("#")[0], name=job.submission.removeprefix(prefix))
-    return f"{origin}, by {job.submitted_by}" if job.submitted_by else origin
+    return words.format(source=job.submission.partition("#")[0], name=job.submission.removeprefix(prefix))

@@ -66,7 +66,7 @@ def limit_problem(plan: Plan, limits: Limits) -> str | None:
 
 def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     """Return all jobs that may not start yet, in the order of the queue. `jobs` are all that have not ended."""
-    ordered = sorted(jobs, key=lambda job: (-job.plan.priority, job.created_at, job.job_id))
+    ordered = _in_order(jobs)
     used: Counter[str] = Counter()
     for job in ordered:
         if job.state is not JobState.QUEUED:
@@ -84,6 +84,16 @@ def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     return tuple(waits)
 
 
+def admissible_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Job, ...]:
+    """Return the queued jobs that may start now, in the order of the queue. `jobs` are all that have not ended.
+
+    A tuning job is not among them: it starts with its first trial.
+    """
+    queued = [job for job in _in_order(jobs) if job.state is JobState.QUEUED and job.tuning is None]
+    waiting = {wait.job_id for wait in queued_jobs(jobs, limits)}
+    return tuple(job for job in queued if job.job_id not in waiting)
+
+
 def wait_of(job_id: str, jobs: Iterable[Job], limits: Limits) -> Wait | None:
     """Return why the job has to wait; None if it may start."""
     return next((wait for wait in queued_jobs(jobs, limits) if wait.job_id == job_id), None)
@@ -99,6 +109,10 @@ def vcpus(machine_type: str) -> int:
         return per_gpu * int(built_in["count"])
     size = _CUSTOM.search(machine_type) or _SIZE.search(machine_type)
     return int(size[1]) if size else _SHARED_CORE_VCPUS
+
+
+def _in_order(jobs: Iterable[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: (-job.plan.priority, job.created_at, job.job_id))
 
 
 def _needs(job: Job) -> Counter[str]:

@@ -1,20 +1,20 @@
-"""Attribution: whose fault an exit was.
+"""Attribution: whose fault an exit was (rule 7).
 
-Two questions are answered here. Does the loss of a peer explain this exit (rule 7)? Does a loss that becomes known only
-now explain exits that were charged before (refunds)?
+One relation answers every question: does this loss of a peer explain this exit? It is asked when the exit is judged,
+and again after the commit of every loss, for the exits that were charged before (`shared.core.rules.explained_charge`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from shared.core.events import ReplicaExited
-from shared.core.model.exit_policy import Blame
+from shared.core.events import ExitCause, ReplicaExited
+from shared.core.model.exit_policy import SIGNAL_BASE, Blame, code_of
 from shared.core.model.job import Job, State
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.timeouts import REFUND_WINDOW
+from shared.core.model.replica import EndKind, PastIncarnation, Replica
+from shared.core.model.replica_id import ReplicaId
+from shared.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
 
 PEER_LOSS_TYPES: Final = (
     "UnavailableError",
@@ -34,12 +34,20 @@ PEER_LOSS_WORDS: Final = ("connection closed", "connection reset", "connection r
 process groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError; gloo's
 RuntimeError has the words in its message."""
 
+_END_KINDS: Final = {ExitCause.VM_RESTARTED: EndKind.REBOOT, ExitCause.STALLED: EndKind.STALL}
+"""Causes of ends that are not exits of the program itself."""
+
+MEMBERS_WITH_PEERS: Final = 2
+"""Size of the smallest cluster in which a replica has a peer."""
+
 SIGABRT: Final = 6
 """A runtime that gives up on its peers aborts itself, so this signal alone points to no one."""
 
 
 def blame(event: ReplicaExited) -> Blame:
-    """Return what the evidence of an exit points to."""
+    """Return what the evidence of an exit points to. The agent itself ended a program that stalled."""
+    if event.cause is ExitCause.STALLED:
+        return Blame.UNKNOWN
     if event.error is not None:
         message = event.error.message.lower()
         is_peer_loss = event.error.type.rpartition(".")[2] in PEER_LOSS_TYPES or any(
@@ -49,61 +57,105 @@ def blame(event: ReplicaExited) -> Blame:
     return Blame.OWN if event.signal not in (None, SIGABRT) else Blame.UNKNOWN
 
 
-def lost_peer(state: State, replica: Replica, event: ReplicaExited) -> Replica | None:
-    """Return a peer whose own loss explains this exit; None if there is none.
+def may_be_collateral(job: Job, event: ReplicaExited) -> bool:
+    """Whether the evidence of an exit points to a lost peer, or to none: the loss may become known later.
 
-    The peer is down now, or was lost during the replica's present incarnation. `state` holds the replica and all peers
-    that were ever lost.
-
-    A loss explains at most one exit of each peer: what was forgiven after it is settled, and a held replica runs
-    nothing. Free restarts are therefore bounded by charged restarts and real losses.
-
-    These peers explain nothing: one that is only HELD, because it has no loss of its own; one that failed with the same
-    error, because that is one bug in both; one that failed by reporting a lost peer, because that may have been this
-    replica. Independent replicas do not explain each other's exits.
+    An abort without a traceback counts: a runtime that gives up on its peers aborts itself.
     """
-    if state.job.plan.independent:
-        return None
-    own_blame = blame(event)
-    settled_at = max((at for at in (replica.ready_at, replica.forgiven_at) if at), default=None)
-    for peer in _peers(state, replica):
-        if peer.lost_at is None:
-            continue
-        last = peer.last_exit
-        if own_blame is Blame.OWN and last and (last.blame is Blame.PEER or last.signature == (event.signature or "")):
-            continue
-        if peer.state.is_down or settled_at is None or peer.lost_at > settled_at:
-            return peer
-    return None
+    members = sum(group.count for group in job.plan.groups if ReplicaId(group.task_type, 0).is_in_cluster)
+    if job.plan.independent or members < MEMBERS_WITH_PEERS or not event.subject.replica_id.is_in_cluster:
+        return False
+    is_abort = event.error is None and code_of(event.exit_status, event.signal) == SIGNAL_BASE + SIGABRT
+    return blame(event) is Blame.PEER or is_abort
 
 
-def explained_charges(state: State, lost: Replica, now: datetime) -> tuple[Replica, ...]:
-    """Return the peers whose last charged restart was caused by the loss of `lost`, which becomes known now.
-
-    They failed within `REFUND_WINDOW`, while the lost replica was running, without evidence of their own fault. A
-    reactivated replica that is not ready again was not running.
-    """
-    if state.job.plan.independent or lost.state is ReplicaState.WAITING:
-        return ()
-    return tuple(
-        peer
-        for peer in _peers(state, lost)
-        if peer.charged_at is not None
-        and peer.restarts_used > 0
-        and peer.last_exit is not None
-        and peer.last_exit.blame is not Blame.OWN
-        and lost.ready_at is not None
-        and lost.ready_at < peer.charged_at
-        and now - peer.charged_at <= REFUND_WINDOW
+def past_exit(replica: Replica, event: ReplicaExited, *, is_charged: bool) -> PastIncarnation:
+    """Return the incarnation that this exit ended."""
+    started_at = event.at - timedelta(seconds=event.ran_s) if event.ran_s is not None else None
+    return PastIncarnation(
+        replica.incarnation,
+        _END_KINDS.get(event.cause, EndKind.EXIT),
+        ended_at=event.at,
+        started_at=replica.started_at or started_at or replica.ordered_at,
+        is_charged=is_charged,
+        exit_status=event.exit_status,
+        signal=event.signal,
+        signature=event.signature,
+        blame=blame(event),
     )
 
 
-def refund_sentence(refunds: Sequence[Replica]) -> str:
-    """Return the sentence that ends a decision's text, with a leading space; empty without refunds."""
-    if not refunds:
-        return ""
-    names = " and ".join(peer.replica_id.words for peer in refunds)
-    return f" This explains the earlier exit of {names}: that restart is refunded."
+def past_vm(replica: Replica, at: datetime) -> PastIncarnation:
+    """Return the incarnation that ended with its VM, whose loss was reported at `at`.
+
+    If its start was not reported, the VM may have been lost under the incarnation before, unless it is another VM.
+    """
+    ordered_at = None if replica.instance_id else replica.ordered_at
+    return PastIncarnation(replica.incarnation, EndKind.VM_LOST, at, replica.started_at or ordered_at)
+
+
+def find_cause(state: State, replica: Replica, ended: PastIncarnation) -> Replica | None:
+    """Return the peer whose own loss explains this exit of the replica; None if there is none.
+
+    `state` holds the replica and all peers that were ever lost. Lost VMs are named before failures.
+    """
+    if state.job.plan.independent:
+        return None
+    causes = (
+        (loss.kind is EndKind.EXIT, loss.ended_at, peer.key, peer)
+        for peer in _peers(state, replica)
+        for loss in peer.past
+        if explains(peer, loss, replica, ended)
+    )
+    return min(causes, default=(None,))[-1]
+
+
+def explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: PastIncarnation) -> bool:
+    """Whether this loss of a peer explains this exit of the replica.
+
+    It does if the replica's program ran while the peer was away, from the loss until the peer's next incarnation
+    started. Only the times of the events count, so the order in which they are judged does not matter.
+
+        peer      ───────✗ ended_at ── away ── started_at ───────
+        replica   ──────────────✗ explained
+
+    Free restarts are bounded by charged restarts and real losses: an exit that a loss explains is not a loss itself.
+    """
+    if loss.back_at and ended.started_at and loss.back_at < ended.started_at:
+        return False
+    return _exit_explains(peer, loss, replica, ended) if loss.kind is EndKind.EXIT else _vm_loss_explains(loss, ended)
+
+
+def _exit_explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: PastIncarnation) -> bool:
+    """Whether this failure of a peer explains this exit.
+
+    Of two exits only the earlier explains the later, so one of them stays charged. One exception: a failing program may
+    close its connections before it ends, and its peers report that. An exit with evidence of its own fault is not
+    explained by a peer that failed with the same error, because that is one bug in both; nor by a peer that reported a
+    lost peer, because that may have been this replica.
+    """
+    if not loss.is_charged:
+        return False
+    if ended.blame is Blame.OWN and (
+        loss.blame is Blame.PEER or (loss.signature is not None and loss.signature == ended.signature)
+    ):
+        return False
+    if (loss.ended_at, peer.key) < (ended.ended_at, replica.key):
+        return True
+    is_noticed_early = loss.blame is Blame.OWN and ended.blame is Blame.PEER
+    return is_noticed_early and loss.ended_at - ended.ended_at <= EARLY_NOTICE_MAX
+
+
+def _vm_loss_explains(loss: PastIncarnation, ended: PastIncarnation) -> bool:
+    """Whether this loss of a peer's VM explains this exit. The loss may have been reported late.
+
+    An exit with evidence of its own fault is explained only if it came after the report.
+    """
+    if ended.ended_at >= loss.ended_at:
+        return True
+    if ended.blame is Blame.OWN or (loss.started_at and ended.ended_at < loss.started_at):
+        return False
+    return ended.ended_at >= loss.ended_at - LOSS_REPORT_DELAY_MAX
 
 
 def explains_rerun(job: Job, lost: Replica, now: datetime) -> bool:
@@ -115,7 +167,7 @@ def explains_rerun(job: Job, lost: Replica, now: datetime) -> bool:
     if last is None or last.blame is Blame.OWN or job.plan.independent or not lost.replica_id.is_in_cluster:
         return False
     is_silent_since = lost.instance_id is not None and not lost.ever_ready
-    return is_silent_since and now - last.at <= REFUND_WINDOW
+    return is_silent_since and now - last.at <= LOSS_REPORT_DELAY_MAX
 
 
 def _peers(state: State, replica: Replica) -> tuple[Replica, ...]:

@@ -15,6 +15,7 @@ from shared.core.decisions import Decision, Reason, stale
 from shared.core.events import (
     AllReady,
     CancelRequested,
+    ChargeExplained,
     CompletionOutdated,
     DeadlinePassed,
     DeleteRequested,
@@ -36,6 +37,7 @@ from shared.core.events import (
 from shared.core.model.job import State
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.rules.capacity import judge_vms_not_created, judge_vms_queued
+from shared.core.rules.explained_charge import judge_explained_charge
 from shared.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
 from shared.core.rules.reactivation import judge_outdated_completion
 from shared.core.rules.replica_exit import judge_exit
@@ -58,6 +60,7 @@ ENDED_JOB_RULES: Final[Mapping[type, JobRule]] = {
 LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
     ProvisioningStarted: judge_provisioning_started,
     AllReady: judge_all_ready,
+    ChargeExplained: judge_explained_charge,
     VmsNotCreated: judge_vms_not_created,
     VmsQueued: judge_vms_queued,
     CancelRequested: judge_cancel,
@@ -86,11 +89,31 @@ def judge(state: State | None, event: Event, now: datetime) -> Decision:
         return stale(Reason.UNKNOWN_INCARNATION, "No such job.")
     if (rule := ENDED_JOB_RULES.get(type(event))) is not None:
         return rule(state, event, now)
-    if state.job.state.is_terminal:
-        return stale(Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
+    if (ignored := _without_subject(state, event)) is not None:
+        return ignored
     if isinstance(event, ReplicaEvent):
         return _judge_replica_event(state, event, now)
     return LIVE_JOB_RULES[type(event)](state, event, now)
+
+
+def _without_subject(state: State, event: Event) -> Decision | None:
+    """Ignore an event about what never existed, or about a job that has ended; None: the event counts so far."""
+    if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
+        return stale(Reason.UNKNOWN_INCARNATION, "The event is about an incarnation or VM that was never ordered.")
+    if state.job.state.is_terminal:
+        return stale(Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
+    return None
+
+
+def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
+    """Whether the event names something that does not exist. Such events are not stored: a program could invent any
+    number of them. Events about what existed are few."""
+    subject, job = event.subject, state.job
+    named = state.find(subject.attempt, subject.replica_id)
+    replica = named or state.find(job.attempt, subject.replica_id)
+    if replica is None or subject.attempt > job.attempt or subject.vm_generation > replica.vm_generation:
+        return True
+    return named is not None and subject.incarnation > named.incarnation
 
 
 def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
@@ -103,16 +126,36 @@ def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> De
         return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {subject.attempt}.")
     if replica is None or subject.attempt > job.attempt:
         return stale(Reason.UNKNOWN_INCARNATION, "The job has no such replica.")
+    rule = REPLICA_RULES[type(event)]
+    return _fence(state, replica, event) or rule(state, replica, event, now)
+
+
+def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | None:
+    """Ignore an event about another VM or incarnation than the replica's present one; None: the event counts."""
+    subject = event.subject
     if subject.vm_generation != replica.vm_generation:
         is_older = subject.vm_generation < replica.vm_generation
         return _other_subject(Reason.OLD_VM_GENERATION, "VM", is_older=is_older)
-    if not isinstance(event, VmLost):
-        if subject.incarnation != replica.incarnation:
-            is_older = subject.incarnation < replica.incarnation
-            return _other_subject(Reason.OLD_INCARNATION, "incarnation", is_older=is_older)
-        if replica.state is ReplicaState.COMPLETED and not isinstance(event, CompletionOutdated):
-            return stale(Reason.NOTHING_TO_DO, "The replica has already exited 0.")
-    return REPLICA_RULES[type(event)](state, replica, event, now)
+    if _is_other_vm(state, replica, event):
+        return stale(Reason.OTHER_VM, "The event is about another VM than the one that this replica runs on.")
+    if isinstance(event, VmLost):
+        return None
+    if subject.incarnation != replica.incarnation:
+        is_older = subject.incarnation < replica.incarnation
+        return _other_subject(Reason.OLD_INCARNATION, "incarnation", is_older=is_older)
+    if replica.state is ReplicaState.COMPLETED and not isinstance(event, CompletionOutdated):
+        return stale(Reason.NOTHING_TO_DO, "The replica has already exited 0.")
+    return None
+
+
+def _is_other_vm(state: State, replica: Replica, event: ReplicaEvent) -> bool:
+    """Whether another VM of the same VM generation has reported.
+
+    A VM that is missing has no id in an event. The hosts of a slice may not know the id of their node.
+    """
+    if replica.instance_id is None or state.job.plan.group(replica.replica_id.task_type).tpu is not None:
+        return False
+    return event.subject.vm.instance_id not in ("", replica.instance_id)
 
 
 def _other_subject(reason: Reason, noun: str, *, is_older: bool) -> Decision:

@@ -7,9 +7,14 @@ from datetime import datetime
 from shared.core.actions import AcceptJob, BeginPreparing, BeginRunning, MarkHostReady, MarkReady
 from shared.core.decisions import Decision, Reason, Rule, stale
 from shared.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
-from shared.core.model.job import JobState, State
-from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.job import Job, JobState, State
+from shared.core.model.replica import HostVm, Replica, ReplicaState
 from shared.core.rules import messages
+
+
+def is_same_submission(stored: Job, submitted: Job) -> bool:
+    """Whether a submission was repeated: same source and same content. The sender of a message chooses its source."""
+    return (stored.submission, stored.spec_json) == (submitted.submission, submitted.spec_json)
 
 
 def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
@@ -19,7 +24,7 @@ def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
         if event.exhausted:
             text += f" Zones tried last, because of recent stockouts: {', '.join(event.exhausted)}."
         return Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text, AcceptJob(event.job))
-    if state.job.submission == event.job.submission:
+    if is_same_submission(state.job, event.job):
         return stale(Reason.NOTHING_TO_DO, "The same submission was accepted before.")
     return stale(Reason.JOB_ID_TAKEN, messages.JOB_EXISTS)
 
@@ -46,12 +51,14 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
 def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -> Decision:
     """Mark a replica ready. A slice is ready when the last of its hosts is."""
     subject, who = event.subject, replica.replica_id.words
+    host_vm = HostVm(subject.host or 0, event.host_vm) if event.host_vm else None
     if replica.state is ReplicaState.RUNNING:
         return stale(Reason.NOTHING_TO_DO, "The replica is running already.")
     hosts = state.job.plan.group(replica.replica_id.task_type).hosts
     hosts_ready = {*replica.hosts_ready, *(() if subject.host is None else (subject.host,))}
     if subject.host is not None and len(hosts_ready) < hosts:
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}."
-        return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, MarkHostReady(replica.key, subject.host))
-    action = MarkReady(replica.key, subject.vm.instance_id)
+        host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm)
+        return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
+    action = MarkReady(replica.key, subject.vm.instance_id, event.at, host_vm)
     return Decision(Rule.LIFECYCLE, Reason.READY, f"{who} is ready on {subject.vm.name}.", action)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from shared.core.events import ExitCause, ReplicaExited
 from shared.core.model.job import public_id
 from shared.core.model.tuning import Trial, TrialState, Tuning
+from shared.core.rules.migration_advice import advice
 
 CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
@@ -35,6 +36,8 @@ def exit_outcome(event: ReplicaExited) -> str:
         return "could not install its packages"
     if event.cause is ExitCause.VM_RESTARTED:
         return "was interrupted by another reboot of its VM"
+    if event.cause is ExitCause.STALLED:
+        return "was ended because it printed nothing for the job's stallTimeout"
     if event.out_of_memory:
         return f"ran out of memory ({exit_status(event)})"
     if event.signal is not None:
@@ -44,7 +47,7 @@ def exit_outcome(event: ReplicaExited) -> str:
 
 
 def replica_failed(event: ReplicaExited) -> str:
-    """Return the errorMessage of a job that this exit ended."""
+    """Return the errorMessage of a job that this exit ended: what happened, its cause, what to do, the last output."""
     who = f"The replica {event.subject.replica_id.words}"
     if event.out_of_memory:
         message = f"{who} ran out-of-memory and exited with a non-zero status of {exit_status(event)}."
@@ -52,9 +55,38 @@ def replica_failed(event: ReplicaExited) -> str:
         message = f"{who} could not install its packages (status {exit_status(event)})."
     elif event.cause is ExitCause.VM_RESTARTED:
         message = f"{who} was interrupted by reboots of its VM."
+    elif event.cause is ExitCause.STALLED:
+        message = f"{who} was ended because it printed nothing for the job's stallTimeout."
     else:
         message = f"{who} exited with a non-zero status of {exit_status(event)}."
-    return f"{message} \n{event.tail.strip()}" if event.tail.strip() else message
+    tail = event.tail.strip()
+    lines = [line for line in (cause(event), advice(event)) if line]
+    if tail:
+        lines += ["", tail] if lines else [tail]
+    return f"{message} \n" + "\n".join(lines) if lines else message
+
+
+CAUSE_LINES: Final = 3
+"""Lines of an errorMessage before the program's last output, at most: what happened, its cause, what to do."""
+
+
+def summary(error_message: str) -> str:
+    """Return an errorMessage in one line, without the program's last output, which follows the cause after a blank
+    line."""
+    lines = [line.strip() for line in error_message.splitlines()]
+    following = lines[1 : CAUSE_LINES + 1]
+    end = 1 + following.index("") if "" in following else 1
+    return " ".join(lines[:end])
+
+
+def cause(event: ReplicaExited) -> str:
+    """Return the program's own error in one line: `ValueError: bad shape (trainer/task.py:41 in main)`."""
+    error = event.error
+    if error is None:
+        return ""
+    frame = error.own_frame or error.frame
+    first_line = error.message.partition("\n")[0]
+    return (f"{error.type}: {first_line}" if first_line else error.type) + (f" ({frame})" if frame else "")
 
 
 def with_log_link(message: str, project: str, job_id: str) -> str:

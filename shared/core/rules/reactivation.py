@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from shared.core.actions import ReactivateReplica
-from shared.core.decisions import Decision, Reason, Rule, stale
+from shared.core.decisions import Decision, Reason, Rule, not_yet
 from shared.core.events import CompletionOutdated
 from shared.core.model.job import Job, State
 from shared.core.model.replica import Replica, ReplicaState
@@ -56,7 +56,7 @@ def _completed_before(done_at: datetime, ordered_at: datetime, replica: Replica,
     """
     is_after_rerun = primary.incarnation == replica.incarnation == 1
     delay = EXIT_REPORT_DELAY_MAX if is_after_rerun else timedelta()
-    return done_at < max(ordered_at, primary.ready_at or ordered_at) + delay
+    return done_at < max(ordered_at, primary.started_at or ordered_at) + delay
 
 
 def _survived_the_failure(done_at: datetime, replica: Replica, primary: Replica) -> bool:
@@ -66,7 +66,7 @@ def _survived_the_failure(done_at: datetime, replica: Replica, primary: Replica)
     """
     if not (primary.lost_at and replica.ordered_at and replica.ordered_at < primary.lost_at):
         return False
-    restarted_at = primary.ready_at if primary.state is ReplicaState.RUNNING else None
+    restarted_at = primary.started_at
     return restarted_at is None or done_at < restarted_at + INDEPENDENCE_PROOF
 
 
@@ -74,7 +74,7 @@ def judge_outdated_completion(state: State, replica: Replica, event: CompletionO
     """Decide whether a completed replica runs again. `state` holds the replica and the primary."""
     primary = state.find(replica.attempt, state.job.plan.primary)
     if primary is None or not must_reactivate(state.job, replica, primary):
-        return stale(Reason.NOTHING_TO_DO, "The primary does not wait for this replica.")
+        return not_yet("The primary does not wait for this replica.")
     text = (
         f"{primary.replica_id.words} starts incarnation {primary.incarnation} and may wait for "
         f"{replica.replica_id.words}, which had exited 0: it is reactivated on another VM with the same hostname, "

@@ -7,7 +7,7 @@ when it applies; `trainmaster why` prints the conditions of the rows that were p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -23,13 +23,14 @@ from shared.core.actions import (
 )
 from shared.core.decisions import Decision, Reason, Rule
 from shared.core.events import ExitCause, ReplicaExited
-from shared.core.model.exit_policy import Blame, ExitAction, ExitPolicy, Preset, code_of
-from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job, State
-from shared.core.model.replica import LastExit, Replica
+from shared.core.model.exit_policy import PERMANENT_STATUSES, Blame, ExitAction, ExitPolicy, Preset, code_of
+from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, Job, State
+from shared.core.model.replica import EndKind, Replica
 from shared.core.rules import messages
-from shared.core.rules.attribution import blame, explained_charges, lost_peer, refund_sentence
+from shared.core.rules.attribution import blame, find_cause, may_be_collateral, past_exit
+from shared.core.rules.repetition import bug_signature, is_quick_failure, is_transient
 from shared.core.rules.vm_loss import internal_error, replace_vm
-from shared.core.timeouts import REBOOT_INTERVAL_MIN
+from shared.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S, REBOOT_INTERVAL_MIN
 
 IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
 """Exceptions of a program that cannot be imported. Another attempt raises them again."""
@@ -75,6 +76,30 @@ class Case:
         return self.job.plan.group(self.replica.replica_id.task_type).hosts - len({*self.replica.hosts_done, host})
 
     @property
+    def quick_failures(self) -> int:
+        """Quick failures of the replica in a row, with this one; 0 if this failure was not quick."""
+        return self.replica.quick_failures + 1 if is_quick_failure(self.event) else 0
+
+    @property
+    def after_pause(self) -> str:
+        """` after a pause of 4 s`; empty if there is none."""
+        pause_s = self.policy.restart_pause_s(self.quick_failures)
+        return f" after a pause of {pause_s} s" if pause_s else ""
+
+    @property
+    def bug_advice(self) -> str:
+        """What to do about failures that look like a bug, with a leading space; empty unless they do."""
+        error = self.event.error
+        may_pass = blame(self.event) is Blame.PEER or (error is not None and is_transient(error))
+        if self.quick_failures < LIKELY_BUG_FAILURES or may_pass:
+            return ""
+        minutes = QUICK_FAILURE_MAX_S // 60
+        return (
+            f" {self.quick_failures} failures in a row, each within {minutes} minutes of the start, look like a bug. "
+            f'`trainmaster.exitPolicy.fail: ["{self.code}"]` ends such a job at its first failure.'
+        )
+
+    @property
     def outcome(self) -> str:
         """`worker 1 exited with status 1 (ValueError)`."""
         return f"{self.who} {messages.exit_outcome(self.event)}"
@@ -106,7 +131,7 @@ def _replica_done(case: Case) -> Decision | None:
         action = RecordHostDone(case.replica.key, host, case.event.measurement)
         return Decision(Rule.REPLICA_DONE, Reason.HOST_EXITED_ZERO, text, action)
     text = f"{case.who} exited 0; the job continues."
-    return Decision(Rule.REPLICA_DONE, Reason.EXITED_ZERO, text, RecordCompletion(case.replica.key))
+    return Decision(Rule.REPLICA_DONE, Reason.EXITED_ZERO, text, RecordCompletion(case.replica.key, case.event.at))
 
 
 def _vm_stopping(case: Case) -> Decision | None:
@@ -119,8 +144,8 @@ def _vm_stopping(case: Case) -> Decision | None:
         case.replica,
         cause,
         Reason.VM_STOPPING,
+        case.event.at,
         case.now,
-        has_run=True,
         measurement=case.event.measurement,
     )
 
@@ -132,43 +157,61 @@ def _vm_restarted(case: Case) -> Decision | None:
     cause = f"The VM of {case.who} rebooted under its program"
     if case.job.plan.restart_job_on_worker_restart:
         text = f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), free of charge."
-        return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, RerunJob(Budget.FREE))
-    refunds = explained_charges(case.state, case.replica, case.now)
-    text = f"{cause}: it restarts in the same VM, free of charge.{refund_sentence(refunds)}"
-    return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, _restart_action(case, Budget.FREE, refunds))
+        return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, _rerun_action(case, Budget.FREE))
+    text = f"{cause}: it restarts in the same VM, free of charge."
+    return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, _restart_action(case, Budget.FREE))
 
 
 def _has_just_rebooted(case: Case) -> bool:
     """Whether the previous incarnation also ended by a reboot, within `REBOOT_INTERVAL_MIN`."""
-    replica, last = case.replica, case.replica.last_exit
-    if last is None or last.incarnation != replica.incarnation - 1 or replica.lost_at is None:
+    previous = case.replica.previous
+    if previous is None or previous.kind is not EndKind.REBOOT:
         return False
-    ended_by_reboot = last.exit_status is None and last.signal is None
-    return ended_by_reboot and case.now - replica.lost_at < REBOOT_INTERVAL_MIN
+    return case.event.at - previous.ended_at < REBOOT_INTERVAL_MIN
 
 
 def _setup_failed(case: Case) -> Decision | None:
     if case.event.cause is not ExitCause.SETUP:
         return None
     cause = case.event.tail.strip() or (case.event.error.message if case.event.error else "no cause given")
-    return internal_error(case.job, f"{case.who} could not be set up: {cause}", Reason.SETUP_FAILED, case.replica.key)
+    text = f"{case.who} could not be set up: {cause}"
+    reporter_vm = case.event.subject.vm.instance_id
+    return internal_error(case.job, text, Reason.SETUP_FAILED, case.replica.key, reporter_vm)
 
 
 def _retries_disabled(case: Case) -> Decision | None:
+    """Fail the job, unless the loss of a peer may still explain the exit: rows 9 and 10 limit such exits."""
     if not case.job.plan.disable_retries:
+        return None
+    if may_be_collateral(case.job, case.event) and case.replica.restarts_used < RESTARTS_MAX:
         return None
     return case.fail(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, f"{case.outcome}; retries are disabled.")
 
 
 def _collateral(case: Case) -> Decision | None:
-    peer = lost_peer(case.state, case.replica, case.event)
+    ended = past_exit(case.replica, case.event, is_charged=True)
+    peer = find_cause(case.state, case.replica, ended)
     if peer is None:
         return None
     is_down = peer.state.is_down
     reason = Reason.PEER_DOWN if is_down else Reason.PEER_LOST_MEANWHILE
     when = "it restarts when no peer is down" if is_down else "it restarts"
     text = f"{case.outcome} because {peer.replica_id.words} was lost: {when}, free of charge."
-    return Decision(Rule.COLLATERAL, reason, text, HoldReplica(case.replica.key, peer.key, case.event.measurement))
+    action = HoldReplica(case.replica.key, peer.key, case.event.subject.vm.instance_id, case.event.measurement)
+    return Decision(Rule.COLLATERAL, reason, text, action)
+
+
+def _stalled(case: Case) -> Decision | None:
+    """Restart a program that hung, while its own budget lasts: `STALLS_MAX` of its latest ends. Then rerun the job."""
+    if case.event.cause is not ExitCause.STALLED:
+        return None
+    if case.job.plan.restart_job_on_worker_restart:
+        return _rerun(case, Rule.STALLED, Reason.RESTART_JOB_ON_WORKER_RESTART)
+    used = sum(ended.kind is EndKind.STALL for ended in case.replica.past)
+    if used >= STALLS_MAX:
+        return _rerun(case, Rule.STALLED, Reason.STALLS_SPENT, f" after {STALLS_MAX} such restarts")
+    text = f"{case.outcome}: it restarts in the same VM (stall {used + 1} of {STALLS_MAX})."
+    return Decision(Rule.STALLED, Reason.STALLED, text, _restart_action(case, Budget.FREE))
 
 
 def _permanent(case: Case) -> Decision | None:
@@ -188,22 +231,26 @@ def _permanent_reason(case: Case) -> Reason | None:
         return Reason.OUT_OF_MEMORY
     if event.cause is ExitCause.INSTALL or (event.error and event.error.type in IMPORT_ERRORS):
         return Reason.INSTALL_FAILED
-    if case.policy.preset_action(case.code) is ExitAction.FAIL:
+    if case.policy.preset_action(case.code) is ExitAction.FAIL and not _may_be_forgiven(case):
         return Reason.COMMON_ERROR
-    return Reason.SAME_FAILURE_AGAIN if _is_repetition(case) else None
+    return Reason.SAME_FAILURE_AGAIN if _proves_bug(case) else None
 
 
-def _is_repetition(case: Case) -> bool:
-    """Whether status and error signature equal those of the previous incarnation's charged exit, and no peer is to
-    blame."""
-    event, previous = case.event, case.replica.last_exit
+def _may_be_forgiven(case: Case) -> bool:
+    """Whether the preset `service` calls an exit permanent that the loss of a peer may still explain."""
+    is_service = case.policy.preset is Preset.SERVICE and case.code not in PERMANENT_STATUSES
+    return is_service and may_be_collateral(case.job, case.event)
+
+
+def _proves_bug(case: Case) -> bool:
+    """Whether the previous incarnation failed in the same way, and both failed quickly, in the job's own code."""
+    event, previous = case.event, case.replica.previous
     return (
         previous is not None
-        and event.error is not None
-        and blame(event) is Blame.OWN
-        and previous.incarnation == event.subject.incarnation - 1
-        and (previous.exit_status, previous.signal, previous.signature)
-        == (event.exit_status, event.signal, event.signature)
+        and previous.is_charged
+        and previous.bug is not None
+        and previous.bug == bug_signature(event)
+        and (previous.exit_status, previous.signal) == (event.exit_status, event.signal)
     )
 
 
@@ -221,16 +268,16 @@ def _restart(case: Case) -> Decision:
         return _rerun(case, Rule.RESTART, Reason.RESTART_JOB_ON_WORKER_RESTART)
     if replica.restarts_used >= RESTARTS_MAX:
         return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, f" after {RESTARTS_MAX} restarts")
-    refunds = explained_charges(case.state, replica, case.now) if blame(case.event) is Blame.OWN else ()
     number = f"restart {replica.restarts_used + 1} of {RESTARTS_MAX}"
-    text = f"{case.outcome}: it restarts in the same VM ({number}).{refund_sentence(refunds)}"
-    return Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, text, _restart_action(case, Budget.RESTARTS, refunds))
+    text = f"{case.outcome}: it restarts in the same VM{case.after_pause} ({number}).{case.bug_advice}"
+    return Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, text, _restart_action(case, Budget.RESTARTS))
 
 
-def _restart_action(case: Case, charge: Budget, refunds: tuple[Replica, ...]) -> RestartReplica:
-    event = case.event
-    last_exit = LastExit(case.replica.incarnation, event.exit_status, event.signal, event.signature, blame(event))
-    return RestartReplica(case.replica.key, last_exit, charge, tuple(peer.key for peer in refunds), event.measurement)
+def _restart_action(case: Case, charge: Budget) -> RestartReplica:
+    event, is_charged = case.event, charge is Budget.RESTARTS
+    ended = replace(past_exit(case.replica, event, is_charged=is_charged), bug=bug_signature(event))
+    is_quick = is_charged and bool(case.quick_failures)
+    return RestartReplica(case.replica.key, ended, charge, event.subject.vm.instance_id, is_quick, event.measurement)
 
 
 def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "") -> Decision:
@@ -238,8 +285,19 @@ def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "") -> Decision:
     if used >= RERUNS_MAX:
         text = f"{case.outcome}{after}, and the job was rerun {RERUNS_MAX} times."
         return case.fail(rule, Reason.RERUNS_SPENT, text)
-    text = f"{case.outcome}{after}: the whole job is rerun (rerun {used + 1} of {RERUNS_MAX})."
-    return Decision(rule, reason, text, RerunJob(Budget.RERUNS, blame=blame(case.event)))
+    text = f"{case.outcome}{after}: the whole job is rerun{case.after_pause} (rerun {used + 1} of {RERUNS_MAX})."
+    return Decision(rule, reason, text + case.bug_advice, _rerun_action(case, Budget.RERUNS))
+
+
+def _rerun_action(case: Case, charge: Budget) -> RerunJob:
+    key = case.replica.key
+    return RerunJob(
+        charge,
+        blame=blame(case.event),
+        reporter=key,
+        reporter_vm=case.event.subject.vm.instance_id,
+        quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,11 +316,10 @@ ROWS: Final = (
     Row(Rule.VM_LOST, _vm_stopping, "its VM was shutting down"),
     Row(Rule.VM_LOST, _vm_restarted, "its VM rebooted"),
     Row(Rule.INTERNAL, _setup_failed, "the agent could not set up"),
-    Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
     Row(Rule.COLLATERAL, _collateral, "a peer is down, or was lost during this incarnation"),
-    Row(
-        Rule.PERMANENT, _permanent, "out of memory, a permanent exit code, missing packages, or the same failure again"
-    ),
+    Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
+    Row(Rule.STALLED, _stalled, "it printed nothing for the job's stallTimeout"),
+    Row(Rule.PERMANENT, _permanent, "out of memory, a permanent exit code, missing packages, or a repeated bug"),
     Row(Rule.CRASH, _crash, "it crashed (SIGABRT, SIGSEGV)"),
     Row(Rule.RESTART, _restart, "any other failure"),
 )

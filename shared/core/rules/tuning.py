@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.actions import BeginTrial, CompleteTuning, EndTrial, FailJob, MarkTrialRunning
-from shared.core.decisions import Decision, Reason, Rule, stale
+from shared.core.decisions import Decision, Reason, Rule, not_yet, stale
 from shared.core.events import TrialEnded, TrialStarted, TrialSuggested, TuningEnded
 from shared.core.model.job import Job, State, tuning_of
 from shared.core.model.tuning import Measurement, TrialState, Tuning, last_ended
@@ -71,7 +71,7 @@ def final_decision(job: Job) -> Decision | None:
 
 def judge_tuning_ended(state: State, event: TuningEnded, now: datetime) -> Decision:
     """End the tuning job if its trials decide how."""
-    return final_decision(state.job) or stale(Reason.NOTHING_TO_DO, "More trials are to begin or to end.")
+    return final_decision(state.job) or not_yet("More trials are to begin or to end.")
 
 
 def judge_suggestion(state: State, event: TrialSuggested, now: datetime) -> Decision:

@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from shared.core.actions import CancelJob, DeleteJob, SetLabels
-from shared.core.decisions import Decision, Reason, Rule, stale
+from shared.core.decisions import Decision, Reason, Rule, not_yet, stale
 from shared.core.events import CancelRequested, Deadline, DeadlinePassed, DeleteRequested, LabelsChanged
 from shared.core.model.job import Job, State
 from shared.core.rules import messages
+from shared.core.timeouts import HISTORY_KEPT
 
 
 def judge_cancel(state: State, event: CancelRequested, now: datetime) -> Decision:
@@ -22,7 +23,7 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
     """Cancel the job if the deadline has really passed at `now`: an event may be early."""
     job = state.job
     if event.deadline is not passed_deadline(job, now):
-        return stale(Reason.NOTHING_TO_DO, "The deadline has not passed.")
+        return not_yet("The deadline has not passed.")
     match event.deadline:
         case Deadline.RUNNING:
             limit_s = job.plan.max_running_s
@@ -61,5 +62,5 @@ def judge_deletion(state: State, event: DeleteRequested, now: datetime) -> Decis
         return stale(Reason.NOTHING_TO_DO, "The job was deleted before.")
     if not job.state.is_terminal:
         return stale(Reason.NOT_ENDED, f"The job has not ended: {job.state}. Cancel it first.")
-    text = "Deleted by its user; its history is kept."
+    text = f"Deleted by its user; its history is kept for {HISTORY_KEPT.days} days."
     return Decision(Rule.LIFECYCLE, Reason.DELETED_BY_USER, text, DeleteJob())

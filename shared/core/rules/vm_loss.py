@@ -1,7 +1,9 @@
 """Rules 4 and 5: a replica loses its VM, or something fails that is not the program's fault.
 
-VM going or gone, startup timeout, wrong zone ──► the next incarnation on another VM of the same name, free
+VM going or gone, startup timeout, wrong zone,
+  silent agent ──────────────────────────────────► the next incarnation on another VM of the same name, free
                                                   restartJobOnWorkerRestart: the whole job is rerun, free
+VM lost before its agent reported ──────────────► `shared.core.rules.early_loss`
 internal error ──────────────────────────────────► the job is rerun while internal retries last; then it fails
 """
 
@@ -17,7 +19,8 @@ from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.tuning import Measurement
 from shared.core.model.vm import LossCause
 from shared.core.rules import messages
-from shared.core.rules.attribution import explained_charges, explains_rerun, refund_sentence
+from shared.core.rules.attribution import explains_rerun, past_vm
+from shared.core.rules.early_loss import judge_early_loss
 
 
 def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
@@ -34,7 +37,9 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
             return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT)
     if event.cause is LossCause.WRONG_ZONE and event.subject.vm.zone == state.job.zone:
         return stale(Reason.NOTHING_TO_DO, "VMs for its peers are requested in its zone again.")
-    return replace_vm(state, replica, _describe_loss(state.job, event), Reason(event.cause.value), now)
+    cause = _describe_loss(state.job, event)
+    decision = judge_early_loss(state, replica, cause, now) if event.is_vm_loss and replica.awaits_vm else None
+    return decision or replace_vm(state, replica, cause, Reason(event.cause.value), event.at, now)
 
 
 def replace_vm(
@@ -42,47 +47,54 @@ def replace_vm(
     replica: Replica,
     cause: str,
     reason: Reason,
+    at: datetime,
     now: datetime,
     *,
-    has_run: bool = False,
     measurement: Measurement | None = None,
 ) -> Decision:
     """Decide by rule 4: another VM for the replica, free of charge.
 
     With restartJobOnWorkerRestart the whole job is rerun instead, unless the replica has never run. Source: Vertex AI's
-    documentation of that field, "if a worker gets restarted", whatever the cause. `cause` begins the decision's text.
+    documentation of that field, "if a worker gets restarted", whatever the cause. `cause` begins the decision's text;
+    `at` is when the loss was reported.
     """
     who = replica.replica_id.words
+    has_run = reason is Reason.VM_STOPPING
+    is_vm_taken = reason not in (Reason.STARTUP_TIMEOUT, Reason.AGENT_SILENT, Reason.WRONG_ZONE)
     if state.job.plan.restart_job_on_worker_restart and (has_run or replica.ever_ready):
         text = (
             f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another VM, free of charge."
         )
-        return Decision(Rule.VM_LOST, reason, text, RerunJob(Budget.FREE, lost=replica.key))
-    refunds = explained_charges(state, replica, now)
+        action = RerunJob(Budget.FREE, lost=replica.key, is_vm_taken=is_vm_taken)
+        return Decision(Rule.VM_LOST, reason, text, action)
     refunds_rerun = explains_rerun(state.job, replica, now)
-    text = f"{cause}: {who} restarts on another VM with the same hostname, free of charge.{refund_sentence(refunds)}"
+    text = f"{cause}: {who} restarts on another VM with the same hostname, free of charge."
     if refunds_rerun:
         text += " This explains the earlier rerun of the job: that rerun is refunded."
-    action = ReplaceVm(
+    replacement = ReplaceVm(
         replica.key,
-        refunded=tuple(peer.key for peer in refunds),
+        past_vm(replica, at),
         refunds_rerun=refunds_rerun,
         is_startup_timeout=reason is Reason.STARTUP_TIMEOUT,
+        is_vm_taken=is_vm_taken,
+        is_early=is_vm_taken and replica.awaits_vm and not has_run,
         measurement=measurement,
     )
-    return Decision(Rule.VM_LOST, reason, text, action)
+    return Decision(Rule.VM_LOST, reason, text, replacement)
 
 
-def internal_error(job: Job, cause: str, reason: Reason, replica: str | None = None) -> Decision:
+def internal_error(
+    job: Job, cause: str, reason: Reason, replica: str | None = None, reporter_vm: str | None = None
+) -> Decision:
     """Decide by rule 5: rerun the job while its internal retries last, else fail it.
 
-    `replica` is the key of the replica whose exit is the cause, if one is.
+    `replica` is the key of the replica whose exit is the cause, if one is; `reporter_vm` is the id of its VM.
     """
     if job.plan.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
         action = FailJob(messages.internal_error(cause), replica)
         return Decision(Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.", action)
     text = f"{cause}: the job is rerun (internal retry {job.budgets.internal_used + 1} of {INTERNAL_RETRIES_MAX})."
-    return Decision(Rule.INTERNAL, reason, text, RerunJob(Budget.INTERNAL))
+    return Decision(Rule.INTERNAL, reason, text, RerunJob(Budget.INTERNAL, reporter=replica, reporter_vm=reporter_vm))
 
 
 def _describe_loss(job: Job, event: VmLost) -> str:
@@ -92,6 +104,7 @@ def _describe_loss(job: Job, event: VmLost) -> str:
         LossCause.PREEMPTION: "was preempted",
         LossCause.HOST_ERROR: "was lost to a host error",
         LossCause.GONE: "is gone",
+        LossCause.AGENT_SILENT: "runs, but its agent has written no heartbeat for a quarter of an hour",
         LossCause.STARTUP_TIMEOUT: "runs, but its agent did not report the replica ready in time",
         LossCause.WRONG_ZONE: f"is in {vm.zone}, but VMs for its peers are requested in {job.zone}",
     }[event.cause]

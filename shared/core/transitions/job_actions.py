@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -21,7 +22,7 @@ from shared.core.actions import (
     SucceedJob,
 )
 from shared.core.model.job import Budgets, Job, JobState, LastRerun, Placement, State
-from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
 from shared.core.model.tuning import Measurement
 from shared.core.transitions.change import (
     PROVISION,
@@ -32,6 +33,7 @@ from shared.core.transitions.change import (
     move_replica,
     with_next_version,
 )
+from shared.core.transitions.replica_actions import replace_vm
 
 
 def accept_job(job: Job, now: datetime) -> Change:
@@ -51,7 +53,8 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return Change(move_job(job, JobState.RUNNING, started_at=now))
         case ContinueProvisioning():
             placement = Placement(action.zone_index, action.round, action.since, action.next_at)
-            return Change(replace(job, placement=placement, version=job.version + 1), effects=PROVISION)
+            provisioned = replace(job, placement=placement, version=job.version + 1)
+            return Change(provisioned, _request_vms(state, action, now), PROVISION)
         case RerunJob():
             return _rerun(state, action, now)
         case SucceedJob():
@@ -68,7 +71,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
                 replace(job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1)
             )
         case DeleteJob():
-            return Change(replace(job, deleted_at=now, version=job.version + 1))
+            return Change(replace(job, deleted_at=now, version=job.version + 1), effects=PROVISION)
         case CompleteTuning():
             return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
         case _:
@@ -94,8 +97,7 @@ def _with_trial_result(job: Job, measurement: Measurement | None) -> Job:
 
 
 def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
-    if not state.whole:
-        raise IllegalTransitionError("a rerun needs the whole attempt")
+    _require_whole_attempt(state)
     job = state.job
     budgets = Budgets(
         reruns_used=job.budgets.reruns_used + (action.charge is Budget.RERUNS),
@@ -114,22 +116,71 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         version=job.version + 1,
     )
     previous = tuple(with_next_version(replica) for replica in state.replicas)
-    following = tuple(_next_attempt(replica, attempt, action, now) for replica in state.replicas)
+    moved_to = None if placement.zone_index == job.placement.zone_index else _next_generation(state.replicas)
+    following = tuple(_next_attempt(replica, attempt, action, moved_to, now) for replica in state.replicas)
     return Change(rerun, (*previous, *following), PROVISION)
 
 
-def _next_attempt(replica: Replica, attempt: int, action: RerunJob, now: datetime) -> Replica:
+def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: int | None, now: datetime) -> Replica:
     """Return the replica of the next attempt.
 
     It keeps its VM, unless the replica had completed (its VM was deleted), the VM is lost, or the gang moves to another
-    zone.
+    zone. `moved_to` is the VM generation in that zone.
     """
-    is_vm_gone = replica.state is ReplicaState.COMPLETED or replica.key == action.lost
-    keeps_vm = not is_vm_gone and action.zone_index is None
+    is_lost = replica.key == action.lost
+    is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
+    instance_id = action.reporter_vm if replica.key == action.reporter else replica.instance_id
     return Replica(
         attempt,
         replica.replica_id,
-        vm_generation=replica.vm_generation + is_vm_gone,
-        instance_id=replica.instance_id if keeps_vm else None,
+        vm_generation=moved_to or replica.vm_generation + is_vm_gone,
+        instance_id=None if is_vm_gone or moved_to else instance_id,
+        host_vms=() if is_vm_gone or moved_to else replica.host_vms,
+        quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
+        vms_lost=replica.vms_lost + (is_lost and action.is_vm_taken),
+        early_losses=replica.early_losses + (is_lost and bool(moved_to)),
+        early_losses_in_zone=0 if moved_to else replica.early_losses_in_zone,
         ordered_at=now,
     )
+
+
+def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
+    """Return the replicas whose VM generation changes: the lost one; in another zone, all whose agent has not reported.
+
+    The latter change although no VM may have been created: a late insert may still create one in the zone that is given
+    up. All get the same VM generation, so that one insert creates the VMs of a role. The others only get the next
+    version, so that the commit fails if one of them lost its VM meanwhile.
+    """
+    lost = find_replica(state, action.lost) if action.lost else None
+    replaced = _lose_early(lost, now) if lost else None
+    if action.zone_index == state.job.placement.zone_index:
+        return (replaced,) if replaced else ()
+    _require_whole_attempt(state)
+    attempt = [replaced if replaced and replica is lost else replica for replica in state.replicas]
+    generation = _next_generation([replica for replica in attempt if replica.awaits_vm])
+    return tuple(
+        replace(
+            replica,
+            vm_generation=generation if replica.awaits_vm else replica.vm_generation,
+            host_vms=() if replica.awaits_vm else replica.host_vms,
+            early_losses_in_zone=0 if replica.awaits_vm else replica.early_losses_in_zone,
+            version=replica.version + (replica is not replaced),
+        )
+        for replica in attempt
+    )
+
+
+def _lose_early(replica: Replica, now: datetime) -> Replica:
+    """Return the replica with another VM ordered instead of one that was lost before its agent reported."""
+    ended = PastIncarnation(replica.incarnation, EndKind.VM_LOST, ended_at=now)
+    return replace_vm(replica, ended, now, is_vm_taken=True, is_early=True)
+
+
+def _next_generation(replicas: Sequence[Replica]) -> int:
+    """Return a VM generation that none of the replicas has had."""
+    return max((replica.vm_generation for replica in replicas), default=0) + 1
+
+
+def _require_whole_attempt(state: State) -> None:
+    if not state.whole:
+        raise IllegalTransitionError("a change of all replicas needs the whole attempt")

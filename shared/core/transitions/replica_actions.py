@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 from shared.core.actions import (
     Budget,
@@ -14,50 +14,75 @@ from shared.core.actions import (
     ReactivateReplica,
     RecordCompletion,
     RecordHostDone,
+    RefundCharge,
     ReplaceVm,
     ReplicaAction,
     RestartReplica,
 )
 from shared.core.model.job import Job, State
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.transitions.change import PROVISION, Change, find_replica, move_replica, order_incarnation
+from shared.core.model.replica import PAST_KEPT, HostVm, PastIncarnation, Replica, ReplicaState
+from shared.core.transitions.change import PROVISION, Change, find_replica, move_replica, order_incarnation, with_return
+
+NO_EARLY_LOSSES: Final = {"early_losses": 0, "early_losses_in_zone": 0}
+"""Fields of a replica whose agent has reported."""
 
 
 def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change:
-    """Return the change that the action makes to its replica, and to the peers that it refunds."""
+    """Return the change that the action makes to its replica."""
     replica = find_replica(state, action.replica)
     match action:
         case MarkReady():
             ready = move_replica(
-                replica, ReplicaState.RUNNING, ready_at=now, instance_id=action.instance_id, startup_timeouts=0
+                replica,
+                ReplicaState.RUNNING,
+                ready_at=now,
+                started_at=action.started_at,
+                past=with_return(replica.past, action.started_at),
+                instance_id=action.instance_id,
+                host_vms=_host_vms_with(replica, action.host_vm),
+                startup_timeouts=0,
+                **NO_EARLY_LOSSES,
             )
             return Change(replicas=(ready,), effects=PROVISION if replica.state.is_down else ())
         case MarkHostReady():
-            return Change(replicas=(_with_host_ready(replica, action.host),))
+            return Change(replicas=(_with_host_ready(replica, action),))
         case RecordHostDone():
             return Change(replicas=(_with_host_done(with_measurement(replica, action), action.host),))
         case RecordCompletion():
             # The report that it was ready may arrive later.
-            done = move_replica(replica, ReplicaState.COMPLETED, ready_at=replica.ready_at or now, done_at=now)
+            done = move_replica(
+                replica, ReplicaState.COMPLETED, ready_at=replica.ready_at or now, done_at=action.done_at
+            )
             return Change(replicas=(done,), effects=PROVISION)
         case ReactivateReplica():
             return Change(replicas=(_reactivate(replica, now),), effects=PROVISION)
         case RestartReplica():
             restarted = _restart(with_measurement(replica, action), action, now)
-            return Change(replicas=(restarted, *_refund(state, action.refunded, now)), effects=PROVISION)
+            return Change(replicas=(restarted,), effects=PROVISION)
         case HoldReplica():
             held = order_incarnation(
                 with_measurement(replica, action),
                 ReplicaState.HELD,
                 now,
                 collateral=replica.collateral + 1,
-                forgiven_at=now,
+                instance_id=action.instance_id or replica.instance_id,
+                quick_failures=0,
+                **NO_EARLY_LOSSES,
             )
             return Change(replicas=(held,), effects=PROVISION)
         case ReplaceVm():
             job = _refund_rerun(state.job) if action.refunds_rerun else None
-            replaced = _replace_vm(with_measurement(replica, action), action, now)
-            return Change(job, (replaced, *_refund(state, action.refunded, now)), PROVISION)
+            replaced = replace_vm(
+                with_measurement(replica, action),
+                action.ended,
+                now,
+                is_vm_taken=action.is_vm_taken,
+                is_early=action.is_early,
+                is_startup_timeout=action.is_startup_timeout,
+            )
+            return Change(job, (replaced,), PROVISION)
+        case RefundCharge():
+            return Change(replicas=(_refund(replica, action.incarnation),))
         case _:
             assert_never(action)
 
@@ -74,22 +99,39 @@ def _restart(replica: Replica, action: RestartReplica, now: datetime) -> Replica
         ReplicaState.RESTARTING,
         now,
         restarts_used=replica.restarts_used + is_charged,
-        last_exit=action.last_exit,
+        quick_failures=replica.quick_failures + 1 if action.is_quick_failure else 0,
+        past=with_past(replica, action.ended),
         lost_at=now,
-        charged_at=now if is_charged else replica.charged_at,
+        instance_id=action.instance_id or replica.instance_id,
         startup_timeouts=0,
+        **NO_EARLY_LOSSES,
     )
 
 
-def _replace_vm(replica: Replica, action: ReplaceVm, now: datetime) -> Replica:
+def replace_vm(
+    replica: Replica,
+    ended: PastIncarnation,
+    now: datetime,
+    *,
+    is_vm_taken: bool,
+    is_early: bool = False,
+    is_startup_timeout: bool = False,
+) -> Replica:
+    """Return the replica with its next incarnation ordered on another VM."""
     return order_incarnation(
         replica,
         ReplicaState.REPLACING,
         now,
+        past=with_past(replica, ended),
         vm_generation=replica.vm_generation + 1,
         instance_id=None,
+        host_vms=(),
+        quick_failures=0,
         replaced=replica.replaced + 1,
-        startup_timeouts=replica.startup_timeouts + action.is_startup_timeout,
+        vms_lost=replica.vms_lost + is_vm_taken,
+        startup_timeouts=replica.startup_timeouts + is_startup_timeout,
+        early_losses=replica.early_losses + is_early,
+        early_losses_in_zone=replica.early_losses_in_zone + is_early,
         lost_at=now,
     )
 
@@ -102,23 +144,27 @@ def _reactivate(replica: Replica, now: datetime) -> Replica:
         now,
         vm_generation=replica.vm_generation + 1,
         instance_id=None,
+        host_vms=(),
         done_at=None,
     )
 
 
-def _refund(state: State, keys: tuple[str, ...], now: datetime) -> tuple[Replica, ...]:
-    """Return these replicas with their last charged restart counted as collateral, and unknown to rule 8."""
-    return tuple(
-        replace(
-            replica,
-            restarts_used=replica.restarts_used - 1,
-            collateral=replica.collateral + 1,
-            last_exit=None,
-            charged_at=None,
-            forgiven_at=now,
-            version=replica.version + 1,
-        )
-        for replica in (find_replica(state, key) for key in keys)
+def with_past(replica: Replica, ended: PastIncarnation) -> tuple[PastIncarnation, ...]:
+    """Return the replica's past incarnations with one more."""
+    known = with_return(replica.past, ended.started_at or ended.ended_at)
+    return (*known, ended)[-PAST_KEPT:]
+
+
+def _refund(replica: Replica, incarnation: int) -> Replica:
+    """Return the replica with the charged restart of this incarnation counted as collateral."""
+    past = tuple(replace(ended, is_charged=False) if ended.number == incarnation else ended for ended in replica.past)
+    return replace(
+        replica,
+        restarts_used=replica.restarts_used - 1,
+        quick_failures=max(replica.quick_failures - 1, 0),
+        collateral=replica.collateral + 1,
+        past=past,
+        version=replica.version + 1,
     )
 
 
@@ -127,8 +173,22 @@ def _refund_rerun(job: Job) -> Job:
     return replace(job, budgets=budgets, last_rerun=None, version=job.version + 1)
 
 
-def _with_host_ready(replica: Replica, host: int) -> Replica:
-    return replace(replica, hosts_ready=(*replica.hosts_ready, host), version=replica.version + 1)
+def _with_host_ready(replica: Replica, action: MarkHostReady) -> Replica:
+    """Return the replica with one more host. The VM generation belongs to the node that reported first."""
+    return replace(
+        replica,
+        hosts_ready=(*replica.hosts_ready, action.host),
+        host_vms=_host_vms_with(replica, action.host_vm),
+        instance_id=replica.instance_id or action.instance_id or None,
+        version=replica.version + 1,
+    )
+
+
+def _host_vms_with(replica: Replica, host_vm: HostVm | None) -> tuple[HostVm, ...]:
+    """Return the machines of the slice's hosts with one more. The first machine of a host stays."""
+    if host_vm is None or replica.host_vm(host_vm.host) is not None:
+        return replica.host_vms
+    return (*replica.host_vms, host_vm)
 
 
 def _with_host_done(replica: Replica, host: int) -> Replica:

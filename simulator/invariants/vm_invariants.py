@@ -1,0 +1,85 @@
+"""Invariants over real VMs, identified by their numeric ids. Names and labels are what the rules themselves compare.
+
+I4    all events of a VM generation that change anything are about one VM, and it was created for that generation
+I5    a VM that the stored state desires is not deleted
+I5    VMs of one generation of a replica are created in one zone only, so no two of them exist at a time
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from shared.core.actions import MarkHostReady
+from shared.core.events import IncarnationRef
+from shared.core.ledger import LedgerEntry
+from shared.core.model.job import State
+from shared.core.model.replica import ReplicaState
+from shared.core.model.replica_id import ReplicaId
+from shared.core.model.vm import VmStatus
+from simulator.invariants.violation import ViolationError
+from simulator.world.vm import SimVm
+
+Generation = tuple[ReplicaId, int]
+"""A replica and one of its VM generations."""
+
+USABLE: Final = (VmStatus.CREATING, VmStatus.RUNNING)
+
+
+@dataclass(slots=True)
+class VmInvariants:
+    """The VMs of one job."""
+
+    _created: dict[str, Generation] = field(default_factory=dict)
+    """What each VM was created for, by instance id."""
+    _zones: dict[Generation, str] = field(default_factory=dict)
+    _accepted: dict[Generation, str] = field(default_factory=dict)
+    """Instance id of the VM whose event first changed anything."""
+
+    def check_creation(self, vm: SimVm) -> None:
+        """To be called when Compute Engine begins to create this VM."""
+        observed = vm.observed
+        generation = (observed.replica_id, observed.vm_generation)
+        self._created[observed.instance_id] = generation
+        zone = self._zones.setdefault(generation, observed.zone)
+        if observed.zone != zone:
+            raise ViolationError(f"I5: {_words(generation)} is created in {observed.zone}, and was created in {zone}")
+
+    def check_accepted(self, entry: LedgerEntry, subject: IncarnationRef) -> None:
+        """Check the VM of an event that changed something (I4). A VM that no longer exists has no id in its event.
+
+        A slice is known only when all of its hosts have reported: it may end, and be created again, before that.
+        """
+        instance_id = subject.vm.instance_id
+        if not instance_id:
+            return
+        generation = (subject.replica_id, subject.vm_generation)
+        created_for = self._created.get(instance_id)
+        if created_for != generation:
+            raise ViolationError(f"I4: {entry.key} is about VM {instance_id}, which was created for {created_for}")
+        if isinstance(entry.decision.action, MarkHostReady):
+            return
+        accepted = self._accepted.setdefault(generation, instance_id)
+        if accepted != instance_id:
+            raise ViolationError(f"I4: {entry.key} is about VM {instance_id}; {_words(generation)} is VM {accepted}")
+
+    def check_deletion(self, vm: SimVm, state: State | None) -> None:
+        """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""
+        if state is None or state.job.state.is_terminal or vm.observed.status not in USABLE:
+            return
+        observed = vm.observed
+        generation = (observed.replica_id, observed.vm_generation)
+        if self._accepted.get(generation, observed.instance_id) != observed.instance_id:
+            return  # another VM of this generation, which a repeated request created
+        for replica in state.replicas:
+            is_its_vm = (replica.replica_id, replica.vm_generation) == generation
+            if is_its_vm and replica.state is not ReplicaState.COMPLETED:
+                raise ViolationError(
+                    f"I5: deleted {_words(generation)}, VM {observed.instance_id} in {observed.zone}, "
+                    f"of {replica.key} ({replica.state})"
+                )
+
+
+def _words(generation: Generation) -> str:
+    replica_id, vm_generation = generation
+    return f"VM generation {vm_generation} of {replica_id}"

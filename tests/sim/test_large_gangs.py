@@ -1,0 +1,41 @@
+"""Gangs of thirty and of a hundred replicas, under faults of a few of their VMs and programs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from simulator.history import run
+from simulator.scenarios.fault_profiles import STORM
+from simulator.scenarios.generator import JOB_ID, rng_of, training_job
+from simulator.scenarios.scenario import Outcome, Scenario, SimJob
+
+FAULTS_PER_HISTORY = 2.0
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def run_gang(replicas: int, seed: int) -> Outcome:
+    """Run a job of this many replicas. The expected number of faults does not depend on the number of replicas."""
+    rate = FAULTS_PER_HISTORY / replicas
+    profile = replace(STORM, suspend=0.05, split_reads=0.05, fail=rate, loss_per_hour=12 * rate, stockout=0.1)
+    document, plan = training_job(replicas - 1, 2 if replicas > 2 else 0)
+    job = SimJob(JOB_ID, document, plan, duration_s=120.0, checkpoint_s=10.0)
+    return run(seed, Scenario((job,), profile), rng_of(seed, profile))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("replicas", "seed"), [(30, 0), (30, 1), (30, 2), (100, 0)])
+def test_large_gang_ends_without_violation(replicas: int, seed: int) -> None:
+    outcome = run_gang(replicas, seed)
+    print(f"{replicas} replicas: {outcome.state}, {outcome.attempts} attempts, {dict(outcome.decisions)}")
+    assert outcome.state.is_terminal
+    assert outcome.decisions["mark_ready"] >= replicas
