@@ -1,9 +1,9 @@
 """The agent: keeps one VM doing what its directive says, and reports what happens to the program.
 
-Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is delivered in
-instance metadata as one zip application (`shared/wiring/agent_archive.py`) and started by ``startup.sh``. Its wire
+Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is one
+zip application (`shared/wiring/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its wire
 contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on no port and holds no credentials. It reads from
-the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub and Cloud Logging.
+the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging and a guest attribute.
 
 Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
 
@@ -55,10 +55,12 @@ from shared.agent.metric.trial_metric import TrialMetric
 from shared.agent.program.container_engine import ContainerEngine
 from shared.agent.reporting.cloud_log import CloudLog, LogOrigin
 from shared.agent.reporting.events import EventReporter
+from shared.agent.reporting.heartbeat import Heartbeat
 from shared.agent.reporting.log_buffer import LogBuffer
 from shared.agent.reporting.publisher import Publisher
 from shared.agent.reporting.serial_console import Console
 from shared.agent.setup.cloud_storage import StorageReader
+from shared.agent.setup.machine_report import describe_machine
 from shared.agent.setup.setup import Setup
 from shared.agent.setup.setup_errors import Retrier
 from shared.agent.shutdown.self_delete import SelfDelete
@@ -94,19 +96,30 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if config.fuse_s is not None:
         node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
         inbox.start_thread(SelfDelete(node, config.fuse_s, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace).run)
-    engine = ContainerEngine.find(environ, identity.instance.name) if config.container is not None else None
+
+    def find_engine() -> ContainerEngine | None:
+        return ContainerEngine.find(environ, identity.instance.name) if config.container is not None else None
+
+    console.log(describe_machine(metadata, ContainerEngine.find(environ, identity.instance.name)))
     storage = StorageReader(api("storage", "STORAGE_EMULATOR_HOST"), Retrier(console))
     secret_manager = api("secretmanager", "TRAINMASTER_SECRETS_ENDPOINT")
+    if identity.vm == identity.instance:  # not a host of a TPU node
+        inbox.post(Heartbeat(metadata, inbox, console).beat)
     metric = TrialMetric(identity, work, SummaryMetric(storage, workspace))
     Agent(
-        config=config,
+        identity=identity,
         inbox=inbox,
         reporter=reporter,
         run_state=run_state,
         setup=Setup(
-            identity, workspace, metadata=metadata, storage=storage, secret_manager=secret_manager, engine=engine
+            identity,
+            workspace,
+            metadata=metadata,
+            storage=storage,
+            secret_manager=secret_manager,
+            find_engine=find_engine,
         ),
-        launcher=Launcher(identity, workspace, engine, metric),
+        launcher=Launcher(identity, workspace, find_engine, metric),
         console=console,
     ).run()
     return 0

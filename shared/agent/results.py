@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 TAIL_CHARS = 4096  # the last output of a program that its exit event carries
 
@@ -33,14 +34,16 @@ class ProgramExit:
     signal: int | None = None
     out_of_memory: bool = False
     """The kernel or the container engine killed it for lack of memory."""
-    error: Mapping[str, str] | None = None
-    """Type, message and innermost frame of the Python error, if there was one."""
+    error: Mapping[str, Any] | None = None
+    """Type, message, frames and causes of the Python error, if there was one."""
     tail: str = ""
     """The last `TAIL_CHARS` characters of its output."""
     cause: str = "process"
     """Cause of a `replica-exit`, as listed in docs/interfaces.md section 2."""
     measurement: Measurement | None = None
     """Set for trials of a tuning job that reported their metric."""
+    ran_s: float | None = None
+    """How long the program ran, in seconds; None if no program was started or the agent does not know."""
 
     @property
     def how(self) -> str:

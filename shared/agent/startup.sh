@@ -1,19 +1,21 @@
 #!/bin/bash
 # Trainmaster: what a VM runs at every boot.
 #
-# This script is the same for all jobs; everything about a job is JSON in the VM's metadata. It fetches the agent, a zip
-# application in base64, from the metadata key `trainmaster-agent` into a directory below $HOME. It restarts the agent
-# until the agent exits with status 0 or the VM shuts down: shutdown.sh sends SIGTERM to this script, which forwards it
-# to the agent, which ends the program and reports its exit.
+# This script is the same for all jobs; everything about a job is JSON in the VM's metadata. It downloads the agent, a
+# zip application in Cloud Storage that the metadata key `trainmaster-agent` names, into a directory below $HOME, and
+# verifies its hash. It restarts the agent until the agent exits with status 0 or the VM shuts down: shutdown.sh sends
+# SIGTERM to this script, which forwards it to the agent, which ends the program and reports its exit.
 # An image needs Python 3.8 with pip. On Debian and Ubuntu images without them, this script installs them.
 #
-#   GCE_METADATA_HOST   metadata server (default: metadata.google.internal)
-#   HOME                may be unset, as it is under Google's startup script runner
+#   GCE_METADATA_HOST         metadata server (default: metadata.google.internal)
+#   STORAGE_EMULATOR_HOST     Cloud Storage of the local stack, which is called without a token (default: Google's)
+#   TRAINMASTER_EMULATED_VM   set on a local VM, which shares the services of its machine: they are left as they are
+#   HOME                      may be unset, as it is under Google's startup script runner
 
 set -u -o pipefail
 
 readonly METADATA_HOST="${GCE_METADATA_HOST:-metadata.google.internal}"
-readonly AGENT_URL="http://${METADATA_HOST}/computeMetadata/v1/instance/attributes/trainmaster-agent"
+readonly METADATA_URL="http://${METADATA_HOST}/computeMetadata/v1/instance/"
 readonly DELAY_MAX_S=30
 readonly HEALTHY_S=60
 
@@ -73,19 +75,52 @@ pause() {
   wait_for_child
 }
 
+# Downloads the agent that the metadata names (gs://BUCKET/agent/SHA256.zip) unless the disk has it, and puts it in place
+# only if its content has that hash.
 fetch() {
   python3 -c '
-import base64, os, sys, urllib.request
-url, path = sys.argv[1:]
-request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})
+import hashlib, json, os, sys, urllib.error, urllib.parse, urllib.request
+
+metadata_url, path = sys.argv[1:]
+storage = os.environ.get("STORAGE_EMULATOR_HOST", "")
+
+def get(url, headers, is_direct=True):
+    handlers = [urllib.request.ProxyHandler({})] if is_direct else []
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.build_opener(*handlers).open(request, timeout=30) as response:
+        return response.read()
+
+def get_metadata(name):
+    return get(metadata_url + name, {"Metadata-Flavor": "Google"}).decode().strip()
+
+def has_hash(content):
+    return hashlib.sha256(content).hexdigest() == expected
+
+url = metadata_url
 try:
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as response:
-        archive = base64.b64decode(response.read())
+    uri = get_metadata("attributes/trainmaster-agent")
+    bucket, _, name = uri[len("gs://"):].partition("/")
+    expected = name.rpartition("/")[2][:64]
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            if has_hash(file.read()):
+                sys.exit(0)
+    headers = {}
+    if not storage:
+        token = json.loads(get_metadata("service-accounts/default/token"))
+        headers["Authorization"] = "Bearer " + token["access_token"]
+    base = storage or "https://storage.googleapis.com"
+    base = (base if "://" in base else "http://" + base).rstrip("/")
+    quote = urllib.parse.quote
+    url = "%s/storage/v1/b/%s/o/%s?alt=media" % (base, quote(bucket, safe=""), quote(name, safe=""))
+    content = get(url, headers, is_direct=bool(storage))
+    if not has_hash(content):
+        sys.exit("%s does not have the SHA-256 hash in its name" % uri)
     with open(path + ".new", "wb") as file:
-        file.write(archive)
+        file.write(content)
     os.replace(path + ".new", path)
 except Exception as error:
-    sys.exit("%s: %s" % (type(error).__name__, error))
+    sys.exit("%s: %s: %s" % (url, type(error).__name__, error))
 ' "$1" "$2"
 }
 
@@ -128,17 +163,27 @@ provide_python() {
   has_pip || log "pip is missing and cannot be installed here: the job's packages cannot be installed."
 }
 
+# Upgrades at the first boot would hold the lock of the package manager, and replace the libraries of a GPU driver that
+# is loaded: programs then fail with "driver/library version mismatch". A local VM shares its machine's services.
+hold_upgrades() {
+  if [ -z "${TRAINMASTER_EMULATED_VM:-}" ] && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null 2>&1; then
+    systemctl mask --now apt-daily.timer apt-daily-upgrade.timer >/dev/null 2>&1 || true
+  fi
+}
+
 mkdir -p "${WORK}" || exit 1
+hold_upgrades
 read -r boot </proc/sys/kernel/random/boot_id && printf '%s %s\n' "${boot}" "$$" >"${WORK}/startup" # for shutdown.sh
 provide_python || exit 1
 
 delay=1
-until fetch "${AGENT_URL}" "${WORK}/agent.pyz"; do
+until fetch "${METADATA_URL}" "${WORK}/agent.pyz"; do
   if [ "${stopping}" -eq 1 ]; then
     exit 0
   fi
-  log "The agent cannot be fetched from the metadata server; trying again in ${delay} s."
-  pause "${delay}"
+  wait_s=$((delay + RANDOM % (delay + 1))) # so that the VMs of a gang do not retry in step
+  log "The agent cannot be downloaded; trying again in ${wait_s} s."
+  pause "${wait_s}"
   delay=$((delay * 2 < DELAY_MAX_S ? delay * 2 : DELAY_MAX_S))
 done
 

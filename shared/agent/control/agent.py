@@ -8,7 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from shared.agent.control.exit_reporter import ExitReporter
+from shared.agent.control.restart_pause import RestartPause
 from shared.agent.control.slice_hosts import PeerShutdownWait
+from shared.agent.control.stall_watch import StallWatch
 from shared.agent.control.vm_config import parse_directive, supersedes
 from shared.agent.program.devices import has_gpu
 from shared.agent.results import ProgramExit, SetupFailure
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from shared.agent.control.inbox import Inbox
     from shared.agent.control.launcher import Launcher, RunningProgram
     from shared.agent.control.run_state import RunState
-    from shared.agent.control.vm_config import IncarnationKey, VmConfig
+    from shared.agent.control.vm_config import AgentIdentity, IncarnationKey
     from shared.agent.reporting.events import EventReporter
     from shared.agent.reporting.serial_console import Console
     from shared.agent.setup.setup import Setup, SetupResult
@@ -35,7 +37,7 @@ class Agent:
     def __init__(
         self,
         *,
-        config: VmConfig,
+        identity: AgentIdentity,
         inbox: Inbox,
         reporter: EventReporter,
         run_state: RunState,
@@ -43,6 +45,7 @@ class Agent:
         launcher: Launcher,
         console: Console,
     ) -> None:
+        config = identity.config
         self._config = config
         self._inbox = inbox
         self._reporter = reporter
@@ -60,6 +63,8 @@ class Agent:
             notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         )
         self._peer_wait = PeerShutdownWait(config)
+        self._stall_watch = StallWatch(identity, inbox, console)
+        self._restart_pause = RestartPause()
         self._program: RunningProgram | None = None
         self._running: IncarnationKey | None = None
         self._save_requested: IncarnationKey | None = None
@@ -102,6 +107,7 @@ class Agent:
             self._console.log(f"Directive: {words}")
             self._run_state.set_desired(directive, is_running=self._program is not None)
         self._peer_wait.on_directive(directive.key)
+        self._restart_pause.on_directive(directive)
         self._run_state.settle_previous_run(directive)
         while self._unreported_causes:
             self._run_state.report_maintenance(directive.key, self._unreported_causes.pop(0))
@@ -116,7 +122,7 @@ class Agent:
         else:
             if not self._run_state.is_set_up:
                 self._run_state.mark_set_up()
-            self._start_when_peers_stopped(result)
+            self._start_when_allowed(result)
         self._reconcile()
 
     def _on_setup_failed(self, failure: SetupFailure) -> None:
@@ -134,10 +140,13 @@ class Agent:
         self._program = None
         self._running = None
         self._shutdown_notice.on_idle()
+        self._stall_watch.stop()
         if self._is_ended_on_purpose:
             self._console.log(f"Module stopped as directed, with {program_exit.how}.")
         elif self._is_vm_stopping(key):
             self._exit_reporter.report_vm_stopping(key, program_exit, is_shutting_down=self._is_shutting_down)
+        elif self._stall_watch.has_stalled(key):
+            self._exit_reporter.report_stalled(key, program_exit)
         else:
             self._exit_reporter.report(key, program_exit, self._launcher.command)
         self._reconcile()
@@ -158,6 +167,7 @@ class Agent:
         if self._program is not None:
             self._is_ended_on_purpose |= desired is None or desired.action != "run" or desired.key != self._running
             if self._is_ended_on_purpose or self._is_shutting_down:
+                self._stall_watch.stop()
                 self._program.end(self._config.grace_s)
         elif self._is_shutting_down:
             self._exit_reporter.report_delayed()
@@ -167,16 +177,21 @@ class Agent:
             self._is_setting_up = True
             self._inbox.start_thread(functools.partial(self._set_up, is_installed=self._run_state.is_set_up))
 
-    def _start_when_peers_stopped(self, secrets: Mapping[str, str]) -> None:
-        """Start the incarnation that is desired now, once no other host of the slice runs an older one."""
+    def _start_when_allowed(self, secrets: Mapping[str, str]) -> None:
+        """Start the incarnation that is desired now, once no other host of the slice runs an older one, and after the
+        pause that its directive orders."""
         key = self._run_state.next_incarnation
         if key is None:
             return
-        remaining_s = self._peer_wait.remaining_s
+        peers_s, pause_s = self._peer_wait.remaining_s, self._restart_pause.remaining_s
+        remaining_s = max(peers_s, pause_s)
         if remaining_s:
-            self._console.log(
-                f"Waiting {remaining_s:.0f} s until the other hosts of the slice have stopped the previous incarnation."
+            purpose = (
+                "until the other hosts of the slice have stopped the previous incarnation"
+                if peers_s >= pause_s
+                else "before the restart, because the program failed soon after its start"
             )
+            self._console.log(f"Waiting {remaining_s:.0f} s {purpose}.")
             self._is_setting_up = True
             self._inbox.post_later(remaining_s, functools.partial(self._on_setup_done, secrets))
         else:
@@ -195,6 +210,7 @@ class Agent:
             return
         self._program = program
         self._running = key
+        self._stall_watch.start(key, program)
         self._inbox.start_thread(functools.partial(self._await_end, key, program))
 
     def _request_save(self) -> bool:

@@ -45,6 +45,11 @@ class ExitReporter:
             self._console.log(f"Module ended with {program_exit.how}{memory}.")
         self._run_state.report_exit(key, program_exit)
 
+    def report_stalled(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
+        """Report a program that was ended because it printed nothing for too long."""
+        self._console.log(f"Module ended with {program_exit.how}, because it had stalled.")
+        self._run_state.report_exit(key, replace(program_exit, cause="stalled"))
+
     def report_vm_stopping(self, key: IncarnationKey, program_exit: ProgramExit, *, is_shutting_down: bool) -> None:
         """Report a program that ended because its VM stops: later, unless the VM is already shutting down."""
         self._console.log(f"Module ended with {program_exit.how}, because its VM is about to stop.")

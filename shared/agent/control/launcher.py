@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from shared.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER
 from shared.agent.program.container_program import ContainerProgram
+from shared.agent.program.devices import gpu_count
 from shared.agent.program.environment import arguments_of, command_of, environment_of
 from shared.agent.program.process_table import kill_marked
 from shared.agent.program.program import Program
 from shared.agent.program.variable_references import resolve_references
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Union
 
@@ -32,10 +33,15 @@ class Launcher:
     """Runs the program of one incarnation at a time: a Python module, or a container."""
 
     def __init__(
-        self, identity: AgentIdentity, workspace: Workspace, engine: ContainerEngine | None, metric: TrialMetric
+        self,
+        identity: AgentIdentity,
+        workspace: Workspace,
+        find_engine: Callable[[], ContainerEngine | None],
+        metric: TrialMetric,
     ) -> None:
+        """`find_engine`: the setup may install an engine after the agent has started."""
         self._identity = identity
-        self._engine = engine
+        self._find_engine = find_engine
         self._workspace = workspace
         self._metric = metric
         self.command: Sequence[str] = ()
@@ -46,16 +52,17 @@ class Launcher:
         count = kill_marked(self._workspace.work)
         if count:
             self._workspace.log(f"Killed {count} processes that an earlier run of the agent left behind.")
-        count = self._engine.remove_all() if self._engine is not None else 0
+        engine = self._find_engine()
+        count = engine.remove_all() if engine is not None else 0
         if count:
             self._workspace.log(f"Removed {count} containers that an earlier run of the agent left behind.")
 
     def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> RunningProgram:
         """Start the program. `slices`: as in the directive. Raises OSError or ValueError if it cannot be started."""
         without_variables = replace(self._identity.config, variables={})
-        platform_variables = environment_of(replace(self._identity, config=without_variables), {}, slices)
+        platform_variables = environment_of(replace(self._identity, config=without_variables), {}, slices, gpu_count())
         config = resolve_references(self._identity.config, platform_variables)
-        env = environment_of(replace(self._identity, config=config), secrets, slices)
+        env = environment_of(replace(self._identity, config=config), secrets, slices, gpu_count())
         metric_folder = self._metric.create_folder(key)
         if config.container is not None:
             return self._start_container(key, config, config.container, env, metric_folder)
@@ -83,7 +90,8 @@ class Launcher:
         inherited = {name: value for name, value in self._workspace.environ.items() if name != "PYTHONNOUSERSITE"}
         # The agent's own interpreter, which is the `python3` that the startup script found.
         command[0] = sys.executable
-        return Program(command, self._workspace, env={**inherited, **env}, cwd=folder)
+        package = config.python_module.partition(".")[0]
+        return Program(command, self._workspace, env={**inherited, **env}, cwd=folder, package=package)
 
     def _start_container(
         self,
@@ -93,12 +101,13 @@ class Launcher:
         env: Mapping[str, str],
         metric_folder: Path | None,
     ) -> ContainerProgram:
-        if self._engine is None:
+        engine = self._find_engine()
+        if engine is None:
             raise OSError("the container engine is gone")
         arguments = arguments_of(config)
         self._workspace.log(f"Running image {shlex.join([container.image, *container.command, *arguments])}")
         return ContainerProgram(
-            self._engine,
+            engine,
             f"{self._identity.instance.name}-{key.attempt}-{key.incarnation}",
             container,
             arguments,

@@ -48,7 +48,10 @@ class StoredState:
                 closed=stored["closed"],
                 exit=stored["exit"],
                 desired=ReceivedDirective(
-                    IncarnationKey(*desired["key"]), desired["action"], tuple(desired.get("slices", ()))
+                    IncarnationKey(*desired["key"]),
+                    desired["action"],
+                    tuple(desired.get("slices", ())),
+                    desired.get("pause_s", 0.0),
                 )
                 if desired
                 else None,

@@ -7,6 +7,8 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from shared.agent.control.number_ranges import expand, expand_cluster
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
@@ -28,6 +30,8 @@ class ReceivedDirective:
     """``run``, ``hold`` or ``stop``."""
     slices: Sequence[str] = ()
     """Addresses of the job's TPU slices in this incarnation; empty unless the job has several slices."""
+    pause_s: float = 0.0
+    """Time between the directive and the start of the incarnation."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class VmConfig:
     packages: Sequence[str]
     """pip requirements of the runtime version."""
     package_uris: Sequence[str]
-    """The job's own packages, in Cloud Storage."""
+    """The job's own packages, in Cloud Storage: `gs://BUCKET/NAME#GENERATION`."""
     python_module: str
     args: Sequence[str]
     job_dir: str | None
@@ -87,6 +91,8 @@ class VmConfig:
     """The program gets this signal when its VM is about to go."""
     grace_s: float
     """Time between SIGTERM and SIGKILL."""
+    stall_timeout_s: float | None
+    """Time without output after which the program is ended; None: no limit."""
     topics: Mapping[str, str]
     """From event types to Pub/Sub topics."""
     log: Mapping[str, str] | None
@@ -99,17 +105,26 @@ class VmConfig:
         """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
         stored = json.loads(text)
         container = stored.get("container")
+        tf_config, cluster_spec = expand_cluster(stored["tf_config"]), expand_cluster(stored.get("cluster_spec"))
+        environment = dict(stored["environment"])
+        if tf_config is not None and "job" in tf_config:
+            # The control plane sends the description of the job once. Programs find it in three places.
+            description = json.dumps(tf_config["job"], separators=(",", ":"))
+            if cluster_spec is not None:
+                cluster_spec.setdefault("job", description)
+            if stored.get("job_variable"):
+                environment[stored["job_variable"]] = description
         return VmConfig(
             project=stored["project"],
             job_id=stored["job_id"],
             task_type=stored["task_type"],
-            vm_names=stored["vm_names"],
+            vm_names=expand(stored["vm_names"]),
             vm_generation=stored["vm_generation"],
-            tf_config=stored["tf_config"],
-            cluster_spec=stored.get("cluster_spec"),
+            tf_config=tf_config,
+            cluster_spec=cluster_spec,
             rank_base=stored.get("rank_base"),
             slice_base=stored.get("slice_base"),
-            environment=stored["environment"],
+            environment=environment,
             packages=stored.get("packages") or (),
             package_uris=stored["package_uris"],
             python_module=stored["python_module"],
@@ -122,6 +137,7 @@ class VmConfig:
             hosts=int(stored.get("hosts") or 1),
             checkpoint_signal=signal.Signals[stored.get("checkpoint_signal") or "SIGTERM"],
             grace_s=float(stored["grace_s"]),
+            stall_timeout_s=stored.get("stall_timeout_s"),
             topics=stored["topics"],
             log=stored.get("log"),
             fuse_s=stored.get("fuse_s"),
@@ -169,7 +185,8 @@ def parse_directive(text: str) -> ReceivedDirective:
     if stored["action"] not in ("run", "hold", "stop"):
         raise ValueError(f"unknown action {stored['action']!r}")
     key = IncarnationKey(int(stored["attempt"]), int(stored["incarnation"]))
-    return ReceivedDirective(key, stored["action"], tuple(str(address) for address in stored.get("slices", ())))
+    slices = tuple(str(address) for address in stored.get("slices", ()))
+    return ReceivedDirective(key, stored["action"], slices, float(stored.get("pause_s", 0)))
 
 
 def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:

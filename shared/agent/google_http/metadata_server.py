@@ -6,6 +6,7 @@ import json
 import threading
 import time
 import urllib.parse
+from email.utils import parsedate_to_datetime
 
 from shared.agent.google_http.http_call import HttpError, HttpResponse, call
 
@@ -23,6 +24,19 @@ class MetadataServer:
 
     def get(self, path: str, timeout: float = 10.0) -> str:
         return self._get(path, timeout).body.decode()
+
+    def time(self) -> str:
+        """Return Google's time in RFC 3339, from the header of a response. The VM's own clock may be wrong."""
+        date = self._get("instance/id", 10.0).headers.get("Date")
+        try:
+            return parsedate_to_datetime(date or "").isoformat()
+        except (TypeError, ValueError) as error:
+            raise HttpError(0, f"the metadata server's date cannot be read: {date}") from error
+
+    def put(self, path: str, value: str) -> None:
+        """Write a guest attribute."""
+        headers = {"Metadata-Flavor": "Google"}
+        call(self._base + path, headers=headers, timeout=10.0, body=value.encode(), method="PUT")
 
     def wait(self, path: str, etag: str | None) -> tuple[str, str | None]:
         """Return the value and its etag.

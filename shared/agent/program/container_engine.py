@@ -64,6 +64,10 @@ class ContainerEngine:
                 return ContainerEngine(program, vm)
         return None
 
+    def version_command(self) -> list[str]:
+        """Return the command that prints the engine's name and version. It needs no running engine."""
+        return [self._program, "--version"]
+
     def pull_command(self, image: str, credentials: Path | None) -> list[str]:
         """Return the command that pulls an image. `credentials`: a folder with a config.json in docker's format."""
         if credentials is None:

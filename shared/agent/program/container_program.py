@@ -76,6 +76,10 @@ class ContainerProgram:
         command = engine.run_command(name, options, container.image, [*container.command[1:], *arguments])
         self._cli = Program(command, workspace, env={**workspace.environ, **variables}, cwd=workspace.work)
 
+    @property
+    def silent_s(self) -> float:
+        return self._cli.silent_s
+
     def notify(self, number: signal.Signals) -> None:
         self._cli.notify(number)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 _DEVICES = Path("/dev")
 _DRIVEN_GPUS = Path("/proc/driver/nvidia/gpus")
 """One folder for each GPU that the driver serves. The files in /dev may only appear when a program uses the GPU."""
+_DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"
 _DISPLAY_CLASS = "0x03"  # how the PCI classes of GPUs begin, with and without a screen. Source: the PCI ID list
@@ -15,6 +17,21 @@ _DISPLAY_CLASS = "0x03"  # how the PCI classes of GPUs begin, with and without a
 def has_gpu() -> bool:
     """Return whether a driver serves a GPU."""
     return any(_DEVICES.glob("nvidia[0-9]*")) or any(_DRIVEN_GPUS.glob("*"))
+
+
+def gpu_count() -> int:
+    """Return the number of GPUs that the driver serves."""
+    return len(list(_DRIVEN_GPUS.glob("*")))
+
+
+def driver_version() -> str | None:
+    """Return the version of the loaded NVIDIA driver, such as `580.159.03`; None if there is none."""
+    try:
+        text = _DRIVER_VERSION.read_text()
+    except OSError:
+        return None
+    match = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)\s", text)
+    return match.group(1) if match else None
 
 
 def lacks_gpu_driver() -> bool:

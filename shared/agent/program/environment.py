@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from shared.agent.control.vm_config import AgentIdentity, VmConfig
 
 
-def environment_of(identity: AgentIdentity, secrets: Mapping[str, str], slices: Sequence[str] = ()) -> dict[str, str]:
+def environment_of(
+    identity: AgentIdentity, secrets: Mapping[str, str], slices: Sequence[str] = (), gpus: int = 0
+) -> dict[str, str]:
     """Return the variables that the program gets besides the VM's own.
 
-    They are the job's variables, its secrets, and the platform's variables, which win: TF_CONFIG, CLUSTER_SPEC, RANK,
-    those of the VM config, and those of a TPU slice. `slices`: addresses of the job's slices, as in the directive.
+    They are the job's variables, its secrets, and the platform's variables, which win: TF_CONFIG, CLUSTER_SPEC, the
+    ranks, those of the VM config, and those of a TPU slice. `slices`: addresses of the job's slices, as in the
+    directive. `gpus`: GPUs of this machine.
     """
     config = identity.config
     platform = {name: str(value) for name, value in config.environment.items()}
@@ -31,7 +34,12 @@ def environment_of(identity: AgentIdentity, secrets: Mapping[str, str], slices: 
     if config.slice_base is not None:
         environment["MEGASCALE_SLICE_ID"] = str(config.slice_base + identity.index)
     if config.rank_base is not None:
-        environment["RANK"] = str(config.rank_base + identity.index * config.hosts + (host.number if host else 0))
+        rank = str(config.rank_base + identity.index * config.hosts + (host.number if host else 0))
+        environment["RANK"] = environment["NODE_RANK"] = rank
+        if gpus <= 1:
+            # With several GPUs, the program starts one process for each. Launchers (torchrun, Lightning, Accelerate)
+            # set these variables then, and some of them start nothing where LOCAL_RANK exists.
+            environment.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
     if host is not None:
         environment["TPU_WORKER_ID"] = environment["CLOUD_TPU_TASK_ID"] = str(host.number)
         environment["TPU_WORKER_HOSTNAMES"] = ",".join(host.addresses)

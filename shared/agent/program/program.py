@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from shared.agent.program.output import Tail, whole_lines
@@ -30,12 +31,20 @@ PUMP_JOIN_S = 5.0  # for output that is still in the pipes when the program has 
 class Program:
     """A child process in its own session, its output forwarded line by line. May be used from any thread."""
 
-    def __init__(self, argv: Sequence[str], workspace: Workspace, *, env: Mapping[str, str], cwd: Path) -> None:
-        """Start the process. Raises OSError or ValueError if it cannot be started."""
+    def __init__(
+        self, argv: Sequence[str], workspace: Workspace, *, env: Mapping[str, str], cwd: Path, package: str = ""
+    ) -> None:
+        """Start the process. `package`: its top-level Python package, to tell its frames from those of libraries.
+
+        Raises OSError or ValueError if it cannot be started.
+        """
+        self._package = package
+        self._started = time.monotonic()
         self._work = workspace.work
         self._console = workspace.console
         self._oom_before = read_oom_kill_counts()
         self._tail = Tail(4 * TAIL_CHARS)  # a character takes up to four bytes
+        self._last_output = time.monotonic()
         self._lock = threading.Lock()
         self._reaped = False
         self._killer: threading.Timer | None = None
@@ -55,6 +64,11 @@ class Program:
             pump = threading.Thread(target=self._pump, args=(name, stream, tail), daemon=True)
             self._streams.append((pump, tail))
             pump.start()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the program last printed anything; since its start, if it has printed nothing."""
+        return time.monotonic() - self._last_output
 
     def notify(self, number: signal.Signals) -> None:
         """Send a signal to the program alone: its child processes may have no handler for it."""
@@ -88,16 +102,18 @@ class Program:
             if self._killer is not None:
                 self._killer.cancel()
         kill_marked(self._work)
+        ran_s = round(time.monotonic() - self._started, 3)
         oom = out_of_memory(returncode, self._oom_before, read_oom_kill_counts())
         for pump, _ in self._streams:
             pump.join(PUMP_JOIN_S)
-        errors = [parse_traceback(tail.text()) for _, tail in self._streams] if returncode else []
+        errors = [parse_traceback(tail.text(), self._package) for _, tail in self._streams] if returncode else []
         return ProgramExit(
             exit_status=returncode if returncode >= 0 else None,
             signal=-returncode if returncode < 0 else None,
             out_of_memory=oom,
             error=next((error for error in errors if error), None),
             tail=self._tail.text()[-TAIL_CHARS:],
+            ran_s=ran_s,
         )
 
     def _signal_group(self, number: signal.Signals) -> None:
@@ -106,7 +122,13 @@ class Program:
 
     def _pump(self, name: Stream, stream: IO[bytes], tail: Tail) -> None:
         with stream:
-            for lines in whole_lines(functools.partial(os.read, stream.fileno(), 1 << 16)):
+            for lines in whole_lines(functools.partial(self._read, stream.fileno())):
                 tail.add(lines)
                 self._tail.add(lines)
                 self._console.write(name, lines)
+
+    def _read(self, descriptor: int) -> bytes:
+        """Return the next bytes, which need not be a whole line: a progress bar is output, too."""
+        data = os.read(descriptor, 1 << 16)
+        self._last_output = time.monotonic()
+        return data

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 MESSAGE_CHARS = 1024
 PREFIX_CHARS_MAX = 80  # longest prefix that a launcher puts before each line
+CAUSES_MAX = 10
 TRAILING_LINES_MAX = 200  # if more output follows a traceback, the program did not end with that error
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -20,23 +25,46 @@ _NOISE = re.compile(
     r"|Exception ignored |\s*\+-|\[end of output\]"  # of Python, of an exception group's members, of pip
 )
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
+_LIBRARIES = re.compile(r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)")
+_INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
+_CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
 
-def parse_traceback(output: str) -> dict[str, str] | None:
-    """Return the error that the output ends with: type, message and innermost frame (``trainer/task.py:41 in main``).
+def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
+    """Return the error that the output ends with: the fields of ``error`` in docs/interfaces.md section 2.
 
     None if the output does not end with a Python error. The frame is empty if Python printed none, as for a module that
-    does not exist. Among chained exceptions the last one counts, since it ended the program.
+    does not exist. Among chained exceptions the last one counts, since it ended the program; the types of the others
+    are its causes. `package` is the top-level package of the program; it is installed like a library, and is none.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n")]
     for start in range(len(lines) - 1, -1, -1):
         prefix = _prefix_of(lines[start])
         if prefix is not None and not (start and "Exception ignored" in lines[start - 1]):
-            error = _read_traceback(lines, start + 1, prefix)
+            error = _read_traceback(lines, start + 1, prefix, package)
             if error is not None:
-                return error
+                causes = _read_causes(lines, start)
+                return {**error, "causes": causes} if causes else error
     return _find_bare_error(lines)
+
+
+def _read_causes(lines: list[str], start: int) -> list[str]:
+    """Return the types of the exceptions that lead to the traceback whose first line is `start`, the latest first."""
+    types: list[str] = []
+    while any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]):
+        for earlier in range(start - 1, -1, -1):
+            prefix = _prefix_of(lines[earlier])
+            if prefix is not None:
+                error = _read_traceback(lines[:start], earlier + 1, prefix, "")
+                types.extend([error["type"]] if error else [])
+                start = earlier
+                break
+        else:
+            break
+        if len(types) == CAUSES_MAX:
+            break
+    return types
 
 
 def _prefix_of(line: str) -> str | None:
@@ -49,13 +77,14 @@ def _prefix_of(line: str) -> str | None:
     return prefix if len(prefix) <= PREFIX_CHARS_MAX and _PREFIX.fullmatch(prefix) else None
 
 
-def _read_traceback(lines: list[str], start: int, prefix: str) -> dict[str, str] | None:
-    frame = ""
+def _read_traceback(lines: list[str], start: int, prefix: str, package: str) -> dict[str, Any] | None:
+    frame = own_frame = ""
     block = [line[len(prefix) if line.startswith(prefix) else 0 :] for line in lines[start:]]
     for number, line in enumerate(block):
         file = _FRAME.match(line)
         if file:
             frame = _format_frame(file)
+            own_frame = frame if _is_own(file.group(1), package) else own_frame
             continue
         error = _EXCEPTION.match(line)
         # Lines of other processes may come between frames: skip them as long as frames follow.
@@ -69,11 +98,20 @@ def _read_traceback(lines: list[str], start: int, prefix: str) -> dict[str, str]
             if _NOISE.match(next_line) or _prefix_of(next_line) is not None:
                 break
             message.append(next_line)
-        return {"type": error.group(1), "message": "\n".join(message).strip()[:MESSAGE_CHARS], "frame": frame}
+        text = "\n".join(message).strip()[:MESSAGE_CHARS]
+        return {"type": error.group(1), "message": text, "frame": frame, "own_frame": own_frame}
     return None
 
 
-def _find_bare_error(lines: list[str]) -> dict[str, str] | None:
+def _is_own(path: str, package: str) -> bool:
+    """Return whether the file belongs to the program, not to Python or to a library."""
+    installed = _INSTALLED.match(path)
+    if installed and package:
+        return installed.group(1) == package
+    return not _LIBRARIES.search(path)
+
+
+def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
     """Find an error that Python prints without a traceback: a syntax error in the main file, or a missing module."""
     first = max(0, len(lines) - 5)
     for number in range(len(lines) - 1, first - 1, -1):

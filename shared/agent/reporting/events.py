@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shared.agent.reporting.serial_console import Console
 
 VERSION = 1
+REPEAT_S = 600.0  # first repeat of an event that no directive has answered
 
 
 class EventReporter:
@@ -27,7 +28,7 @@ class EventReporter:
         self._identity = identity
         self._index = identity.index
         self._inbox = inbox
-        self._incarnation_events = Outbox(publisher, console)  # vm-ready and replica-exit
+        self._incarnation_events = Outbox(publisher, console, REPEAT_S)  # vm-ready and replica-exit
         self._maintenance_events = Outbox(publisher, console)  # must not wait for the others
 
     def start(self) -> None:

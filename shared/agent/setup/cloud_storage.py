@@ -42,19 +42,23 @@ class StorageReader:
         self._storage = storage
         self._retrier = retrier
 
-    def download(self, uri: str, into: Path) -> None:
-        """Download an object to a file. Missing folders are created."""
+    def download(self, uri: str, into: Path, generation: int | None = None) -> None:
+        """Download an object, or this generation of it, to a file. Missing folders are created."""
         bucket, name = split_uri(uri)
         if not bucket or not name:
             problem = f"{uri} is not the URI of an object in Cloud Storage (gs://BUCKET/NAME)"
             raise new_setup_error("DownloadError", problem, transient=False)
         path = f"/storage/v1/b/{_quote(bucket)}/o/{_quote(name)}?alt=media"
+        what = uri
+        if generation is not None:
+            path += f"&generation={generation}"
+            what = f"{uri}, generation {generation} (the version when the job was accepted)"
 
         def call() -> None:
             into.parent.mkdir(parents=True, exist_ok=True)
             self._storage.call(path, timeout=DOWNLOAD_S, into=into)
 
-        self._retrier.call(f"download {uri}", "DownloadError", call)
+        self._retrier.call(f"download {what}", "DownloadError", call)
 
     def list_below(self, folder: str) -> list[StoredObject]:
         """Return all objects below a folder, at any depth."""

@@ -10,10 +10,10 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from shared.agent.google_http.http_call import HttpError, backoffs
+from shared.agent.google_http.http_call import HttpError
 from shared.agent.program.container_engine import EngineError, last_lines, registry_of
 from shared.agent.program.program import Program
-from shared.agent.setup.setup_errors import TRIES, SetupError, new_setup_error
+from shared.agent.setup.setup_errors import new_setup_error, retry_setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,21 +58,14 @@ class ImagePuller:
 
     def ensure_present(self, image: str) -> None:
         """Pull the image if it is missing. Raises SetupError with the registry's message."""
-        waits = backoffs(8.0)
-        for left in range(TRIES - 1, -1, -1):
-            try:
-                if not self._engine.has(image):
-                    self._pull(image)
-            except (EngineError, HttpError) as error:
-                problem = new_setup_error("ImageError", f"cannot pull {image}: {error}", transient=True)
-            except SetupError as error:
-                problem = error
-            else:
-                return
-            if problem.failure.cause == "install" or not left:
-                raise problem
-            self._workspace.log(f"{problem}; trying again.")
-            self._pause(next(waits))
+        retry_setup(lambda: self._pull_if_missing(image), self._workspace, self._pause)
+
+    def _pull_if_missing(self, image: str) -> None:
+        try:
+            if not self._engine.has(image):
+                self._pull(image)
+        except (EngineError, HttpError) as error:
+            raise new_setup_error("ImageError", f"cannot pull {image}: {error}", transient=True) from error
 
     def _pull(self, image: str) -> None:
         workspace = self._workspace

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import tarfile
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,43 +23,63 @@ if TYPE_CHECKING:
 
 
 class JobPackages:
-    """Installs packages in order. pip runs twice for each: for the package itself, then for its dependencies."""
+    """Installs packages in two passes: all packages without dependencies, in order, and then all dependencies.
+
+    A package may require another one of the job. In the second pass both are installed, so that pip does not ask the
+    package index for the name, where a stranger may have registered it.
+    """
 
     def __init__(self, storage: StorageReader, pip: Pip, workspace: Workspace) -> None:
         self._storage = storage
         self._pip = pip
         self._workspace = workspace
+        self._folder = workspace.work / "packages"
 
     def install(self, uris: Sequence[str]) -> None:
         """Install the packages. Raises SetupError. May be repeated."""
         if not uris:
             self._workspace.log("No packages to install.")
-        for position, uri in enumerate(uris):
-            self._install(uri, self._workspace.work / "packages" / str(position))
+            return
+        packages = [self._download(uri) for uri in uris]
+        for package, uri in zip(packages, uris):
+            self._workspace.log(f"Installing the package: {uri}")
+            self._run_pip(["--upgrade", "--force-reinstall", "--no-deps"], [package])
+        self._run_pip([], packages)
 
-    def _install(self, uri: str, folder: Path) -> None:
-        bucket, name = split_uri(uri)
-        package = folder / name.rsplit("/", 1)[-1]
-        if not bucket or package == folder:
+    def _download(self, uri: str) -> Path:
+        object_uri, _, generation = uri.partition("#")
+        bucket, name = split_uri(object_uri)
+        package = self._folder / name.rsplit("/", 1)[-1]
+        if not bucket or package == self._folder:
             problem = f"{uri} is not the URI of a package in Cloud Storage (gs://BUCKET/PACKAGE)"
             raise new_setup_error("PackageError", problem, transient=False)
         self._workspace.log(f"Downloading the package: {uri}")
-        self._storage.download(uri, package)
-        self._workspace.log(f"Installing the package: {uri}")
-        options = ["--upgrade", "--force-reinstall", "--no-deps"]
-        extra = ["--no-build-isolation"] if builds_without_isolation(package) else []
-        names = [package.name if not package.name.startswith("-") else f"./{package.name}"]
-        pip_exit = self._pip.install(options, names, folder, extra)
-        if pip_exit.exit_status != 0 and not extra and package.suffix != ".whl" and has_setuptools():
+        self._storage.download(object_uri, package, int(generation) if generation else None)
+        return package
+
+    def _run_pip(self, options: Sequence[str], packages: Sequence[Path]) -> None:
+        """Install the packages together. Raises SetupError."""
+        sources = [package for package in packages if package.suffix != ".whl"]
+        extra = ["--no-build-isolation"] if sources and all(map(builds_without_isolation, sources)) else []
+        names = [package.name if not package.name.startswith("-") else f"./{package.name}" for package in packages]
+        pip_exit = self._pip.install(options, names, self._folder, extra)
+        if pip_exit.exit_status != 0 and not extra and sources and has_setuptools():
             # Without a network an isolated build cannot download its build tools; the VM's may do.
             self._workspace.log("Trying again with the build tools of this VM.")
-            extra = ["--no-build-isolation", "--check-build-dependencies"]
-            second_exit = self._pip.install(options, names, folder, extra)
+            extra = ["--no-build-isolation", *(["--check-build-dependencies"] if has_check_option() else [])]
+            second_exit = self._pip.install(options, names, self._folder, extra)
             pip_exit = second_exit if second_exit.exit_status == 0 else pip_exit
-        if pip_exit.exit_status == 0:
-            pip_exit = self._pip.install([], names, folder, extra)
         if pip_exit.exit_status != 0:
-            raise pip_error(package.name, pip_exit)
+            raise pip_error(", ".join(names), pip_exit)
+
+
+def has_check_option() -> bool:
+    """Return whether pip has --check-build-dependencies: since 22.1.1 (its news). Ubuntu 22.04 has 22.0."""
+    try:
+        major, minor = (int(part) for part in metadata.version("pip").split(".")[:2])
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+    return (major, minor) >= (22, 2)
 
 
 def has_setuptools() -> bool:

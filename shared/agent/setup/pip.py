@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from shared.agent.control.workspace import Workspace
     from shared.agent.results import ProgramExit
     from shared.agent.setup.cancellable_runner import CancellableRunner
+    from shared.agent.setup.package_index import PackageIndex
 
 
 class Pip:
     """The pip of the agent's Python. Its output is forwarded like a program's."""
 
-    def __init__(self, runner: CancellableRunner, workspace: Workspace) -> None:
+    def __init__(self, runner: CancellableRunner, workspace: Workspace, index: PackageIndex) -> None:
+        self._index = index
         self._runner = runner
         self._workspace = workspace
         self._env = {
@@ -36,13 +38,14 @@ class Pip:
     def install(
         self, options: Sequence[str], names: Sequence[str], folder: Path, extra: Sequence[str] = ()
     ) -> ProgramExit:
-        """Run ``pip install`` in `folder`. Raises SetupError if the VM shuts down.
+        """Run ``pip install`` in `folder`. Raises SetupError if the VM shuts down or its metadata cannot be read.
 
         The log shows the command that AI Platform Training documented; `extra` holds options that newer pips need.
         """
         self._workspace.log(f"Running command: {shlex.join(['pip3', 'install', '--user', *options, *names])}")
         command = [sys.executable, "-m", "pip", "install", "--user", *options, *extra, *names]
-        return self._runner.run(lambda: Program(command, self._workspace, env=self._env, cwd=folder))
+        env = {**self._env, **self._index.environment()}
+        return self._runner.run(lambda: Program(command, self._workspace, env=env, cwd=folder))
 
 
 def pip_error(what: str, pip_exit: ProgramExit) -> SetupError:

@@ -1,4 +1,4 @@
-"""Preparing the program's start: packages or an image once per VM, and secrets at each start."""
+"""Preparing the program's start: packages, or an engine and an image, once per VM, and secrets at each start."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from shared.agent.program.environment import task_line
 from shared.agent.setup.cancellable_runner import CancellableRunner
 from shared.agent.setup.container_image import ImagePuller
+from shared.agent.setup.engine_installation import EngineInstallation
 from shared.agent.setup.gpu_driver import wait_for_driver
 from shared.agent.setup.job_packages import JobPackages
+from shared.agent.setup.package_index import PackageIndex
 from shared.agent.setup.pip import Pip
 from shared.agent.setup.runtime_packages import RuntimePackages
 from shared.agent.setup.secret_values import SecretReader
-from shared.agent.setup.setup_errors import Retrier, SetupError, new_setup_error
+from shared.agent.setup.setup_errors import Retrier, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +42,7 @@ class Setup:
         metadata: MetadataServer,
         storage: StorageReader,
         secret_manager: GoogleApi,
-        engine: ContainerEngine | None,
+        find_engine: Callable[[], ContainerEngine | None],
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._identity = identity
@@ -48,11 +50,12 @@ class Setup:
         self._workspace = workspace
         self._pause = pause
         self._runner = CancellableRunner()
-        pip = Pip(self._runner, workspace)
+        pip = Pip(self._runner, workspace, PackageIndex(metadata, Retrier(workspace.console, pause)))
         self._runtime_packages = RuntimePackages(pip, workspace)
         self._job_packages = JobPackages(storage, pip, workspace)
         self._secrets = SecretReader(secret_manager, Retrier(workspace.console, pause), self._config.project)
-        self._images = None if engine is None else ImagePuller(engine, metadata, self._runner, workspace, pause)
+        self._metadata = metadata
+        self._find_engine = find_engine
 
     def prepare(self, *, is_installed: bool) -> SetupResult:
         """Prepare one start. May be repeated.
@@ -78,9 +81,7 @@ class Setup:
         self._runner.cancel()
 
     def _ensure_image(self, image: str) -> None:
-        if self._images is None:
-            problem = (
-                f"cannot run {image}: this VM has no container engine (docker or podman); use a VM image that has one"
-            )
-            raise new_setup_error("ImageError", problem, transient=False)
-        self._images.ensure_present(image)
+        engine = self._find_engine()
+        if engine is None:
+            engine = EngineInstallation(self._runner, self._workspace, self._pause).run(self._identity.instance.name)
+        ImagePuller(engine, self._metadata, self._runner, self._workspace, self._pause).ensure_present(image)

@@ -13,6 +13,7 @@ from shared.agent.results import TAIL_CHARS, SetupFailure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.agent.control.workspace import Workspace
     from shared.agent.reporting.serial_console import Console
 
 TRIES = 5  # then a transient failure is reported as the platform's
@@ -34,6 +35,21 @@ def new_setup_error(
     error = {"type": error_type, "message": message[:MESSAGE_CHARS], "frame": ""}
     cause = "setup" if transient else "install"
     return SetupError(SetupFailure(cause, exit_status, error, tail or message[-TAIL_CHARS:]))
+
+
+def retry_setup(step: Callable[[], None], workspace: Workspace, pause: Callable[[float], object]) -> None:
+    """Run a step up to TRIES times while its errors may pass. Raises the last SetupError."""
+    waits = backoffs(8.0)
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            step()
+        except SetupError as error:
+            if error.failure.cause == "install" or not left:
+                raise
+            workspace.log(f"{error}; trying again.")
+            pause(next(waits))
+        else:
+            return
 
 
 class Retrier:
