@@ -7,7 +7,8 @@ from flask import Request
 
 from shared.flows import submit as flow
 from shared.messaging import push
-from shared.wiring.core_services import bus, deps
+from shared.wiring.core_services import bus
+from shared.wiring.intake_deps import intake_deps
 
 
 @functions_framework.http
@@ -16,4 +17,4 @@ def submit(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    flow.handle(message.data, message.attributes.get("source"), deps(), message.published_at)
+    flow.handle(message.data, message.attributes.get("source"), intake_deps(), message.published_at)

@@ -8,7 +8,8 @@ from flask import Request
 from shared.flows import upload as flow
 from shared.messaging import push
 from shared.messaging.google_events import decode_upload
-from shared.wiring.core_services import bus, deps
+from shared.wiring.core_services import bus
+from shared.wiring.intake_deps import intake_deps
 from shared.wiring.objects import objects
 
 
@@ -18,4 +19,4 @@ def upload(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    flow.handle(decode_upload(message.attributes, message.data), objects(), deps())
+    flow.handle(decode_upload(message.attributes, message.data), objects(), intake_deps())

@@ -6,7 +6,7 @@ import functions_framework
 from flask import Request
 
 from shared.flows import vm_ready as flow
-from shared.flows.authenticate import authenticate
+from shared.flows.authenticate import authenticate_ready
 from shared.messaging import push
 from shared.messaging.agent_messages import decode_vm_ready
 from shared.wiring.authentication import auth_deps
@@ -19,6 +19,5 @@ def vm_ready(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    event = decode_vm_ready(message.data)
-    authenticate(event, message, auth_deps())
+    event = authenticate_ready(decode_vm_ready(message.data), message, auth_deps())
     flow.handle(event, deps())

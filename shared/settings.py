@@ -5,6 +5,7 @@ A wrong value stops the start of a function, and the error names the setting. do
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Final
@@ -12,9 +13,13 @@ from typing import Annotated, Final
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shared.core.intake.named_resources import ResourceKind
 from shared.presentation.price import Price, read_price
 
 PREFIX: Final = "TRAINMASTER_"
+_ACCOUNT_NETWORK: Final = "finance@my-project.iam.gserviceaccount.com=trainmaster-finance"
+_REGION: Final = re.compile(r"[a-z]+-[a-z]+[0-9]+")
+_IMAGE: Final = re.compile(r"projects/[^/]+/global/images/(family/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Addressing(StrEnum):
@@ -31,6 +36,12 @@ class Settings(BaseSettings):
 
     project: str = Field(min_length=6, max_length=30, description="Project id.")
     bucket: str = Field(default="", description="Bucket of job files, packages and job directories.")
+    agent: str = Field(
+        default="",
+        pattern=r"^(gs://[^/]+/(.+/)?[0-9a-f]{64}\.zip)?$",
+        description="Address of the agent in Cloud Storage, `gs://BUCKET/agent/SHA256.zip`. VMs download it and "
+        "compare its hash with the name. The bucket must not be writable for VMs. Only `provision` needs it.",
+    )
     compute_endpoint: str = Field(default="", description="Compute Engine endpoint; empty means Google's own.")
     tpu: bool = Field(
         default=False,
@@ -59,6 +70,39 @@ class Settings(BaseSettings):
         description="Subnetwork of the VMs, in which {region} stands for the job's region. Empty: the network's own "
         "subnetwork in that region.",
     )
+    account_networks: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=dict,
+        description="Networks of the VMs of jobs with their own service accounts, such as "
+        "finance@my-project.iam.gserviceaccount.com=trainmaster-finance. Their subnetworks are named NETWORK-REGION. A "
+        "job that names a network gets that one.",
+    )
+    allowed_resources: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Resources that every job may name, such as "
+        "service_account=trainer@my-project.iam.gserviceaccount.com,secret=projects/my-project/secrets/key. A * at the "
+        "end stands for any rest. Any other service_account, network, image, reservation, kms_key or secret requires a "
+        "submission through the API, by a caller who may use it.",
+    )
+    regions: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Regions in which the network has a subnetwork for VMs, such as us-central1,europe-west4. Jobs in "
+        "other regions are rejected, unless they name a network of their own. Empty: all regions.",
+    )
+    serial_port_logging: bool = Field(
+        default=False,
+        description="Whether Cloud Logging also gets everything on the VMs' serial consoles. It helps with VMs whose "
+        "agent does not start, and costs as much again as the logs of the jobs.",
+    )
+    package_index: str = Field(
+        default="",
+        description="Package index for pip on the VMs, such as a mirror of PyPI in Artifact Registry: "
+        "https://REGION-python.pkg.dev/PROJECT/REPOSITORY/simple/. Empty: PyPI.",
+    )
+    boot_images: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=dict,
+        description="Boot images of your own in place of Google's: FAMILY is the last part of Google's image, IMAGE is "
+        "projects/P/global/images/[family/]NAME. An image that contains the packages of its runtime starts sooner.",
+    )
     limits: Annotated[dict[str, int], NoDecode] = Field(
         default_factory=dict,
         description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8. Jobs that do not "
@@ -72,6 +116,10 @@ class Settings(BaseSettings):
         default="https://iam.googleapis.com",
         description="Where the API looks up which service accounts its callers may act as.",
     )
+    iam_tokens_endpoint: str = Field(
+        default="https://oauth2.googleapis.com",
+        description="Where the API looks up the scopes of its callers' access tokens.",
+    )
     iam_people_endpoint: str = Field(
         default="https://openidconnect.googleapis.com",
         description="Where the API looks up the name of a caller who creates or cancels a job (OpenID Connect's "
@@ -82,6 +130,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Most jobs created through the API within a minute; 0: no limit. Source: quota of AI Platform "
         "Training.",
+    )
+    messages_per_minute: int = Field(
+        default=60,
+        ge=0,
+        description="Most jobs created by uploads and messages within a minute; 0: no limit. Further ones wait in "
+        "Pub/Sub. They do not count in the quota of the API.",
     )
     requests_per_minute: int = Field(
         default=300,
@@ -107,6 +161,59 @@ class Settings(BaseSettings):
     def _parse_price(cls, value: object) -> object:
         """Parse `0.49 USD`."""
         return read_price(value) if isinstance(value, str) and value else value or None
+
+    @field_validator("allowed_resources", mode="before")
+    @classmethod
+    def _parse_resources(cls, value: object) -> object:
+        """Parse `KIND=NAME,KIND=NAME`."""
+        if not isinstance(value, str):
+            return value
+        entries = tuple(filter(None, (part.strip() for part in value.split(","))))
+        for entry in entries:
+            kind, _, name = entry.partition("=")
+            if kind not in set(ResourceKind) or not name or "*" in name[:-1]:
+                raise ValueError(f"{entry!r} is not KIND=NAME; the kinds are {', '.join(ResourceKind)}")
+        return entries
+
+    @field_validator("account_networks", mode="before")
+    @classmethod
+    def _parse_account_networks(cls, value: object) -> object:
+        """Parse `ACCOUNT=NETWORK,ACCOUNT=NETWORK`."""
+        if not isinstance(value, str):
+            return value
+        networks: dict[str, str] = {}
+        for item in filter(None, (part.strip() for part in value.split(","))):
+            account, _, network = item.partition("=")
+            if "@" not in account or not network or account in networks:
+                raise ValueError(f"{item!r} is not ACCOUNT=NETWORK, once each, such as {_ACCOUNT_NETWORK}")
+            networks[account] = network
+        return networks
+
+    @field_validator("regions", mode="before")
+    @classmethod
+    def _parse_regions(cls, value: object) -> object:
+        """Parse `us-central1,europe-west4`. Regions need not be in our table: Google adds some every year."""
+        if not isinstance(value, str):
+            return value
+        regions = tuple(filter(None, (part.strip() for part in value.split(","))))
+        for region in regions:
+            if not _REGION.fullmatch(region):
+                raise ValueError(f"{region!r} is not a region, such as us-central1")
+        return regions
+
+    @field_validator("boot_images", mode="before")
+    @classmethod
+    def _parse_images(cls, value: object) -> object:
+        """Parse `debian-12=projects/p/global/images/family/mine,…`."""
+        if not isinstance(value, str):
+            return value
+        images: dict[str, str] = {}
+        for item in filter(None, (part.strip() for part in value.split(","))):
+            family, _, image = item.partition("=")
+            if not family or not _IMAGE.fullmatch(image) or family in images:
+                raise ValueError(f"{item!r} is not FAMILY=projects/P/global/images/[family/]NAME, once each")
+            images[family] = image
+        return images
 
     @field_validator("limits", mode="before")
     @classmethod

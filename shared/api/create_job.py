@@ -14,10 +14,10 @@ from typing import Final
 from shared.api import errors
 from shared.api.quotas import MINUTE_S
 from shared.api.request import Call, Service, caller_email
+from shared.api.resource_permissions import check_resources
 from shared.core.model.job import Job
 from shared.errors import TemporaryError
 from shared.flows import intake
-from shared.jobspec import accept
 
 SUBMISSION_PREFIX: Final = "api"
 
@@ -36,11 +36,17 @@ def create_job(
     if earlier and earlier.state.job.submission == submission:
         return earlier.state.job
     _check_quota(call, service)
-    default_id = job_id if is_default_id else None
-    _check_service_account(accept(document, default_job_id=default_id).plan.service_account, call, service)
-    by = caller_email(call, service)
+    origin = intake.Origin(through_api=True, submitted_by=caller_email(call, service))
     try:
-        return intake.create_job(document, submission, now, deps, default_job_id=default_id, by=by)
+        return intake.create_job(
+            document,
+            submission,
+            now,
+            deps,
+            authorize=lambda spec: check_resources(spec.resources, call, service),
+            origin=origin,
+            default_job_id=job_id if is_default_id else None,
+        )
     except intake.JobExistsError:
         raise errors.job_exists() from None
     except intake.OverLimitError as over_limit:
@@ -53,18 +59,9 @@ def create_job(
         raise
 
 
-def _check_service_account(account: str | None, call: Call, service: Service) -> None:
-    """Require the permission to act as the account: its jobs can do what it can.
-
-    Every caller may use the installation's own account, as every user of the service could use the service's.
-    """
-    is_own = account in (None, service.service_account)
-    if account and not is_own and not service.access.may_act_as(call.token, account):
-        raise errors.cannot_act_as(account)
-
-
 def _check_quota(call: Call, service: Service) -> None:
     """Source: the service's quota of 60 `jobs.create` per minute. It also stops a client that submits in a loop."""
     limit = service.jobs_per_minute
-    if limit and service.deps.store.count_created_since(service.now() - timedelta(seconds=MINUTE_S)) >= limit:
+    since = service.now() - timedelta(seconds=MINUTE_S)
+    if limit and service.deps.store.count_created_since(since, through_api=True) >= limit:
         raise errors.rate_limited(call.project, "jobs created", limit, math.ceil(MINUTE_S / limit))

@@ -7,7 +7,7 @@ Source: google.rpc.Status and its error details; responses of the old service th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from shared.core.rules.messages import JOB_EXISTS
@@ -56,7 +56,9 @@ def missing_token() -> ApiError:
 def invalid_token() -> ApiError:
     message = (
         "Request had invalid authentication credentials: the OAuth 2 access token is expired, revoked or malformed. "
-        "Log in again (gcloud auth login, or gcloud auth application-default login)."
+        "Log in again (gcloud auth login, or gcloud auth application-default login). With a key file, give the "
+        "credentials the scope https://www.googleapis.com/auth/cloud-platform: without a scope, the library sends a "
+        "signed JWT instead of an access token."
     )
     return ApiError(401, "UNAUTHENTICATED", message, [_error_info("ACCESS_TOKEN_EXPIRED", {})], _CHALLENGE)
 
@@ -66,6 +68,31 @@ def permission_denied(permission: str, project: str) -> ApiError:
     message = f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
     info = _error_info("IAM_PERMISSION_DENIED", {"permission": permission, "resource": f"projects/{project}"})
     return ApiError(403, "PERMISSION_DENIED", message, [info])
+
+
+def insufficient_scope() -> ApiError:
+    """Source: Google's answer to a token without a required scope."""
+    message = (
+        "Request had insufficient authentication scopes. Creating, changing and cancelling jobs requires an access "
+        "token with the scope https://www.googleapis.com/auth/cloud-platform."
+    )
+    info = _error_info("ACCESS_TOKEN_SCOPE_INSUFFICIENT", {"service": "trainmaster"})
+    return ApiError(403, "PERMISSION_DENIED", message, [info])
+
+
+def cannot_use(field: str, name: str, permissions: Sequence[str]) -> ApiError:
+    """A resource that the job names, and the caller may not use."""
+    needed = " and ".join(permissions)
+    message = (
+        f"Field: {service_path(field)} Error: You do not have permission to use {name} (or it may not exist): {needed}."
+    )
+    info = _error_info("IAM_PERMISSION_DENIED", {"permission": permissions[0], "resource": name})
+    return ApiError(403, "PERMISSION_DENIED", message, [info])
+
+
+def unchecked_permission(remedy: str) -> ApiError:
+    """`remedy` says why Google does not check the caller's permissions, and what to do."""
+    return ApiError(403, "PERMISSION_DENIED", remedy, [_error_info("SERVICE_DISABLED", {})])
 
 
 def cannot_act_as(account: str) -> ApiError:

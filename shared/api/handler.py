@@ -1,7 +1,8 @@
 """Handle a request: find the route, check token, permission and quota, call the route, and turn errors into responses.
 
-    404 no such method · 401 no token, or one that Google does not know · 403 wrong project, or no permission
+    404 no such method · 401 no token, or one that Google does not know · 403 wrong project, no permission or scope
     429 quota exceeded by a permitted caller · then the response of the route
+    403 Google does not check the permissions of credentials of the caller's project
     503 a transient error · 500 a bug, with details in the log
 
 Responses and logs never contain the token.
@@ -20,9 +21,11 @@ from shared.api.routes import Route, find_route
 from shared.errors import TemporaryError
 from shared.jobspec import InvalidJob
 from shared.messaging import json_log
-from shared.ports import UnknownTokenError
+from shared.ports import CallersProjectError, UnknownTokenError
 
-_BEARER: Final = re.compile(r"[Bb]earer +([!-~]{1,4096})")
+_BEARER: Final = re.compile(r"[Bb]earer +([!-~]{1,8192})")
+_TOKEN: Final = re.compile(r"ya29\.[\w.~+/=-]{16,}|eyJ[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
+"""Google's access tokens, and tokens that service accounts sign. Texts of another shape are never looked up."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ def serve(request: Request, service: Service) -> Response:
             error = errors.invalid_job(invalid)
         except UnknownTokenError:
             error = errors.invalid_token()
+        except CallersProjectError as callers_project:
+            error = errors.unchecked_permission(str(callers_project))
         except TemporaryError as temporary:
             _log.warning("transient error, the client may retry: %s", temporary)
             error = errors.unavailable()
@@ -63,6 +68,8 @@ def _bearer_token(request: Request) -> str:
     match = _BEARER.fullmatch(request.headers.get("authorization", ""))
     if match is None:
         raise errors.missing_token()
+    if _TOKEN.fullmatch(match[1]) is None:
+        raise UnknownTokenError
     return match[1]
 
 
@@ -71,6 +78,8 @@ def _check_permission(call: Call, route: Route, service: Service) -> None:
         raise errors.wrong_project(call.project)
     if route.permission and route.permission not in service.access.granted_permissions(call.token, [route.permission]):
         raise errors.permission_denied(route.permission, call.project)
+    if route.changes_something and not service.access.has_full_scope(call.token):
+        raise errors.insufficient_scope()
 
 
 def _count_request(call: Call, route: Route, service: Service) -> None:

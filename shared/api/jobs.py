@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from shared.api import create_job, errors, list_filter, paging
@@ -11,6 +12,7 @@ from shared.api.request import BODY_NAME, UNKNOWN_CALLER, Call, Service, caller_
 from shared.core.model.job import Job, JobState
 from shared.core.model.plan import Dialect
 from shared.core.rules.admission_queue import queued_jobs
+from shared.flows.intake import with_time_in_job_id
 from shared.flows.user_requests import cancel_job, change_labels
 from shared.jobspec import JOB_ID, parse_document, read_labels
 from shared.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
@@ -35,13 +37,25 @@ FIELDS: Final = frozenset(
 
 
 def create(call: Call, service: Service) -> Json:
-    document = parse_document(call.request.body, BODY_NAME)
+    document = with_time_in_job_id(parse_document(call.request.body, BODY_NAME), _submission_time(call, service))
     requested = document.get("jobId", document.get("job_id"))
     job_id = requested if isinstance(requested, str) and JOB_ID.fullmatch(requested) else ""
     if detect_kind(document) is not AI_PLATFORM:
         problem = "is required; to create a CustomJob, use projects/PROJECT/locations/REGION/customJobs"
         raise errors.invalid_argument("training_input", problem)
     return _view(create_job.create_job(document, job_id, call, service), service)
+
+
+def _submission_time(call: Call, service: Service) -> datetime:
+    """Return the time that a template of a job id contains: that of the schedule, which is the same for all attempts.
+
+    Source: the header that Cloud Scheduler sends with each call.
+    """
+    scheduled = call.request.headers.get("x-cloudscheduler-scheduletime", "")
+    try:
+        return datetime.fromisoformat(scheduled).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return service.now()
 
 
 def get(call: Call, service: Service) -> Json:

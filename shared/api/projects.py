@@ -29,7 +29,9 @@ def get_config(call: Call, service: Service) -> Json:
 
 
 def list_locations(call: Call, service: Service) -> Json:
-    return {"locations": [_location_view(call, region) for region in sorted(REGION_ZONES)]}
+    """Return the regions in which jobs are accepted without a network of their own."""
+    regions = service.deps.regions or REGION_ZONES
+    return {"locations": [_location_view(call, region) for region in sorted(regions)]}
 
 
 def get_location(call: Call, service: Service) -> Json:

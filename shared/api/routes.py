@@ -40,6 +40,11 @@ class Route:
     creates_job: bool = False
     """Such requests have a quota of their own."""
 
+    @property
+    def changes_something(self) -> bool:
+        """Whether the caller's token must have the full scope. Reading a policy or permissions changes nothing."""
+        return self.method != "GET" and self.permission is not None
+
     def match(self, method: str, path: str) -> dict[str, str] | None:
         """Return the values of the variables; None if the route does not match."""
         match = self._pattern.fullmatch(path) if method == self.method else None

@@ -1,57 +1,97 @@
-"""Admission of queued jobs under the project's limits: one job at a time, decided on all live jobs.
+"""Admission of queued jobs under the project's limits, in passes.
 
-    take an admission token (with all live jobs) ──► within the limits? ──► commit PREPARING with the token
-            ▲                                                                    │ another job was admitted meanwhile
-            └────────────────────────────────────────────────────────────────────┘
+    take the admission token (with all live jobs) ──► for each job that fits, in the order of the queue:
+            ▲                                             commit PREPARING with the token, then request its VMs
+            └── another pass admitted a job meanwhile ────────┘
 
-A job that must wait stays QUEUED, and its ledger entry stays pending. Admission is tried again by every sweep, and
-whenever another job ends.
+A pass reads the live jobs once, whatever the number of queued jobs. It runs when a job is submitted, when a job has
+ended, and with every sweep. A lease keeps passes from running side by side: one that meets the lease is not needed,
+unless jobs came or ended after the running pass had read them. The running pass therefore counts them at its end.
+
+A job that must wait stays QUEUED, and its ledger entry stays pending. The commit of each admission has the previous
+admission as precondition, so two passes beside each other never admit two jobs to the last capacity.
 """
 
 from __future__ import annotations
 
 import logging
+import random
+from datetime import timedelta
 from typing import Final
 
 from shared.core.events import ProvisioningStarted
-from shared.core.model.job import Job, JobState
-from shared.core.rules.admission_queue import Wait, wait_of
+from shared.core.model.job import Job
+from shared.core.rules.admission_queue import admissible_jobs
 from shared.errors import ConflictError
 from shared.flows.record import Deps, record
-from shared.messaging import internal_requests, topics
+from shared.messaging import topics
+from shared.messaging.internal_requests import (
+    ProvisionRequest,
+    encode_admission_pass,
+    encode_provision,
+)
+from shared.ports import AdmissionToken
 
 TRIES: Final = 5
-"""Admission tokens taken before the message is left to redelivery."""
+"""Admission tokens taken in one pass before the rest is left to the next one."""
+LEASE: Final = "admission queue"
+"""Name of the lease. A job's id has no spaces."""
+LEASE_S: Final = 120.0
+"""Longer than a pass over thousands of jobs. After the death of a pass, admission waits this long at most."""
 
 _log = logging.getLogger(__name__)
 
 
-def admit(job: Job, deps: Deps) -> Wait | None:
-    """Admit the job if the limits allow it. Return why it must wait, or None if it is PREPARING now.
-
-    Raises ConflictError if other jobs were admitted in each of TRIES tries.
-    """
-    started = ProvisioningStarted(job.job_id, deps.clock())
-    if not deps.limits:
-        record(started, deps)
-        return None
-    for _ in range(TRIES):
-        admission_token = deps.store.admission_token()
-        wait = wait_of(job.job_id, admission_token.jobs, deps.limits)
-        if wait is not None:
-            _log.info("%s waits at position %d of the admission queue: %s", job.job_id, wait.position, wait.reason)
-            return wait
-        try:
-            record(started, deps, admission_token=admission_token)
-        except ConflictError:
-            continue
-        return None
-    raise ConflictError(f"{job.job_id}: another job was admitted in each of {TRIES} tries; it is tried again later")
-
-
-def retry_queued_jobs(deps: Deps) -> None:
-    """Ask `provision` to try the admission of all queued jobs again, because a job has ended."""
+def request_pass(deps: Deps) -> None:
+    """Request a pass, because a job has ended or time has passed."""
     if deps.limits:
-        for job in deps.store.live_jobs():
-            if job.state is JobState.QUEUED:
-                deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job.job_id), {})
+        deps.bus.publish(topics.PROVISION, encode_admission_pass(), {})
+
+
+def admit(job: Job, deps: Deps) -> bool:
+    """Run a pass for this queued job. Return whether it was admitted."""
+    return job.job_id in admit_all(deps, requested_by=job.job_id)
+
+
+def admit_all(deps: Deps, requested_by: str = "") -> frozenset[str]:
+    """Admit all jobs that fit, and return their ids. VMs are requested for all but the job that requested the pass."""
+    now = deps.clock()
+    lease = deps.store.take_lease(LEASE, now, now + timedelta(seconds=LEASE_S))
+    if lease is None:
+        return frozenset()
+    try:
+        admitted, live_count = _run_pass(deps, requested_by)
+    finally:
+        deps.store.release_lease(lease)
+    if deps.store.count_live() != live_count:
+        request_pass(deps)
+    return admitted
+
+
+def _run_pass(deps: Deps, requested_by: str) -> tuple[frozenset[str], int]:
+    """Return the ids of the admitted jobs, and how many live jobs the decisions were based on."""
+    admitted: set[str] = set()
+    live_count = 0
+    for retry in range(TRIES):
+        token = deps.store.admission_token()
+        live_count = len(token.jobs) + token.unreadable
+        try:
+            for job in admissible_jobs(token.jobs, deps.limits):
+                _admit_one(job, token, deps)
+                admitted.add(job.job_id)
+                if job.job_id != requested_by:
+                    deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), {})
+                token = deps.store.next_admission_token(token, job.job_id)
+        except ConflictError:
+            jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
+            deps.sleep(jitter * 0.1 * 2**retry)
+            continue
+        return frozenset(admitted), live_count
+    _log.warning("another pass admitted jobs in each of %d tries; the next pass continues", TRIES)
+    return frozenset(admitted), live_count
+
+
+def _admit_one(job: Job, token: AdmissionToken, deps: Deps) -> None:
+    """Raises ConflictError if another job was admitted since the token was taken, or this job by another pass."""
+    if not record(ProvisioningStarted(job.job_id, deps.clock()), deps, admission_token=token).is_new:
+        raise ConflictError(f"{job.job_id} was admitted by another pass")

@@ -6,25 +6,29 @@ agent event therefore carries its VM's identity token, which Google signs and wh
     signature     made with Google's keys (`shared.ports.Tokens`)
     audience      exactly this incarnation: project, job, attempt, task, incarnation
     account       the service account of the job's VMs: the job's own, else the installation's
-    VM            project, name and numeric id; the name follows from the replica
+    VM            project, zone, name and numeric id. The name follows from the replica, the zone is one of the job's,
+                  and the id is the stored one as soon as the replica has reported ready
+    host          for a TPU slice: a machine of Google's that cannot be a VM of ours, and the same one that first
+                  reported ready as this host of this node
     time          valid when Pub/Sub accepted the event, however late it is delivered
 
 An event whose token is absent, forged, or of another VM or incarnation goes to the dead-letter topic and changes
-nothing. The hosts of a TPU slice are VMs in a project of Google's, so for slices the VM is not compared.
+nothing. docs/decisions/0033-acting-for-others.md
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import count, takewhile
 from typing import Final
 
 from shared.core.events import IncarnationRef, ReplicaExited, VmLost, VmReady
-from shared.core.intake.system_events import SystemEvent
+from shared.core.intake.system_events import SystemEvent, log_name
 from shared.core.model.job import Job
-from shared.core.model.vm_names import vm_name
+from shared.core.model.replica import Replica, replica_key
+from shared.core.model.vm_names import job_hash_in, vm_name
 from shared.messaging import topics
 from shared.messaging.push import Message
 from shared.ports import Claims, IdentityError, Store, Tokens
@@ -47,34 +51,48 @@ class AuthDeps:
     """The installation's service account for VMs. If it is empty, events are not authenticated."""
 
 
-def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> None:
-    """Raise IdentityError unless the event's own replica sent the message. Raises TemporaryError for network errors."""
+def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> str:
+    """Return the machine that sent the event for a slice, as `PROJECT/INSTANCE_ID`; for a VM, an empty string.
+
+    Raises IdentityError unless the event's own replica sent the message, and TemporaryError for network errors.
+    """
     if not deps.account:
-        return
+        return ""
     token = read_token(message.attributes)
     if not token:
         raise IdentityError("identity: the event carries no token")
     subject, claims = event.subject, deps.tokens.claims(token)
-    # The stored job is read only if it can matter: for a slice (a slice of one host does not send a host number), or
-    # for a service account of the job's own.
-    may_be_slice = subject.host is not None or claims.instance_name != vm_name(subject.job_id, subject.replica_id)
-    job = _load_job(subject.job_id, deps.store) if may_be_slice or claims.account != deps.account else None
-    account = (job and job.plan.service_account) or deps.account
-    _check_token(claims, subject, message.published_at, deps.project, account)
-    if not (may_be_slice and job is not None and _is_slice(subject, job)):
-        _check_vm(claims, subject, deps.project)
+    _check_audience(claims, subject, deps.project)
+    loaded = deps.store.load(subject.job_id, replica_key(subject.attempt, subject.replica_id))
+    if loaded is None:
+        raise IdentityError(f"identity: there is no job {subject.job_id}")
+    job, replica = loaded.state.job, loaded.state.find(subject.attempt, subject.replica_id)
+    _check_account(claims, job.plan.service_account or deps.account)
+    _check_time(claims, message)
+    group = next((group for group in job.plan.groups if group.task_type == subject.replica_id.task_type), None)
+    if group is not None and group.tpu is not None:
+        return _check_host(claims, subject, replica, group.hosts, deps.project)
+    _check_vm(claims, subject, replica, job, deps.project)
+    return ""
+
+
+def authenticate_ready(event: VmReady, message: Message, deps: AuthDeps) -> VmReady:
+    """Authenticate the event, and return it with the machine of a slice's host that sent it."""
+    return replace(event, host_vm=authenticate(event, message, deps))
 
 
 def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthDeps) -> None:
     """Authenticate an agent's maintenance message, or an entry of Compute's audit log.
 
     Entries of the audit log have no token. They must come through a topic of their own, to which VMs cannot publish,
-    because an entry can report the loss of any VM.
+    because an entry can report the loss of any VM. The name of its log must be exactly that of Compute Engine's log.
     """
     if isinstance(event, VmLost):
         authenticate(event, message, deps)
     elif deps.account and not message.subscription.endswith(f"/{topics.SYSTEM_EVENTS}"):
         raise IdentityError(f"identity: an audit log entry must come through the topic {topics.SYSTEM_EVENTS}")
+    elif deps.account and event.log != log_name(deps.project):
+        raise IdentityError(f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}")
 
 
 def read_token(attributes: Mapping[str, str]) -> str:
@@ -92,32 +110,50 @@ def expected_audience(project: str, subject: IncarnationRef) -> str:
     return f"trainmaster/{project}/{subject.job_id}/{subject.attempt}/{task}/{subject.incarnation}"
 
 
-def _load_job(job_id: str, store: Store) -> Job | None:
-    loaded = store.load(job_id)
-    return loaded.state.job if loaded else None
-
-
-def _is_slice(subject: IncarnationRef, job: Job) -> bool:
-    """Return whether this replica is a TPU slice according to the stored job. The event itself is not trusted."""
-    groups = {group.task_type: group for group in job.plan.groups}
-    group = groups.get(subject.replica_id.task_type)
-    return group is not None and group.tpu is not None
-
-
-def _check_token(claims: Claims, subject: IncarnationRef, published_at: datetime, project: str, account: str) -> None:
+def _check_audience(claims: Claims, subject: IncarnationRef, project: str) -> None:
     expected = expected_audience(project, subject)
     if claims.audience != expected:
         raise IdentityError(f"identity: the token is for {claims.audience!r}, but the event is of {expected!r}")
+
+
+def _check_account(claims: Claims, account: str) -> None:
     if claims.account != account:
         raise IdentityError(f"identity: the token is of {claims.account!r}, but the job's VMs run as {account!r}")
+
+
+def _check_time(claims: Claims, message: Message) -> None:
+    published_at = message.published_at
     if not claims.issued_at - CLOCK_SKEW_MAX <= published_at <= claims.expires_at + CLOCK_SKEW_MAX:
         raise IdentityError(
             f"identity: the token was valid until {claims.expires_at}, but the event was published at {published_at}"
         )
 
 
-def _check_vm(claims: Claims, subject: IncarnationRef, project: str) -> None:
-    claimed = (claims.project, claims.instance_name, claims.instance_id)
-    expected = (project, vm_name(subject.job_id, subject.replica_id), subject.vm.instance_id)
+def _check_vm(claims: Claims, subject: IncarnationRef, replica: Replica | None, job: Job, project: str) -> None:
+    claimed = (claims.project, claims.zone, claims.instance_name, claims.instance_id)
+    expected = (project, subject.vm.zone, vm_name(subject.job_id, subject.replica_id), subject.vm.instance_id)
     if claimed != expected or subject.host is not None:
         raise IdentityError(f"identity: the token is of VM {claimed}, but the event is of {expected}")
+    if subject.vm.zone not in job.plan.zones:
+        raise IdentityError(f"identity: the token is of a VM in {subject.vm.zone}, not in {job.plan.zones}")
+    known = replica.instance_id if replica and replica.vm_generation == subject.vm_generation else None
+    if known not in (None, claims.instance_id):
+        raise IdentityError(f"identity: the token is of VM {claims.instance_id}, but the replica runs on VM {known}")
+
+
+def _check_host(claims: Claims, subject: IncarnationRef, replica: Replica | None, hosts: int, project: str) -> str:
+    """Check the sender of a slice's event, and return its machine.
+
+    Names and numbers of the hosts' machines are Google's. A token of one of our VMs shows that it is no such host.
+    """
+    if not (claims.project and claims.instance_id and claims.instance_name):
+        raise IdentityError("identity: the token of a slice's host must name its machine (format=full)")
+    machine, host = f"{claims.project}/{claims.instance_id}", subject.host or 0
+    if claims.project == project and job_hash_in(claims.instance_name) is not None:
+        raise IdentityError(f"identity: the token is of VM {claims.instance_name}, which is not a host of a TPU slice")
+    if host >= hosts:
+        raise IdentityError(f"identity: the event is of host {host}, but the slice has {hosts}")
+    known = replica.host_vm(host) if replica and replica.vm_generation == subject.vm_generation else None
+    if known not in (None, machine):
+        raise IdentityError(f"identity: the token is of machine {machine}, but host {host} runs on {known}")
+    return machine

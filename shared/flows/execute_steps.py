@@ -8,6 +8,7 @@ from typing import assert_never
 
 from shared.core.events import (
     CapacityErrorKind,
+    ChargeExplained,
     CompletionOutdated,
     IncarnationRef,
     VmLost,
@@ -18,7 +19,7 @@ from shared.core.events import (
 from shared.core.model.job import Job
 from shared.core.model.replica import Replica
 from shared.core.model.vm import Vm
-from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, ReportLoss, Step
+from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step
 from shared.core.reconcile.zone_order import Stockout, machine_kind
 from shared.flows.record import Deps, record
 from shared.ports import Created, Fleet, NotCreated, Pending
@@ -45,6 +46,8 @@ def execute_step(
             _record_loss(step, job, deps)
         case Reactivate():
             _record_outdated_completion(step, job, deps)
+        case Refund():
+            _record_explained_charge(step, job, deps)
         case _:
             assert_never(step)
 
@@ -103,13 +106,20 @@ def _record_capacity_error(create: Create, outcome: NotCreated, job: Job, deps: 
 def _record_loss(step: ReportLoss, job: Job, deps: Deps) -> None:
     vm = VmRef(step.name, step.vm.zone if step.vm else job.zone, step.vm.instance_id if step.vm else "")
     subject = _subject(step.replica, vm, job.job_id)
-    record(VmLost(subject, deps.clock(), step.cause, job.placement.round), deps)
+    record(VmLost(subject, step.at or deps.clock(), step.cause, job.placement.round), deps)
 
 
 def _record_outdated_completion(step: Reactivate, job: Job, deps: Deps) -> None:
     vm = VmRef(step.name, job.zone, step.replica.instance_id or "")
     subject = _subject(step.replica, vm, job.job_id)
     record(CompletionOutdated(subject, deps.clock()), deps)
+
+
+def _record_explained_charge(step: Refund, job: Job, deps: Deps) -> None:
+    replica, cause = step.replica, step.cause.replica_id
+    record(
+        ChargeExplained(job.job_id, replica.attempt, replica.replica_id, step.incarnation, cause, deps.clock()), deps
+    )
 
 
 def _subject(replica: Replica, vm: VmRef, job_id: str) -> IncarnationRef:

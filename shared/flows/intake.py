@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from shared.core.events import JobSubmitted
 from shared.core.intake.job_id_template import at_time, is_template
+from shared.core.intake.named_resources import SETTING, AllowedResources
 from shared.core.model.job import Job, JobState, Label
+from shared.core.model.plan import Dialect, Plan
 from shared.core.model.tuning import Tuning
+from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.trial_jobs import results_to_resume
 from shared.core.reconcile.zone_order import move_to_end, zones_with_stockout
 from shared.core.rules.admission_queue import limit_problem
+from shared.core.rules.lifecycle import is_same_submission
 from shared.core.rules.tuning import planned_trials
 from shared.core.timeouts import STOCKOUT_MEMORY
+from shared.flows.package_versions import with_generations
 from shared.flows.record import Deps, record
 from shared.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from shared.ports import Store
 
 RESUMED_JOB_FIELD: Final = "trainingInput.hyperparameters.resumePreviousJobId"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is known about the submitter of a job."""
+
+    through_api: bool = False
+    submitted_by: str | None = None
+    """E-mail address, if the API knows it."""
+
+
+MESSAGE: Final = Origin()
+"""A message: its publisher is not known."""
 
 
 class JobExistsError(Exception):
@@ -37,30 +55,81 @@ def create_job(
     now: datetime,
     deps: Deps,
     *,
+    authorize: Callable[[AcceptedSpec], None],
+    origin: Origin = MESSAGE,
     default_job_id: str | None = None,
-    by: str | None = None,
 ) -> Job:
     """Store the job and return it. If the same submission was stored before, return that job.
 
-    `submission` identifies the submission, and `by` is the e-mail address of the submitter. Raises InvalidJob,
-    JobExistsError or OverLimitError; nothing is stored then.
+    `submission` identifies the submission, together with the content of the document. `authorize` raises an error
+    unless the submitter may create the job. Raises InvalidJob, JobExistsError or OverLimitError; nothing is stored
+    then.
     """
     spec = accept(document, default_job_id=default_job_id)
-    job = new_job(spec, submission, now, by)
+    authorize(spec)
+    job = new_job(_with_generations(spec, deps), submission, now, origin)
+    _check_vm_names(job, deps.store)
     over_limit = limit_problem(spec.plan, deps.limits)
-    if (job.tuning or over_limit) and deps.store.load(job.job_id) is None:
+    wrong_region = region_problem(spec.plan, deps.regions)
+    if (job.tuning or over_limit or wrong_region) and deps.store.load(job.job_id) is None:
+        if wrong_region:
+            raise InvalidJob((wrong_region,))
         if job.tuning is not None:
             job = replace(job, tuning=resume_previous_study(job.tuning, deps.store))
         if over_limit:
             raise OverLimitError(over_limit)
     recorded = record(with_zone_order(job, now, deps.store), deps)
     first = recorded.entry.event
-    if not isinstance(first, JobSubmitted) or first.job.submission != submission:
+    if not isinstance(first, JobSubmitted) or not is_same_submission(first.job, job):
         raise JobExistsError(job.job_id)
     return first.job
 
 
-def new_job(spec: AcceptedSpec, submission: str, now: datetime, by: str | None = None) -> Job:
+def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
+    """Raise InvalidJob for each resource of the job that not every job may name: the submitter is not known."""
+    problems = [
+        Problem(
+            resource.field,
+            f"names a {resource.kind.words}: submit the job through the API, as a user who may use it, or let an "
+            f"administrator add {allowed.entry_for(resource)} to the setting {SETTING}",
+            "leave it out",
+        )
+        for resource in spec.resources
+        if not allowed.allow(resource)
+    ]
+    if problems:
+        raise InvalidJob(problems)
+
+
+def _check_vm_names(job: Job, store: Store) -> None:
+    """Raise InvalidJob if the job's VMs would have the names of another job's: each could act for the other."""
+    owner = store.job_of_vm(vm_name(job.job_id, job.plan.primary))
+    if owner not in (None, job.job_id):
+        raise InvalidJob((Problem("jobId", f"gives its VMs the names of the VMs of {owner}", f"{job.job_id}_2"),))
+
+
+def _with_generations(spec: AcceptedSpec, deps: Deps) -> AcceptedSpec:
+    """Pin the packages. For a repeated submission, whose packages may be gone, the first one decides."""
+    try:
+        return with_generations(spec, deps.objects)
+    except InvalidJob:
+        if spec.job_id is None or deps.store.load(spec.job_id) is None:
+            raise
+        return spec
+
+
+def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
+    """Return what is wrong if the installation's network has no subnetwork in the job's region."""
+    if not regions or plan.network is not None or plan.region in regions:
+        return None
+    field = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region"
+    problem = (
+        f"is {plan.region}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
+    )
+    return Problem(field, problem, " or ".join(sorted(regions)))
+
+
+def new_job(spec: AcceptedSpec, submission: str, now: datetime, origin: Origin = MESSAGE) -> Job:
     """Return the job in its first state. The spec must have a job id."""
     if spec.job_id is None:
         raise ValueError("an accepted spec without a default job id must have a job id")
@@ -72,7 +141,8 @@ def new_job(spec: AcceptedSpec, submission: str, now: datetime, by: str | None =
         state=JobState.QUEUED,
         created_at=now,
         labels=tuple(Label(key, value) for key, value in sorted(spec.labels.items())),
-        submitted_by=by,
+        submitted_by=origin.submitted_by,
+        through_api=origin.through_api,
         tuning=spec.tuning,
     )
 

@@ -42,7 +42,9 @@ def _handle_system_event(event: SystemEvent, deps: Deps) -> None:
     subject = _incarnation_on(job_id, event, deps.store)
     if event.loss is None or subject is None:
         _log.info("%s of %s: comparing the job's VMs", event.method, vm.name, extra={"job_id": job_id})
-        deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
+        deps.bus.publish(
+            topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)), {}
+        )
     else:
         record(VmLost(subject, event.at, event.loss), deps)
 

@@ -48,15 +48,23 @@ class OrphanTimes:
 
 
 def handle(
-    fleet: Fleet, deps: Deps, times: OrphanTimes, run_all: Callable[[Sequence[Callable[[], None]]], None]
+    listed: Iterable[LabelledVm],
+    live_job_ids: Iterable[str],
+    fleet: Fleet,
+    deps: Deps,
+    times: OrphanTimes,
+    run_all: Callable[[Sequence[Callable[[], None]]], None],
 ) -> None:
-    """Search once. `run_all` is explained at `shared.flows.provision.FleetDeps`."""
+    """Search once among the listed VMs. `live_job_ids` were read after the VMs were listed.
+
+    `run_all` is explained at `shared.flows.provision.FleetDeps`.
+    """
     now = deps.clock()
-    listed = fleet.list_all()
-    vms_of_ended_jobs, ownerless = _find_ownerless(listed, deps.store)
+    vms_of_ended_jobs, ownerless = _find_ownerless(listed, live_job_ids, deps.store)
     for job_id, count in sorted(vms_of_ended_jobs.items()):
         _log.warning("%s VMs of an ended job: requesting their deletion", count, extra={"job_id": job_id})
-        deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
+        request = internal_requests.ProvisionRequest(job_id)
+        deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(request), {})
     reported = {orphan.instance_id: orphan for orphan in deps.store.orphans()}
     due = []
     for orphan_vm in ownerless:
@@ -75,12 +83,14 @@ def handle(
     run_all([partial(_delete, orphan_vm, fleet, deps.store) for orphan_vm in due[:DELETES_MAX]])
 
 
-def _find_ownerless(listed: Iterable[LabelledVm], store: Store) -> tuple[Counter[str], list[LabelledVm]]:
+def _find_ownerless(
+    listed: Iterable[LabelledVm], live_job_ids: Iterable[str], store: Store
+) -> tuple[Counter[str], list[LabelledVm]]:
     """Return how many VMs each ended job still has, and the VMs without a job.
 
     VMs of live jobs are recognized by their label, without a lookup of their own.
     """
-    live_labels = {job_label(job.job_id) for job in store.live_jobs()}
+    live_labels = {job_label(job_id) for job_id in live_job_ids}
     owners: dict[tuple[str, str], str | None] = {}
     vms_of_ended_jobs: Counter[str] = Counter()
     ownerless = []

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from shared.core.events import AllReady
-from shared.core.model.job import JobState
+from shared.core.model.job import Job, JobState
 from shared.flows.record import Deps, record
 
 
-def start_if_all_ready(job_id: str, deps: Deps) -> None:
+def start_if_all_ready(job: Job | None, deps: Deps) -> None:
     """Record that the job runs, if all replicas of a preparing job have been ready. Safe to repeat.
 
-    Call it after the commit of the replica's own event: of two last replicas, at least the later one then counts both.
+    `job` may be as it was before the commit of a replica's own event: a job that was running then needs no start, and
+    of a preparing one the replicas are counted after the commit. Of two last replicas, at least the later one therefore
+    counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt.
+
     Call it for repeated events too, because the first handling may have ended between its two commits.
     """
-    loaded = deps.store.load(job_id)
-    if loaded is None or loaded.state.job.state is not JobState.PREPARING:
+    if job is None or job.state is not JobState.PREPARING:
         return
-    job = loaded.state.job
     if deps.store.count_ready(job.job_id, job.attempt) >= len(job.plan.replica_ids):
         record(AllReady(job.job_id, job.attempt, deps.clock()), deps)

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from shared.core.actions import RerunJob
 from shared.core.decisions import Decision
 from shared.core.events import Event, Reads
-from shared.core.evolve import apply, evolve
+from shared.core.evolve import apply, changes_whole_attempt, evolve
+from shared.core.intake.named_resources import AllowedResources
 from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.job import State
+from shared.core.model.job import Job, State
 from shared.core.model.replica import replica_key
 from shared.core.model.tuning import tuning_job_id
 from shared.core.reporting.job_log import service_lines
@@ -31,7 +31,7 @@ from shared.core.rules.judge import judge
 from shared.core.transitions.change import Change, Effect
 from shared.errors import ConflictError, PermanentError, TemporaryError
 from shared.messaging import internal_requests, topics
-from shared.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Store
+from shared.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Objects, Store
 
 TRIES: Final = 12
 """Conflicts before the message is left to its redelivery. With 16 writers on one document the slowest needed 9."""
@@ -52,6 +52,14 @@ class Deps:
     """Where the service's lines are written; None: nowhere."""
     limits: Limits = field(default_factory=dict)
     """The limits of all jobs together."""
+    allowed: AllowedResources = field(default_factory=AllowedResources)
+    """Resources that every job may name."""
+    objects: Callable[[], Objects] | None = None
+    """Builds the port that looks up packages when a job is accepted; None: no look-up, which is for tests."""
+    messages_per_minute: int = 0
+    """Most jobs created by messages and uploads within a minute; 0: no limit."""
+    regions: tuple[str, ...] = ()
+    """Regions in which the installation's network has a subnetwork; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +67,11 @@ class Recorded:
     """The ledger entry of an event."""
 
     entry: LedgerEntry
+    """Not stored if its decision is provisional."""
     is_new: bool
     """False if the event had been judged before."""
+    job: Job | None = None
+    """The job as it was when the event was judged; None: the job did not exist."""
 
 
 def record(event: Event, deps: Deps, admission_token: AdmissionToken | None = None) -> Recorded:
@@ -83,19 +94,21 @@ def record(event: Event, deps: Deps, admission_token: AdmissionToken | None = No
         },
     )
     if entry.is_pending:
-        publish(entry.job_id, entry.effects, deps.bus)
+        publish(entry, deps.bus)
     _write_job_log(entry, deps.job_log)
     return recorded
 
 
-def publish(job_id: str, effects: Iterable[Effect], bus: Bus) -> None:
-    """Publish the requests that carry out the effects of a job's change."""
-    for effect in effects:
+def publish(entry: LedgerEntry, bus: Bus) -> None:
+    """Publish the requests that carry out the effects of a ledger entry."""
+    for effect in entry.effects:
         match effect:
             case Effect.PROVISION:
-                bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
+                request = internal_requests.ProvisionRequest(entry.job_id, entry.key)
+                bus.publish(topics.PROVISION, internal_requests.encode_provision(request), {})
             case Effect.TUNE:
-                bus.publish(topics.TUNE, internal_requests.encode_tune(tuning_job_id(job_id)), {})
+                tune_request = internal_requests.TuneRequest(tuning_job_id(entry.job_id))
+                bus.publish(topics.TUNE, internal_requests.encode_tune(tune_request), {})
 
 
 def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:
@@ -114,27 +127,30 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None) ->
     for retry in range(TRIES):
         loaded, decision = _decide(event, now, deps.store)
         state = loaded.state if loaded else None
+        job = state.job if state else None
         change = evolve(state, decision, now)
         entry = _ledger_entry(event, decision, state, change, now)
+        if decision.is_provisional:
+            return Recorded(entry, is_new=True, job=job)  # not stored: a later event with the same key must be judged
         try:
             deps.store.commit(loaded, entry, change, admission_token)
         except AlreadyRecordedError:
-            return _recorded_before(event, deps.store)
+            return _recorded_before(event, job, deps.store)
         except ConflictError:
             if admission_token is not None:
                 raise
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * min(0.02 * 2**retry, 1.0))
             continue
-        return Recorded(entry, is_new=True)
+        return Recorded(entry, is_new=True, job=job)
     raise ConflictError(f"{event.job_id}: {event.key} lost {TRIES} races")
 
 
 def _decide(event: Event, now: datetime, store: Store) -> tuple[Loaded | None, Decision]:
-    """Load what the event reads, and judge it. A rerun changes the whole attempt: it is judged again with all of it."""
+    """Load what the event reads, and judge it. A change of the whole attempt is judged again with all of it."""
     loaded = _load(event.job_id, event.reads, store)
     decision = judge(loaded.state if loaded else None, event, now)
-    if isinstance(decision.action, RerunJob):
+    if loaded is not None and changes_whole_attempt(loaded.state.job, decision.action):
         loaded = store.load_attempt(event.job_id)
         decision = judge(loaded.state if loaded else None, event, now)
     return loaded, decision
@@ -189,8 +205,8 @@ def _ledger_entry(event: Event, decision: Decision, state: State | None, change:
     )
 
 
-def _recorded_before(event: Event, store: Store) -> Recorded:
+def _recorded_before(event: Event, job: Job | None, store: Store) -> Recorded:
     entry = store.entry(event.job_id, event.key)
     if entry is None:
         raise ConflictError(f"{event.job_id}: ledger entry {event.key} exists and cannot be read")
-    return Recorded(entry, is_new=False)
+    return Recorded(entry, is_new=False, job=job)

@@ -8,7 +8,7 @@ from shared.flows.record import Deps, record
 
 
 def handle(event: ReplicaExited, deps: Deps) -> None:
-    record(event, deps)
+    recorded = record(event, deps)
     if event.succeeded:
         # The exit may have overtaken the replica's own vm-ready message.
-        start_if_all_ready(event.subject.job_id, deps)
+        start_if_all_ready(recorded.job, deps)

@@ -1,28 +1,66 @@
 """The scheduled pass for what no event reported.
 
-The sweep records passed deadlines, because no event arrives when time passes. It then asks `provision` to look at
-every job that has not ended or has unconfirmed effects: that finds VMs that are gone, stopped, without a report or
-left over, and changes nothing if all is well. Finally it asks `provision` to look for VMs that belong to no job
-(`shared.flows.orphans`), because only `provision` may list and delete VMs.
+The sweep asks `provision` to look at every job that changes or has unconfirmed effects: that finds VMs that are gone,
+stopped, without a report or left over. It asks once for one listing of all VMs (`shared.flows.vm_check`), which finds
+the running jobs with a VM too few or too many, and the VMs that belong to no job: only `provision` may list and delete
+VMs. It then records passed deadlines, because no event arrives when time passes.
+
+An idle job costs a few reads in each sweep, whatever its size. A job that cannot be judged stops no other.
 """
 
 from __future__ import annotations
 
+import logging
+
 from shared.core.events import DeadlinePassed
+from shared.core.model.job import Job, JobState
+from shared.core.reconcile.attention import needs_look
 from shared.core.rules.user_requests import passed_deadline
+from shared.errors import TemporaryError
 from shared.flows.record import Deps, record
-from shared.messaging import internal_requests, topics
+from shared.messaging import topics
+from shared.messaging.internal_requests import (
+    ProvisionRequest,
+    encode_admission_pass,
+    encode_orphan_search,
+    encode_provision,
+)
+
+_log = logging.getLogger(__name__)
 
 
 def handle(deps: Deps) -> tuple[str, ...]:
-    """Return the ids of the jobs that `provision` was asked to look at."""
+    """Return the ids of the jobs that `provision` was asked to look at.
+
+    Raises TemporaryError at the end if a passed deadline could not be recorded.
+    """
     now = deps.clock()
-    live_jobs = deps.store.live_jobs()
-    for job in live_jobs:
-        if deadline := passed_deadline(job, now):
-            record(DeadlinePassed(job.job_id, deadline, now), deps)
-    job_ids = sorted({job.job_id for job in live_jobs} | set(deps.store.jobs_with_pending()))
-    for job_id in job_ids:
-        deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})
-    deps.bus.publish(topics.PROVISION, internal_requests.encode_orphan_search(), {})
+    live = deps.store.survey_live_jobs()
+    live_jobs = live.jobs
+    waiting = {job.job_id for job in live_jobs if _waits_for_admission(job, deps)}
+    changing = {job.job_id for job in live_jobs if needs_look(job, now)}
+    job_ids = sorted((changing | set(deps.store.jobs_with_pending())) - waiting - set(live.unreadable))
+    requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
+    requests += [encode_orphan_search(), *([encode_admission_pass()] if deps.limits else [])]
+    deps.bus.publish_all(topics.PROVISION, requests)
+    _record_deadlines(live_jobs, deps)
     return tuple(job_ids)
+
+
+def _waits_for_admission(job: Job, deps: Deps) -> bool:
+    """Whether one admission pass decides about this job together with all others."""
+    return bool(deps.limits) and job.state is JobState.QUEUED and job.tuning is None
+
+
+def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:
+    failed = []
+    for job in live_jobs:
+        now = deps.clock()
+        try:
+            if deadline := passed_deadline(job, now):
+                record(DeadlinePassed(job.job_id, deadline, now), deps)
+        except Exception:  # noqa: BLE001 - whatever is wrong with one job stops no other
+            _log.exception("the passed deadline of a job could not be recorded", extra={"job_id": job.job_id})
+            failed.append(job.job_id)
+    if failed:
+        raise TemporaryError(f"passed deadlines of {len(failed)} jobs could not be recorded, first {failed[0]}")

@@ -10,6 +10,7 @@ exactly one job, and no trial outlives its tuning job.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -18,21 +19,33 @@ from shared.core.model.job import Job, JobState, tuning_of
 from shared.core.model.tuning import Trial, TrialState, trial_id
 from shared.core.reconcile.trial_jobs import trial_job
 from shared.core.rules.tuning import final_decision, trials_to_begin
-from shared.errors import PermanentError, TemporaryError
+from shared.errors import PermanentError
+from shared.flows.history import expire_history
 from shared.flows.intake import with_zone_order
 from shared.flows.record import Deps, record
-from shared.flows.user_requests import cancel_job
+from shared.flows.user_requests import cancel_job, delete_job
+from shared.messaging import topics
+from shared.messaging.internal_requests import TuneRequest, encode_tune
 from shared.ports import Suggester
 
 ROUNDS_MAX: Final = 8
 """Rounds in one delivery. What is left is done by the next delivery."""
+REQUESTS_MAX: Final = 4
+"""How often a request is continued at once. What is left then is left to the sweep."""
 NEW_TRIALS_MAX: Final = 16
 """New trials in one round. Each takes a few reads and two commits."""
 CANCELLED_BY: Final = "its tuning job, which has ended"
+DELETED_WITH: Final = "with-its-tuning-job"
+"""Key of the request that deletes the job of a trial."""
 
 
-def handle(job_id: str, suggester: Suggester, deps: Deps) -> None:
-    """Return when there is nothing to do until a trial changes. Raises TemporaryError if that takes more rounds."""
+def handle(request: TuneRequest, suggester: Suggester, deps: Deps) -> None:
+    """Return when there is nothing to do until a trial changes, or when the rounds of this delivery are used up.
+
+    Then the request is published again. It is no error: Pub/Sub slows a subscription down that answers with errors. The
+    ledger entries stay pending, so the sweep continues what is left after the last request.
+    """
+    job_id = request.job_id
     if _load_job(job_id, deps).tuning is None:
         raise PermanentError(f"{job_id} is not a tuning job")
     pending_keys = deps.store.pending_keys(job_id)
@@ -41,9 +54,14 @@ def handle(job_id: str, suggester: Suggester, deps: Deps) -> None:
         for trial in tuning_of(study).live:
             _reconcile_trial(trial, study, deps)
         if not _advance_study(_load_job(job_id, deps), suggester, deps):
+            if pending_keys and study.deleted_at is not None:
+                _delete_trials(study, deps)
+                expire_history(study, deps.store)
             deps.store.mark_done(job_id, pending_keys, deps.clock())
             return
-    raise TemporaryError(f"{job_id}: starting and ending its trials is not finished; it continues automatically")
+    if request.number < REQUESTS_MAX:
+        following = replace(request, number=request.number + 1)
+        deps.bus.publish(topics.TUNE, encode_tune(following), {})
 
 
 def _advance_study(study: Job, suggester: Suggester, deps: Deps) -> bool:
@@ -63,6 +81,12 @@ def _advance_study(study: Job, suggester: Suggester, deps: Deps) -> bool:
         if not trials_to_begin(study):
             break
     return new_trials > 0
+
+
+def _delete_trials(study: Job, deps: Deps) -> None:
+    """Delete the jobs of all trials together with their tuning job, so that their histories expire."""
+    for trial in tuning_of(study).trials:
+        delete_job(trial_id(study.job_id, trial.number), DELETED_WITH, deps)
 
 
 def _reconcile_trial(trial: Trial, study: Job, deps: Deps) -> None:

@@ -13,9 +13,10 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from shared.core.intake.job_files import ERROR_SUFFIX, Uploaded
+from shared.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, Uploaded
 from shared.core.rules.messages import JOB_EXISTS
-from shared.flows.intake import resume_previous_study, with_time_in_job_id
+from shared.flows.intake import check_allowed, region_problem, resume_previous_study, with_time_in_job_id
+from shared.flows.package_versions import with_generations
 from shared.flows.record import Deps
 from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
 from shared.messaging import topics
@@ -29,6 +30,10 @@ def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
 
     None: the object is not a job file, does not exist any more, or has problems that were written next to it.
     """
+    if uploaded.is_misnamed:
+        problem = f"{uploaded.name} is no job file: its name must end in {', '.join(SUFFIXES)}"
+        example = "jobs/digits.yaml; packages and data belong in other folders of the bucket"
+        _write_problems(uploaded, (Problem("", problem, example),), objects)
     if not uploaded.is_job_file:
         return None
     data = objects.read(uploaded.uri, generation=uploaded.generation, max_bytes=FILE_BYTES_MAX + 1)
@@ -51,19 +56,28 @@ def _check(data: bytes, source: str, uploaded: Uploaded, deps: Deps) -> tuple[st
     spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
     if spec.job_id is None:
         raise ValueError("a spec that was accepted with a default job id must have a job id")
-    if _is_new(spec.job_id, source, deps) and spec.tuning is not None:
-        resume_previous_study(spec.tuning, deps.store)
+    check_allowed(spec, deps.allowed)
     others = {name: value for name, value in document.items() if name != "job_id"}
-    return spec.job_id, {**others, "jobId": spec.job_id}
+    submitted = {**others, "jobId": spec.job_id}
+    if _is_new(spec.job_id, source, submitted, deps):
+        if wrong_region := region_problem(spec.plan, deps.regions):
+            raise InvalidJob((wrong_region,))
+        with_generations(spec, deps.objects)
+        if spec.tuning is not None:
+            resume_previous_study(spec.tuning, deps.store)
+    return spec.job_id, submitted
 
 
-def _is_new(job_id: str, source: str, deps: Deps) -> bool:
+def _is_new(job_id: str, source: str, document: Mapping[str, object], deps: Deps) -> bool:
     """Return False if this file was submitted before. Raises InvalidJob if the job id was used otherwise."""
     loaded = deps.store.load(job_id)
-    if loaded and loaded.state.job.submission != source:
+    if loaded is None:
+        return True
+    spec_json = accept(document, default_job_id=None).spec_json
+    if (loaded.state.job.submission, loaded.state.job.spec_json) != (source, spec_json):
         example = f"{job_id}_2 (or leave jobId out; it is then made from the name and time of the file)"
         raise InvalidJob((Problem("jobId", JOB_EXISTS.partition("Error: ")[2], example),))
-    return loaded is None
+    return False
 
 
 def _write_problems(uploaded: Uploaded, problems: tuple[Problem, ...], objects: Objects) -> None:

@@ -20,9 +20,10 @@ def cancel_job(job_id: str, by: str, deps: Deps) -> None:
 
 
 def delete_job(job_id: str, request_key: str, deps: Deps) -> bool:
-    """Remove an ended job from lists. Its id stays used, and its history is kept. False: the job has not ended.
+    """Remove an ended job from lists. Its id stays used. Its history is kept for 30 days more.
 
-    `request_key` identifies the request, so that a repeated request is recorded once.
+    Return False if the job has not ended. `request_key` identifies the request, so that a repeated request is recorded
+    once.
     """
     recorded = record(DeleteRequested(job_id, request_key, deps.clock()), deps)
     return recorded.entry.decision.reason is not Reason.NOT_ENDED

@@ -9,10 +9,12 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from shared.core.cluster.environment import environment
+from shared.core.cluster.environment import JOB_VARIABLE, environment
+from shared.core.cluster.number_ranges import as_number_range
 from shared.core.cluster.tf_config import Cluster
 from shared.core.model.job import Job
 from shared.core.model.plan import Dialect, Program
+from shared.core.model.replica_id import TaskType
 from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.steps import Create
 from shared.core.reporting.job_log import LOG_ID, task_base
@@ -34,9 +36,10 @@ def vm_metadata(
     """
     return {
         **agent_files,
-        "trainmaster-vm-config": json.dumps(_vm_config(job, create, project, address_book)),
+        "trainmaster-vm-config": _compact_json(_vm_config(job, create, project, address_book)),
         "trainmaster-directive": json.dumps(create.directive.to_metadata()),
-        "serial-port-logging-enable": "TRUE",
+        "enable-guest-attributes": "TRUE",
+        "block-project-ssh-keys": "TRUE",
     }
 
 
@@ -53,9 +56,10 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "hosts": create.group.hosts,
         "fuse_s": plan.fuse_s if create.group.tpu else None,
         "checkpoint_signal": plan.checkpoint_signal,
+        "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
         **_cluster_config(job, create, project, address_book),
-        "packages": plan.packages,
+        "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
         "expands": plan.dialect is Dialect.VERTEX,
         "topics": {
@@ -72,20 +76,40 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
 
 
 def _cluster_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
-    """Return what the replica must know about the others: names, addresses and ranks."""
+    """Return what the replica must know about the others: names, addresses and ranks.
+
+    The size does not depend on the number of replicas, where names and addresses follow a rule. The description of the
+    job is only in TF_CONFIG: the agent copies it to CLUSTER_SPEC and to its own variable.
+    """
     task_type = create.group.task_type
     names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
     addresses = {replica_id: address_book.address(name, create.zone) for replica_id, name in names.items()}
     role_names = tuple(name for replica_id, name in names.items() if replica_id.task_type is task_type)
     cluster = Cluster(job, project, addresses)
+    variables = environment(cluster, task_type, create.zone, role_names)
+    job_variable = JOB_VARIABLE if variables.pop(JOB_VARIABLE, None) is not None else None
     return {
-        "vm_names": role_names,
-        "tf_config": cluster.tf_config(task_type),
-        "cluster_spec": cluster.cluster_spec(task_type),
+        "vm_names": as_number_range(role_names),
+        "tf_config": _with_number_ranges(cluster.tf_config(task_type)),
+        "cluster_spec": _with_number_ranges(
+            {key: value for key, value in cluster.cluster_spec(task_type).items() if key != "job"}
+        ),
         "rank_base": cluster.rank_base(task_type),
         "slice_base": cluster.slice_base(task_type),
-        "environment": environment(cluster, task_type, create.zone, role_names),
+        "environment": variables,
+        "job_variable": job_variable,
     }
+
+
+def _with_number_ranges(spec: Mapping[str, object]) -> Json:
+    cluster = spec["cluster"]
+    if not isinstance(cluster, dict):
+        raise TypeError("TF_CONFIG and CLUSTER_SPEC have their addresses by role")
+    return {**spec, "cluster": {role: as_number_range(addresses) for role, addresses in cluster.items()}}
+
+
+def _compact_json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _program_config(program: Program) -> Json:

@@ -8,5 +8,5 @@ from shared.flows.record import Deps, record
 
 
 def handle(event: VmReady, deps: Deps) -> None:
-    record(event, deps)
-    start_if_all_ready(event.subject.job_id, deps)
+    recorded = record(event, deps)
+    start_if_all_ready(recorded.job, deps)

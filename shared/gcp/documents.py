@@ -6,18 +6,22 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job
 from shared.core.model.replica import Replica
 from shared.core.model.vm_names import job_hash
 from shared.core.reconcile.zone_order import Stockout
+from shared.core.timeouts import HISTORY_KEPT
 from shared.errors import TemporaryError
 from shared.ports import Orphan, Rejection
 
 SCHEMA: Final = 1
 """Version of the stored shape. Readers ignore unknown fields, so a new optional field does not change it."""
+
+EXPIRE_AT: Final = "expire_at"
+"""Field with the time after which Firestore may delete the document. Documents without it stay."""
 
 T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Stockout)
 Document = dict[str, Any]
@@ -26,17 +30,23 @@ _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
 
 
 def job_document(job: Job) -> Document:
-    """Trials have no `submitted_at`: they do not count as submitted jobs."""
-    submitted = {} if job.trial_of else {"submitted_at": job.created_at}
+    """Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as submitted jobs."""
+    submitted = {} if job.trial_of else {submission_time_field(through_api=job.through_api): job.created_at}
     return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": job_hash(job.job_id), **submitted}
 
 
-def replica_document(replica: Replica) -> Document:
-    return {**_dump(Replica, replica), "ever_ready": replica.ever_ready, "ever_lost": replica.ever_lost}
+def submission_time_field(*, through_api: bool) -> str:
+    """Return the field with the time of a submission. Each way of submission has its own, and its own count."""
+    return "api_submitted_at" if through_api else "submitted_at"
 
 
-def entry_document(entry: LedgerEntry) -> Document:
-    return {**_dump(LedgerEntry, entry), "is_pending": entry.is_pending}
+def replica_document(replica: Replica, expire_at: datetime | None = None) -> Document:
+    document = {**_dump(Replica, replica), "ever_ready": replica.ever_ready, "ever_lost": replica.ever_lost}
+    return _expiring(document, expire_at)
+
+
+def entry_document(entry: LedgerEntry, expire_at: datetime | None = None) -> Document:
+    return _expiring({**_dump(LedgerEntry, entry), "is_pending": entry.is_pending}, expire_at)
 
 
 def orphan_document(orphan: Orphan) -> Document:
@@ -44,19 +54,28 @@ def orphan_document(orphan: Orphan) -> Document:
 
 
 def stockout_document(stockout: Stockout) -> Document:
-    return _dump(Stockout, stockout)
+    return _expiring(_dump(Stockout, stockout), stockout.at + HISTORY_KEPT)
 
 
 def rejection_document(rejection: Rejection) -> Document:
-    return _dump(Rejection, rejection)
+    return _expiring(_dump(Rejection, rejection), rejection.at + HISTORY_KEPT)
+
+
+class UnreadableError(TemporaryError):
+    """A document that this release cannot read. The event waits for a release that can."""
 
 
 def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
-    """Raises TemporaryError for another schema version, so that the event waits for a release that can read it."""
+    """Raises UnreadableError for another schema version, and for a document of another shape."""
     schema = (document or {}).get("schema", SCHEMA)
     if schema != SCHEMA:
-        raise TemporaryError(f"a document has schema version {schema}, and this release reads version {SCHEMA}")
-    value: T = _adapter(kind).validate_python(_plain_times(document))
+        raise UnreadableError(f"a document has schema version {schema}, and this release reads version {SCHEMA}")
+    try:
+        value: T = _adapter(kind).validate_python(_plain_times(document))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise UnreadableError(f"a document cannot be read as {kind.__name__}: {field}: {first['msg']}") from error
     return value
 
 
@@ -70,6 +89,10 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def _dump(kind: type[T], value: T) -> Document:
     document: Document = _storable(_adapter(kind).dump_python(value))
     return {**document, "schema": SCHEMA}
+
+
+def _expiring(document: Document, expire_at: datetime | None) -> Document:
+    return {**document, EXPIRE_AT: expire_at} if expire_at else document
 
 
 def _storable(value: Any) -> Any:

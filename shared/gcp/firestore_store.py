@@ -1,12 +1,17 @@
 """The Store on Firestore (native mode).
 
-    jobs/{job_id}                          Job, `is_live`, `vm_hash`; `submitted_at` unless it is a trial
+    jobs/{job_id}                          Job, `is_live`, `vm_hash`; `submitted_at` or `api_submitted_at`, if submitted
     jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ever_lost`
     jobs/{job_id}/ledger/{event key}       LedgerEntry, `is_pending`
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     stockouts/{zone and machine kind}      Stockout
+    leases/{job_id}                        `expires_at` of the lease on work for this job
     control/admission_token                the last admission; its update time is the admission token
+
+Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease has `expires_at`):
+replicas of earlier attempts, rejections, stockouts, and the history of deleted jobs. TTL policies of infra/ delete them
+within about a day after it. Nothing depends on when.
 
 A change is one batched write. Its preconditions are the update times that were read, and that the ledger entry does not
 exist yet. There are no transactions and no locks: on a contended document that is several times faster, and as correct.
@@ -15,8 +20,10 @@ exist yet. There are no transactions and no locks: on a contended document that 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -26,13 +33,16 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, State
-from shared.core.model.replica import Replica
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
 from shared.core.reconcile.zone_order import Stockout
+from shared.core.timeouts import HISTORY_KEPT
 from shared.core.transitions.change import Change
 from shared.errors import ConflictError
 from shared.gcp.documents import (
+    EXPIRE_AT,
     Document,
+    UnreadableError,
     entry_document,
     job_document,
     orphan_document,
@@ -40,10 +50,13 @@ from shared.gcp.documents import (
     rejection_document,
     replica_document,
     stockout_document,
+    submission_time_field,
 )
 from shared.gcp.errors import google_errors, is_missing_database, translate
 from shared.gcp.retries import CALL
-from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Loaded, Orphan, Rejection
+from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Lease, LiveJobs, Loaded, Orphan, Rejection
+
+_log = logging.getLogger(__name__)
 
 JOB: Final = "job"
 """Key of the job's document in `Loaded.tokens`."""
@@ -52,7 +65,13 @@ LEDGER: Final = "ledger"
 REJECTIONS: Final = "rejections"
 ORPHANS: Final = "orphans"
 STOCKOUTS: Final = "stockouts"
+LEASES: Final = "leases"
 ADMISSION: Final = "control/admission_token"
+
+EXPIRY_BATCH: Final = 500
+"""Documents in one write of `expire_history`."""
+MARK_TRIES: Final = 5
+"""How often `mark_done` reads again after another writer confirmed some of the same entries."""
 
 _CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
 
@@ -81,18 +100,22 @@ class FirestoreStore:
         job = self._get(_job(job_id)).get(_job(job_id))
         if job is None:
             return None
-        replicas = self._find(self._where(_replicas(job_id), ("attempt", "==", job.get("attempt"))))
-        return _loaded(job, replicas, whole=True)
+        replicas = self._where(_replicas(job_id), ("attempt", "==", job.get("attempt")))
+        return _loaded(job, self._find(replicas, read_time=job.read_time), whole=True)
 
     def commit(
         self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
     ) -> None:
         tokens = loaded.tokens if loaded else {}
+        job = change.job or (loaded.state.job if loaded else None)
+        expire_at = entry.at + HISTORY_KEPT
         batch = self._client.batch()
-        batch.create(self._client.document(f"{_ledger(entry.job_id)}/{entry.key}"), entry_document(entry))
+        document = entry_document(entry, expire_at if job and job.deleted_at else None)
+        batch.create(self._client.document(f"{_ledger(entry.job_id)}/{entry.key}"), document)
         for replica in change.replicas:
             path = f"{_replicas(entry.job_id)}/{replica.key}"
-            self._write(batch, path, replica_document(replica), tokens.get(replica.key))
+            is_past = job is not None and replica.attempt < job.attempt
+            self._write(batch, path, replica_document(replica, expire_at if is_past else None), tokens.get(replica.key))
         if change.job:
             self._write(batch, _job(entry.job_id), job_document(change.job), tokens.get(JOB))
         if admission_token is not None:
@@ -116,15 +139,60 @@ class FirestoreStore:
         return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in snapshots)
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
-        return tuple(snapshot.id for snapshot in self._find(self._where(_ledger(job_id), ("is_pending", "==", True))))
+        query = self._where(_ledger(job_id), ("is_pending", "==", True)).select(["__name__"])
+        return tuple(snapshot.id for snapshot in self._find(query))
+
+    def is_pending(self, job_id: str, key: str) -> bool:
+        path = f"{_ledger(job_id)}/{key}"
+        snapshot = self._get(path, fields=["is_pending"]).get(path)
+        return snapshot is not None and bool(snapshot.get("is_pending"))
 
     def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
-        if not keys:
+        """Write only entries that are pending, as they were read: the time of an earlier confirmation stays."""
+        paths = [f"{_ledger(job_id)}/{key}" for key in keys]
+        for _ in range(MARK_TRIES):
+            entries = self._get(*paths, fields=["is_pending"]) if paths else {}
+            pending = [entry for entry in entries.values() if entry.get("is_pending")]
+            if not pending:
+                return
+            batch = self._client.batch()
+            for entry in pending:
+                option = self._client.write_option(last_update_time=entry.update_time)
+                batch.update(entry.reference, {"is_pending": False, "done_at": at}, option)
+            try:
+                _commit(batch, f"mark entries of {job_id} done")
+            except ConflictError:
+                continue
             return
+        raise ConflictError(f"{job_id}: other writers kept marking the same ledger entries as done")
+
+    def take_lease(self, name: str, now: datetime, expires_at: datetime) -> Lease | None:
+        path = f"{LEASES}/{name}"
+        snapshot = self._get(path).get(path)
+        if snapshot is not None and snapshot.get("expires_at") > now:
+            return None
+        return self._write_lease(name, expires_at, snapshot.update_time if snapshot else None)
+
+    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        return self._write_lease(lease.name, expires_at, lease.token)
+
+    def release_lease(self, lease: Lease) -> None:
         batch = self._client.batch()
-        for key in keys:
-            batch.update(self._client.document(f"{_ledger(job_id)}/{key}"), {"is_pending": False, "done_at": at})
-        _commit(batch, f"mark entries of {job_id} done")
+        option = self._client.write_option(last_update_time=lease.token)
+        batch.delete(self._client.document(f"{LEASES}/{lease.name}"), option)
+        with suppress(ConflictError):
+            _commit(batch, f"release the lease {lease.name}")
+
+    def _write_lease(self, name: str, expires_at: datetime, update_time: object) -> Lease | None:
+        """Return None if another writer has changed the lease since `update_time`."""
+        batch = self._client.batch()
+        self._write(batch, f"{LEASES}/{name}", {"expires_at": expires_at}, update_time)
+        try:
+            _commit(batch, f"write the lease {name}")
+        except (ConflictError, _ExistsError):
+            return None
+        results: Any = batch.write_results
+        return Lease(name, results[0].update_time)
 
     def jobs_with_pending(self) -> tuple[str, ...]:
         ledgers = self._client.collection_group(LEDGER)
@@ -132,12 +200,33 @@ class FirestoreStore:
         return tuple(sorted({snapshot.get("job_id") for snapshot in self._find(query)}))
 
     def live_jobs(self) -> tuple[Job, ...]:
-        return self._jobs(self._where(JOBS, ("is_live", "==", True)))
+        return self.survey_live_jobs().jobs
+
+    def survey_live_jobs(self) -> LiveJobs:
+        jobs, unreadable = [], []
+        for snapshot in self._find(self._where(JOBS, ("is_live", "==", True))):
+            job = _read_job(snapshot)
+            if job is None:
+                unreadable.append(snapshot.id)
+            else:
+                jobs.append(job)
+        return LiveJobs(tuple(jobs), tuple(unreadable))
 
     def admission_token(self) -> AdmissionToken:
         """Read the token before the jobs: an admission in between then fails the commit that uses the token."""
         last = self._get(ADMISSION).get(ADMISSION)
-        return AdmissionToken(last.update_time if last else None, self.live_jobs())
+        live = self.survey_live_jobs()
+        return AdmissionToken(last.update_time if last else None, live.jobs, len(live.unreadable))
+
+    def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
+        """A job is admitted once, so its id in the document shows that nobody has written it since."""
+        last = self._get(ADMISSION).get(ADMISSION)
+        if last is None or last.get("job_id") != job_id:
+            raise ConflictError(f"another job was admitted after {job_id}")
+        return replace(token, token=last.update_time)
+
+    def count_live(self) -> int:
+        return self._count(self._where(JOBS, ("is_live", "==", True)))
 
     def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
         """Use Firestore's automatic index of one field, whose second key is the document's name."""
@@ -148,11 +237,16 @@ class FirestoreStore:
             query = query.start_after({"created_at": after.created_at, "__name__": document})
         return self._jobs(query)
 
-    def count_created_since(self, moment: datetime) -> int:
-        return self._count(self._where(JOBS, ("submitted_at", ">=", moment)))
+    def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
+        field = submission_time_field(through_api=through_api)
+        return self._count(self._where(JOBS, (field, ">=", moment)))
 
     def count_ready(self, job_id: str, attempt: int) -> int:
         return self._count(self._where(_replicas(job_id), ("attempt", "==", attempt), ("ever_ready", "==", True)))
+
+    def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        values = [state.value for state in states]
+        return self._count(self._where(_replicas(job_id), ("attempt", "==", attempt), ("state", "in", values)))
 
     def reject(self, rejection: Rejection) -> None:
         self._create_once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
@@ -168,10 +262,24 @@ class FirestoreStore:
         if vm_hash is None:
             return None
         replica_id = replica_id_from_vm_name(name)
-        for job in self._jobs(self._where(JOBS, ("vm_hash", "==", vm_hash))):
-            if replica_id in job.plan.replica_ids and vm_name(job.job_id, replica_id) == name:
-                return job.job_id
+        for snapshot in self._find(self._where(JOBS, ("vm_hash", "==", vm_hash))):
+            job = _read_job(snapshot)
+            has_replica = job is None or replica_id in job.plan.replica_ids
+            if has_replica and vm_name(snapshot.id, replica_id) == name:
+                return str(snapshot.id)
         return None
+
+    def expire_history(self, job_id: str, at: datetime) -> None:
+        """Write in batches, in the order of the documents' names. A repetition writes the same again."""
+        for collection in (_ledger(job_id), _replicas(job_id)):
+            query = self._client.collection(collection).order_by("__name__").select(["__name__"]).limit(EXPIRY_BATCH)
+            snapshots = self._find(query)
+            while snapshots:
+                batch = self._client.batch()
+                for snapshot in snapshots:
+                    batch.update(snapshot.reference, {EXPIRE_AT: at})
+                _commit(batch, f"expire the history of {job_id}")
+                snapshots = self._find(query.start_after({"__name__": snapshots[-1].reference}))
 
     def note_stockout(self, stockout: Stockout) -> None:
         """Overwrite the last one. Two that arrive in the wrong order are moments apart, which changes nothing."""
@@ -198,11 +306,12 @@ class FirestoreStore:
     def close(self) -> None:
         self._client.close()
 
-    def _get(self, *paths: str) -> dict[str, DocumentSnapshot[Any]]:
-        """Return the documents that exist, by path, in the order of `paths`."""
+    def _get(self, *paths: str, fields: Sequence[str] | None = None) -> dict[str, DocumentSnapshot[Any]]:
+        """Return the documents that exist, by path, in the order of `paths`. `fields`: only these fields of them."""
         references = [self._client.document(path) for path in paths]
         with google_errors("Firestore: get documents"):
-            snapshots = {snapshot.reference.path: snapshot for snapshot in self._client.get_all(references, **CALL)}
+            found = self._client.get_all(references, field_paths=fields, **CALL)
+            snapshots = {snapshot.reference.path: snapshot for snapshot in found}
         return {path: snapshots[path] for path in paths if path in snapshots and snapshots[path].exists}
 
     def _where(self, collection: str, *conditions: tuple[str, str, object]) -> Any:
@@ -211,9 +320,10 @@ class FirestoreStore:
             query = query.where(filter=FieldFilter(field, operator, value))
         return query
 
-    def _find(self, query: Any) -> list[DocumentSnapshot[Any]]:
+    def _find(self, query: Any, read_time: datetime | None = None) -> list[DocumentSnapshot[Any]]:
+        """Return the documents as they are now, or as they were at `read_time`."""
         with google_errors("Firestore: query"):
-            return list(query.get(**CALL))
+            return list(query.get(read_time=read_time, **CALL))
 
     def _jobs(self, query: Any) -> tuple[Job, ...]:
         return tuple(read(Job, snapshot.to_dict()) for snapshot in self._find(query))
@@ -237,6 +347,15 @@ class FirestoreStore:
         batch.create(self._client.document(path), document)
         with suppress(_ExistsError):
             _commit(batch, f"create {path}")
+
+
+def _read_job(snapshot: DocumentSnapshot[Any]) -> Job | None:
+    """Return None, and log it, for a document that this release cannot read. One bad document stops one job."""
+    try:
+        return read(Job, snapshot.to_dict())
+    except UnreadableError as error:
+        _log.error("unreadable job: %s", error, extra={"job_id": snapshot.id})
+        return None
 
 
 class _ExistsError(Exception):

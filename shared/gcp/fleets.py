@@ -6,6 +6,7 @@ Cloud TPU is not called for jobs without TPUs, and never in installations that d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from shared.core.events import CapacityErrorKind
@@ -46,6 +47,9 @@ class Fleets:
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
         return self._fleet_of(vm).write_directive(vm, directive)
+
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        return self._fleet_of(vm).last_heartbeat(vm)
 
     def release(self, job: Job) -> bool:
         return self._compute.release(job)

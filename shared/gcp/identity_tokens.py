@@ -65,15 +65,21 @@ class IdentityTokens:
             raise IdentityError(f"identity: the token is not signed by Google: {error}") from None
 
     def _certificates(self, key_id: str) -> Mapping[str, str]:
-        """Fetch them if the known ones have expired, or if Google may have published a new one."""
+        """Return Google's certificates, which are fetched if the known ones have expired or lack this key.
+
+        A key is foreign only if the keys of this moment lack it. Raises TemporaryError for an unknown key that it is
+        too early to look for: Google may have published it since the last request.
+        """
         with self._lock:
             keys = self._cache.get(self._url)
-            is_stale = keys is None or (
-                key_id not in keys.certificates and self._clock() - keys.fetched_at >= REFETCH_INTERVAL_S
-            )
-            if keys is None or is_stale:
-                keys = self._fetch()
-                self._cache[self._url] = keys
+            if keys is not None and key_id in keys.certificates:
+                return keys.certificates
+            if keys is not None and self._clock() - keys.fetched_at < REFETCH_INTERVAL_S:
+                raise TemporaryError(
+                    "identity: the token is signed with a key that Google had not published a minute ago"
+                )
+            keys = self._fetch()
+            self._cache[self._url] = keys
             return keys.certificates
 
     def _fetch(self) -> _Keys:
@@ -101,4 +107,5 @@ def _claims(payload: Mapping[str, Any]) -> Claims:
         project=vm.get("project_id"),
         instance_id=vm.get("instance_id"),
         instance_name=vm.get("instance_name"),
+        zone=vm.get("zone"),
     )

@@ -1,6 +1,6 @@
 """An installation as Google Cloud shows it to `trainmaster doctor`. Everything is read, nothing is changed.
 
-Not by client libraries: these are ten small reads of six services, and half of the libraries are not needed elsewhere.
+Not by client libraries: these are small reads of eight services, and half of the libraries are not needed elsewhere.
 What is read is returned as values; `cli.doctor` judges whether they are right.
 """
 
@@ -23,9 +23,10 @@ from google.auth.transport.requests import Request
 from shared.errors import TemporaryError
 from shared.gcp import clients
 from shared.gcp.errors import NO_CONNECTION
+from shared.gcp.policies import Policy, read_policy
 from shared.gcp.project_access import ProjectAccess
 from shared.gcp.rest_api import Json, RestApi
-from shared.ports import UnknownTokenError
+from shared.ports import CallersProjectError, UnknownTokenError
 
 TIMEOUT_S: Final = 20.0
 
@@ -73,8 +74,20 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True)
+class DeployedFunction:
+    """A function as Cloud Functions shows it."""
+
+    name: str
+    state: str
+    """ACTIVE, FAILED, DEPLOYING and others."""
+    message: str
+    """The first reason for a state other than ACTIVE; empty: there is none."""
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
-    """A quota of a region."""
+    """A quota of a region, or of the project."""
 
     metric: str
     used: float
@@ -93,6 +106,9 @@ class Endpoints:
     """Cloud Resource Manager."""
     accounts: str = ""
     """IAM."""
+    policies: str = ""
+    """Organization Policy."""
+    functions: str = ""
 
 
 GOOGLE: Final = Endpoints(
@@ -102,6 +118,8 @@ GOOGLE: Final = Endpoints(
     compute="https://compute.googleapis.com",
     projects="https://cloudresourcemanager.googleapis.com",
     accounts="https://iam.googleapis.com",
+    policies="https://orgpolicy.googleapis.com",
+    functions="https://cloudfunctions.googleapis.com",
 )
 
 
@@ -130,7 +148,7 @@ class Inspection:
             return self._access.granted_permissions(self._token, permissions)
         except UnknownTokenError:
             raise InspectionError(HTTPStatus.UNAUTHORIZED, "your credentials are invalid or expired") from None
-        except TemporaryError as error:
+        except (CallersProjectError, TemporaryError) as error:
             raise InspectionError(0, str(error)) from None
 
     def read_state(self) -> None:
@@ -192,7 +210,36 @@ class Inspection:
         resource = self._find("compute", f"/compute/v1/projects/{self.project}/regions/{region}")
         if resource is None:
             return None
-        return tuple(Quota(item["metric"], item["usage"], item["limit"]) for item in resource.get("quotas", ()))
+        return _quotas_of(resource)
+
+    def project_quotas(self) -> tuple[Quota, ...]:
+        """Return the quotas that count all regions together."""
+        return _quotas_of(self._find("compute", f"/compute/v1/projects/{self.project}") or {})
+
+    def policy(self, constraint: str) -> Policy:
+        """Return the effective policy of a constraint such as `gcp.resourceLocations`."""
+        path = f"/v2/projects/{self.project}/policies/{constraint}:getEffectivePolicy"
+        return read_policy(self._find("policies", path) or {})
+
+    def functions(self) -> tuple[DeployedFunction, ...]:
+        """Return the functions of all regions."""
+        answer = self._call("functions", f"/v2/projects/{self.project}/locations/-/functions?pageSize=1000")
+        return tuple(
+            DeployedFunction(
+                _short(item["name"]),
+                item.get("state", "UNKNOWN"),
+                next((str(message.get("message", "")) for message in item.get("stateMessages", ())), ""),
+                item.get("url", ""),
+            )
+            for item in answer.get("functions", ())
+        )
+
+    def status_without_token(self, url: str) -> int:
+        """Return the HTTP status of a GET that sends no credentials."""
+        try:
+            return int(Request()(url, timeout=TIMEOUT_S).status)
+        except NO_CONNECTION as error:
+            raise InspectionError(0, f"{url} does not answer: {error}") from None
 
     def has_account(self, email: str) -> bool:
         return self._find("accounts", f"/v1/projects/{self.project}/serviceAccounts/{email}") is not None
@@ -229,6 +276,10 @@ class Inspection:
             return clients.caller_token(self.project)
         except GoogleAuthError as error:
             raise InspectionError(HTTPStatus.UNAUTHORIZED, str(error)) from None
+
+
+def _quotas_of(resource: Json) -> tuple[Quota, ...]:
+    return tuple(Quota(item["metric"], item["usage"], item["limit"]) for item in resource.get("quotas", ()))
 
 
 def _short(name: str) -> str:

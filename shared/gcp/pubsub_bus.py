@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from google.pubsub_v1.services.publisher import PublisherClient
 from google.pubsub_v1.types import PubsubMessage
 
 from shared.gcp.errors import google_errors
 from shared.gcp.retries import CALL
+
+BATCH_MAX: Final = 1000
+"""Messages in one request. Source: Pub/Sub quotas. A request may have 10 MB; ours have some hundred bytes each."""
 
 
 class PubsubBus:
@@ -19,10 +23,16 @@ class PubsubBus:
         self._project = project
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        self._publish(topic, [PubsubMessage(data=data, attributes=dict(attributes))])
+
+    def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        for first in range(0, len(messages), BATCH_MAX):
+            self._publish(topic, [PubsubMessage(data=data) for data in messages[first : first + BATCH_MAX]])
+
+    def _publish(self, topic: str, messages: list[PubsubMessage]) -> None:
         path = f"projects/{self._project}/topics/{topic}"
-        message = PubsubMessage(data=data, attributes=dict(attributes))
         with google_errors(f"publish to {topic}"):
-            self._client.publish(topic=path, messages=[message], **CALL)
+            self._client.publish(topic=path, messages=messages, **CALL)
 
     def close(self) -> None:
         self._client.transport.close()

@@ -15,12 +15,14 @@ class RestApi:
     """One API at one address. Thread-safe.
 
     `google` is Google's address; `endpoint` an emulator's, which is sent no credentials. `token`: an access token to
-    use in place of our own credentials.
+    use in place of our own credentials. `quota_project`: the project whose quota and enabled APIs count, in place of
+    the one that the credentials belong to.
     """
 
-    def __init__(self, google: str, endpoint: str, timeout_s: float, token: str = "") -> None:
+    def __init__(self, google: str, endpoint: str, timeout_s: float, token: str = "", quota_project: str = "") -> None:
         self.base = endpoint.rstrip("/") or google
         self._options = endpoint, timeout_s, token
+        self._headers = {"X-Goog-User-Project": quota_project} if quota_project else {}
         self._session: clients.Session | None = None
 
     def call(self, method: str, path: str, body: Json | None = None, **parameters: str) -> Json:
@@ -28,7 +30,7 @@ class RestApi:
         if self._session is None:
             self._session = clients.session(*self._options)
         response = self._session.request(
-            method, f"{self.base}{path}", params=parameters, json=body, allow_redirects=False
+            method, f"{self.base}{path}", params=parameters, json=body, headers=self._headers, allow_redirects=False
         )
         if not response.ok:
             raise _error_of(response)

@@ -33,5 +33,7 @@ CALL: Final = repeated(CALL_S, *NO_CONNECTION)
 """For calls whose repetition is harmless: reads, conditional writes, messages (which may be delivered twice)."""
 FLEET_READ: Final = repeated(FLEET_READ_S)
 """For reads of VMs and TPU nodes. Without a connection they fail at once, and the event is redelivered."""
+FIELD_MASK: Final = "x-goog-fieldmask"
+"""Header that names the fields of a response. Source: Google's "System parameters"."""
 FLEET_WRITE: Final[dict[str, Any]] = {"retry": None, "timeout": FLEET_CALL_S}
 """For changes of VMs and TPU nodes. `provision` compares desired and observed again before it repeats one."""

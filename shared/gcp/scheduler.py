@@ -1,4 +1,7 @@
-"""Cloud Scheduler: jobs that publish a message at times given by a cron expression."""
+"""Cloud Scheduler: jobs that submit a training job at times given by a cron expression.
+
+A schedule publishes a message, whose submitter is not known, or calls the API with the token of a service account.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,42 @@ from shared.gcp.retries import CALL
 
 Json = dict[str, Any]
 
-UPDATED: Final = ("description", "schedule", "time_zone", "pubsub_target")
+UPDATED: Final = ("description", "schedule", "time_zone", "pubsub_target", "http_target")
+SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
-def scheduler_job(parent: str, name: str, cron: str, time_zone: str, topic: str, data: bytes) -> Json:
+def publication(project: str, name: str, topic: str, data: bytes) -> Json:
+    """Return the target of a schedule that publishes its job file."""
+    return {
+        "pubsubTarget": {
+            "topicName": f"projects/{project}/topics/{topic}",
+            "data": base64.b64encode(data).decode("ascii"),
+            "attributes": {"source": f"schedule:{name}"},
+        }
+    }
+
+
+def api_call(project: str, api: str, account: str, data: bytes) -> Json:
+    """Return the target of a schedule that creates its job through the API, as a service account."""
+    return {
+        "httpTarget": {
+            "uri": f"{api.rstrip('/')}/v1/projects/{project}/jobs",
+            "httpMethod": "POST",
+            "headers": {"Content-Type": "application/json"},
+            "body": base64.b64encode(data).decode("ascii"),
+            "oauthToken": {"serviceAccountEmail": account, "scope": SCOPE},
+        }
+    }
+
+
+def scheduler_job(parent: str, name: str, cron: str, time_zone: str, target: Json) -> Json:
     """Return the job resource. `parent`: `projects/P/locations/L`. Source: Job in the API's discovery document."""
-    project = parent.split("/")[1]
     return {
         "name": f"{parent}/jobs/{name}",
         "description": "Trainmaster: submits a training job",
         "schedule": cron,
         "timeZone": time_zone,
-        "pubsubTarget": {
-            "topicName": f"projects/{project}/topics/{topic}",
-            "data": base64.b64encode(data).decode("ascii"),
-            "attributes": {"source": f"schedule:{name}"},
-        },
+        **target,
     }
 
 

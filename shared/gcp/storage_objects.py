@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from google.api_core import exceptions
@@ -9,6 +10,9 @@ from google.cloud.storage import Blob, Client
 
 from shared.gcp.errors import google_errors
 from shared.gcp.retries import CALL
+from shared.ports import ObjectForbiddenError
+
+_log = logging.getLogger(__name__)
 
 
 class StorageObjects:
@@ -29,9 +33,22 @@ class StorageObjects:
                 return b""  # an empty object has no first byte
         return data[:max_bytes]  # a compressed object is sent whole, whatever range was requested
 
-    def write(self, uri: str, data: bytes, *, content_type: str) -> None:
+    def generation(self, uri: str) -> int | None:
+        blob = self._blob(uri)
+        with google_errors(f"look up {uri}"):
+            try:
+                blob.reload(**CALL)
+            except exceptions.NotFound:
+                return None
+            except exceptions.Forbidden:
+                raise ObjectForbiddenError(uri) from None
+        return int(blob.generation)
+
+    def write(self, uri: str, data: bytes, *, content_type: str) -> int:
+        blob = self._blob(uri)
         with google_errors(f"write {uri}"):
-            self._blob(uri).upload_from_string(data, content_type=content_type, **CALL)
+            blob.upload_from_string(data, content_type=content_type, **CALL)
+        return int(blob.generation)
 
     def delete(self, uri: str) -> None:
         with google_errors(f"delete {uri}"):
@@ -39,6 +56,9 @@ class StorageObjects:
                 self._blob(uri).delete(**CALL)
             except exceptions.NotFound:
                 return
+            except exceptions.Forbidden as error:
+                # Cloud Storage also answers so for a missing object, to a caller without storage.objects.list.
+                _log.warning("%s was not deleted: %s", uri, error)
 
     def close(self) -> None:
         self._client.close()

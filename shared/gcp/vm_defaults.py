@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shared.core.model.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,22 @@ class VmDefaults:
     """Partial or full URL."""
     subnetwork: str
     """Partial or full URL, in which `{region}` stands for the job's region. Empty: the network's own subnetwork."""
+    account_networks: Mapping[str, str] = field(default_factory=dict)
+    """From service accounts of jobs to the names of networks that only their VMs use."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Images of the installation in place of Google's: from the image's family to the image."""
+
+    def network_of(self, plan: Plan) -> tuple[str, str]:
+        """Return network and subnetwork of a job's VMs. An empty subnetwork means the network's own in that region."""
+        if plan.network:
+            return plan.network, ""
+        if own := self.account_networks.get(plan.service_account or ""):
+            project = f"projects/{self.project}"
+            return (
+                f"{project}/global/networks/{own}",
+                f"{project}/regions/{plan.region}/subnetworks/{own}-{plan.region}",
+            )
+        return self.network, self.subnetwork.replace("{region}", plan.region)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from shared.core.model.job import Job
@@ -17,6 +18,9 @@ LABEL_ATTEMPT: Final = "trainmaster-attempt"
 LABEL_VM_GENERATION: Final = "trainmaster-vm-generation"
 LABEL_ROUND: Final = "trainmaster-round"
 """Provisioning round of a queued resource: its failure in an earlier round says nothing about the current one."""
+LABEL_DIRECTIVE: Final = "trainmaster-directive"
+"""The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`: listings show labels and no metadata. It is written
+after the metadata, so it may be behind, but never ahead."""
 DIRECTIVE_KEY: Final = "trainmaster-directive"
 
 
@@ -28,6 +32,7 @@ def labels(job: Job, create: Create) -> dict[str, str]:
         LABEL_TASK: create.group.task_type.value,
         LABEL_ATTEMPT: str(create.directive.attempt),
         LABEL_VM_GENERATION: str(create.vm_generation),
+        LABEL_DIRECTIVE: directive_label(create.directive),
     }
     if create.group.tpu is not None and create.group.tpu.queue is not None:
         ours[LABEL_ROUND] = str(create.round)
@@ -35,12 +40,23 @@ def labels(job: Job, create: Create) -> dict[str, str]:
     return {**dict(legal[: LABELS_MAX - len(ours)]), **ours}
 
 
+def directive_label(directive: Directive) -> str:
+    return f"{directive.attempt}-{directive.incarnation}-{directive.action}"
+
+
+def directive_of(labels: Mapping[str, str]) -> Directive | None:
+    """Return the directive that a VM's label shows, without the addresses of slices. None: no label, or unreadable."""
+    try:
+        attempt, incarnation, action = labels[LABEL_DIRECTIVE].split("-")
+        return Directive(int(attempt), int(incarnation), DirectiveAction(action))
+    except (KeyError, ValueError):
+        return None
+
+
 def parse_directive(text: str | None) -> Directive | None:
     """None: there is no directive, or an unreadable one, which will be overwritten."""
     try:
-        said = json.loads(text or "")
-        action = DirectiveAction(said["action"])
-        return Directive(int(said["attempt"]), int(said["incarnation"]), action, tuple(said.get("slices", ())))
+        return Directive.from_metadata(json.loads(text or ""))
     except (ValueError, TypeError, KeyError):
         return None
 

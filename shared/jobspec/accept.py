@@ -2,6 +2,7 @@
 
     copy_as_json → read_model (names, types, limits) → check_supported
                  → resolve_training_input or resolve_custom_job (ResolvedSpec) → resolve_task_groups → Plan
+                 → check_environment_size
 
 Every step adds its problems and leaves out what it cannot use, so that one answer has all problems.
 """
@@ -13,10 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from shared.core.intake.named_resources import NamedResource
 from shared.core.model.plan import Container, Plan, Program, TaskGroup, TpuQueue
 from shared.core.model.replica_id import TaskType
 from shared.core.model.tuning import Tuning
 from shared.jobspec.catalog.runtimes import OWN_IMAGE
+from shared.jobspec.fields.environment_size import check_environment_size
 from shared.jobspec.fields.extension_fields import ResolvedExtension, check_boot_image, resolve_extension
 from shared.jobspec.fields.job_id import check_job_id, nearest_job_id
 from shared.jobspec.fields.labels import check_labels
@@ -26,19 +29,21 @@ from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from shared.jobspec.formats.extension import Extension, SpotUse
 from shared.jobspec.formats.vertex import VertexCustomJob
 from shared.jobspec.formats.vertex_study import VertexTuningJob
+from shared.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from shared.jobspec.machines.task_groups import resolve_task_groups
 from shared.jobspec.reading.document_kinds import TRAINING_INPUT
 from shared.jobspec.reading.json_limits import copy_as_json
 from shared.jobspec.reading.problems import ROOT, InvalidJob, Problem, Problems
 from shared.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model
 from shared.jobspec.resolve.custom_job import resolve_custom_job
+from shared.jobspec.resolve.named_resources import named_resources
 from shared.jobspec.resolve.resolved_spec import ResolvedSpec
 from shared.jobspec.resolve.study_spec import resolve_study
 from shared.jobspec.resolve.tpu_queue import resolve_queue
 from shared.jobspec.resolve.training_input import resolve_training_input
 
 SPEC_BYTES_MAX: Final = 64 * 1024
-"""Every VM has the spec three times (TF_CONFIG, CLOUD_ML_JOB, its arguments) in one metadata value of 256 KiB."""
+"""Every VM has the spec about twice (its description, its program) in one metadata value of at most 256 KiB."""
 _DISPLAY_NAME_PATH: Final = ("displayName",)
 _NO_PROGRAM: Final = Program((), "", (), None, Container(""))
 
@@ -53,6 +58,8 @@ class AcceptedSpec:
     """The plan of the job; for a tuning job, that of each trial."""
     tuning: Tuning | None = None
     """The tuning of a tuning job."""
+    resources: tuple[NamedResource, ...] = ()
+    """Resources of Google Cloud that the job names. Whether its submitter may use them has not been checked."""
 
 
 def accept(document: Mapping[str, object], *, default_job_id: str | None) -> AcceptedSpec:
@@ -95,7 +102,12 @@ def _resolve(
     tuning = spec.tuning
     if isinstance(job, VertexTuningJob):
         tuning = resolve_study(job, problems, spec.substitutions)
-    return AcceptedSpec(job_id, spec_json, dict(job.labels), _plan(spec, extension, resolved, problems), tuning)
+    plan = _plan(spec, extension, resolved, problems)
+    problems.raise_if_any()
+    if job_id is not None:
+        check_environment_size(job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None)
+    resources = named_resources(spec, extension, problems)
+    return AcceptedSpec(job_id, spec_json, dict(job.labels), plan, tuning, resources)
 
 
 def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension, problems: Problems) -> Plan:
@@ -108,15 +120,22 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
         check_boot_image(resolved.image, problems, has_tpu=any(role.is_tpu for role in spec.roles))
     region, zones = resolve_zones(spec.region, spec.region_path, extension.zones, tpus, problems)
     queue = resolve_queue(extension, resolved, spec, groups, problems)
+    image = resolved.image if resolved.image is not None and not tpus else spec.runtime.image
+    groups = tuple(_complete_group(group, program, spec, resolved, queue) for group in groups)
+    has_fallback, has_reservation = resolved.on_demand_after is not None, resolved.reservation is not None
+    check_machines(
+        spec.roles, groups, Request(image, resolved.image is not None, has_reservation, has_fallback), problems
+    )
+    groups = with_disks_for_image(spec.roles, groups, image, problems, spec.substitutions)
     disable_retries = spec.disable_retries or extension.disable_retries
     restarts_job = spec.restart_job_on_worker_restart or extension.restart_job_on_worker_restart
     return Plan(
-        groups=tuple(_complete_group(group, program, spec, resolved, queue) for group in groups),
+        groups=groups,
         program=program,
         region=region,
         zones=zones,
         runtime=OWN_IMAGE if has_bare_image else spec.runtime.name,
-        image=resolved.image if resolved.image is not None and not tpus else spec.runtime.image,
+        image=image,
         max_running_s=spec.max_running_s,
         max_wait_s=spec.max_wait_s,
         # Source: Vertex AI: disableRetries overrides restartJobOnWorkerRestart to false.
@@ -128,10 +147,12 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
         network=spec.network,
         substitutions=tuple(spec.substitutions),
         packages=() if has_bare_image else spec.runtime.packages,
+        gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
         on_demand_after=resolved.on_demand_after,
         reservation=resolved.reservation,
         kms_key=spec.kms_key,
         checkpoint_signal=resolved.checkpoint_signal.value,
+        stall_timeout_s=resolved.stall_timeout_s,
         dialect=spec.dialect,
         output_directory=spec.output_directory,
         priority=spec.priority,

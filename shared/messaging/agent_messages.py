@@ -20,13 +20,24 @@ TAIL_LENGTH_MAX: Final = 4096
 STEP_MAX: Final = 2**53
 """Largest training step of a metric, as in the agent. Firestore stores integers of at most 64 bits."""
 
-Count = Annotated[int, Field(ge=1)]
+INT32_MAX: Final = 2**31 - 1
+"""Largest integer of the topics' schemas, which an installation may do without. Firestore's are of 64 bits."""
+NAME_LENGTH_MAX: Final = 256
+"""More than any name or id of a VM. Firestore's document ids, which contain ids of VMs, have at most 1,500 bytes."""
+ERROR_LENGTH_MAX: Final = 4096
+CAUSES_MAX: Final = 10
+
+Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
+Index = Annotated[int, Field(ge=0, le=INT32_MAX)]
+Status = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
+Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
+InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,256}$")]
 
 
 class VmModel(MessageModel):
-    name: str
-    zone: str
-    instance_id: str
+    name: Name
+    zone: Name
+    instance_id: InstanceId
 
 
 class AgentMessage(MessageModel):
@@ -36,10 +47,10 @@ class AgentMessage(MessageModel):
     job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}(-trial-[1-9][0-9]{0,3})?$")]
     attempt: Count
     task_type: Annotated[TaskType, Field(strict=False)]
-    task_index: Annotated[int, Field(ge=0)]
+    task_index: Index
     incarnation: Count
     vm_generation: Count
-    host: Annotated[int, Field(ge=0)] | None = None
+    host: Index | None = None
     vm: VmModel
     at: Annotated[AwareDatetime, Field(strict=False)]
 
@@ -59,6 +70,8 @@ class ErrorModel(MessageModel):
     type: str
     message: str
     frame: str
+    own_frame: str = ""
+    causes: tuple[str, ...] = ()
 
 
 class MetricModel(MessageModel):
@@ -68,11 +81,12 @@ class MetricModel(MessageModel):
 
 class ReplicaExitMessage(AgentMessage):
     cause: Annotated[ExitCause, Field(strict=False)]
-    exit_status: int | None = None
-    signal: int | None = None
+    exit_status: Status | None = None
+    signal: Status | None = None
     out_of_memory: bool = False
     error: ErrorModel | None = None
     tail: str = ""
+    ran_s: Annotated[float, Field(strict=False, ge=0, allow_inf_nan=False)] | None = None
     metric: MetricModel | None = None
 
     @field_validator("metric", mode="wrap")
@@ -108,9 +122,20 @@ def decode_replica_exit(data: bytes) -> ReplicaExited:
         exit_status=message.exit_status,
         signal=message.signal,
         out_of_memory=message.out_of_memory,
-        error=ProgramError(error.type, error.message, error.frame) if error else None,
+        error=_program_error(error) if error else None,
         tail=message.tail[-TAIL_LENGTH_MAX:],
         measurement=Measurement(metric.value, metric.step) if metric else None,
+        ran_s=message.ran_s,
+    )
+
+
+def _program_error(error: ErrorModel) -> ProgramError:
+    """Cut the texts, which the program chose."""
+    type_, message, frame, own_frame = (
+        text[:ERROR_LENGTH_MAX] for text in (error.type, error.message, error.frame, error.own_frame)
+    )
+    return ProgramError(
+        type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes[:CAUSES_MAX])
     )
 
 

@@ -15,6 +15,8 @@ from shared.errors import PermanentError
 from shared.messaging.agent_messages import decode_vm_loss
 from shared.messaging.decoding import MessageModel, decode_json, has_field
 
+GENERATION_MAX: Final = 2**63 - 1
+"""Source: `generation` of the object resource is an int64."""
 INSTANCE: Final = re.compile(r"projects/[^/]+/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)")
 
 
@@ -32,6 +34,7 @@ class LogEntryModel(MessageModel):
 
     payload: AuditLogModel = Field(alias="protoPayload")
     resource: ResourceModel
+    log: str = Field(alias="logName")
     at: Annotated[AwareDatetime, Field(strict=False, alias="timestamp")]
 
 
@@ -59,6 +62,8 @@ def decode_upload(attributes: Mapping[str, str], data: bytes) -> Uploaded:
         generation = int(attributes["objectGeneration"])
     except (KeyError, ValueError) as error:
         raise PermanentError(f"not a Cloud Storage notification: {error}") from None
+    if not 0 < generation <= GENERATION_MAX:
+        raise PermanentError("not a Cloud Storage notification: objectGeneration is out of range")
     created_at = decode_json(ObjectModel, data).created_at if has_field(data, "timeCreated") else None
     return Uploaded(bucket, name, generation, created_at)
 
@@ -69,4 +74,4 @@ def _decode_system_event(data: bytes) -> SystemEvent:
     if path is None:
         raise PermanentError(f"system event: {entry.payload.resource} is not the name of a VM")
     vm = VmRef(path["name"], path["zone"], entry.resource.labels.get("instance_id", ""))
-    return SystemEvent(entry.payload.method, vm, entry.at)
+    return SystemEvent(entry.payload.method, vm, entry.at, entry.log)

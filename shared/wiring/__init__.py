@@ -3,7 +3,8 @@
 There is one module for each set of client libraries, because a function pays for every library that it imports:
 
     core_services   Firestore, Pub/Sub, Cloud Logging      every function
-    objects         Cloud Storage                          upload
+    intake_deps     the same, and Cloud Storage            submit, upload, api
+    objects         Cloud Storage                          upload, and the creation of jobs
     fleet           Compute Engine, Cloud TPU              provision
     suggester       Optuna                                 tune
     authentication  public keys of identity tokens         vm_ready, replica_exit, maintenance

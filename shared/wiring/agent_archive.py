@@ -1,39 +1,33 @@
-"""The metadata entries that start and stop the agent on a VM: two scripts, and the agent as one zip application.
+"""The agent as one zip application, and its address in Cloud Storage.
 
-The zip keeps the package name `shared.agent`, so that imports are the same there and here. The same sources always
-give the same bytes. docs/interfaces.md section 3; docs/decisions/0007-the-agent-is-a-zip-application.md.
+`make stage` builds it, and infra/ stores it as `agent/SHA256.zip`. A VM downloads it, and runs it only if its content
+has that hash. The zip keeps the package name `shared.agent`, so that imports are the same there and here.
+docs/decisions/0038-agent-by-hash.md.
 """
 
 from __future__ import annotations
 
-import base64
+import hashlib
 import io
 import zipfile
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-_AGENT: Final = Path(__file__).parents[1] / "agent"
+AGENT: Final = Path(__file__).parents[1] / "agent"
+"""The agent's sources and its two scripts."""
 _MAIN: Final = "import os, sys\n\nfrom shared.agent.main import main\n\nsys.exit(main(sys.argv, os.environ))\n"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can store; it is the time of every entry."""
 
 
 @cache
-def agent_files() -> dict[str, str]:
-    """Return metadata values by key; they are the same for all VMs."""
-    archive = base64.encodebytes(_zip_application()).decode()
-    return {
-        "startup-script": (_AGENT / "startup.sh").read_text(),
-        "shutdown-script": (_AGENT / "shutdown.sh").read_text(),
-        "trainmaster-agent": archive,
-    }
-
-
-def _zip_application() -> bytes:
+def agent_archive() -> bytes:
+    """Return the zip application. The same sources give the same bytes with the same zlib."""
     sources = {"__main__.py": _MAIN, "shared/__init__.py": ""}
     sources.update(
-        (f"shared/agent/{path.relative_to(_AGENT)}", path.read_text()) for path in sorted(_AGENT.rglob("*.py"))
+        (f"shared/agent/{path.relative_to(AGENT)}", path.read_text(encoding="utf-8"))
+        for path in sorted(AGENT.rglob("*.py"))
     )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -41,3 +35,13 @@ def _zip_application() -> bytes:
             entry = zipfile.ZipInfo(name, _EPOCH)
             archive.writestr(entry, source, zipfile.ZIP_DEFLATED, compresslevel=9)
     return buffer.getvalue()
+
+
+def agent_uri(bucket: str, archive: bytes) -> str:
+    """Return the `gs://` URI under which the bucket holds this archive."""
+    return f"gs://{bucket}/{agent_object(archive)}"
+
+
+def agent_object(archive: bytes) -> str:
+    """Return the name of the object. It contains the hash of the content, so no object is ever replaced."""
+    return f"agent/{hashlib.sha256(archive).hexdigest()}.zip"

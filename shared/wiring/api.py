@@ -12,14 +12,15 @@ from shared.api.request import Service
 from shared.gcp.project_access import ProjectAccess
 from shared.ports import Access
 from shared.settings import settings
-from shared.wiring.core_services import deps
+from shared.wiring.intake_deps import intake_deps
 
 
 @cache
 def access() -> Access:
     values = settings()
-    endpoints = values.iam_endpoint, values.iam_accounts_endpoint, values.iam_people_endpoint
-    return CachedAccess(ProjectAccess(values.project, *endpoints), time.monotonic)
+    permissions = values.iam_endpoint, values.iam_accounts_endpoint
+    about_tokens = values.iam_people_endpoint, values.iam_tokens_endpoint
+    return CachedAccess(ProjectAccess(values.project, *permissions, *about_tokens), time.monotonic)
 
 
 @cache
@@ -31,7 +32,7 @@ def service() -> Service:
     values = settings()
     return Service(
         project=values.project,
-        deps=deps(),
+        deps=intake_deps(),
         access=access(),
         new_id=lambda: uuid.uuid4().hex,
         service_account=values.worker_service_account,

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from functools import cache
 
+from shared.core.intake.named_resources import AllowedResources, ResourceKind
 from shared.flows.record import Deps
 from shared.gcp import clients
 from shared.gcp.firestore_store import FirestoreStore
@@ -31,6 +32,13 @@ def job_log() -> JobLog:
     return CloudJobLog(values.project, values.logging_endpoint)
 
 
+def allowed_resources() -> AllowedResources:
+    """Return the resources that every job may name: those of the setting, and the installation's own account."""
+    values = settings()
+    own = (f"{ResourceKind.SERVICE_ACCOUNT}={values.worker_service_account}",) if values.worker_service_account else ()
+    return AllowedResources(values.project, (*values.allowed_resources, *own))
+
+
 @cache
 def deps() -> Deps:
     return Deps(
@@ -40,4 +48,7 @@ def deps() -> Deps:
         sleep=time.sleep,
         job_log=job_log(),
         limits=settings().limits,
+        allowed=allowed_resources(),
+        messages_per_minute=settings().messages_per_minute,
+        regions=settings().regions,
     )

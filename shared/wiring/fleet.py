@@ -13,9 +13,9 @@ from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.fleets import Fleets
 from shared.ports import AddressBook, Fleet
 from shared.settings import Addressing, settings
-from shared.wiring.agent_archive import agent_files
+from shared.wiring.agent_files import agent_files
 
-THREADS: Final = 8
+THREADS: Final = 24
 
 
 def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
@@ -35,10 +35,16 @@ def fleet_deps() -> FleetDeps:
         service_account=values.worker_service_account,
         network=values.network,
         subnetwork=values.subnetwork,
+        account_networks=values.account_networks,
+        images=values.boot_images,
         wait_s=values.operation_wait_s,
     )
     fleet = Fleets(compute, _tpu_fleet() if values.tpu else None)
-    return FleetDeps(fleet, addresses(), values.project, agent_files(), run_in_threads)
+    # Every VM states it, because the project's own metadata may enable it for VMs that do not.
+    serial_port_logging = {"serial-port-logging-enable": str(values.serial_port_logging).upper()}
+    package_index = {"trainmaster-package-index": values.package_index} if values.package_index else {}
+    metadata = {**agent_files(values.agent), **serial_port_logging, **package_index}
+    return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads)
 
 
 def _tpu_fleet() -> Fleet:
@@ -51,6 +57,7 @@ def _tpu_fleet() -> Fleet:
         service_account=values.worker_service_account,
         network=values.network,
         subnetwork=values.subnetwork,
+        account_networks=values.account_networks,
         wait_s=values.operation_wait_s,
     )
 

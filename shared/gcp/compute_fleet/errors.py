@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Any, Final
 
 from google.api_core import exceptions
+from google.api_core.retry import Retry
 from google.cloud import compute_v1
 
 from shared.core.events import CapacityErrorKind
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.errors import google_errors
+from shared.gcp.retries import FLEET_CALL_S
 from shared.gcp.vm_defaults import Problem
 from shared.ports import CreateOutcome, NotCreated
 
@@ -47,6 +49,20 @@ operations."""
 _NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not exist in zone")
 """The zone does not offer a machine type or an accelerator type. Another zone may."""
 _RATE_LIMITS: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
+
+
+def _is_rate_limit(error: Exception) -> bool:
+    return isinstance(error, exceptions.GoogleAPICallError) and (
+        isinstance(error, exceptions.TooManyRequests) or problem_of(error).code in _RATE_LIMITS
+    )
+
+
+FLEET_CHANGE: Final[dict[str, Any]] = {
+    "retry": Retry(_is_rate_limit, initial=1.0, maximum=8.0, multiplier=2.0, timeout=FLEET_CALL_S),
+    "timeout": FLEET_CALL_S,
+}
+"""For changes of VMs: those that Compute's rate limits refuse are sent again, with backoff and jitter. A refused change
+has done nothing; and every change may be repeated, because it names a fingerprint, a numeric id or a request id."""
 
 
 def compute_errors(action: str) -> AbstractContextManager[None]:

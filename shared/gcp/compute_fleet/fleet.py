@@ -7,6 +7,9 @@ Compute answers a repeated call with the operation of the first one, finished or
                    └─ 409 ──► names exist: this VM generation's, an earlier one's, or VMs that are not ours
 
 VMs are changed and deleted by their numeric id, never by name: a newer VM of the same name must not be hit.
+
+Listings ask for the fields that they need, and never for metadata values, which would be megabytes for a large job. So
+a directive is written twice: first to the metadata, for the agent, then to a label, for the listings.
 """
 
 from __future__ import annotations
@@ -27,17 +30,42 @@ from shared.core.model.vm import Directive, LabelledVm, Vm, VmStatus
 from shared.core.model.vm_names import job_label, replica_id_from_vm_name
 from shared.core.reconcile.steps import Create
 from shared.gcp import clients
-from shared.gcp.compute_fleet.errors import compute_errors, is_transient, name_exists, not_created, problem_of
+from shared.gcp.compute_fleet.errors import (
+    FLEET_CHANGE,
+    compute_errors,
+    is_transient,
+    name_exists,
+    not_created,
+    problem_of,
+)
 from shared.gcp.compute_fleet.operations import Operations
 from shared.gcp.compute_fleet.placement import Placements
 from shared.gcp.compute_fleet.properties import items, resource
-from shared.gcp.retries import FLEET_READ, FLEET_WRITE
+from shared.gcp.retries import FIELD_MASK, FLEET_READ
 from shared.gcp.vm_defaults import VmDefaults
-from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_JOB, LABEL_VM_GENERATION, directive_json, parse_directive
+from shared.gcp.vm_labels import (
+    DIRECTIVE_KEY,
+    LABEL_DIRECTIVE,
+    LABEL_JOB,
+    LABEL_VM_GENERATION,
+    directive_json,
+    directive_label,
+    directive_of,
+    parse_directive,
+)
 from shared.ports import Created, CreateOutcome, NotCreated, Pending
 
 log = logging.getLogger(__name__)
 
+LISTED_FIELDS: Final = (
+    "items/*/instances(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp),"
+    "nextPageToken"
+)
+"""Source: Google's system parameters; the header is that of `fields`. Other installers send the same kind of mask."""
+HEARTBEAT: Final = "trainmaster/heartbeat"
+"""Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
+PAGE_SIZE: Final = 500
+"""The most that Compute allows."""
 SETTLE_S: Final = 3.0
 """How long to wait for a delete or a directive. The emulator finishes within this time; on Google Cloud a delete takes
 half a minute, which is too long to wait in a function."""
@@ -54,11 +82,11 @@ _STATUSES: Final = {
 class ComputeFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`: see VmDefaults. `wait_s`:
-    how long an insert may be waited for.
+    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`, `account_networks` and
+    `images`: see VmDefaults. `wait_s`: how long an insert may be waited for.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one argument for each setting
         self,
         project: str,
         *,
@@ -66,13 +94,15 @@ class ComputeFleet:
         service_account: str = "",
         network: str = "global/networks/default",
         subnetwork: str = "",
+        account_networks: Mapping[str, str] | None = None,
+        images: Mapping[str, str] | None = None,
         wait_s: float = 20.0,
     ) -> None:
         self._instances = clients.rest_client(compute_v1.InstancesClient, endpoint)
         self._operations = Operations(project, endpoint)
         self._placements = Placements(project, endpoint, self._operations)
         self._project = project
-        self._defaults = VmDefaults(project, service_account, network, subnetwork)
+        self._defaults = VmDefaults(project, service_account, network, subnetwork, account_networks or {}, images or {})
         self._wait_s = wait_s
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:  # noqa: ARG002 - the port's
@@ -85,9 +115,11 @@ class ComputeFleet:
     def _list(self, condition: str, action: str) -> list[LabelledVm]:
         """Partial success is not requested: a zone that cannot be reached must be an error, because the VMs of an empty
         zone would count as lost."""
-        request = compute_v1.AggregatedListInstancesRequest(project=self._project, filter=condition)
+        request = compute_v1.AggregatedListInstancesRequest(
+            project=self._project, filter=condition, max_results=PAGE_SIZE
+        )
         with compute_errors(action):
-            pages = self._instances.aggregated_list(request, **FLEET_READ)
+            pages = self._instances.aggregated_list(request, metadata=[(FIELD_MASK, LISTED_FIELDS)], **FLEET_READ)
             return [vm for _, scope in pages for vm in _to_labelled_vms(scope.instances)]
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
@@ -124,7 +156,7 @@ class ComputeFleet:
         with compute_errors(f"delete {vm.name}"):
             try:
                 operation = self._instances.delete_unary(
-                    project=self._project, zone=vm.zone, instance=vm.instance_id, **FLEET_WRITE
+                    project=self._project, zone=vm.zone, instance=vm.instance_id, **FLEET_CHANGE
                 )
             except exceptions.NotFound:
                 return True
@@ -136,8 +168,12 @@ class ComputeFleet:
         return finished is not None and not finished.error.errors
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
-        """Setting metadata replaces all of it. So the current metadata is sent again, with its fingerprint, which makes
-        the call fail if the metadata has changed meanwhile."""
+        """Write the metadata, and the label when the metadata is known to be written.
+
+        If this call ends in between, the label is behind, so the next provisioning round directs the VM again, finds
+        the directive in the metadata, and writes the label. If the metadata has a later directive than this one, whose
+        label is not written yet, nothing is changed.
+        """
         with compute_errors(f"direct {vm.name}"):
             try:
                 instance = self._instances.get(
@@ -145,19 +181,58 @@ class ComputeFleet:
                 )
                 if instance.metadata.fingerprint != vm.fingerprint:
                     return False
-                metadata = {item.key: item.value for item in instance.metadata.items}
-                metadata[DIRECTIVE_KEY] = directive_json(directive)
-                operation = self._instances.set_metadata_unary(
-                    project=self._project,
-                    zone=vm.zone,
-                    instance=vm.instance_id,
-                    metadata_resource=compute_v1.Metadata(fingerprint=vm.fingerprint, items=items(metadata)),
-                    **FLEET_WRITE,
-                )
+                values = {item.key: item.value for item in instance.metadata.items}
+                written = parse_directive(values.get(DIRECTIVE_KEY))
+                if written is not None and written.order > directive.order:
+                    return False
+                if written != directive and not self._write_metadata(vm, values, directive):
+                    return False
+                return self._write_label(vm, instance, directive)
             except (exceptions.NotFound, exceptions.PreconditionFailed):
                 return False
-            finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
-        return finished is None or not finished.error.errors
+
+    def _write_metadata(self, vm: Vm, values: Mapping[str, str], directive: Directive) -> bool:
+        """Setting metadata replaces all of it. So the current values are sent again, with the fingerprint, which makes
+        the call fail if the metadata has changed meanwhile."""
+        metadata = items({**values, DIRECTIVE_KEY: directive_json(directive)})
+        operation = self._instances.set_metadata_unary(
+            project=self._project,
+            zone=vm.zone,
+            instance=vm.instance_id,
+            metadata_resource=compute_v1.Metadata(fingerprint=vm.fingerprint, items=metadata),
+            **FLEET_CHANGE,
+        )
+        return self._succeeded(vm, operation)
+
+    def _write_label(self, vm: Vm, instance: compute_v1.Instance, directive: Directive) -> bool:
+        labels = {**instance.labels, LABEL_DIRECTIVE: directive_label(directive)}
+        request = compute_v1.InstancesSetLabelsRequest(label_fingerprint=instance.label_fingerprint, labels=labels)
+        operation = self._instances.set_labels_unary(
+            project=self._project,
+            zone=vm.zone,
+            instance=vm.instance_id,
+            instances_set_labels_request_resource=request,
+            **FLEET_CHANGE,
+        )
+        return self._succeeded(vm, operation)
+
+    def _succeeded(self, vm: Vm, operation: compute_v1.Operation) -> bool:
+        finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
+        return finished is not None and not finished.error.errors
+
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """An organization may forbid access to guest attributes (403): then it is unknown."""
+        request = compute_v1.GetGuestAttributesInstanceRequest(
+            project=self._project, zone=vm.zone, instance=vm.instance_id, query_path=HEARTBEAT
+        )
+        with compute_errors(f"read the heartbeat of {vm.name}"):
+            try:
+                attributes = self._instances.get_guest_attributes(request, **FLEET_READ)
+            except (exceptions.NotFound, exceptions.Forbidden) as error:
+                if is_transient(error, problem_of(error)):
+                    raise
+                return None
+        return next((parse_heartbeat(item.value) for item in attributes.query_value.items), None)
 
     def release(self, job: Job) -> bool:
         return self._placements.release(job)
@@ -185,7 +260,7 @@ class ComputeFleet:
         )
         with compute_errors(f"insert {create.group.task_type} VMs in {create.zone}"):
             try:
-                operation = self._instances.bulk_insert_unary(request, **FLEET_WRITE)
+                operation = self._instances.bulk_insert_unary(request, **FLEET_CHANGE)
             except (exceptions.ClientError, exceptions.ServiceUnavailable) as error:
                 problem = problem_of(error)
                 if is_transient(error, problem):
@@ -218,7 +293,6 @@ def _to_labelled_vms(instances: Iterable[compute_v1.Instance]) -> Iterator[Label
 
 
 def _vm(instance: compute_v1.Instance) -> Vm:
-    metadata = {item.key: item.value for item in instance.metadata.items}
     return Vm(
         name=instance.name,
         zone=instance.zone.rpartition("/")[2],
@@ -226,11 +300,20 @@ def _vm(instance: compute_v1.Instance) -> Vm:
         status=next((status for status, names in _STATUSES.items() if instance.status in names), VmStatus.CREATING),
         replica_id=replica_id_from_vm_name(instance.name),
         vm_generation=int(instance.labels.get(LABEL_VM_GENERATION, "0")),
-        directive=parse_directive(metadata.get(DIRECTIVE_KEY)),
+        directive=directive_of(instance.labels),
         fingerprint=instance.metadata.fingerprint,
         created_at=_moment(instance.creation_timestamp),
         started_at=_moment(instance.last_start_timestamp),
     )
+
+
+def parse_heartbeat(text: str) -> datetime | None:
+    """Return the time in a heartbeat. None: it is not a time, because a program on the VM wrote it."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo else None
 
 
 def _moment(text: str) -> datetime | None:

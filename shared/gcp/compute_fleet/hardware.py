@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from google.cloud import compute_v1
 
 from shared.core.model.plan import Plan, TaskGroup
-from shared.core.reconcile.machine_families import boot_disk_type, brings_gpus, has_gpus, supports_live_migration
+from shared.core.reconcile.machine_families import (
+    boot_disk_type,
+    brings_gpus,
+    has_gpus,
+    is_reservation_bound,
+    supports_live_migration,
+)
 from shared.core.reconcile.steps import Create
 
 FUSE_S_MIN: Final = 30
@@ -18,13 +25,16 @@ PREEMPTION_NOTICE_S: Final = 120
 left. Source: "Create and use Spot VMs", preemptionNoticeDuration; no other value is allowed."""
 DRIVER_KEY: Final = "install-nvidia-driver"
 _DEEP_LEARNING: Final = "projects/deeplearning-platform-release/"
+_GOOGLES: Final = (_DEEP_LEARNING, "projects/debian-cloud/", "projects/ubuntu-os-cloud/")
 _WITH_DRIVER: Final = "-nvidia-"
 """Part of the names of Deep Learning VM images that contain the driver. Source: list of Deep Learning VM images."""
 
 
-def boot_disk(plan: Plan, group: TaskGroup) -> compute_v1.AttachedDisk:
+def boot_disk(plan: Plan, group: TaskGroup, images: Mapping[str, str]) -> compute_v1.AttachedDisk:
+    """`images`: those of the installation, by the family of Google's image that each replaces."""
+    google_family = plan.image.rpartition("/")[2] if plan.image.startswith(_GOOGLES) else ""
     parameters = compute_v1.AttachedDiskInitializeParams(
-        source_image=plan.image,
+        source_image=images.get(google_family, plan.image),
         disk_size_gb=group.boot_disk_gib,
         disk_type=boot_disk_type(group.machine_type, group.boot_disk_type),
     )
@@ -48,12 +58,12 @@ def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
     return {DRIVER_KEY: "True"} if has_gpus(group) and needs_one else {}
 
 
-def scheduling(plan: Plan, create: Create) -> compute_v1.Scheduling:
+def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.Scheduling:
     """Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster restarts a VM."""
     request = compute_v1.Scheduling(
         on_host_maintenance="MIGRATE" if supports_live_migration(create.group, spot=create.spot) else "TERMINATE",
         automatic_restart=False,
-        provisioning_model="SPOT" if create.spot else "STANDARD",
+        provisioning_model=_provisioning_model(create, is_reserved=is_reserved),
         max_run_duration=compute_v1.Duration(seconds=min(max(plan.fuse_s, FUSE_S_MIN), FUSE_S_MAX)),
         instance_termination_action="DELETE",
     )
@@ -62,9 +72,21 @@ def scheduling(plan: Plan, create: Create) -> compute_v1.Scheduling:
     return request
 
 
-def shielded(group: TaskGroup) -> compute_v1.ShieldedInstanceConfig:
+def _provisioning_model(create: Create, *, is_reserved: bool) -> str:
+    if create.spot:
+        return "SPOT"
+    return "RESERVATION_BOUND" if is_reserved and is_reservation_bound(create.group.machine_type) else "STANDARD"
+
+
+def shielded(plan: Plan, group: TaskGroup) -> compute_v1.ShieldedInstanceConfig | None:
     """Secure Boot rejects NVIDIA drivers that an image builds itself, so VMs with GPUs do not use it.
-    Source: https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot."""
+    Source: https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot.
+
+    None for an image that is not Google's: Compute Engine refuses the options if the image does not support them, and
+    without them uses those that it does support.
+    """
+    if not plan.image.startswith(_GOOGLES):
+        return None
     return compute_v1.ShieldedInstanceConfig(
         enable_secure_boot=not has_gpus(group), enable_vtpm=True, enable_integrity_monitoring=True
     )

@@ -19,9 +19,15 @@ from shared.core.model.plan import TaskGroup
 from shared.core.model.vm_names import NAME_LENGTH_MAX, job_hash, slug
 from shared.core.reconcile.machine_families import needs_compact_placement
 from shared.gcp import clients
-from shared.gcp.compute_fleet.errors import compute_errors, is_transient, not_created, problem_of, problems_in
+from shared.gcp.compute_fleet.errors import (
+    FLEET_CHANGE,
+    compute_errors,
+    is_transient,
+    not_created,
+    problem_of,
+    problems_in,
+)
 from shared.gcp.compute_fleet.operations import Operations
-from shared.gcp.retries import FLEET_WRITE
 from shared.ports import Created, CreateOutcome, Pending
 
 SETTLE_S: Final = 5.0
@@ -58,7 +64,7 @@ class Placements:
         with compute_errors(f"create the placement policy {name}"):
             try:
                 operation = self._policies.insert_unary(
-                    project=self._project, region=region, resource_policy_resource=policy, **FLEET_WRITE
+                    project=self._project, region=region, resource_policy_resource=policy, **FLEET_CHANGE
                 )
             except exceptions.Conflict:
                 return Created()
@@ -88,7 +94,7 @@ class Placements:
         with compute_errors(f"delete the placement policy {name}"):
             try:
                 operation = self._policies.delete_unary(
-                    project=self._project, region=region, resource_policy=name, **FLEET_WRITE
+                    project=self._project, region=region, resource_policy=name, **FLEET_CHANGE
                 )
             except exceptions.NotFound:
                 return True

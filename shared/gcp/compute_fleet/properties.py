@@ -28,7 +28,8 @@ def resource(
     job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[str, str]
 ) -> compute_v1.BulkInsertInstanceResource:
     """Return the request for all VMs of `create`. It is all or nothing, because `min_count` is the count."""
-    per_vm = {name: compute_v1.BulkInsertInstanceResourcePerInstanceProperties(name=name) for name in create.names}
+    # The keys are the names; the field `name` is output only. Source: BulkInsertInstanceResource.
+    per_vm = {name: compute_v1.BulkInsertInstanceResourcePerInstanceProperties() for name in create.names}
     return compute_v1.BulkInsertInstanceResource(
         count=len(create.names),
         min_count=len(create.names),
@@ -47,21 +48,22 @@ def _properties(
     """Types and policies are given by name, not by URL, because the properties are for any zone. Source:
     InstanceProperties."""
     plan, group = job.plan, create.group
+    is_reserved = plan.reservation is not None and _is_reserved(plan, create)
     properties = compute_v1.InstanceProperties(
         machine_type=group.machine_type,
         labels=labels(job, create),
         metadata=compute_v1.Metadata(items=items({**metadata, **hardware.driver_metadata(plan, group)})),
-        disks=[hardware.boot_disk(plan, group)],
+        disks=[hardware.boot_disk(plan, group, defaults.images)],
         network_interfaces=[_network_interface(plan, defaults)],
         guest_accelerators=hardware.accelerators(group),
-        scheduling=hardware.scheduling(plan, create),
-        shielded_instance_config=hardware.shielded(group),
+        scheduling=hardware.scheduling(plan, create, is_reserved=is_reserved),
+        shielded_instance_config=hardware.shielded(plan, group),
     )
     if email := plan.service_account or defaults.service_account:
         properties.service_accounts = [compute_v1.ServiceAccount(email=email, scopes=[SCOPE])]
-    if plan.reservation and _is_reserved(plan, create):
+    if is_reserved:
         properties.reservation_affinity = compute_v1.ReservationAffinity(
-            consume_reservation_type="SPECIFIC_RESERVATION", key=RESERVATION_KEY, values=[plan.reservation]
+            consume_reservation_type="SPECIFIC_RESERVATION", key=RESERVATION_KEY, values=[plan.reservation or ""]
         )
     if policy := policy_name(job, group, create.zone):
         properties.resource_policies = [policy]
@@ -75,11 +77,8 @@ def _is_reserved(plan: Plan, create: Create) -> bool:
 
 
 def _network_interface(plan: Plan, defaults: VmDefaults) -> compute_v1.NetworkInterface:
-    """There is no access configuration, so the VM has no external address. A job's own network has its own
-    subnetworks."""
-    if plan.network:
-        return compute_v1.NetworkInterface(network=plan.network)
-    if defaults.subnetwork:
-        subnetwork = defaults.subnetwork.replace("{region}", plan.region)
-        return compute_v1.NetworkInterface(network=defaults.network, subnetwork=subnetwork)
-    return compute_v1.NetworkInterface(network=defaults.network)
+    """There is no access configuration, so the VM has no external address."""
+    network, subnetwork = defaults.network_of(plan)
+    if subnetwork:
+        return compute_v1.NetworkInterface(network=network, subnetwork=subnetwork)
+    return compute_v1.NetworkInterface(network=network)

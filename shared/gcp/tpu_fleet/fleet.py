@@ -7,6 +7,9 @@ node in the later list, has lost it.
 
 Nodes are changed and deleted by name only, so the numeric id is compared first. Nothing can happen in between: a name
 is free only when its node has been deleted, and that takes longer than the two calls.
+
+Listings ask for the fields that they need, without metadata. A directive is written to the metadata, for the agents,
+and to a label, for the listings, in one call.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from google.api_core import exceptions
@@ -27,7 +31,7 @@ from shared.core.reconcile.steps import Create
 from shared.errors import TemporaryError
 from shared.gcp import clients
 from shared.gcp.rest_api import RestApi
-from shared.gcp.retries import FLEET_CALL_S, FLEET_READ, FLEET_WRITE
+from shared.gcp.retries import FIELD_MASK, FLEET_CALL_S, FLEET_READ, FLEET_WRITE
 from shared.gcp.tpu_fleet.errors import has_no_tpus, problem_of, tpu_errors
 from shared.gcp.tpu_fleet.node_creation import NodeCreation
 from shared.gcp.tpu_fleet.nodes import fingerprint, log_health, resource, vm_of
@@ -35,13 +39,17 @@ from shared.gcp.tpu_fleet.operations import Operations
 from shared.gcp.tpu_fleet.queued_resource_spec import is_queued
 from shared.gcp.tpu_fleet.queued_resources import QueuedResources
 from shared.gcp.vm_defaults import VmDefaults
-from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_JOB, directive_json
+from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_DIRECTIVE, LABEL_JOB, directive_json, directive_label
 from shared.ports import CreateOutcome, NotCreated
 
 GOOGLE: Final = "https://tpu.googleapis.com"
 SETTLE_S: Final = 3.0
 """How long to wait for a delete or a directive. On Google Cloud a delete takes a minute or more."""
 PAGE_SIZE: Final = 200
+LISTED_FIELDS: Final = (
+    "nodes(name,id,state,labels,createTime,health,healthDescription,symptoms,networkEndpoints,queuedResource),"
+    "nextPageToken,unreachable"
+)
 ALL_ZONES: Final = "-"
 
 _log = logging.getLogger(__name__)
@@ -50,8 +58,8 @@ _log = logging.getLogger(__name__)
 class TpuFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`: see VmDefaults. `wait_s`:
-    how long a create may be waited for.
+    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`, `account_networks`:
+    see VmDefaults. `wait_s`: how long a create may be waited for.
     """
 
     def __init__(
@@ -62,6 +70,7 @@ class TpuFleet:
         service_account: str = "",
         network: str = "global/networks/default",
         subnetwork: str = "",
+        account_networks: Mapping[str, str] | None = None,
         wait_s: float = 20.0,
     ) -> None:
         self._client = clients.rest_client(tpu_v2.TpuClient, endpoint, transport="rest")
@@ -70,7 +79,7 @@ class TpuFleet:
         self._creation = NodeCreation(self._client, self._operations)
         self._queued_resources = QueuedResources(self._client, self._operations, api)
         self._project = project
-        self._defaults = VmDefaults(project, service_account, network, subnetwork)
+        self._defaults = VmDefaults(project, service_account, network, subnetwork, account_networks or {})
         self._wait_s = wait_s
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
@@ -110,16 +119,18 @@ class TpuFleet:
             return self._delete_node(node)
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
-        """All metadata is sent again, because the mask names the whole of it. Two concurrent writers are not detected:
-        an agent ignores a directive that is older than its last one, and the next provisioning round overwrites it."""
+        """All metadata and all labels are sent again, because the mask names the whole of them. Two concurrent writers
+        are not detected: an agent ignores a directive that is older than its last one, and the next provisioning round
+        overwrites it."""
         with tpu_errors(f"direct {vm.name}"):
             node = self._same(vm)
             if node is None or fingerprint(node) != vm.fingerprint:
                 return False
             metadata = {**node.metadata, DIRECTIVE_KEY: directive_json(directive)}
+            labels = {**node.labels, LABEL_DIRECTIVE: directive_label(directive)}
             request = tpu_v2.UpdateNodeRequest(
-                node=tpu_v2.Node(name=node.name, metadata=metadata),
-                update_mask=field_mask_pb2.FieldMask(paths=["metadata"]),
+                node=tpu_v2.Node(name=node.name, metadata=metadata, labels=labels),
+                update_mask=field_mask_pb2.FieldMask(paths=["metadata", "labels"]),
             )
             try:
                 operation = self._client.update_node(request, **FLEET_WRITE).operation.name
@@ -135,6 +146,10 @@ class TpuFleet:
     def release(self, job: Job) -> bool:  # noqa: ARG002 - the port's signature
         """Cloud TPU keeps nothing of a job but its nodes."""
         return True
+
+    def last_heartbeat(self, vm: Vm) -> datetime | None:  # noqa: ARG002 - the port's signature
+        """Agents on TPU hosts write none: a node has several hosts, and its fuse deletes it."""
+        return None
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:  # noqa: ARG002 - the port's signature
         """Cloud TPU has no serial console. The output of programs is in Cloud Logging."""
@@ -153,16 +168,27 @@ class TpuFleet:
 
     def _list(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
         """Return the nodes, and the queued resources without a node."""
-        queued = list(self._queued_resources.list_labelled(self._parent(zone), must_reach=must_reach))
+        queued = self._list_queued(zone, must_reach=must_reach)
         nodes = list(self._list_nodes(zone, must_reach=must_reach))
         with_node = {(node.vm.name, node.vm.zone) for node in nodes}
         return nodes + [item for item in queued if (item.vm.name, item.vm.zone) not in with_node]
+
+    def _list_queued(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
+        """Return the queued resources. Without `must_reach`, none if they cannot be listed: the nodes count more."""
+        try:
+            return list(self._queued_resources.list_labelled(self._parent(zone), must_reach=must_reach))
+        except exceptions.GoogleAPICallError as error:
+            if must_reach:
+                raise
+            _log.warning("Queued resources cannot be listed in zone %s: %s", zone, problem_of(error).message)
+            return []
 
     def _list_nodes(self, zone: str, *, must_reach: bool) -> Iterator[LabelledVm]:
         """Yield the nodes with a job's label. `must_reach`: a zone that cannot be reached is an error, because the
         nodes of an empty zone would count as lost."""
         request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=PAGE_SIZE)
-        for page in self._client.list_nodes(request, **FLEET_READ).pages:
+        mask = [(FIELD_MASK, LISTED_FIELDS)]
+        for page in self._client.list_nodes(request, metadata=mask, **FLEET_READ).pages:
             if page.unreachable:
                 unreachable = f"Cloud TPU cannot reach {', '.join(page.unreachable)}"
                 if must_reach:

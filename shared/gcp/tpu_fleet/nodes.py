@@ -17,7 +17,7 @@ from shared.core.model.vm import LossCause, Vm, VmStatus
 from shared.core.model.vm_names import replica_id_from_vm_name
 from shared.core.reconcile.steps import Create
 from shared.gcp.vm_defaults import VmDefaults
-from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_VM_GENERATION, labels, parse_directive
+from shared.gcp.vm_labels import LABEL_VM_GENERATION, directive_of, labels
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 CREATION_S: Final = 600
@@ -84,9 +84,8 @@ def _accelerator(tpu: Tpu, topology: str) -> tpu_v2.AcceleratorConfig:
 
 
 def _network(plan: Plan, defaults: VmDefaults) -> tpu_v2.NetworkConfig:
-    """Nodes have no external addresses. A job's own network has its own subnetworks."""
-    network = plan.network or defaults.network
-    subnetwork = "" if plan.network else defaults.subnetwork.replace("{region}", plan.region)
+    """Nodes have no external addresses."""
+    network, subnetwork = defaults.network_of(plan)
     return tpu_v2.NetworkConfig(
         network=_absolute(network, defaults.project),
         subnetwork=_absolute(subnetwork, defaults.project),
@@ -118,7 +117,7 @@ def vm_of(node: tpu_v2.Node) -> Vm:
         status=status,
         replica_id=replica_id_from_vm_name(name),
         vm_generation=int(node.labels.get(LABEL_VM_GENERATION, "0")),
-        directive=parse_directive(node.metadata.get(DIRECTIVE_KEY)),
+        directive=directive_of(node.labels),
         fingerprint=fingerprint(node),
         created_at=created_at,
         started_at=created_at + timedelta(seconds=CREATION_S) if is_up and created_at else None,
@@ -130,9 +129,9 @@ def vm_of(node: tpu_v2.Node) -> Vm:
 
 
 def fingerprint(node: tpu_v2.Node) -> str:
-    """Return a hash of the metadata, which changes with every write. Cloud TPU has no fingerprint of its own."""
-    metadata = json.dumps(dict(node.metadata), sort_keys=True)
-    return hashlib.sha256(metadata.encode()).hexdigest()[:16]
+    """Return a hash of the labels, which change with every directive. Cloud TPU has no fingerprint of its own."""
+    labels = json.dumps(dict(node.labels), sort_keys=True)
+    return hashlib.sha256(labels.encode()).hexdigest()[:16]
 
 
 def log_health(node: tpu_v2.Node) -> None:

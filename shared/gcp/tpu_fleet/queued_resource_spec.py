@@ -22,7 +22,7 @@ from shared.core.reconcile.steps import Create
 from shared.core.rules.capacity import provisioning_deadline
 from shared.core.timeouts import FUSE_SLACK_S, PROVISIONING_MAX_S
 from shared.gcp.rest_api import Json
-from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_VM_GENERATION, parse_directive
+from shared.gcp.vm_labels import LABEL_VM_GENERATION, directive_of
 
 _State = tpu_v2.QueuedResourceState.State
 _STATUSES: Final = {
@@ -83,7 +83,7 @@ def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
         status=_STATUSES.get(queued.state.state, VmStatus.QUEUED),
         replica_id=replica_id_from_vm_name(name),
         vm_generation=int(node.labels.get(LABEL_VM_GENERATION, "0")),
-        directive=parse_directive(node.metadata.get(DIRECTIVE_KEY)),
+        directive=directive_of(node.labels),
         fingerprint="",
         created_at=datetime.fromtimestamp(queued.create_time.timestamp(), UTC) if queued.create_time else None,
         is_tpu=True,

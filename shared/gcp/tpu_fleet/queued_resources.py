@@ -28,7 +28,7 @@ from shared.core.reconcile.steps import Create
 from shared.core.rules.capacity import provisioning_deadline
 from shared.errors import TemporaryError
 from shared.gcp.rest_api import RestApi
-from shared.gcp.retries import FLEET_READ, FLEET_WRITE
+from shared.gcp.retries import FIELD_MASK, FLEET_READ, FLEET_WRITE
 from shared.gcp.tpu_fleet.errors import (
     has_no_tpus,
     is_transient,
@@ -46,6 +46,8 @@ from shared.ports import CreateOutcome, NotCreated, Pending
 SETTLE_S: Final = 3.0
 """How long to wait until a queued resource is accepted or deleted."""
 PAGE_SIZE: Final = 200
+LISTED_FIELDS: Final = "queuedResources(name,createTime,state,tpu/nodeSpec/node/labels),nextPageToken,unreachable"
+"""Without the metadata of the requested nodes."""
 _UNEXPLAINED: Final = Problem("DEADLINE_EXCEEDED", "the queued resource failed, and Cloud TPU gives no reason")
 
 _log = logging.getLogger(__name__)
@@ -61,7 +63,8 @@ class QueuedResources:
         The zone `-` means all zones. Source: `gcloud compute tpus queued-resources list --zone=-` in public guides.
         """
         listing = tpu_v2.ListQueuedResourcesRequest(parent=parent, page_size=PAGE_SIZE)
-        for page in self._client.list_queued_resources(listing, **FLEET_READ).pages:
+        mask = [(FIELD_MASK, LISTED_FIELDS)]
+        for page in self._client.list_queued_resources(listing, metadata=mask, **FLEET_READ).pages:
             if page.unreachable and must_reach:
                 raise TemporaryError(f"Cloud TPU cannot reach {', '.join(page.unreachable)}")
             for queued in page.queued_resources:

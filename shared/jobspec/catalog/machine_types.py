@@ -121,6 +121,20 @@ BUILT_IN_GPUS: Final = {
     **{f"g4-standard-{48 * count}": Gpu("NVIDIA_RTX_PRO_6000", count) for count in (1, 2, 4, 8)},
 }
 
+GPUS_WITHOUT_DRIVER: Final = {"nvidia-tesla-v100": "NVIDIA_TESLA_V100", "nvidia-tesla-p4": "NVIDIA_TESLA_P4"}
+"""GPUs older than Turing, in both spellings: the default images have NVIDIA's open kernel modules, which begin with it.
+Source: NVIDIA's driver installation guide, "Kernel Modules"."""
+
+_SPOT: Final = "as Spot VMs"
+_SPOT_OR_RESERVED: Final = "as Spot VMs and from a reservation"
+NEVER_ON_DEMAND: Final = {
+    **{f"a3-highgpu-{count}g": _SPOT for count in (1, 2, 4)},
+    "a3-ultragpu-8g": _SPOT_OR_RESERVED,
+    "a4-highgpu-8g": _SPOT_OR_RESERVED,
+}
+"""Machine types that Compute Engine does not sell on demand, and how it sells them. Flex-start, which it offers for all
+of them, is not supported here for VMs. Source: "Accelerator-optimized machine family", provisioning options."""
+
 _N1_SIZES: Final = {
     "standard": (1, 2, 4, 8, 16, 32, 64, 96),
     "highmem": (2, 4, 8, 16, 32, 64, 96),
@@ -156,6 +170,12 @@ def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
     if column == N1_MACHINES["n1-highcpu-64"] and gpu_type in _ONLY_HIGHCPU_AT_64 and "highcpu" not in machine_type:
         return ()
     return GPU_COUNTS[gpu_type][column]
+
+
+def is_legal_offer(machine_type: str, *, spot: bool, reserved: bool) -> bool:
+    """Return whether Compute Engine sells the machine type in this way."""
+    offer = NEVER_ON_DEMAND.get(machine_type)
+    return offer is None or spot or (reserved and offer == _SPOT_OR_RESERVED)
 
 
 def known_machine_names() -> tuple[str, ...]:

@@ -20,7 +20,8 @@ from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 VARIABLES_MAX: Final = 100
 """Source: Vertex AI's schema, `env`."""
 RESERVED_VARIABLES: Final = (
-    *("TF_CONFIG", "CLUSTER_SPEC", "TPU_CONFIG", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    *("TF_CONFIG", "CLUSTER_SPEC", "TPU_CONFIG", "RANK", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT"),
     *("CLOUD_ML_*", "AIP_*", "TRAINMASTER_*", "TPU_WORKER_*"),
 )
 """Names, as glob patterns, that Trainmaster sets or may set."""

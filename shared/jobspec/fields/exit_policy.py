@@ -5,6 +5,7 @@ exitPolicy:
   fail: ["3", "64-80"]       # exit codes; a program killed by signal N exits with 128 + N
   rerun: ["75"]
   restart: ["ps:2"]          # only of this task type
+  pauses: false              # restart at once, also after quick failures
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
                 problems.add(path, f"{quoted(item)} is already in `{earlier.action}`", "137")
             else:
                 rules.append(rule)
-    return ExitPolicy(spec.preset or Preset.DEFAULT, tuple(rules))
+    return ExitPolicy(spec.preset or Preset.DEFAULT, tuple(rules), pauses=spec.pauses)
 
 
 def read_exit_policy(document: Mapping[str, object]) -> ExitPolicy:

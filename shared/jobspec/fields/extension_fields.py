@@ -32,6 +32,7 @@ class ResolvedExtension:
     """Boot image or TPU software version; see `check_boot_image`."""
     reservation: str | None
     checkpoint_signal: CheckpointSignal
+    stall_timeout_s: int | None
     exit_policy: ExitPolicy
 
 
@@ -45,6 +46,7 @@ def resolve_extension(extension: Extension, problems: Problems) -> ResolvedExten
         image=extension.image,
         reservation=extension.reservation,
         checkpoint_signal=extension.checkpoint_signal or CheckpointSignal.SIGTERM,
+        stall_timeout_s=extension.stall_timeout,
         exit_policy=resolve_exit_policy(extension.exit_policy, problems),
     )
 

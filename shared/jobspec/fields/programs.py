@@ -12,6 +12,7 @@ from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
 _BUCKET: Final = r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
 _GCS_OBJECT: Final = re.compile(rf"{_BUCKET}/[^\s*?\[\]#\\]+[^\s*?\[\]#\\/]|{_BUCKET}/[^\s*?\[\]#\\/]")
+_GENERATION: Final = re.compile(r"#[1-9][0-9]{0,18}$")
 _GCS_DIRECTORY: Final = re.compile(rf"{_BUCKET}(/[^\s*?\[\]#\\]*)?")
 _URI_CHARS_MAX: Final = 1_024 + 256
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".whl", ".zip", ".tar.bz2", ".tar.xz", ".tar")
@@ -21,9 +22,10 @@ _MODULE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
 def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems) -> None:
     first_with_name: dict[str, int] = {}
     for index, uri in enumerate(packages):
-        file_name = PurePosixPath(uri).name
+        object_uri = _GENERATION.sub("", uri)
+        file_name = PurePosixPath(object_uri).name
         item_path = (*path, index)
-        if not _is_safe_uri(uri, _GCS_OBJECT):
+        if not _is_safe_uri(object_uri, _GCS_OBJECT):
             rule = "must be an object in Cloud Storage (gs://bucket/path/file, without .. and wildcards)"
             problems.add(item_path, f"{rule}, not {quoted(uri)}", example_at(item_path))
         elif not file_name.endswith(_ARCHIVES):
@@ -32,7 +34,7 @@ def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems)
         elif file_name in first_with_name:
             first = f"packageUris[{first_with_name[file_name]}]"
             problem = f"has the same file name as {first}: one would overwrite the other"
-            problems.add(item_path, problem, re.sub(r"([^/]+)$", r"other-\1", uri))
+            problems.add(item_path, problem, re.sub(r"([^/]+)$", r"other-\1", object_uri))
         first_with_name.setdefault(file_name, index)
 
 

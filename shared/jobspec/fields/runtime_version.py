@@ -50,7 +50,7 @@ def runtime_for(version: str, path: FieldPath, problems: Problems, *, on_tpu: bo
     if not runtime.tpu_packages:
         supported = next(version for version, candidate in RUNTIMES.items() if candidate.tpu_packages)
         problems.add(path, f"selects {runtime.name}, which does not run on TPUs", supported)
-    return replace(runtime, python=TPU_PYTHON, packages=runtime.tpu_packages)
+    return replace(runtime, python=TPU_PYTHON, packages=runtime.tpu_packages, gpu_packages=())
 
 
 def runtime_label(version: str, runtime: Runtime) -> str:

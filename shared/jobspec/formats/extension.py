@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from shared.core.model.exit_policy import Preset
 from shared.jobspec.formats.base_model import WireModel, wire_field
-from shared.jobspec.formats.scalars import WHOLE_NUMBER, Boolean, OptionalString, String, one_of
+from shared.jobspec.formats.scalars import WHOLE_NUMBER, Boolean, OptionalString, String, duration, one_of
+
+STALL_S_MIN: Final = 60
+"""Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a minute."""
 
 
 class SpotUse(StrEnum):
@@ -48,6 +51,9 @@ class ExitPolicySpec(WireModel):
     fail: tuple[String, ...] = wire_field(["3", "64-80"], "Exit codes that end the job as FAILED.", default=())
     rerun: tuple[String, ...] = wire_field(["75"], "Exit codes that rerun the whole job.", default=())
     restart: tuple[String, ...] = wire_field(["ps:2"], "Exit codes that restart the replica.", default=())
+    pauses: Boolean = wire_field(
+        False, "Restart a program after a pause if it keeps failing soon after its start.", default=True
+    )
 
 
 class SpotSpec(WireModel):
@@ -82,6 +88,9 @@ class Extension(WireModel):
     reservation: OptionalString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
     checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(
         "SIGUSR1", "Signal that asks the program to save before its VM is deleted."
+    )
+    stall_timeout: Annotated[int | None, duration(STALL_S_MIN, example_s=1_800)] = wire_field(
+        "1800s", "A program that prints nothing for this long is ended and restarted."
     )
     restart_job_on_worker_restart: Boolean = wire_field(
         True, "Rerun the whole job whenever one replica restarts.", default=False

@@ -83,7 +83,10 @@ def _from_yaml(text: str, name: str) -> object:
         _check_events(text, name)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader with fewer types
     except yaml.MarkedYAMLError as error:
-        where = _where(name, error.problem_mark or error.context_mark)
+        mark = error.problem_mark or error.context_mark
+        where = _where(name, mark)
+        if mark is not None and "\t" in _line_of(text, mark.line):
+            raise _invalid(f"{where}: is indented with a tab, which YAML does not allow", "two spaces") from None
         raise _invalid(f"{where}: is not YAML: {error.problem or error.context}", _JOB_EXAMPLE) from None
     except yaml.reader.ReaderError as error:
         line, column = _line_and_column(text[: error.position])
@@ -92,6 +95,11 @@ def _from_yaml(text: str, name: str) -> object:
         ) from None
     except ValueError as error:  # Python refuses integers of thousands of digits
         raise _invalid(f"{name}: {error}", _JOB_EXAMPLE) from None
+
+
+def _line_of(text: str, number: int) -> str:
+    lines = text.splitlines()
+    return lines[number] if number < len(lines) else ""
 
 
 def _check_events(text: str, name: str) -> None:

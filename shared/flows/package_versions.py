@@ -1,0 +1,78 @@
+"""Pin the packages of a job to the generations that are stored when the job is accepted.
+
+A program of another job may be able to replace an object. Without the generation, every VM that starts later would
+install the replacement. docs/decisions/0036-code-integrity.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from shared.core.model.package_uri import has_generation, with_generation
+from shared.core.model.plan import Plan, Program
+from shared.jobspec import AcceptedSpec, InvalidJob, Problem
+from shared.ports import ObjectForbiddenError, Objects
+
+FORBIDDEN: Final = (
+    "names {uri}, which this installation may not read. Grant roles/storage.objectViewer on its bucket to the accounts "
+    "of the functions upload, submit and api, or name its version: {uri}#GENERATION"
+)
+
+
+def with_generations(spec: AcceptedSpec, objects: Callable[[], Objects] | None) -> AcceptedSpec:
+    """Return the spec with a plan that names the current generation of each package.
+
+    A URI that has a generation is not looked up. Raises InvalidJob if a package does not exist or may not be read.
+    `objects`: None leaves the plan unchanged; only tests without Cloud Storage do that.
+    """
+    if objects is None:
+        return spec
+    programs = _programs(spec.plan)
+    uris = dict.fromkeys(uri for program in programs for uri in program.package_uris if not has_generation(uri))
+    pinned: dict[str, str] = {}
+    problems: list[Problem] = []
+    for uri in uris:
+        try:
+            generation = objects().generation(uri)
+        except ObjectForbiddenError:
+            problems.append(_problem(spec, uri, FORBIDDEN.format(uri=uri)))
+            continue
+        if generation is None:
+            problems.append(_problem(spec, uri, f"names {uri}, which does not exist"))
+            continue
+        pinned[uri] = with_generation(uri, generation)
+    if problems:
+        raise InvalidJob(problems)
+    return replace(spec, plan=_with_uris(spec.plan, pinned))
+
+
+def _programs(plan: Plan) -> list[Program]:
+    return [plan.program, *(group.program for group in plan.groups if group.program)]
+
+
+def _with_uris(plan: Plan, pinned: dict[str, str]) -> Plan:
+    def program(unpinned: Program) -> Program:
+        return replace(unpinned, package_uris=tuple(pinned.get(uri, uri) for uri in unpinned.package_uris))
+
+    groups = (replace(group, program=program(group.program)) if group.program else group for group in plan.groups)
+    return replace(plan, program=program(plan.program), groups=tuple(groups))
+
+
+def _problem(spec: AcceptedSpec, uri: str, text: str) -> Problem:
+    field = next(_fields_with(uri, json.loads(spec.spec_json), ""), "packageUris")
+    return Problem(field, text, "upload the package first, and then submit the job")
+
+
+def _fields_with(value: str, part: object, path: str) -> Iterator[str]:
+    """Yield the paths of the fields that equal `value`, such as `trainingInput.packageUris[0]`."""
+    if part == value:
+        yield path
+    elif isinstance(part, dict):
+        for name, item in part.items():
+            yield from _fields_with(value, item, f"{path}.{name}" if path else name)
+    elif isinstance(part, list):
+        for index, item in enumerate(part):
+            yield from _fields_with(value, item, f"{path}[{index}]")
