@@ -3,8 +3,8 @@ locals {
   # Vertex AI's permissions. It is unconfirmed whether Cloud Resource Manager reports permissions of a disabled API.
   apis = [
     "aiplatform", "artifactregistry", "billingbudgets", "cloudbuild", "cloudfunctions", "cloudresourcemanager",
-    "cloudscheduler", "compute", "firestore", "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage",
-    "tpu",
+    "cloudscheduler", "compute", "firestore", "iam", "logging", "monitoring", "orgpolicy", "pubsub", "run", "secretmanager",
+    "storage", "tpu",
   ]
 }
 

@@ -24,6 +24,7 @@ from emulators.stack.service import Running, stop, wait_ready
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
 from shared.messaging import topics
+from shared.wiring.agent_archive import agent_archive, agent_uri
 
 PROJECT: Final = "my-project"
 ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"
@@ -34,7 +35,7 @@ INSTANCE: Final = 17
 JOB: Final = {
     "trainingInput": {
         "region": "us-central1",
-        "packageUris": ["gs://bucket/trainer-0.1.tar.gz"],
+        "packageUris": ["gs://bucket/trainer-0.1.tar.gz#1"],  # with a generation, so that it is not looked up
         "pythonModule": "trainer.task",
         "runtimeVersion": "2.21",
     }
@@ -95,9 +96,16 @@ class World:
 def world(folder: Path) -> Iterator[World]:
     ports = processes.Ports()
     backend = require_backend()
-    services = [firestore.service(backend, ports.take()), pubsub.service(backend, ports.take())]
+    services = [
+        firestore.service(backend, ports.take_blocked_addresses(firestore.ADDRESSES)),
+        pubsub.service(backend, ports.take_blocked_addresses(1)[0], folder),
+    ]
     running = [
-        Running(service, processes.service_environment("bench-cold"), folder / f"{service.name}.log")
+        Running(
+            service,
+            processes.service_environment("bench-cold", addresses=[service.address]),
+            folder / f"{service.name}.log",
+        )
         for service in services
     ]
     issuer = TokenIssuer()
@@ -113,6 +121,7 @@ def world(folder: Path) -> Iterator[World]:
             {
                 "TRAINMASTER_PROJECT": PROJECT,
                 "TRAINMASTER_BUCKET": "bucket",
+                "TRAINMASTER_AGENT": agent_uri("stage", agent_archive()),
                 "TRAINMASTER_WORKER_SERVICE_ACCOUNT": ACCOUNT,
                 "TRAINMASTER_IDENTITY_KEYS": keys,
                 "TRAINMASTER_IAM_ENDPOINT": access,

@@ -7,12 +7,12 @@ resource "google_firestore_database" "this" {
   deletion_policy                   = "DELETE"
   point_in_time_recovery_enablement = "POINT_IN_TIME_RECOVERY_DISABLED"
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 # Queries for replicas filter by attempt and one other property.
 resource "google_firestore_index" "replicas" {
-  for_each   = toset(["ever_ready", "ever_lost"])
+  for_each   = toset(["ever_ready", "ever_lost", "state"])
   database   = google_firestore_database.this.name
   collection = "replicas"
 
@@ -58,4 +58,22 @@ resource "google_firestore_field" "unindexed" {
   field      = each.value.field
 
   index_config {}
+}
+
+# Documents that no decision needs any more, such as replicas of earlier attempts. Nothing depends on when they are deleted. The field
+# has no index: times that only grow would limit the rate of writes.
+resource "google_firestore_field" "expiry" {
+  for_each = {
+    replicas   = "expire_at"
+    ledger     = "expire_at"
+    rejections = "expire_at"
+    stockouts  = "expire_at"
+    leases     = "expires_at"
+  }
+  database   = google_firestore_database.this.name
+  collection = each.key
+  field      = each.value
+
+  index_config {}
+  ttl_config {}
 }

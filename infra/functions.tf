@@ -17,10 +17,17 @@ locals {
   environment = {
     TRAINMASTER_PROJECT                = var.project
     TRAINMASTER_BUCKET                 = google_storage_bucket.this.name
+    TRAINMASTER_AGENT                  = "gs://${google_storage_bucket.stage.name}/${google_storage_bucket_object.agent.name}"
     TRAINMASTER_WORKER_SERVICE_ACCOUNT = google_service_account.worker.email
     TRAINMASTER_NETWORK                = google_compute_network.this.id
     TRAINMASTER_SUBNETWORK             = "projects/${var.project}/regions/{region}/subnetworks/trainmaster-{region}"
-    TRAINMASTER_TPU                    = "true"
+    TRAINMASTER_ACCOUNT_NETWORKS       = join(",", [for name, wall in var.walled_accounts : "${wall.service_account}=${google_compute_network.walled[name].name}"])
+    TRAINMASTER_TPU                    = tostring(var.tpu)
+    TRAINMASTER_ALLOWED_RESOURCES      = join(",", var.allowed_resources)
+    TRAINMASTER_REGIONS                = join(",", keys(var.worker_regions))
+    TRAINMASTER_SERIAL_PORT_LOGGING    = tostring(var.serial_port_logging)
+    TRAINMASTER_PACKAGE_INDEX          = var.package_mirror ? "https://${var.region}-python.pkg.dev/${var.project}/trainmaster-pypi/simple/" : ""
+    TRAINMASTER_BOOT_IMAGES            = join(",", [for family, image in var.boot_images : "${family}=${image}"])
     TRAINMASTER_LIMITS                 = join(",", [for name, limit in var.limits : "${name}=${limit}"])
   }
 }
@@ -45,15 +52,28 @@ module "function" {
   concurrency       = each.value.concurrency
   max_instances     = each.value.max_instances
   builder           = google_service_account.builder.name
+  repository        = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
 
-  depends_on = [google_project_iam_member.builder, google_firestore_database.this]
+  depends_on = [time_sleep.grants, google_firestore_database.this]
 }
 
-# Clients call the API with their own access tokens. The function checks their permissions in the project's IAM.
+# Clients call the API with their own access tokens, which Cloud Run's own check does not accept. The function verifies the token and
+# checks the caller's permissions in the project's IAM (docs/decisions/0042-api-access.md).
 resource "google_cloud_run_service_iam_member" "api_clients" {
+  count = var.api_access == "allUsers" ? 1 : 0
   # checkov:skip=CKV_GCP_102:External clients send access tokens, which Cloud Run's own check does not accept. The function verifies the token and checks permissions.
   location = var.region
   service  = module.function["api"].name
   role     = "roles/run.invoker"
   member   = "allUsers"
+}
+
+# Google's provider cannot set Cloud Run's check on a function. A deployment can set it back, so each deployment repeats the command.
+resource "terraform_data" "invoker_check" {
+  input            = var.api_access == "no-invoker-check" ? "--no-invoker-iam-check" : "--invoker-iam-check"
+  triggers_replace = [var.api_access, google_storage_bucket_object.source["api"].name, local.environment, local.functions["api"]]
+
+  provisioner "local-exec" {
+    command = "gcloud run services update ${module.function["api"].name} --project ${var.project} --region ${var.region} ${self.input}"
+  }
 }

@@ -21,6 +21,9 @@ locals {
   stateful = toset([for name in keys(local.functions) : name if name != "upload"])
 
   worker_topics = toset(["vm-ready", "replica-exit", "maintenance"])
+
+  # Prefix of the bucket's objects in conditions.
+  objects = "projects/_/buckets/${google_storage_bucket.this.name}/objects"
 }
 
 resource "google_pubsub_topic_iam_member" "function" {
@@ -28,6 +31,8 @@ resource "google_pubsub_topic_iam_member" "function" {
   topic    = google_pubsub_topic.this[each.value.topic].id
   role     = "roles/pubsub.publisher"
   member   = google_service_account.function[each.value.function].member
+
+  depends_on = [time_sleep.identities]
 }
 
 resource "google_pubsub_topic_iam_member" "function_dead_letter" {
@@ -35,6 +40,8 @@ resource "google_pubsub_topic_iam_member" "function_dead_letter" {
   topic    = google_pubsub_topic.dead_letter.id
   role     = "roles/pubsub.publisher"
   member   = google_service_account.function[each.key].member
+
+  depends_on = [time_sleep.identities]
 }
 
 resource "google_project_iam_member" "state" {
@@ -42,6 +49,8 @@ resource "google_project_iam_member" "state" {
   project  = var.project
   role     = "roles/datastore.user"
   member   = google_service_account.function[each.key].member
+
+  depends_on = [time_sleep.identities]
 }
 
 # `upload` checks whether a job id is in use, and reads the trials of a tuning job that a new one continues.
@@ -49,6 +58,8 @@ resource "google_project_iam_member" "upload_reads" {
   project = var.project
   role    = "roles/datastore.viewer"
   member  = google_service_account.function["upload"].member
+
+  depends_on = [time_sleep.identities]
 }
 
 # Trainmaster's own lines in a job's log.
@@ -57,6 +68,8 @@ resource "google_project_iam_member" "function_logs" {
   project  = var.project
   role     = "roles/logging.logWriter"
   member   = google_service_account.function[each.key].member
+
+  depends_on = [time_sleep.identities]
 }
 
 # `upload` reads job files and writes NAME.error.json next to them. It has no access to other objects.
@@ -67,8 +80,44 @@ resource "google_storage_bucket_iam_member" "upload" {
 
   condition {
     title      = "job files only"
-    expression = "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.this.name}/objects/jobs/')"
+    expression = "resource.name.startsWith('${local.objects}/jobs/')"
   }
+
+  depends_on = [time_sleep.identities]
+}
+
+# These functions look up the generations of a job's packages when they accept it.
+resource "google_storage_bucket_iam_member" "package_versions" {
+  for_each = toset(["upload", "submit", "api"])
+  bucket   = google_storage_bucket.this.name
+  role     = "roles/storage.objectViewer"
+  member   = google_service_account.function[each.key].member
+
+  condition {
+    title      = "no job files"
+    expression = "!resource.name.startsWith('${local.objects}/jobs/')"
+  }
+
+  depends_on = [time_sleep.identities]
+}
+
+# Cloud Storage answers 403 instead of 404 for a missing object to a caller who may not list. The permission is checked on the bucket,
+# so it cannot have the condition above. It shows names, not contents.
+resource "google_project_iam_custom_role" "object_lister" {
+  role_id     = "trainmasterObjectLister"
+  title       = "Trainmaster object lister"
+  description = "Finds out whether an object exists."
+  permissions = ["storage.objects.list"]
+
+  depends_on = [time_sleep.apis]
+}
+
+resource "google_storage_bucket_iam_member" "upload_lists" {
+  bucket = google_storage_bucket.this.name
+  role   = google_project_iam_custom_role.object_lister.id
+  member = google_service_account.function["upload"].member
+
+  depends_on = [time_sleep.identities]
 }
 
 # Only `provision` manages VMs, and it may act as the worker account only.
@@ -83,6 +132,7 @@ resource "google_project_iam_custom_role" "provisioner" {
     "compute.instances.create",
     "compute.instances.delete",
     "compute.instances.get",
+    "compute.instances.getGuestAttributes",
     "compute.instances.getSerialPortOutput",
     "compute.instances.list",
     "compute.instances.setLabels",
@@ -101,28 +151,42 @@ resource "google_project_iam_custom_role" "provisioner" {
     "compute.regionOperations.get",
   ]
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_project_iam_member" "provisioner" {
   project = var.project
   role    = google_project_iam_custom_role.provisioner.id
   member  = google_service_account.function["provision"].member
+
+  # The names of all training VMs begin with "tm-". Other kinds of resources have no such names. It is unconfirmed whether a bulk
+  # insert is checked with the names of its VMs; without a name it is permitted, and no existing VM has an empty name.
+  condition {
+    title      = "training VMs only"
+    expression = "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}') == '' || resource.name.extract('/instances/{name}').startsWith('tm-')"
+  }
+
+  depends_on = [time_sleep.identities]
 }
 
 # Google's predefined role, which permits more than needed (it also starts and stops nodes). The names of the permissions for
 # queued resources are not documented, and a custom role with a wrong name could not be created.
 # docs/decisions/0021-tpu-queued-resources.md
 resource "google_project_iam_member" "provisioner_tpu" {
+  count   = var.tpu ? 1 : 0
   project = var.project
   role    = "roles/tpu.admin"
   member  = google_service_account.function["provision"].member
+
+  depends_on = [time_sleep.identities]
 }
 
 resource "google_service_account_iam_member" "provision_acts_as_worker" {
   service_account_id = google_service_account.worker.name
   role               = "roles/iam.serviceAccountUser"
   member             = google_service_account.function["provision"].member
+
+  depends_on = [time_sleep.identities]
 }
 
 # A VM publishes its events to three topics, reads packages, and writes its job directory and logs.
@@ -131,30 +195,58 @@ resource "google_pubsub_topic_iam_member" "worker" {
   topic    = google_pubsub_topic.this[each.key].id
   role     = "roles/pubsub.publisher"
   member   = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
 }
 
+# Job files contain the environment variables of all jobs.
 resource "google_storage_bucket_iam_member" "worker_reads" {
   bucket = google_storage_bucket.this.name
   role   = "roles/storage.objectViewer"
   member = google_service_account.worker.member
+
+  condition {
+    title      = "no job files"
+    expression = "!resource.name.startsWith('${local.objects}/jobs/')"
+  }
+
+  depends_on = [time_sleep.identities]
 }
 
-# Workers may write everything except job files. With job files, a program could start jobs.
+# A VM downloads the agent. Workers may not write there: a program could replace the agent of other jobs.
+resource "google_storage_bucket_iam_member" "worker_reads_agent" {
+  bucket = google_storage_bucket.stage.name
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.worker.member
+
+  condition {
+    title      = "agents only"
+    expression = "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.stage.name}/objects/agent/')"
+  }
+
+  depends_on = [time_sleep.identities]
+}
+
+# With job files, a program could start jobs. With packages or the agent, it could run code in other jobs.
 resource "google_storage_bucket_iam_member" "worker_writes" {
   bucket = google_storage_bucket.this.name
   role   = "roles/storage.objectUser"
   member = google_service_account.worker.member
 
   condition {
-    title      = "no job files"
-    expression = "!resource.name.startsWith('projects/_/buckets/${google_storage_bucket.this.name}/objects/jobs/')"
+    title      = "no job files, packages or agents"
+    expression = join(" && ", [for folder in ["jobs", "packages", "agent"] : "!resource.name.startsWith('${local.objects}/${folder}/')"])
   }
+
+  depends_on = [time_sleep.identities]
 }
 
 resource "google_project_iam_member" "worker_logs" {
   project = var.project
   role    = "roles/logging.logWriter"
   member  = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
 }
 
 # Google cannot limit the run time of TPU nodes as it does for VMs. Their own hosts delete them (docs/decisions/0012-tpu-nodes.md).
@@ -165,13 +257,16 @@ resource "google_project_iam_custom_role" "tpu_fuse" {
   description = "Lets the hosts of a TPU node delete it when its job no longer needs it."
   permissions = ["tpu.nodes.delete"]
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_project_iam_member" "worker_tpu_fuse" {
+  count   = var.tpu ? 1 : 0
   project = var.project
   role    = google_project_iam_custom_role.tpu_fuse.id
   member  = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
 }
 
 resource "google_artifact_registry_repository_iam_member" "worker" {
@@ -179,14 +274,68 @@ resource "google_artifact_registry_repository_iam_member" "worker" {
   repository = google_artifact_registry_repository.this.name
   role       = "roles/artifactregistry.reader"
   member     = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
 }
 
-# Cloud Build builds the functions from the staged archives and stores their images.
-resource "google_project_iam_member" "builder" {
-  for_each = toset(["roles/logging.logWriter", "roles/artifactregistry.writer", "roles/storage.objectViewer"])
-  project  = var.project
-  role     = each.key
-  member   = google_service_account.builder.member
+resource "google_artifact_registry_repository_iam_member" "worker_packages" {
+  count      = var.package_mirror ? 1 : 0
+  location   = google_artifact_registry_repository.packages[0].location
+  repository = google_artifact_registry_repository.packages[0].name
+  role       = "roles/artifactregistry.reader"
+  member     = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
+}
+
+# Cloud Build builds the functions from the staged archives and stores their images. A build runs pip, so the account has access
+# to nothing else. Source of the roles: "Custom service account for Cloud Build" of Cloud Run functions.
+resource "google_project_iam_member" "builder_logs" {
+  project = var.project
+  role    = "roles/logging.logWriter"
+  member  = google_service_account.builder.member
+
+  depends_on = [time_sleep.identities]
+}
+
+resource "google_artifact_registry_repository_iam_member" "builder_images" {
+  location   = google_artifact_registry_repository.functions.location
+  repository = google_artifact_registry_repository.functions.name
+  role       = "roles/artifactregistry.writer"
+  member     = google_service_account.builder.member
+
+  depends_on = [time_sleep.identities]
+}
+
+resource "google_storage_bucket_iam_member" "builder_archives" {
+  bucket = google_storage_bucket.stage.name
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.builder.member
+
+  depends_on = [time_sleep.identities]
+}
+
+# Google copies each archive to a bucket that it creates at the first deployment. A grant on the bucket would come too early.
+resource "google_project_iam_member" "builder_sources" {
+  project = var.project
+  role    = "roles/storage.objectViewer"
+  member  = google_service_account.builder.member
+
+  condition {
+    title      = "bucket gcf-v2-sources only"
+    expression = "resource.name.startsWith('projects/_/buckets/gcf-v2-sources-${data.google_project.this.number}-${var.region}/')"
+  }
+
+  depends_on = [time_sleep.identities]
+}
+
+# Tests of a commit (cloudbuild.yaml) run hundreds of third-party packages: the account has no other grant.
+resource "google_project_iam_member" "tests_logs" {
+  project = var.project
+  role    = "roles/logging.logWriter"
+  member  = google_service_account.tests.member
+
+  depends_on = [time_sleep.identities]
 }
 
 # Users upload job files and packages, and publish job submissions. The function `api` checks its own permissions.
@@ -195,6 +344,8 @@ resource "google_storage_bucket_iam_member" "clients" {
   bucket   = google_storage_bucket.this.name
   role     = "roles/storage.objectUser"
   member   = each.key
+
+  depends_on = [time_sleep.identities]
 }
 
 resource "google_pubsub_topic_iam_member" "clients" {
@@ -202,4 +353,6 @@ resource "google_pubsub_topic_iam_member" "clients" {
   topic    = google_pubsub_topic.this["submit"].id
   role     = "roles/pubsub.publisher"
   member   = each.key
+
+  depends_on = [time_sleep.identities]
 }

@@ -5,7 +5,7 @@ resource "google_compute_network" "this" {
   auto_create_subnetworks = false
   mtu                     = 8896 # large frames for the exchange of gradients
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_compute_subnetwork" "this" {
@@ -51,6 +51,76 @@ resource "google_compute_router" "this" {
 
 resource "google_compute_router_nat" "this" {
   for_each                           = google_compute_router.this
+  name                               = each.value.name
+  router                             = each.value.name
+  region                             = each.value.region
+  nat_ip_allocate_option             = "AUTO_ONLY"
+  source_subnetwork_ip_ranges_to_nat = "ALL_SUBNETWORKS_ALL_IP_RANGES"
+}
+
+# Networks of their own for the jobs of some accounts. Networks are separate, so that only VMs inside can reach a VM. A job of
+# another account may name the network (`network`), so that the firewall also selects by account.
+locals {
+  walled_subnetworks = merge([
+    for name, wall in var.walled_accounts : {
+      for region, range in wall.ranges : "${name}-${region}" => { wall = name, region = region, range = range }
+    }
+  ]...)
+}
+
+resource "google_compute_network" "walled" {
+  for_each                = var.walled_accounts
+  name                    = "trainmaster-${each.key}"
+  auto_create_subnetworks = false
+  mtu                     = 8896
+
+  depends_on = [time_sleep.apis]
+}
+
+resource "google_compute_subnetwork" "walled" {
+  for_each                 = local.walled_subnetworks
+  name                     = "trainmaster-${each.key}"
+  region                   = each.value.region
+  network                  = google_compute_network.walled[each.value.wall].id
+  ip_cidr_range            = each.value.range
+  private_ip_google_access = true
+
+  log_config {
+    aggregation_interval = "INTERVAL_10_MIN"
+    flow_sampling        = 0.1
+    metadata             = "INCLUDE_ALL_METADATA"
+  }
+}
+
+resource "google_compute_firewall" "walled" {
+  for_each                = var.walled_accounts
+  name                    = "trainmaster-${each.key}"
+  network                 = google_compute_network.walled[each.key].name
+  description             = "VMs of one service account connect to each other on any port."
+  source_service_accounts = each.value.tpu ? null : [each.value.service_account]
+  target_service_accounts = each.value.tpu ? null : [each.value.service_account]
+  source_ranges           = each.value.tpu ? values(each.value.ranges) : null
+
+  allow {
+    protocol = "tcp"
+  }
+  allow {
+    protocol = "udp"
+  }
+  allow {
+    protocol = "icmp"
+  }
+}
+
+resource "google_compute_router" "walled" {
+  for_each = var.nat ? local.walled_subnetworks : {}
+  name     = "trainmaster-${each.key}"
+  region   = each.value.region
+  network  = google_compute_network.walled[each.value.wall].id
+}
+
+resource "google_compute_router_nat" "walled" {
+  for_each                           = google_compute_router.walled
   name                               = each.value.name
   router                             = each.value.name
   region                             = each.value.region

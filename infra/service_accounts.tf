@@ -5,28 +5,35 @@ resource "google_service_account" "function" {
   account_id   = "trainmaster-${replace(each.key, "_", "-")}"
   display_name = "Trainmaster function ${each.key}"
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_service_account" "worker" {
   account_id   = "trainmaster-worker"
   display_name = "Trainmaster: runs training VMs and TPU nodes"
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_service_account" "pusher" {
   account_id   = "trainmaster-pusher"
   display_name = "Trainmaster: used by Pub/Sub to call the functions"
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_service_account" "builder" {
   account_id   = "trainmaster-builder"
   display_name = "Trainmaster: used by Cloud Build to build the functions"
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
+}
+
+resource "google_service_account" "tests" {
+  account_id   = "trainmaster-tests"
+  display_name = "Trainmaster: used by Cloud Build to test commits"
+
+  depends_on = [time_sleep.apis]
 }
 
 # Pub/Sub signs the identity tokens of its calls as the pusher.
@@ -34,4 +41,6 @@ resource "google_service_account_iam_member" "pubsub_signs_as_pusher" {
   service_account_id = google_service_account.pusher.name
   role               = "roles/iam.serviceAccountTokenCreator"
   member             = local.pubsub_agent
+
+  depends_on = [time_sleep.identities]
 }

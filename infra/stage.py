@@ -1,10 +1,11 @@
-"""`make stage`: build one source archive per function, with the modules that it imports and its locked requirements.
+"""`make stage`: build the agent, and one source archive per function, with its modules and locked requirements.
 
     build/stage/submit.zip
     ├── main.py             module in which Cloud Functions looks for the entry point
     ├── requirements.txt    locked, with hashes
     ├── functions/submit.py
     └── shared/…            the modules that it imports, directly and indirectly
+    build/stage/agent.zip   the agent, which VMs download
 
 The same sources give the same bytes, so that Terraform redeploys only functions that have changed.
 """
@@ -19,12 +20,15 @@ from typing import Final
 
 import grimp
 
+from shared.wiring.agent_archive import agent_archive
+
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
-REQUIREMENTS: Final = {name: name for name in ("api", "provision", "tune", "upload")}
+REQUIREMENTS: Final = {"api": "api", "provision": "provision", "submit": "upload", "tune": "tune", "upload": "upload"}
 """Requirements of functions that need more than `functions.txt`."""
-DATA: Final = {"provision": ("shared/agent",)}
-"""Folders that a function reads as files: `provision` installs the agent on VMs."""
+DATA: Final = {"provision": ("shared/agent/startup.sh", "shared/agent/shutdown.sh")}
+"""Files that a function reads: `provision` gives VMs their scripts."""
+AGENT: Final = "agent.zip"
 MAIN: Final = """\
 import gc
 
@@ -45,8 +49,9 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def stage(folder: Path) -> dict[str, Path]:
-    """Build all archives in a folder, replacing older ones; return the archives by function."""
+    """Build the agent and all archives in a folder, replacing older ones; return the archives by function."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / AGENT).write_bytes(agent_archive())
     graph = grimp.build_graph("functions", "shared", cache_dir=None, exclude_type_checking_imports=True)
     archives = {}
     for function in FUNCTIONS:
@@ -60,8 +65,7 @@ def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
     entry = f"functions.{function}"
     modules = {entry, *graph.find_upstream_modules(entry)}
     files = {path for module in modules for path in _files(module)}
-    for folder in DATA.get(function, ()):
-        files |= {path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")}
+    files |= {ROOT / name for name in DATA.get(function, ())}
     modules_and_data = {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
     requirements = ROOT / "requirements" / f"{REQUIREMENTS.get(function, 'functions')}.txt"
     main = MAIN.format(entry=entry, function=function)
@@ -85,7 +89,7 @@ def _write(archive: Path, content: dict[str, bytes]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python infra/stage.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m infra.stage", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "build" / "stage")
     for function, archive in stage(parser.parse_args().folder).items():
         with zipfile.ZipFile(archive) as file:
@@ -95,5 +99,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main())

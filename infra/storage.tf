@@ -20,7 +20,7 @@ resource "google_storage_bucket" "this" {
     }
   }
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_storage_notification" "job_files" {
@@ -30,22 +30,24 @@ resource "google_storage_notification" "job_files" {
   event_types        = ["OBJECT_FINALIZE"]
   object_name_prefix = "jobs/"
 
-  depends_on = [google_pubsub_topic_iam_member.upload_by_storage]
+  depends_on = [time_sleep.grants]
 }
 
 data "google_storage_project_service_account" "this" {
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_pubsub_topic_iam_member" "upload_by_storage" {
   topic  = google_pubsub_topic.this["upload"].id
   role   = "roles/pubsub.publisher"
   member = data.google_storage_project_service_account.this.member
+
+  depends_on = [time_sleep.identities]
 }
 
-# The source archives of the functions.
+# The source archives of the functions, and the agent, which VMs download from agent/. Workers cannot write here.
 resource "google_storage_bucket" "stage" {
-  # checkov:skip=CKV_GCP_62:Only Cloud Build reads it, and logs its builds.
+  # checkov:skip=CKV_GCP_62:Its objects are this release's programs. Cloud Build logs its builds, and VMs log the agent they run.
   # checkov:skip=CKV_GCP_78:An archive's name contains a hash of its content, so that objects are never overwritten.
   name                        = "${var.project}-trainmaster-stage"
   location                    = var.region
@@ -53,7 +55,7 @@ resource "google_storage_bucket" "stage" {
   public_access_prevention    = "enforced"
   force_destroy               = true
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_storage_bucket_object" "source" {
@@ -62,4 +64,13 @@ resource "google_storage_bucket_object" "source" {
   # The name contains a hash of the content, so that a changed archive redeploys its function.
   name   = "${each.key}-${filemd5("${var.stage}/${each.key}.zip")}.zip"
   source = "${var.stage}/${each.key}.zip"
+}
+
+# A VM runs the agent only if its content has the hash in its name. An older agent stays after an upgrade, because VMs that an
+# earlier release requested may still download it.
+resource "google_storage_bucket_object" "agent" {
+  bucket          = google_storage_bucket.stage.name
+  name            = "agent/${filesha256("${var.stage}/agent.zip")}.zip"
+  source          = "${var.stage}/agent.zip"
+  deletion_policy = "ABANDON"
 }

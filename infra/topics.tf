@@ -12,7 +12,7 @@ resource "google_pubsub_schema" "this" {
   type       = "PROTOCOL_BUFFER"
   definition = file("${path.module}/schemas/${each.key}.proto")
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_pubsub_topic" "this" {
@@ -29,7 +29,7 @@ resource "google_pubsub_topic" "this" {
     }
   }
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 resource "google_pubsub_topic" "dead_letter" {
@@ -37,7 +37,7 @@ resource "google_pubsub_topic" "dead_letter" {
   name                       = "trainmaster-dead-letter"
   message_retention_duration = "2678400s" # the maximum of 31 days
 
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }
 
 # A dead-letter topic without a subscription loses its messages.
@@ -58,6 +58,8 @@ resource "google_pubsub_topic_iam_member" "dead_letter_by_pubsub" {
   topic  = google_pubsub_topic.dead_letter.id
   role   = "roles/pubsub.publisher"
   member = local.pubsub_agent
+
+  depends_on = [time_sleep.identities]
 }
 
 locals {

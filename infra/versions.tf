@@ -4,7 +4,11 @@ terraform {
   required_providers {
     google = {
       source  = "hashicorp/google"
-      version = "~> 6.50"
+      version = "6.50.0" # the version whose schema the tests check
+    }
+    time = {
+      source  = "hashicorp/time"
+      version = "~> 0.12"
     }
   }
 }
@@ -18,5 +22,5 @@ provider "google" {
 
 data "google_project" "this" {
   project_id = var.project
-  depends_on = [google_project_service.this]
+  depends_on = [time_sleep.apis]
 }

@@ -1,11 +1,11 @@
-"""A Terraform provider with the schema of the google provider and no cloud, for `terraform validate` and `plan`.
+"""Terraform providers google and time with their schemas and no cloud, for `terraform validate` and `plan`.
 
 Terraform itself resolves references, checks types, evaluates expressions and expands `for_each`. From a provider it
 needs the schema and, for a plan, the values that the provider adds to each resource; here these are always "known
 after apply". Checks of the google provider itself, such as ranges of values, do not happen.
 
-It implements version 5 of Terraform's plugin protocol over gRPC and is attached with TF_REATTACH_PROVIDERS, so nothing
-is downloaded. Source of the field numbers: docs/plugin-protocol/tfplugin5.proto of hashicorp/terraform.
+They implement version 5 of Terraform's plugin protocol over gRPC and are attached with TF_REATTACH_PROVIDERS, so
+nothing is downloaded. Source of the field numbers: docs/plugin-protocol/tfplugin5.proto of hashicorp/terraform.
 """
 
 from __future__ import annotations
@@ -14,15 +14,28 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import grpc
 import msgpack
 
-from tests.infra.provider_schema import Block
+from tests.infra.provider_schema import Attribute, Block
 
-SOURCE: Final = "registry.terraform.io/hashicorp/google"
+SOURCE: Final = "registry.terraform.io/hashicorp/{}"
+TIME: Final[dict[str, Block]] = {
+    "provider": Block({}, {}),
+    "time_sleep": Block(
+        {
+            "create_duration": Attribute("string", required=False, computed=False),
+            "destroy_duration": Attribute("string", required=False, computed=False),
+            "triggers": Attribute(["map", "string"], required=False, computed=False),
+            "id": Attribute("string", required=False, computed=True),
+        },
+        {},
+    ),
+}
+"""Source: documentation of hashicorp/time, resource time_sleep."""
 UNKNOWN: Final = msgpack.ExtType(0, b"\x00")
 """Source: cty's MessagePack encoding."""
 NESTED_SINGLE: Final = 1
@@ -33,23 +46,34 @@ Schema = dict[str, Block]
 
 
 @contextmanager
-def attached(schema: Schema) -> Iterator[dict[str, str]]:
-    """Serve the provider; yield the environment variables that make terraform use it."""
+def attached(google: Schema) -> Iterator[dict[str, str]]:
+    """Serve both providers; yield the environment variables that make terraform use them."""
+    with ExitStack() as stack:
+        addresses = {
+            SOURCE.format(name): stack.enter_context(_served(schema))
+            for name, schema in {"google": google, "time": TIME}.items()
+        }
+        yield {"TF_REATTACH_PROVIDERS": json.dumps(addresses)}
+
+
+@contextmanager
+def _served(schema: Schema) -> Iterator[dict[str, object]]:
+    """Serve one provider; yield its entry in TF_REATTACH_PROVIDERS."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("tfplugin5.Provider", _handlers(schema)),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     address = {"Network": "tcp", "String": f"127.0.0.1:{port}"}
-    reattach = {"Protocol": "grpc", "ProtocolVersion": 5, "Pid": os.getpid(), "Test": True, "Addr": address}
     try:
-        yield {"TF_REATTACH_PROVIDERS": json.dumps({SOURCE: reattach})}
+        yield {"Protocol": "grpc", "ProtocolVersion": 5, "Pid": os.getpid(), "Test": True, "Addr": address}
     finally:
         server.stop(None).wait()
 
 
 def _handlers(schema: Schema) -> dict[str, Any]:
+    schemas = _schemas(schema)
     answers: dict[str, Callable[[bytes], bytes]] = {
-        "GetSchema": lambda _: _schemas(schema),
+        "GetSchema": lambda _: schemas,
         "PrepareProviderConfig": lambda request: _field(1, _fields(request)[1]),
         "ValidateResourceTypeConfig": lambda _: b"",
         "ValidateDataSourceConfig": lambda _: b"",

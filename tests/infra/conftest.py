@@ -17,6 +17,7 @@ from emulators.stack.state import ROOT
 from infra import stage
 from tests.infra import bare_provider, provider_schema
 from tests.infra.provider_schema import Block
+from tests.support.terraform import terraform_program
 
 INFRA: Final = ROOT / "infra"
 REQUIRED: Final = {"project": "my-project", "region": "us-central1", "notify": "platform@example.com"}
@@ -53,9 +54,7 @@ def schema() -> dict[str, Block]:
 @pytest.fixture(scope="session")
 def terraform(schema: dict[str, Block], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terraform]:
     """Return a function that runs terraform on an initialized copy of infra/."""
-    program = shutil.which("terraform")
-    if program is None:
-        pytest.skip("terraform is not installed")
+    program = terraform_program()
     folder = tmp_path_factory.mktemp("terraform") / "infra"
     shutil.copytree(
         INFRA, folder, ignore=shutil.ignore_patterns(".terraform*", "*.tfstate*", "*.tfvars", "__pycache__")

@@ -143,7 +143,7 @@ def _resource_name(argument: str, expression: str) -> str:
         return ""
     if expression == "google_cloudfunctions2_function.this.name":
         return " that reads a topic"
-    match = re.search(r"\[\"?([\w.-]+)\"?\]", expression) or re.search(r"google_\w+\.(\w+)\.", expression)
+    match = re.search(r"\[\"?([A-Za-z][\w.-]*)\"?\]", expression) or re.search(r"google_\w+\.(\w+)[.\[]", expression)
     return f" {match[1]}".replace(" this", "") if match else ""
 
 

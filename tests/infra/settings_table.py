@@ -16,7 +16,7 @@ from tests.infra import iam_table
 PAGE: Final = ROOT / "docs" / "settings.md"
 BEGIN: Final = "<!-- made of shared/settings.py by tests/infra/settings_table.py -->\n"
 END: Final = "<!-- end -->"
-UNITS: Final = {"_s": "seconds", "_per_minute": "calls a minute"}
+UNITS: Final = {"_s": "seconds", "_per_minute": "per minute"}
 """Suffix of a setting's name → unit."""
 WORDS: Final[dict[Any, str]] = {
     str: "text",
@@ -26,6 +26,13 @@ WORDS: Final[dict[Any, str]] = {
     dict[str, int]: "`RESOURCE=NUMBER,…`",
     Price: "`AMOUNT CURRENCY`",
 }
+LISTS: Final = {
+    "account_networks": "`ACCOUNT=NETWORK,…`",
+    "allowed_resources": "`KIND=NAME,…`",
+    "boot_images": "`FAMILY=IMAGE,…`",
+    "regions": "`REGION,…`",
+}
+"""Settings that are lists of texts."""
 
 
 def table() -> str:
@@ -45,6 +52,8 @@ def set_by_infra() -> set[str]:
 
 def _takes(name: str, field: FieldInfo) -> str:
     kind: Any = field.annotation
+    if name in LISTS:
+        return LISTS[name]
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return ", ".join(f"`{member.value}`" for member in kind)
     kind = kind if kind in WORDS else next(member for member in get_args(kind) if member in WORDS)

@@ -1,9 +1,13 @@
-"""cloudbuild.yaml: its fields exist in Cloud Build's message type, and its steps call existing make targets."""
+"""The builds: Cloud Build knows their fields, tests have no rights, and only a tested commit is delivered."""
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,47 +16,176 @@ from google.cloud.devtools import cloudbuild_v1
 from google.protobuf import json_format
 
 from emulators.stack.state import ROOT
+from tests.infra import iam_table
+from tests.support.terraform import terraform_program
+
+DIGEST = f"@sha256:{'0' * 64}"
 
 
-@pytest.fixture(scope="module")
-def document() -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load((ROOT / "cloudbuild.yaml").read_text(encoding="utf-8"))
-    return content
-
-
-@pytest.fixture(scope="module")
-def build(document: dict[str, Any]) -> cloudbuild_v1.Build:
+def parse(name: str) -> cloudbuild_v1.Build:
     """Parse the document. Unknown fields and wrong types are errors."""
+    document: dict[str, Any] = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
     message = cloudbuild_v1.Build()
     json_format.ParseDict(document, cloudbuild_v1.Build.pb(message), ignore_unknown_fields=False)
     return message
 
 
-def test_steps_check_stage_plan_and_apply_one_after_the_other(build: cloudbuild_v1.Build) -> None:
-    steps = [step.id for step in build.steps]
-    assert steps == ["check-and-test", "stage", "plan", "apply"]
-    assert [list(step.wait_for) for step in build.steps[1:]] == [[before] for before in steps[:-1]]
+@pytest.fixture(scope="module")
+def tests_build() -> cloudbuild_v1.Build:
+    return parse("cloudbuild.yaml")
 
 
-def test_plan_is_not_applied_by_default(build: cloudbuild_v1.Build) -> None:
-    assert build.substitutions["_APPLY"] == "no"
-    (apply,) = [step for step in build.steps if step.id == "apply"]
-    assert 'if [ "${_APPLY}" = yes ]' in apply.args[-1]
-    assert "terraform apply -input=false /workspace/plan" in apply.args[-1]
+@pytest.fixture(scope="module")
+def delivery() -> cloudbuild_v1.Build:
+    return parse("cloudbuild.deliver.yaml")
 
 
-def test_substitutions_are_declared_and_used(build: cloudbuild_v1.Build) -> None:
-    used = {name for step in build.steps for arg in step.args for name in re.findall(r"\$\{(\w+)\}", arg)}
-    assert used <= {*build.substitutions, "PROJECT_ID"}
-    assert {name for name in build.substitutions if name not in used} == set()
+def test_all_steps_run_in_the_image_that_the_first_one_builds(tests_build: cloudbuild_v1.Build) -> None:
+    image, *others = tests_build.steps
+    assert list(image.args) == ["build", "--tag", "trainmaster-delivery", "infra/delivery"]
+    assert {step.name for step in others} == {"trainmaster-delivery"}
 
 
-def test_make_targets_of_the_steps_exist(build: cloudbuild_v1.Build) -> None:
-    scripts = [
-        arg for step in build.steps for arg in ([f"make {step.args[0]}"] if step.entrypoint == "make" else step.args)
-    ]
-    targets = {target for script in scripts for target in re.findall(r"(?m)^\s*make ([a-z-]+)", script)}
-    assert targets == {"check", "check-infra", "test", "stage"}
+def test_image_has_pinned_releases_and_a_terraform_that_infra_accepts() -> None:
+    file = (ROOT / "infra" / "delivery" / "Dockerfile").read_text(encoding="utf-8")
+    releases = dict(re.findall(r"(?m)^FROM (\S+):(\d+\.\d+\.\d+\S*)", file))
+    assert len(releases) == len(re.findall(r"(?m)^FROM ", file))
+    assert releases["gcr.io/google.com/cloudsdktool/google-cloud-cli"].endswith("-emulators")
+    least = re.findall(r'required_version = ">= (\d+)\.(\d+)"', (ROOT / "infra" / "versions.tf").read_text("utf-8"))
+    terraform = tuple(map(int, releases["hashicorp/terraform"].split(".")))
+    assert terraform[:2] >= tuple(map(int, least[0]))
+
+
+def test_tests_fail_without_terraform_where_cloud_build_runs_them(
+    tests_build: cloudbuild_v1.Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tests,) = [step for step in tests_build.steps if "make test" in step.args[-1]]
+    for variable in tests.env:
+        monkeypatch.setenv(*variable.split("="))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(pytest.fail.Exception, match="terraform is not installed"):
+        terraform_program()
+
+
+def script_of(build: cloudbuild_v1.Build, step_id: str) -> str:
+    """Return a step's script as the shell gets it: Cloud Build replaces `$$` by `$`."""
+    (step,) = [step for step in build.steps if step.id == step_id]
+    return str(step.args[-1]).replace("$$", "$")
+
+
+def test_account_of_the_tests_may_only_write_logs(tests_build: cloudbuild_v1.Build) -> None:
+    """Tests run hundreds of third-party packages, each of which could use the account."""
+    assert tests_build.service_account.startswith("projects/${PROJECT_ID}/serviceAccounts/trainmaster-tests@")
+    grants = [grant for grant in iam_table.grants() if grant.member == "tests"]
+    assert [(grant.role, grant.resource) for grant in grants] == [("roles/logging.logWriter", "project")]
+
+
+def test_tests_and_delivery_share_no_workspace(tests_build: cloudbuild_v1.Build, delivery: cloudbuild_v1.Build) -> None:
+    assert [step.id for step in tests_build.steps] == ["image", "check-and-test"]
+    steps = [step.id for step in delivery.steps]
+    assert steps == ["require-tested-commit", "stage", "plan", "apply"]
+    assert [list(step.wait_for) for step in delivery.steps[1:]] == [[before] for before in steps[:-1]]
+    scripts = "".join(arg for step in delivery.steps for arg in step.args)
+    assert "make" not in scripts.split()
+
+
+def test_delivery_installs_only_what_staging_imports(delivery: cloudbuild_v1.Build) -> None:
+    script = script_of(delivery, "stage")
+    assert "--require-hashes --requirement requirements/stage.txt" in script
+    tree = ast.parse((ROOT / "infra" / "stage.py").read_text(encoding="utf-8"))
+    imported = {
+        name.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
+    }
+    imported |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported - set(sys.stdlib_module_names) == {"grimp", "shared"}
+    bare = "import sys; sys.path.insert(0, '.'); import shared.wiring.agent_archive"
+    subprocess.run([sys.executable, "-S", "-c", bare], cwd=ROOT, check=True, timeout=60)  # needs no other package
+    locked = re.findall(r"(?m)^([a-z-]+)==", (ROOT / "requirements" / "stage.txt").read_text(encoding="utf-8"))
+    assert set(locked) <= {"grimp", "typing-extensions"}
+
+
+def test_images_of_the_delivery_are_set_by_its_trigger(delivery: cloudbuild_v1.Build) -> None:
+    assert {step.name for step in delivery.steps} == {"${_SDK_IMAGE}", "${_PYTHON_IMAGE}", "${_TERRAFORM_IMAGE}"}
+    assert {value for name, value in delivery.substitutions.items() if name.endswith("_IMAGE")} == {""}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with a provider lock, and a gcloud that lists one successful build of the commit `tested`."""
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra" / ".terraform.lock.hcl").touch()
+    gcloud = tmp_path / "bin" / "gcloud"
+    gcloud.parent.mkdir()
+    gcloud.write_text('#!/bin/bash\n[[ "$*" == *"status=SUCCESS"*"COMMIT_SHA=tested"* ]] && echo build-1\nexit 0\n')
+    gcloud.chmod(0o755)
+    return tmp_path
+
+
+def check_commit(delivery: cloudbuild_v1.Build, checkout: Path, commit: str, images: str) -> tuple[int, str]:
+    """Run the script of the first step; return its status and output."""
+    environment = {"PATH": f"{checkout}/bin{os.pathsep}{os.environ['PATH']}", "PROJECT": "p"}
+    done = subprocess.run(
+        ["bash", "-euc", script_of(delivery, "require-tested-commit")],
+        cwd=checkout,
+        env={**environment, "COMMIT": commit, "IMAGES": images},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stdout
+
+
+def test_tested_commit_is_delivered(delivery: cloudbuild_v1.Build, checkout: Path) -> None:
+    assert check_commit(delivery, checkout, "tested", f"a{DIGEST} b{DIGEST}") == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("commit", "images", "message"),
+    [
+        ("untested", f"a{DIGEST}", "Commit untested has no successful build of cloudbuild.yaml."),
+        ("", f"a{DIGEST}", "There is no commit"),
+        ("tested", f"a{DIGEST} hashicorp/terraform:1.11", "Set the image hashicorp/terraform:1.11 by digest"),
+    ],
+)
+def test_untested_commit_or_movable_image_is_not_delivered(
+    delivery: cloudbuild_v1.Build, checkout: Path, commit: str, images: str, message: str
+) -> None:
+    status, output = check_commit(delivery, checkout, commit, images)
+    assert status == 1
+    assert output.startswith(message)
+
+
+def test_commit_without_provider_lock_is_not_delivered(delivery: cloudbuild_v1.Build, checkout: Path) -> None:
+    (checkout / "infra" / ".terraform.lock.hcl").unlink()
+    status, output = check_commit(delivery, checkout, "tested", f"a{DIGEST}")
+    assert status == 1
+    assert ".terraform.lock.hcl" in output
+    assert "-lockfile=readonly" in script_of(delivery, "plan")
+
+
+def test_plan_is_not_applied_by_default(delivery: cloudbuild_v1.Build) -> None:
+    assert delivery.substitutions["_APPLY"] == "no"
+    script = script_of(delivery, "apply")
+    assert 'if [ "$APPLY" = yes ]' in script
+    assert "terraform apply -input=false /workspace/plan" in script
+
+
+def test_substitutions_are_declared_and_reach_no_script(delivery: cloudbuild_v1.Build) -> None:
+    """In a script, a substitution could contain commands. Environment variables cannot."""
+    used = {
+        name
+        for step in delivery.steps
+        for text in (step.name, *step.env)
+        for name in re.findall(r"(?<!\$)\$\{(\w+)\}", text)
+    }
+    assert used - {"PROJECT_ID", "COMMIT_SHA"} == set(delivery.substitutions)
+    assert not [arg for step in delivery.steps for arg in step.args if re.search(r"(?<!\$)\$\{?\w", arg)]
+
+
+def test_make_targets_of_the_tests_exist(tests_build: cloudbuild_v1.Build) -> None:
+    targets = set(re.findall(r"(?m)^\s*make ([a-z-]+)", script_of(tests_build, "check-and-test")))
+    assert targets == {"check", "check-infra", "test"}
     for target in targets:
         done = subprocess.run(
             ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60

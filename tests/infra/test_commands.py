@@ -24,11 +24,13 @@ import typer
 
 from cli.main import app
 from emulators.stack.state import ROOT
+from tests.support.terraform import terraform_program
 
 PAGES: Final = sorted([
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
     ROOT / "cloudbuild.yaml",
+    ROOT / "cloudbuild.deliver.yaml",
     *(ROOT / "docs").rglob("*.md"),
     *(path for path in (ROOT / "infra").rglob("*") if path.suffix in {".md", ".tf"}),
     *(ROOT / "examples").rglob("*.md"),
@@ -130,9 +132,7 @@ def check_make(words: tuple[str, ...]) -> None:
 
 @cache
 def terraform_help(*command: str) -> str:
-    program = shutil.which("terraform")
-    if program is None:
-        pytest.skip("terraform is not installed")
+    program = terraform_program()
     environment = {**os.environ, "TF_CLI_CONFIG_FILE": os.devnull}
     done = subprocess.run(
         [program, *command, "-help"], capture_output=True, text=True, check=False, timeout=60, env=environment
@@ -183,7 +183,7 @@ def test_documented_command_exists(command: Command) -> None:
 def test_commands_are_extracted_from_markdown_yaml_and_terraform() -> None:
     assert {command.words[0] for command in ALL} == set(PROGRAMS)
     pages = {command.page for command in ALL}
-    assert {"README.md", "cloudbuild.yaml", "infra/outputs.tf", "docs/runbooks/sweep.md"} <= pages
+    assert {"README.md", "cloudbuild.deliver.yaml", "infra/outputs.tf", "docs/runbooks/sweep.md"} <= pages
 
 
 @pytest.mark.parametrize(

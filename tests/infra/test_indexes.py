@@ -17,7 +17,9 @@ import pytest
 from google.cloud.firestore_v1.types import StructuredQuery
 from google.protobuf.json_format import MessageToDict
 
+from shared.core.reconcile.attention import CHANGING
 from shared.gcp import clients
+from shared.gcp.documents import EXPIRE_AT
 from shared.gcp.firestore_store import FirestoreStore
 from shared.ports import JobPosition, Store
 from tests.infra.conftest import Plan
@@ -31,18 +33,34 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "entry": lambda store, world: store.entry(world.job_id, "x"),
     "ledger": lambda store, world: store.ledger(world.job_id),
     "pending_keys": lambda store, world: store.pending_keys(world.job_id),
+    "is_pending": lambda store, world: store.is_pending(world.job_id, "x"),
+    "take_lease": lambda store, world: store.take_lease("x", NOW, NOW),
+    "count_replicas": lambda store, world: store.count_replicas(world.job_id, 1, CHANGING),
+    "count_live": lambda store, world: store.count_live(),
     "jobs_with_pending": lambda store, world: store.jobs_with_pending(),
     "live_jobs": lambda store, world: store.live_jobs(),
+    "survey_live_jobs": lambda store, world: store.survey_live_jobs(),
     "admission_token": lambda store, world: store.admission_token(),
     "recent_jobs": lambda store, world: store.recent_jobs(5, JobPosition(NOW, world.job_id)),
-    "count_created_since": lambda store, world: store.count_created_since(NOW),
+    "count_created_since": lambda store, world: store.count_created_since(NOW, through_api=True),
     "count_ready": lambda store, world: store.count_ready(world.job_id, 1),
+    "expire_history": lambda store, world: store.expire_history(world.job_id, NOW),
     "rejections": lambda store, world: store.rejections(),
     "job_of_vm": lambda store, world: store.job_of_vm(world.vms[0].name),
     "stockouts": lambda store, world: store.stockouts(NOW),
     "orphans": lambda store, world: store.orphans(),
 }
-WRITE_ONLY: Final = {"commit", "mark_done", "reject", "note_stockout", "report_orphan", "forget_orphan"}
+WRITE_ONLY: Final = {
+    "commit",
+    "mark_done",
+    "extend_lease",
+    "release_lease",
+    "next_admission_token",
+    "reject",
+    "note_stockout",
+    "report_orphan",
+    "forget_orphan",
+}
 ASCENDING: Final = "ASCENDING"
 Json = dict[str, Any]
 
@@ -168,10 +186,21 @@ def test_every_index_is_used_by_a_query(queries: list[Query], plan: Plan) -> Non
     assert planned == composite
 
 
+def test_fields_that_the_store_writes_as_expiry_have_ttl_policies(plan: Plan) -> None:
+    """tests/contract/test_expiry.py shows which documents have them."""
+    policies = {
+        (field["collection"], field["field"])
+        for field in plan.of("google_firestore_field").values()
+        if field.get("ttl_config")
+    }
+    collections = ("replicas", "ledger", "rejections", "stockouts")
+    assert policies == {*((name, EXPIRE_AT) for name in collections), ("leases", "expires_at")}
+
+
 def test_query_without_an_index_is_detected(plan: Plan) -> None:
     """By two properties, over a collection group, by an exempt property, and by one property ordered by another."""
     for query in (
-        Query("x", "replicas", is_group=False, equal=frozenset({"attempt", "state"}), ordered=()),
+        Query("x", "replicas", is_group=False, equal=frozenset({"attempt", "incarnation"}), ordered=()),
         Query("x", "ledger", is_group=True, equal=frozenset({"job_id"}), ordered=()),
         Query("x", "jobs", is_group=False, equal=frozenset({"spec_json"}), ordered=()),
         Query("x", "jobs", is_group=False, equal=frozenset({"is_live"}), ordered=(("created_at", "DESCENDING"),)),

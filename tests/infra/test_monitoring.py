@@ -5,20 +5,19 @@ from __future__ import annotations
 import ast
 import json
 import re
-from pathlib import Path
 from typing import Any, Final
 
 from google.cloud import monitoring_dashboard_v1
 from google.protobuf import json_format
 
 from emulators.stack.state import ROOT
-from shared.flows import orphans
 from tests.infra.conftest import Plan
 
 METRICS: Final = {
     "pubsub.googleapis.com/subscription/num_undelivered_messages": ("GAUGE", "pubsub_subscription"),
     "pubsub.googleapis.com/subscription/oldest_unacked_message_age": ("GAUGE", "pubsub_subscription"),
     "pubsub.googleapis.com/subscription/push_request_count": ("DELTA", "pubsub_subscription"),
+    "pubsub.googleapis.com/subscription/dead_letter_message_count": ("DELTA", "pubsub_subscription"),
     "run.googleapis.com/request_count": ("DELTA", "cloud_run_revision"),
     "run.googleapis.com/container/instance_count": ("GAUGE", "cloud_run_revision"),
 }
@@ -85,8 +84,8 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert(plan: Plan) -> Non
 
 def test_readme_states_the_number_of_charged_conditions(plan: Plan) -> None:
     page = " ".join((ROOT / "infra" / "README.md").read_text(encoding="utf-8").split())
-    assert len(conditions(plan)) == 5
-    assert "five conditions of the alerts" in page
+    assert len(conditions(plan)) == 7
+    assert "seven conditions of the alerts" in page
 
 
 def test_sweep_alert_watches_for_absent_acknowledgements(plan: Plan) -> None:
@@ -97,14 +96,26 @@ def test_sweep_alert_watches_for_absent_acknowledgements(plan: Plan) -> None:
     assert body["aggregations"][0]["cross_series_reducer"] == "REDUCE_SUM"
 
 
+def test_error_alert_ignores_503_which_only_asks_for_redelivery(plan: Plan) -> None:
+    (query,) = [query for query, _ in metric_queries(plan) if "response_code" in query]
+    assert re.findall(r"\d{3}", query) == ["500", "504"]
+
+
 def test_no_alert_uses_a_log_based_metric(plan: Plan) -> None:
     """Monitoring would not know a new one for ten minutes, so that the first apply would fail."""
     assert not plan.of("google_logging_metric")
 
 
-def test_orphan_alert_matches_a_message_that_the_code_logs(plan: Plan) -> None:
-    source = Path(orphans.__file__).read_text(encoding="utf-8")
-    constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
-    block = (ROOT / "infra" / "monitoring.tf").read_text(encoding="utf-8")
-    (words,) = re.findall(r'jsonPayload\.message:\\"([^\\]+)\\"', block)
-    assert [text for text in constants if isinstance(text, str) and text.startswith(words)]
+def test_log_alerts_match_messages_that_the_code_logs(plan: Plan) -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "shared").rglob("*.py")]
+    constants = {node.value for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    filters = [body["filter"] for kind, body in conditions(plan) if kind == "condition_matched_log"]
+    messages = [re.findall(r'jsonPayload\.message:"([^"]+)"', text)[0] for text in filters]
+    for words in messages:
+        assert [text for text in constants if isinstance(text, str) and words in text], words
+
+
+def test_alert_on_failing_functions_does_not_count_messages_that_senders_make_up(plan: Plan) -> None:
+    """Senders can keep the dead-letter subscription from being empty. Only a failing function exhausts deliveries."""
+    queries = [query for query, _ in metric_queries(plan)]
+    assert [query for query in queries if "dead_letter_message_count" in query]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from emulators.stack.state import ROOT
+from infra import stage
 from shared.core.intake import system_events
 from shared.messaging import topics
+from shared.settings import Settings
+from shared.wiring.agent_archive import agent_object, agent_uri
 from tests.infra.conftest import REQUIRED, Plan, Terraform
 
 SUBSCRIPTION: Final = "google_pubsub_subscription"
@@ -53,6 +57,23 @@ def test_plan_of_an_empty_project_has_every_function(plan: Plan) -> None:
     assert len(plan.of("google_cloudfunctions2_function")) == len(list((ROOT / "functions").glob("[a-z]*.py")))
 
 
+def test_mirror_of_pypi_is_created_only_on_request(plan: Plan, planned: Callable[..., Plan]) -> None:
+    assert "google_artifact_registry_repository.packages[0]" not in plan.of("google_artifact_registry_repository")
+    image = "projects/my-project/global/images/family/trainmaster-debian-12"
+    mirrored = planned(package_mirror=True, boot_images={"debian-12": image})
+    repository = mirrored.of("google_artifact_registry_repository")["google_artifact_registry_repository.packages[0]"]
+    assert (repository["format"], repository["mode"]) == ("PYTHON", "REMOTE_REPOSITORY")
+    readers = mirrored.of("google_artifact_registry_repository_iam_member")
+    assert "google_artifact_registry_repository_iam_member.worker_packages[0]" in readers
+    _, function = mirrored.of("google_cloudfunctions2_function").popitem()
+    environment = function["service_config"][0]["environment_variables"]
+    url = "https://us-central1-python.pkg.dev/my-project/trainmaster-pypi/simple/"
+    assert environment["TRAINMASTER_PACKAGE_INDEX"] == url
+    assert environment["TRAINMASTER_BOOT_IMAGES"] == f"debian-12={image}"
+    settings = Settings.model_validate({"project": "my-project", "boot_images": environment["TRAINMASTER_BOOT_IMAGES"]})
+    assert settings.boot_images == {"debian-12": image}
+
+
 def test_plan_with_every_variable_set_uses_their_values(planned: Callable[..., Plan]) -> None:
     plan = planned(
         nat=False,
@@ -61,6 +82,7 @@ def test_plan_with_every_variable_set_uses_their_values(planned: Callable[..., P
         billing_account="012345-6789AB-CDEF01",
         clients=["group:ml@example.com", "user:a@example.com"],
         limits={"vcpus": 450, "nvidia-tesla-t4": 8},
+        allowed_resources=["secret=projects/p/secrets/key", "network=projects/1/global/networks/ml*"],
         worker_regions={"europe-west4": "10.1.0.0/20", "us-east1": "10.2.0.0/20"},
     )
     (budget,) = plan.of("google_billing_budget").values()
@@ -68,6 +90,8 @@ def test_plan_with_every_variable_set_uses_their_values(planned: Callable[..., P
     _, function = plan.of("google_cloudfunctions2_function").popitem()
     environment = function["service_config"][0]["environment_variables"]
     assert environment["TRAINMASTER_LIMITS"] == "nvidia-tesla-t4=8,vcpus=450"
+    entries = "network=projects/1/global/networks/ml*,secret=projects/p/secrets/key"
+    assert environment["TRAINMASTER_ALLOWED_RESOURCES"] == entries
     members = {grant.get("member") for grant in plan.of("google_storage_bucket_iam_member").values()}
     assert {"group:ml@example.com", "user:a@example.com"} <= members
     regions = {subnetwork["region"] for subnetwork in plan.of("google_compute_subnetwork").values()}
@@ -101,6 +125,17 @@ def test_data_is_protected_by_default(plan: Plan) -> None:
     assert database["delete_protection_state"] == "DELETE_PROTECTION_ENABLED"
     assert database["type"] == "FIRESTORE_NATIVE"
     assert not plan.of("google_storage_bucket")["google_storage_bucket.this"]["force_destroy"]
+
+
+def test_agent_is_stored_under_its_hash_and_survives_upgrades(plan: Plan, archives: dict[str, Path]) -> None:
+    agent = plan.of("google_storage_bucket_object")["google_storage_bucket_object.agent"]
+    content = (archives["provision"].parent / stage.AGENT).read_bytes()
+    assert agent["name"] == agent_object(content)
+    assert (agent["bucket"], agent["deletion_policy"]) == ("my-project-trainmaster-stage", "ABANDON")
+    functions = plan.of("google_cloudfunctions2_function")
+    (provision,) = [function for function in functions.values() if function["name"] == "trainmaster-provision"]
+    variables = provision["service_config"][0]["environment_variables"]
+    assert variables["TRAINMASTER_AGENT"] == agent_uri("my-project-trainmaster-stage", content)
 
 
 def test_nothing_costs_money_while_no_job_runs(plan: Plan) -> None:
@@ -150,6 +185,45 @@ def test_firewall_admits_all_traffic_between_workers_and_no_other(planned: Calla
     assert not [allow for allow in rule["allow"] if allow.get("ports")]
 
 
+def test_walled_account_has_a_network_that_admits_only_its_own_vms(planned: Callable[..., Plan]) -> None:
+    finance = "finance@my-project.iam.gserviceaccount.com"
+    wall = {"service_account": finance, "ranges": {"us-central1": "10.140.0.0/20", "europe-west4": "10.141.0.0/20"}}
+    research = "research@my-project.iam.gserviceaccount.com"
+    slices = {"service_account": research, "ranges": {"us-central1": "10.142.0.0/20"}, "tpu": True}
+    plan = planned(walled_accounts={"finance": wall, "research": slices})
+    rules = {rule["network"]: rule for rule in plan.of("google_compute_firewall").values()}
+    assert set(rules) == {"trainmaster", "trainmaster-finance", "trainmaster-research"}
+    rule = rules["trainmaster-finance"]
+    assert rule["source_service_accounts"] == rule["target_service_accounts"] == [finance]
+    assert not rule.get("source_ranges")
+    assert rules["trainmaster-research"]["source_ranges"] == ["10.142.0.0/20"]
+    assert not set(rules["trainmaster"]["source_ranges"]) & {"10.140.0.0/20", "10.141.0.0/20", "10.142.0.0/20"}
+    names = {subnetwork["name"] for subnetwork in plan.of("google_compute_subnetwork").values()}
+    assert {"trainmaster-finance-us-central1", "trainmaster-finance-europe-west4"} <= names
+    assert not [kind for kind in plan.resources if "peering" in kind.type]
+    _, function = plan.of("google_cloudfunctions2_function").popitem()
+    networks = function["service_config"][0]["environment_variables"]["TRAINMASTER_ACCOUNT_NETWORKS"]
+    assert networks == f"{finance}=trainmaster-finance,{research}=trainmaster-research"
+
+
+def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(planned: Callable[..., Plan]) -> None:
+    """The role of the workers permits to delete every TPU node of the project."""
+    plan = planned(tpu=False)
+    grants = plan.of("google_project_iam_member")
+    assert not [address for address, grant in grants.items() if "tpu" in address or "tpu" in (grant.get("role") or "")]
+    _, function = plan.of("google_cloudfunctions2_function").popitem()
+    assert function["service_config"][0]["environment_variables"]["TRAINMASTER_TPU"] == "false"
+
+
+def test_account_with_two_walls_is_rejected(terraform: Terraform) -> None:
+    wall = {"service_account": "a@p.iam.gserviceaccount.com", "ranges": {"us-central1": "10.140.0.0/20"}}
+    variables = {**REQUIRED, "walled_accounts": json.dumps({"one": wall, "two": wall})}
+    given = [f"-var={name}={value}" for name, value in variables.items()]
+    done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
+    assert done.returncode == 1
+    assert "walled_accounts" in done.stderr
+
+
 def test_sweep_has_one_instance_and_one_call_at_a_time(plan: Plan) -> None:
     (sweep,) = [
         function["service_config"][0]
@@ -162,10 +236,10 @@ def test_sweep_has_one_instance_and_one_call_at_a_time(plan: Plan) -> None:
 def test_log_sink_has_the_filter_of_the_interface_description(plan: Plan) -> None:
     (sink,) = plan.of("google_logging_project_sink").values()
     interfaces = (ROOT / "docs" / "interfaces.md").read_text(encoding="utf-8")
-    assert f"`{sink['filter']}`" in interfaces
+    assert f"`{sink['filter'].replace('my-project', 'P')}`" in interfaces
     assert "/instances/tm-" in sink["filter"]
     assert system_events.__doc__
-    assert 'logName:"cloudaudit.googleapis.com%2Fsystem_event"' in sink["filter"]
+    assert 'logName="projects/my-project/logs/cloudaudit.googleapis.com%2Fsystem_event"' in sink["filter"]
 
 
 def test_function_has_a_thread_for_each_concurrent_request(plan: Plan) -> None:

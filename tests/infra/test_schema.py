@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 import pytest
 
 from emulators.stack.state import ROOT
-from tests.infra import iam_table
+from tests.infra import bare_provider, iam_table
 from tests.infra.provider_schema import Block
+from tests.support.terraform import terraform_program
 
 INFRA = ROOT / "infra"
 FILES = sorted(INFRA.rglob("*.tf"))
@@ -66,18 +66,19 @@ def test_variables_and_locals_are_declared_and_used(folder: Path) -> None:
     for block in re.findall(r"(?ms)^locals \{\n(.*?)^\}", text):
         declared |= {f"local.{name}" for name in re.findall(r"(?m)^  (\w+)\s+=", block)}
     references = set(
-        re.findall(r"(?<![\w.\"/])((?:var|local|module)\.\w+|data\.google_\w+\.\w+|google_\w+\.\w+)", text)
+        re.findall(r"(?<![\w.\"/])((?:var|local|module)\.\w+|(?:data\.)?google_\w+\.\w+|time_\w+\.\w+)", text)
     )
     assert references - declared == set()
     assert {name for name in declared if name.startswith(("var.", "local."))} <= references, "declared but not used"
 
 
 def test_files_are_formatted_by_terraform_fmt() -> None:
-    terraform = shutil.which("terraform")
-    if terraform is None:
-        pytest.skip("terraform is not installed")
     done = subprocess.run(
-        [terraform, "fmt", "-check", "-recursive", str(INFRA)], capture_output=True, text=True, check=False, timeout=60
+        [terraform_program(), "fmt", "-check", "-recursive", str(INFRA)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -110,8 +111,26 @@ def test_only_provision_manages_vms_and_workers_write_no_job_files() -> None:
         "topic replica-exit",
         "topic maintenance",
     }
-    assert [grant.condition for grant in worker if grant.role == "roles/storage.objectUser"] == ["no job files"]
+    assert [grant.condition for grant in worker if grant.role == "roles/storage.objectUser"] == [
+        "no job files, packages or agents"
+    ]
     assert not [grant for grant in grants if grant.role in ("roles/owner", "roles/editor", "roles/viewer")]
+
+
+def test_workers_read_the_agent_and_cannot_write_it() -> None:
+    """A program with the worker's permissions must not be able to replace the agent of other jobs."""
+    stage = [grant for grant in iam_table.grants() if grant.resource == "bucket stage"]
+    assert sorted((grant.member, grant.role, grant.condition) for grant in stage) == [
+        ("builder", "roles/storage.objectViewer", ""),
+        ("worker", "roles/storage.objectViewer", "agents only"),
+    ]
+    writers = {
+        "roles/storage.objectAdmin",
+        "roles/storage.objectUser",
+        "roles/storage.objectCreator",
+        "roles/storage.admin",
+    }
+    assert not [grant for grant in iam_table.grants() if grant.resource == "" and grant.role in writers]
 
 
 def resources(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -125,7 +144,9 @@ def resources(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def problems(kind: str, name: str, body: dict[str, Any], schema: dict[str, Block]) -> Iterator[str]:
-    block = schema.get(kind)
+    if kind == "terraform_data":
+        return  # terraform's own; `terraform validate` checks it
+    block = {**bare_provider.TIME, **schema}.get(kind)
     where = f"{kind}.{name}"
     if block is None:
         yield f"{where}: there is no such resource"

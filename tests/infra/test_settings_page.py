@@ -17,10 +17,17 @@ from tests.infra.conftest import Plan
 
 WRONG = {
     "project": "x",
+    "agent": "gs://b/agent.zip",
     "tpu": "perhaps",
     "addressing": "by-post",
+    "account_networks": "finance",
+    "allowed_resources": "everything",
+    "serial_port_logging": "sometimes",
+    "regions": "us-central1-a",
+    "boot_images": "debian-12=mine",
     "limits": "many",
     "jobs_per_minute": "-1",
+    "messages_per_minute": "1.5",
     "requests_per_minute": "some",
     "ml_unit_price": "cheap",
     "operation_wait_s": "1000",

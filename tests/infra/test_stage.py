@@ -14,7 +14,7 @@ import urllib.request
 import uuid
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,12 @@ import pytest
 
 from emulators.services import iam
 from emulators.services.pubsub import PubSub
+from emulators.services.storage import create_bucket
+from emulators.stack import loopback
 from emulators.stack.state import ROOT
 from infra import stage
 from shared.messaging import topics
+from shared.wiring.agent_archive import agent_archive, agent_uri
 from tests.infra import iam_table
 from tests.support.jobs import a_spec
 from tests.support.serving import serving
@@ -58,7 +61,8 @@ def test_archive_contains_only_what_its_function_imports(function: str, archives
     assert not {name for name in content if name.startswith(("tests/", "emulators/", "cli/", "simulator/"))}
     others = {f"functions/{name}.py" for name in stage.FUNCTIONS if name != function}
     assert not content & others
-    assert ("shared/agent/startup.sh" in content) is (function == PROVISION)
+    agent = {name for name in content if name.startswith("shared/agent/")}
+    assert agent == ({"shared/agent/startup.sh", "shared/agent/shutdown.sh"} if function == PROVISION else set())
     assert archives[function].stat().st_size < 300 * 1024
 
 
@@ -70,7 +74,7 @@ def test_functions_except_provision_import_no_fleet_adapter(function: str) -> No
     modules = {f"functions.{function}", *graph.find_upstream_modules(f"functions.{function}")}
     adapters = {name for name in modules if name.startswith("shared.gcp.")}
     assert not {name for name in adapters if "compute_fleet" in name or "tpu_fleet" in name}
-    assert ("shared.gcp.storage_objects" in adapters) is (function == "upload")
+    assert ("shared.gcp.storage_objects" in adapters) is (function in ACCEPT_JOBS)
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +144,10 @@ INCARNATION: dict[str, object] = {
     "task_index": 0,
     "incarnation": 1,
     "vm_generation": 1,
-    "vm": {"name": "tm-missing-1-aaaaaa-chief-0", "zone": "us-central1-a", "instance_id": "1"},
+    "vm": {"name": "tm-missing-1-aaaaaaaaaaaaaaaa-chief-0", "zone": "us-central1-a", "instance_id": "1"},
     "at": "2026-11-21T03:00:00Z",
 }
+ACCEPT_JOBS = {"upload", "submit", "api"}
 NO_JOB = "there is no job missing_1"
 EVENTS: dict[str, tuple[dict[str, object], str]] = {
     "submit": ({"jobId": "staged_1", **a_spec()}, ""),
@@ -173,8 +178,12 @@ class Emulators:
 
 
 @pytest.fixture
-def emulators(firestore_emulator: str, pubsub_emulator: str) -> Iterator[Emulators]:
+def emulators(firestore_emulator: str, pubsub_emulator: str, storage_emulator: str) -> Iterator[Emulators]:
     project = f"staged-{uuid.uuid4().hex[:8]}"
+    with suppress(loopback.CallError):  # the bucket of an earlier test
+        create_bucket(storage_emulator, project, "bucket")
+    package = "/upload/storage/v1/b/bucket/o?uploadType=media&name=trainer-0.1.tar.gz"
+    loopback.call(storage_emulator, "POST", package, {})
     pubsub = PubSub(pubsub_emulator, project)
     for topic in (topics.DEAD_LETTER, topics.PROVISION):
         pubsub.create_topic(topic)
@@ -185,13 +194,14 @@ def emulators(firestore_emulator: str, pubsub_emulator: str) -> Iterator[Emulato
             pubsub,
             {
                 "TRAINMASTER_PROJECT": project,
+                "TRAINMASTER_AGENT": agent_uri("stage", agent_archive()),
                 "TRAINMASTER_LOGGING_ENDPOINT": closed_port,
                 "TRAINMASTER_COMPUTE_ENDPOINT": closed_port,
                 "TRAINMASTER_IAM_ENDPOINT": access,
                 "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": access,
                 "FIRESTORE_EMULATOR_HOST": firestore_emulator,
                 "PUBSUB_EMULATOR_HOST": pubsub_emulator,
-                "STORAGE_EMULATOR_HOST": closed_port,
+                "STORAGE_EMULATOR_HOST": f"http://{storage_emulator}",
                 "GOOGLE_CLOUD_PROJECT": project,
             },
         )

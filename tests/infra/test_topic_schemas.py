@@ -143,13 +143,12 @@ def test_schemas_can_be_disabled(planned: Any) -> None:
 
 def fields(descriptor: Descriptor) -> dict[str, tuple[Any, bool]]:
     """Return name → type (for a message, its fields) and whether the field is required."""
-    return {
-        field.name: (
-            fields(field.message_type) if field.message_type else SAME.get(field.type, field.type),
-            field.is_required,
-        )
-        for field in descriptor.fields
-    }
+
+    def kind(field: FieldDescriptor) -> Any:
+        single = fields(field.message_type) if field.message_type else SAME.get(field.type, field.type)
+        return ("repeated", single) if field.is_repeated else single
+
+    return {field.name: (kind(field), field.is_required) for field in descriptor.fields}
 
 
 def fields_of_model(model: type[BaseModel]) -> dict[str, tuple[Any, bool]]:
@@ -164,6 +163,8 @@ def schema_type(annotation: Any) -> Any:
         return schema_type(get_args(annotation)[0])
     if get_origin(annotation) is Literal:
         return schema_type(type(get_args(annotation)[0]))
+    if get_origin(annotation) is tuple:
+        return "repeated", schema_type(get_args(annotation)[0])
     if issubclass(annotation, BaseModel):
         return fields_of_model(annotation)
     if issubclass(annotation, Enum | AwareDatetime):

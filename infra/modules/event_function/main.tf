@@ -15,9 +15,10 @@ resource "google_cloudfunctions2_function" "this" {
   description = "Trainmaster: functions/${var.name}.py"
 
   build_config {
-    runtime         = "python311"
-    entry_point     = var.name
-    service_account = var.builder
+    runtime           = "python311"
+    entry_point       = var.name
+    service_account   = var.builder
+    docker_repository = var.repository
 
     source {
       storage_source {

@@ -74,3 +74,8 @@ variable "builder" {
   description = "Resource name of the service account with which Cloud Build builds the function."
   type        = string
 }
+
+variable "repository" {
+  description = "Id of the Artifact Registry repository for the function's image."
+  type        = string
+}

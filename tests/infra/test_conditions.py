@@ -1,0 +1,123 @@
+"""The conditions of IAM grants, evaluated: which objects and VMs an account may change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from tests.infra.conftest import Plan
+
+BUCKET: Final = "my-project-trainmaster"
+STAGE: Final = f"{BUCKET}-stage"
+OBJECT_PERMISSIONS: Final = {
+    "roles/storage.objectUser": {"read", "write"},
+    "roles/storage.objectViewer": {"read"},
+}
+PYTHON: Final = (("&&", " and "), ("||", " or "), ("!resource", "not resource"), ("startsWith", "startswith"))
+"""Operators and methods of Common Expression Language → Python. The conditions in infra/ use no others."""
+
+
+class Name(str):
+    """The resource name in a condition, with IAM's method `extract`."""
+
+    __slots__ = ()
+
+    def extract(self, template: str) -> Name:
+        """Return the part in place of `{…}` up to the next slash; empty if the text before it is absent.
+
+        Source: "Resource attributes for IAM Conditions", the function extract.
+        """
+        before = template.partition("{")[0]
+        _, found, rest = self.partition(before)
+        return Name(rest.split("/")[0] if found else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    type: str
+    name: Name
+
+
+def is_met(condition: str, kind: str, name: str) -> bool:
+    for cel, python in PYTHON:
+        condition = condition.replace(cel, python)
+    return bool(eval(condition, {"__builtins__": {}}, {"resource": Resource(kind, Name(name))}))  # noqa: S307
+
+
+def conditions(grant: dict[str, Any]) -> list[str]:
+    return [condition["expression"] for condition in grant.get("condition") or ()]
+
+
+def object_access(plan: Plan, bucket: str, name: str, grants: str) -> set[str]:
+    """Return what the grants whose address contains `grants` permit for an object: `read`, `write`."""
+    resource = f"projects/_/buckets/{bucket}/objects/{name}"
+    return {
+        permission
+        for address, grant in plan.of("google_storage_bucket_iam_member").items()
+        if grants in address and grant["bucket"] == bucket
+        if all(is_met(condition, "storage.googleapis.com/Object", resource) for condition in conditions(grant))
+        for permission in OBJECT_PERMISSIONS[grant["role"]]
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("packages/digits/trainer-0.1.tar.gz", {"read"}),
+        ("agent/0123abcd.zip", {"read"}),
+        ("jobs/digits.yaml", set()),
+        ("digits/checkpoint-7", {"read", "write"}),
+        ("packages-of-mine", {"read", "write"}),
+    ],
+)
+def test_workers_write_neither_code_nor_job_files_and_do_not_read_job_files(
+    plan: Plan, name: str, expected: set[str]
+) -> None:
+    """A worker that may overwrite a package runs code in every other job; a job file contains the job's variables."""
+    assert object_access(plan, BUCKET, name, ".worker") == expected
+
+
+@pytest.mark.parametrize("function", ["upload", "submit", "api"])
+def test_functions_that_accept_jobs_read_packages_and_never_write_them(plan: Plan, function: str) -> None:
+    grants = f'package_versions["{function}"]'
+    assert object_access(plan, BUCKET, "packages/digits/trainer-0.1.tar.gz", grants) == {"read"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("compute.googleapis.com/Instance", "projects/p/zones/us-central1-a/instances/tm-digits-1-chief-0", True),
+        ("compute.googleapis.com/Instance", "projects/p/zones/us-central1-a/instances/payments-db", False),
+        ("compute.googleapis.com/Instance", "projects/p/zones/us-central1-a/instances/", True),
+        ("compute.googleapis.com/Disk", "projects/p/zones/us-central1-a/disks/tm-digits-1-chief-0", True),
+        ("cloudresourcemanager.googleapis.com/Project", "projects/p", True),
+    ],
+)
+def test_provision_manages_training_vms_and_no_other_vm(plan: Plan, kind: str, name: str, expected: bool) -> None:
+    """Otherwise a fault in `provision` could put an SSH key into any VM of the project."""
+    (condition,) = conditions(plan.of("google_project_iam_member")["google_project_iam_member.provisioner"])
+    assert is_met(condition, kind, name) is expected
+
+
+def test_builder_has_no_role_on_all_buckets_or_repositories_of_the_project(plan: Plan) -> None:
+    """A build runs pip: its account must not replace the images that workers run, or read models."""
+    on_project = {
+        grant["role"]: grant.get("condition")
+        for address, grant in plan.of("google_project_iam_member").items()
+        if ".builder" in address
+    }
+    assert set(on_project) == {"roles/logging.logWriter", "roles/storage.objectViewer"}
+    sources = on_project["roles/storage.objectViewer"]
+    assert sources
+    assert sources[0]["title"] == "bucket gcf-v2-sources only"
+    images = "google_artifact_registry_repository_iam_member.builder_images"
+    repository = plan.of("google_artifact_registry_repository")["google_artifact_registry_repository.functions"]
+    assert plan.of("google_artifact_registry_repository_iam_member")[images]["role"] == "roles/artifactregistry.writer"
+    assert {
+        function["build_config"][0]["docker_repository"].rpartition("/")[2]
+        for function in plan.of("google_cloudfunctions2_function").values()
+    } == {repository["repository_id"]}
+    assert object_access(plan, STAGE, "api-0123.zip", ".builder") == {"read"}
+    assert object_access(plan, BUCKET, "digits/model", ".builder") == set()
