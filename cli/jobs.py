@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -10,9 +11,9 @@ import typer
 
 from cli.installation import open_store
 from cli.options import JobId, OutputFormat
-from cli.output import Format, print_json, print_table, replica_state_word, say
+from cli.output import Format, complain, print_json, print_table, replica_state_word, say
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, State
+from shared.core.model.job import Job, JobState, State
 from shared.core.model.tuning import Tuning
 from shared.errors import PermanentError
 from shared.jobspec.reading.document_kinds import EXTENSION
@@ -27,16 +28,31 @@ app = typer.Typer(help="List, describe, wait for, cancel and explain jobs.", no_
 @app.command("list")
 def list_jobs(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Largest number of jobs to list.")] = 20,
+    after: Annotated[str | None, typer.Option(help="List the jobs older than this one.", metavar="JOB")] = None,
+    state: Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """List jobs, the newest first."""
-    jobs = recent_jobs(open_store(), limit)
+    store = open_store()
+    start = find_job(store, after).job if after else None
+    position = JobPosition(start.created_at, start.job_id) if start else None
+    jobs = recent_jobs(store, limit + 1, position, states=tuple(state or ()))
+    has_more, jobs = len(jobs) > limit, jobs[:limit]
     if form is Format.JSON:
         print_json([job_view(job, project=settings().project) for job in jobs])
     else:
         print_table(
-            ["job_id", "status", "created"], [[job.job_id, job.state, timestamp(job.created_at)] for job in jobs]
+            ["job_id", "name", "status", "created"],
+            [[job.job_id, display_name(job), job.state, timestamp(job.created_at)] for job in jobs],
         )
+    if has_more:
+        complain(f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`.")
+
+
+def display_name(job: Job) -> str:
+    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
+    name = json.loads(job.spec_json).get("displayName")
+    return name if isinstance(name, str) else ""
 
 
 @app.command()
@@ -106,13 +122,17 @@ def print_trials(tuning: Tuning) -> None:
     )
 
 
-def recent_jobs(store: Store, limit: int) -> list[Job]:
-    """Return the newest jobs first, without trials: they are shown with their tuning job."""
+def recent_jobs(
+    store: Store, limit: int, position: JobPosition | None = None, *, states: tuple[JobState, ...] = ()
+) -> list[Job]:
+    """Return the newest jobs after `position` first, without trials: they are shown with their tuning job.
+
+    `states`: only jobs in one of them; empty: all.
+    """
     jobs: list[Job] = []
-    position: JobPosition | None = None
     while len(jobs) < limit:
         page = store.recent_jobs(limit, position)
-        jobs += [job for job in page if job.trial_of is None]
+        jobs += [job for job in page if job.trial_of is None and (not states or job.state in states)]
         if len(page) < limit:
             break
         position = JobPosition(page[-1].created_at, page[-1].job_id)

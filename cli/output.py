@@ -20,7 +20,9 @@ class Format(StrEnum):
     JSON = "json"
 
 
-_COLOUR: Final = r"\x1b\[[0-9;]*m"
+_STYLE: Final = r"(?:0?[0-4]|2[1-4]|3[0-79]|9[0-7]|38;5;[0-9]{1,3}|38;2(?:;[0-9]{1,3}){3})"
+"""Weights, underline and text colours. Conceal (8), reverse and backgrounds are missing: they can hide text."""
+_COLOUR: Final = rf"\x1b\[(?:{_STYLE}(?:;{_STYLE})*)?m"
 _CONTROL: Final = re.compile(rf"({_COLOUR})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters except tabs and newlines: they move the cursor, set the terminal's title, or reverse text."""
 
@@ -28,7 +30,7 @@ _CONTROL: Final = re.compile(rf"({_COLOUR})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\
 def make_visible(text: str) -> str:
     """Return the text of a program or a file so that a terminal can show it safely.
 
-    Colour sequences stay; every other control character becomes a replacement character.
+    Text colours stay; every other control character becomes a replacement character.
     """
     return _CONTROL.sub(lambda match: match[1] or "\N{REPLACEMENT CHARACTER}", text)
 

@@ -1,9 +1,12 @@
 """Builds and uploads packages to Cloud Storage, as `gcloud ai-platform jobs submit training` does.
 
     --package-path DIR ──► sdist of DIR's parent ──┐
-    --packages a.whl,gs://…  ──────────────────────┴──► gs://BUCKET/…/SHA256 OF ALL FILES/NAME ──► packageUris
+    --packages a.whl,gs://…  ──────────────────────┴──► gs://BUCKET/…/SHA256/NAME#GENERATION ──► packageUris
 
-Equal content has an equal URI, so that a repeated upload changes nothing.
+SHA256 is that of all files.
+
+The generation is that of the upload: the job installs this content even if the object is replaced before the job is
+accepted.
 Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
 """
 
@@ -18,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from shared.core.model.package_uri import with_generation
 from shared.errors import PermanentError
 from shared.ports import Objects
 
@@ -72,7 +76,8 @@ def folder_for(job_id: str, staging_bucket: str | None, job_dir: str | None, def
 def stage(packages: Sequence[str], package_path: Path | None, folder: str, objects: Objects) -> list[str]:
     """Upload the local packages, and return the URIs of all in the order of their installation.
 
-    The order is: packages that are in Cloud Storage, local files, the package at `package_path`.
+    The URIs of uploaded packages have a generation. The order is: packages that are in Cloud Storage, local files, the
+    package at `package_path`.
     """
     remote = [package for package in packages if package.startswith(GS)]
     with tempfile.TemporaryDirectory() as scratch:
@@ -85,10 +90,11 @@ def stage(packages: Sequence[str], package_path: Path | None, folder: str, objec
             raise PermanentError(f"Cannot upload multiple packages with the same filename: [{', '.join(duplicates)}]")
         contents = [file.read_bytes() for file in files]
         digest = hashlib.sha256(b"".join(contents)).hexdigest()
-        uris = [f"{folder}/{digest}/{name}" for name in names]
-        for uri, content in zip(uris, contents, strict=True):
-            objects.write(uri, content, content_type="application/gzip")
-    return [*remote, *uris]
+        staged = []
+        for name, content in zip(names, contents, strict=True):
+            uri = f"{folder}/{digest}/{name}"
+            staged.append(with_generation(uri, objects.write(uri, content, content_type="application/gzip")))
+    return [*remote, *staged]
 
 
 def _gs_uri(bucket: str) -> str:

@@ -32,7 +32,7 @@ Packages = Annotated[
 ]
 StagingBucket = Annotated[str | None, _program(metavar="BUCKET", help="Bucket that local packages are uploaded to.")]
 ModuleName = Annotated[str | None, _program(metavar="MODULE", help="Module to run: python -m MODULE.")]
-RuntimeVersion = Annotated[str | None, _program(metavar="VERSION", help="Preinstalled framework: 2.21, pytorch-2.13.")]
+RuntimeVersion = Annotated[str | None, _program(metavar="VERSION", help="Preinstalled framework: 2.21, pytorch-2.9.")]
 PythonVersion = Annotated[str | None, _program(metavar="VERSION", help="Ignored: the runtime version decides.")]
 JobDir = Annotated[str | None, _program(metavar="URI", help="gs:// folder for the job's output.")]
 UseChief = Annotated[bool | None, _program(help=CHIEF_HELP)]

@@ -17,6 +17,7 @@ from shared.core.model.job import State
 from shared.core.model.replica_id import ReplicaId
 from shared.core.reporting.explain import concerns, condense, differences, is_news, next_steps, rules_passed_over
 from shared.core.reporting.submission_origin import describe_origin
+from shared.core.rules.messages import summary
 from shared.errors import PermanentError
 from shared.jobspec import InvalidJob, parse_document, read_exit_policy
 
@@ -24,7 +25,9 @@ from shared.jobspec import InvalidJob, parse_document, read_exit_policy
 def why(
     job_id: JobId,
     replica: Annotated[str | None, typer.Argument(help="Only this replica: worker-1.", metavar="REPLICA")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Include ignored events and every capacity error.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Include ignored events, every capacity error, and rules that did not apply.")
+    ] = False,
 ) -> None:
     """Explain a job: what happened, which rule decided and why, and what comes next."""
     store = open_store()
@@ -33,13 +36,16 @@ def why(
     entries = [entry for entry in store.ledger(job_id) if replica_id is None or concerns(entry, replica_id)]
     if replica_id is None:
         say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
+        if state.job.error_message:
+            say(f"{state.job.state}: {summary(state.job.error_message)}")
     condensed = condense(entry for entry in entries if is_news(entry))
     for entry, omitted in tuple((entry, 0) for entry in entries) if everything else condensed:
         if omitted:
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
-        _print_entry(entry)
+        _print_entry(entry, with_rules_passed_over=everything)
     say("")
-    say(f"Now: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else "") + ".")
+    whole = f" `trainmaster jobs describe {job_id}` shows its error message." if state.job.error_message else ""
+    say(f"Now: {state.job.state}.{whole}")
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     for sentence in next_steps(state.job, replicas):
         say(f"Next: {sentence}")
@@ -84,10 +90,10 @@ def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path) -> None:
     say(f"{len(changed)} of {len(entries)} decisions would have been different")
 
 
-def _print_entry(entry: LedgerEntry) -> None:
+def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
     rule = f"  [rule {int(entry.decision.rule)}]" if entry.decision.rule else ""
     say(f"{entry.at:%H:%M:%S}  {entry.decision.text}{rule}")
-    if entry.decision.rule > Rule.STALE:
+    if with_rules_passed_over and entry.decision.rule > Rule.STALE:
         for skipped, condition in rules_passed_over(entry):
             say(f"            not rule {int(skipped)} ({condition})")
     before, after = entry.before, entry.after

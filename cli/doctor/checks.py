@@ -10,6 +10,9 @@ from http import HTTPStatus
 from typing import Final
 
 from cli.doctor.findings import CREATE_IT, Finding, not_checked, ok, problem
+from cli.doctor.function_checks import check_functions
+from cli.doctor.policy_checks import check_policies
+from cli.doctor.quota_checks import check_quotas
 from cli.doctor.sample_events import SAMPLE_EVENTS
 from cli.doctor.topic_checks import EVENT_TOPICS, check_dead_letter, check_delivery, check_schema
 from cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
@@ -23,14 +26,13 @@ from shared.settings import Settings
 
 CLOCK_ERROR_MAX_S: Final = 60.0
 JOB_FILES: Final = "jobs/"
-QUOTA_METRIC_SUFFIXES: Final = ("CPUS", "GPUS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB")
-"""Suffixes of the quota metrics that the VMs of jobs consume."""
 PERMISSIONS: Final = (
     *sorted(REQUIRED_PERMISSIONS),
     *(f"datastore.entities.{verb}" for verb in ("get", "list", "create", "update")),
     "logging.logEntries.list",
 )
 """Permissions on the project that a user of the API and of this command line needs."""
+Check = Callable[[], Iterator[Finding]]
 ROLES: Final = "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/browser"
 
 _SEE_WHETHER_IT_EXISTS: Final = "check that it exists and can be reached, and run `trainmaster doctor` again"
@@ -41,11 +43,21 @@ _FIX_BY_STATUS: Final[dict[int, str]] = {
 }
 
 
-def run_checks(values: Settings, region: str | None) -> Iterator[Finding]:
-    """Run all checks. `region` is the region whose quotas are checked; None checks none."""
+def run_checks(values: Settings, region: str | None, *, before_install: bool) -> Iterator[Finding]:
+    """Run all checks. `region` is that of the jobs, or None. `before_install`: only what `terraform apply` needs."""
     inspection = _inspection(values)
-    checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+    checks: list[tuple[str, Check]] = [
         ("clock", partial(_check_clock, inspection)),
+        ("organisation policies", partial(check_policies, inspection, region, before_install=before_install)),
+        ("Compute Engine", partial(_check_compute, inspection, region)),
+        *([] if before_install else _checks_of_the_installation(inspection, values)),
+    ]
+    for name, check in checks:
+        yield from _run_check(name, check)
+
+
+def _checks_of_the_installation(inspection: Inspection, values: Settings) -> list[tuple[str, Check]]:
+    return [
         ("permissions", partial(_check_permissions, inspection)),
         ("Firestore", partial(_check_state, inspection)),
         ("indexes of Firestore", _check_indexes),
@@ -57,13 +69,11 @@ def run_checks(values: Settings, region: str | None) -> Iterator[Finding]:
         ("dead letter topic", partial(check_dead_letter, inspection)),
         ("bucket", partial(_check_bucket, inspection, values.bucket)),
         ("service account of the VMs", partial(_check_worker_account, inspection, values.worker_service_account)),
-        ("Compute Engine", partial(_check_compute, inspection, region)),
+        ("functions", partial(check_functions, inspection)),
     ]
-    for name, check in checks:
-        yield from _run_check(name, check)
 
 
-def _run_check(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _run_check(name: str, check: Check) -> Iterator[Finding]:
     """Run one check. An error that prevents it is a finding, too."""
     try:
         yield from check()
@@ -99,8 +109,13 @@ def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
 def _check_state(inspection: Inspection) -> Iterator[Finding]:
     inspection.read_state()
     store = open_store()
-    live, orphans = len(store.live_jobs()), store.orphans()
-    yield ok(f"Firestore; live jobs: {live}")
+    live, orphans = store.survey_live_jobs(), store.orphans()
+    yield ok(f"Firestore; live jobs: {len(live.job_ids)}")
+    for job_id in live.unreadable:
+        yield problem(
+            f"job {job_id} cannot be read by this release, and is left as it is",
+            "install the release that wrote it; see docs/runbooks/unreadable-job.md",
+        )
     if orphans:
         text = f"VMs or TPU nodes without a job: {len(orphans)}"
         yield problem(text, "run `trainmaster orphans`; see docs/runbooks/orphans.md")
@@ -149,23 +164,7 @@ def _check_worker_account(inspection: Inspection, account: str) -> Iterator[Find
 def _check_compute(inspection: Inspection, region: str | None) -> Iterator[Finding]:
     inspection.reach_compute()
     yield ok("Compute Engine answers")
-    if region is None:
-        yield not_checked("quotas", "--region is not given")
-        return
-    quotas = inspection.quotas(region)
-    if quotas is None:
-        yield problem(f"there is no region {region}", "choose one of `gcloud compute regions list`")
-        return
-    if not quotas:
-        yield not_checked(f"quotas of {region}", "Compute Engine reports none (the local stack has none)")
-    for quota in quotas:
-        if not quota.metric.endswith(QUOTA_METRIC_SUFFIXES) or not quota.limit:
-            continue
-        text = f"quota {quota.metric} in {region}: {quota.used:g} of {quota.limit:g}"
-        if quota.used < quota.limit:
-            yield ok(text)
-        else:
-            yield problem(text, "end jobs there, or request a higher quota in IAM & Admin > Quotas")
+    yield from check_quotas(inspection, region)
 
 
 def _inspection(values: Settings) -> Inspection:

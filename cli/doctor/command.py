@@ -26,18 +26,29 @@ if TYPE_CHECKING:
     from cli.doctor.findings import Finding
 
 Project = Annotated[str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}]")]
-Region = Annotated[str | None, typer.Option(help="Check the quotas of this region.")]
+Region = Annotated[str | None, typer.Option(help="Region of the jobs: check its quotas.")]
+BeforeInstall = Annotated[
+    bool, typer.Option("--before-install", help="Check only what can refuse `terraform apply`, or the first job.")
+]
 
 
-def doctor(project: Project = None, region: Region = None, form: OutputFormat = Format.TABLE) -> None:
-    """Check an installation and show how to fix each problem. Exit status 1 if there is one."""
+def doctor(
+    project: Project = None,
+    region: Region = None,
+    before_install: BeforeInstall = False,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Check an installation and show how to fix each problem. Exit status 1 if there is one.
+
+    Lines with ! name what some jobs or clients cannot do.
+    """
     from cli.doctor.findings import Status
 
     if project:
         _use_project(project)
     choose_installation()
     findings = []
-    for finding in _findings(region):
+    for finding in _findings(region, before_install):
         findings.append(finding)
         if form is not Format.JSON:
             line = f"{finding.status:<4} {finding.what}"
@@ -47,7 +58,7 @@ def doctor(project: Project = None, region: Region = None, form: OutputFormat = 
     raise typer.Exit(int(any(finding.status is Status.FIX for finding in findings)))
 
 
-def _findings(region: str | None) -> Iterator[Finding]:
+def _findings(region: str | None, before_install: bool) -> Iterator[Finding]:
     """Check the settings and, if they are valid, everything else."""
     from cli.doctor.checks import run_checks
     from cli.doctor.findings import ok, problem
@@ -59,7 +70,7 @@ def _findings(region: str | None) -> Iterator[Finding]:
             yield problem(f"settings: {text}", "correct it; docs/settings.md describes all settings")
         return
     yield ok(f"settings of project {values.project}")
-    yield from run_checks(values, region)
+    yield from run_checks(values, region, before_install=before_install)
 
 
 def _use_project(project: str) -> None:

@@ -13,6 +13,7 @@ REPAIR_IT: Final = "run `terraform apply` in infra/, which repairs it"
 class Status(StrEnum):
     OK = "ok"
     FIX = "FIX"
+    LIMIT = "!"
     NOT_CHECKED = "-"
 
 
@@ -22,9 +23,9 @@ class Finding:
 
     status: Status
     what: str
-    """The subject of the check; for FIX the problem; for NOT_CHECKED also the reason."""
+    """The subject of the check; for FIX and LIMIT the problem; for NOT_CHECKED also the reason."""
     fix: str = ""
-    """The remedy; empty unless the status is FIX."""
+    """The remedy; empty unless the status is FIX or LIMIT."""
 
 
 def ok(what: str) -> Finding:
@@ -33,6 +34,11 @@ def ok(what: str) -> Finding:
 
 def problem(what: str, fix: str) -> Finding:
     return Finding(Status.FIX, what, fix)
+
+
+def limit(what: str, fix: str) -> Finding:
+    """Report a restriction of some jobs or clients. It may be intended, and does not change the exit status."""
+    return Finding(Status.LIMIT, what, fix)
 
 
 def not_checked(what: str, reason: str) -> Finding:

@@ -14,7 +14,7 @@ _INCARNATION: Final = {
     "task_index": 0,
     "incarnation": 1,
     "vm_generation": 1,
-    "vm": {"name": "tm-doctor-000000-worker-0", "zone": "us-central1-a", "instance_id": "1"},
+    "vm": {"name": "tm-doctor-0000000000000000-worker-0", "zone": "us-central1-a", "instance_id": "1"},
     "at": "2026-11-21T03:00:00.123Z",
 }
 _ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": ""}
@@ -29,6 +29,7 @@ SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
         "error": _ERROR,
         "tail": "the end",
         "metric": {"value": 0.5, "step": 10},
+        "ran_s": 12.5,
     },
     topics.MAINTENANCE: {**_INCARNATION, "cause": "preemption"},
 }

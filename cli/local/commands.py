@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli.local.run_example import run
+from cli.local.run_example import Realistic, TimeScale, run
 from cli.options import OutputFormat
 from cli.output import Format, print_json, print_table, say
 from emulators.services.fault_client import FaultClient
@@ -48,6 +48,8 @@ def up(
     ] = DEFAULTS.images_dir,
     sweep_every: Annotated[float, typer.Option(min=1, help="Seconds between sweeps.")] = DEFAULTS.sweep_every_s,
     compute: Annotated[bool, typer.Option(help="Emulate VMs (Compute Engine).")] = True,
+    realistic: Realistic = False,
+    time_scale: TimeScale = 1.0,
 ) -> None:
     """Start a stack. Without --detach it runs until Ctrl-C and stops everything when it ends."""
     config = StackConfig(
@@ -57,6 +59,8 @@ def up(
         images_dir=images_dir.absolute(),
         sweep_every_s=sweep_every,
         compute=compute,
+        realistic=realistic,
+        time_scale=time_scale,
     )
     folder = state.resolve_state_dir(state_dir)
     signal.signal(signal.SIGTERM, _interrupt)

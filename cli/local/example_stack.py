@@ -24,8 +24,8 @@ class RunningStack:
 
 
 @contextmanager
-def stack_on_emulators(state_dir: Path) -> Iterator[RunningStack]:
-    with stack.running_stack(state_dir, StackConfig()) as ready:
+def stack_on_emulators(state_dir: Path, config: StackConfig) -> Iterator[RunningStack]:
+    with stack.running_stack(state_dir, config) as ready:
         os.environ.update(client_configuration.environment(state_dir, ready))
         from shared.wiring.core_services import store
         from shared.wiring.fleet import fleet_deps
@@ -35,12 +35,13 @@ def stack_on_emulators(state_dir: Path) -> Iterator[RunningStack]:
 
 
 @contextmanager
-def stack_in_memory(state_dir: Path) -> Iterator[RunningStack]:
+def stack_in_memory(state_dir: Path, config: StackConfig) -> Iterator[RunningStack]:
     from emulators.stack.memory_control_plane import MemoryControlPlane
 
     control = MemoryControlPlane()
     try:
-        with stack.running_stack(state_dir, StackConfig(control_plane=control.address)) as ready:
+        config = config.model_copy(update={"control_plane": control.address})
+        with stack.running_stack(state_dir, config) as ready:
             os.environ.update(client_configuration.environment(state_dir, ready))
             from shared.wiring.core_services import job_log
             from shared.wiring.fleet import fleet_deps

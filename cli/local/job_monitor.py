@@ -14,6 +14,7 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
+from cli.output import make_visible
 from shared.core.actions import MarkReady
 from shared.core.decisions import Rule
 from shared.core.ledger import LedgerEntry
@@ -39,7 +40,7 @@ class Report:
 
     def line(self, source: str, text: str, style: str = "") -> None:
         seconds = time.monotonic() - self.started
-        escaped = escape(text)
+        escaped = escape(make_visible(text))
         styled = f"[{style}]{escaped}[/]" if style else escaped
         self.console.print(f"[dim]{seconds:7.1f} s[/]  [cyan]{source:<9}[/]  {styled}")
 

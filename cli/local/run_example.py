@@ -26,9 +26,11 @@ import yaml
 from cli.jobs import print_trials
 from cli.local.example_stack import RunningStack, stack_in_memory, stack_on_emulators
 from cli.local.job_monitor import JobMonitor, Report
+from cli.output import literal_text
+from emulators.realism.profile import GOOGLE_CLOUD
 from emulators.services.fault_client import FaultClient
 from emulators.stack.backends import BackendKind, choose_backend
-from emulators.stack.state import ROOT
+from emulators.stack.state import ROOT, StackConfig
 from shared.core.model.job import Job, JobState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
@@ -69,6 +71,8 @@ class FaultPlan:
     monitor: JobMonitor
     faults: FaultClient
     report: Report
+    notice_s: float | None = 2.0
+    """Time from the preemption notice to the end of the VM. None: that of Google Cloud."""
     _steps: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -90,13 +94,21 @@ class FaultPlan:
 
     def _preempt(self) -> None:
         self.report.line("FAULT", "preempting the VM of worker 1", "bold magenta")
-        self.faults.preempt(vm_name(self.monitor.job_id, ReplicaId(TaskType.WORKER, 1)), notice_s=2)
+        self.faults.preempt(vm_name(self.monitor.job_id, ReplicaId(TaskType.WORKER, 1)), notice_s=self.notice_s)
+
+
+Realistic = Annotated[
+    bool, typer.Option("--realistic", help="Durations, API quotas and failures of Google Cloud, not those of a demo.")
+]
+TimeScale = Annotated[float, typer.Option(min=0.01, max=1, help="With --realistic: factor of all durations.")]
 
 
 def run(
     example: Annotated[str, typer.Argument(help="Folder of examples/ with a job.yaml.")] = "digits",
     faults: Annotated[bool, typer.Option("--faults", help="Kill a worker's program, and preempt a VM.")] = False,
     state_dir: Annotated[Path, typer.Option(help="Folder for the stack's state and the model.")] = Path(".state/run"),
+    realistic: Realistic = False,
+    time_scale: TimeScale = 1.0,
 ) -> None:
     """Run an example job on a stack of its own and show what happens. The exit status is 0 only if it SUCCEEDED."""
     if not (EXAMPLES / example / "job.yaml").is_file():
@@ -110,7 +122,8 @@ def run(
     else:
         report.line("stack", f"starting on {backend.kind}: {backend.reason}")
     try:
-        with (stack_in_memory if in_memory else stack_on_emulators)(state_dir.absolute()) as running:
+        config = StackConfig(realistic=realistic, time_scale=time_scale)
+        with (stack_in_memory if in_memory else stack_on_emulators)(state_dir.absolute(), config) as running:
             report.line("stack", f"ready after {running.state.ready_after_s:.1f} s")
             succeeded = _run_job(example, running, report, phases, with_faults=faults)
     except KeyboardInterrupt:
@@ -127,9 +140,13 @@ def _run_job(example: str, running: RunningStack, report: Report, phases: Phases
     job_id = wait_for_job(running.store, running.objects, f"gs://{bucket}/jobs/{example}.yaml")
     monitor = JobMonitor(running.store, running.fleet, job_id, report)
     plan = FaultPlan(monitor, FaultClient(running.state), report) if with_faults else None
+    if plan and running.state.config.realistic:
+        plan.notice_s = None
     job = follow(monitor, phases, plan)
     phases.begin("clean-up")
-    vms_left = wait_until_no_vms(monitor, running.fleet)
+    config = running.state.config
+    deletion_max_s = GOOGLE_CLOUD.scaled(config.time_scale).delete.high_s if config.realistic else 0
+    vms_left = wait_until_no_vms(monitor, running.fleet, VMS_GONE_MAX_S + deletion_max_s)
     print_summary(job, running, report, phases, vms_left)
     if plan and not plan.is_complete:
         report.line("FAULT", "the job ended before every fault was injected", "bold red")
@@ -189,9 +206,9 @@ def follow(monitor: JobMonitor, phases: Phases, plan: FaultPlan | None) -> Job:
     return job
 
 
-def wait_until_no_vms(monitor: JobMonitor, fleet: Fleet) -> int:
-    """Return the number of VMs that the job still has after at most VMS_GONE_MAX_S."""
-    deadline = time.monotonic() + VMS_GONE_MAX_S
+def wait_until_no_vms(monitor: JobMonitor, fleet: Fleet, within_s: float) -> int:
+    """Return the number of VMs that the job still has after at most `within_s`."""
+    deadline = time.monotonic() + within_s
     while vms_left := len(fleet.list_vms(monitor.job_id)):
         if time.monotonic() > deadline:
             break
@@ -203,14 +220,16 @@ def wait_until_no_vms(monitor: JobMonitor, fleet: Fleet) -> int:
 def print_summary(job: Job, running: RunningStack, report: Report, phases: Phases, vms_left: int) -> None:
     console, metrics = report.console, _read_metrics(job, running.objects)
     console.print()
-    console.print(f"[bold]{job.job_id}: {job.state}[/]" + (f" - {job.error_message}" if job.error_message else ""))
+    console.print(f"[bold]{job.job_id}: {job.state}[/]")
+    if job.error_message:
+        console.print(literal_text(f"  error       {job.error_message}"))
     if metrics:
         values = ", ".join(f"{name} {_format_value(value)}" for name, value in metrics.items())
-        console.print(f"  metrics     {values}")
+        console.print(literal_text(f"  metrics     {values}"))
     if job.plan.program.job_dir:
         storage = Path(running.state.services["storage"].log).parents[1] / "storage"
         folder = storage / job.plan.program.job_dir.removeprefix("gs://")
-        console.print(f"  model       {job.plan.program.job_dir}  (files in {os.path.relpath(folder)})")
+        console.print(literal_text(f"  model       {job.plan.program.job_dir}  (files in {os.path.relpath(folder)})"))
     loaded = running.store.load_attempt(job.job_id)
     for replica in loaded.state.replicas if loaded else ():
         counts = f"restarts {replica.restarts_used}, replaced {replica.replaced}, collateral {replica.collateral}"
@@ -220,7 +239,8 @@ def print_summary(job: Job, running: RunningStack, report: Report, phases: Phase
     console.print(f"  attempts    {job.attempt}; VMs left: {vms_left}")
     console.print(f"  used        {usage(job, datetime.now(UTC)).words}")
     for substitution in job.plan.substitutions:
-        console.print(f"  substituted {substitution.field}: {substitution.requested} -> {substitution.replacement}")
+        words = f"{substitution.field}: {substitution.requested} -> {substitution.replacement}"
+        console.print(literal_text(f"  substituted {words}"))
     for line in phases.lines():
         console.print(f"  [dim]{line}[/]")
     console.print(f"  [dim]{'total':<28} {time.monotonic() - report.started:6.1f} s[/]")

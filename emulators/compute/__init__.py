@@ -2,7 +2,7 @@
 
 `docs/interfaces.md` section 6 is the contract. Start it with `python -m emulators.compute --help`.
 
-    HTTP        server (routes, errors) · api (calls and lists) · batch · list_filter · pages
+    HTTP        server (routes, errors) · api (calls and lists) · batch · list_filter · field_mask · pages
                 control (calls that Google does not have: faults, addresses, keys)
     API         cloud (the methods) · bulk_insert · properties, scheduling (checks of a request)
                 instances, resource_policies (resources) · operations · catalog (zones, machine types, images)

@@ -11,6 +11,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +20,12 @@ from emulators.compute.catalog import Catalog, Links, stable_id
 from emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
 from emulators.compute.control import Control
 from emulators.compute.server import ComputeServer, listen
-from emulators.compute.system_events import LogSink
+from emulators.compute.system_events import NO_DELAY, LogSink
 from emulators.compute.vm_metadata import Project
 from emulators.compute.vm_power import VmPower
 from emulators.compute.vm_tokens import TokenIssuer
 from emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
+from emulators.realism.profile import GOOGLE_CLOUD
 from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.hosts import SliceHosts
 
@@ -37,6 +39,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--state-dir", type=Path, required=True, help="disks and serial logs of the VMs; emptied first")
     parser.add_argument("--project", required=True)
+    parser.add_argument("--project-number", type=int, help="default: a number derived from the project's id")
     parser.add_argument("--vm-env", action="append", default=[], metavar="KEY=VALUE", help="in every VM's environment")
     parser.add_argument("--images", type=Path, metavar="FILE", help="JSON: image or family name to Python environment")
     timing = Timing()
@@ -56,6 +59,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         metavar="projects/P/topics/T",
         help=f"topic that gets the system-event audit log, on the Pub/Sub emulator of ${PUBSUB}",
     )
+    parser.add_argument(
+        "--realistic",
+        action="store_true",
+        help="durations, API quotas and failures of Google Cloud",
+    )
+    parser.add_argument("--time-scale", type=float, default=1.0, help="with --realistic: factor of all durations")
     options = parser.parse_args(arguments)
     for pair in options.vm_env:
         if "=" not in pair:
@@ -75,16 +84,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("vms", "serial"):
         shutil.rmtree(state_dir / name, ignore_errors=True)
         (state_dir / name).mkdir(parents=True)
-    project = Project(options.project, 10**11 + stable_id(options.project) % (9 * 10**11))
+    number = options.project_number or 10**11 + stable_id(options.project) % (9 * 10**11)
+    project = Project(options.project, number)
     issuer = TokenIssuer()
     links = Links(f"http://{options.host}:{options.port}/compute/v1", project.id)
     catalog = Catalog(links, json.loads(options.images.read_text()) if options.images else {})
     power = VmPower(project, options.host, issuer, dict(pair.split("=", 1) for pair in options.vm_env))
+    profile = GOOGLE_CLOUD.scaled(options.time_scale) if options.realistic else None
     timing = Timing(options.step_s, options.shutdown_s, options.maintenance_notice_s)
+    if profile:
+        timing = replace(
+            timing,
+            maintenance_notice_s=profile.maintenance_notice_s,
+            create=profile.create,
+            delete=profile.delete,
+        )
     sink: SystemEventSink = discard_system_event
     if options.system_events_topic:
-        sink = LogSink(os.environ[PUBSUB], options.system_events_topic, project.id).export
+        delay = profile.audit_log if profile else NO_DELAY
+        sink = LogSink(os.environ[PUBSUB], options.system_events_topic, project.id, delay).export
     cloud = Cloud(project, catalog, power, state_dir, timing, options.run_min_s, sink)
+    if profile:
+        cloud.behave_like(profile)
     tpus = TpuCloud(SliceHosts(power, catalog, state_dir), cloud.faults, timing)
     control = Control(cloud, tpus, AddressBook(options.host), issuer)
     server = listen(options.host, options.port, ComputeServer(cloud, control))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from werkzeug.wrappers import Request
 
-from emulators.compute.api_errors import Json, invalid
+from emulators.compute.api_errors import Json, invalid, not_found
 from emulators.compute.catalog import stable_id
 from emulators.compute.cloud import Cloud
 from emulators.compute.list_filter import parse_filter
@@ -130,6 +130,24 @@ class ComputeApi:
             "next": str(next_start),
             "contents": contents,
             "selfLink": f"{instance.link(self._cloud.links)}/serialPort",
+        }
+
+    def guest_attributes(self, zone: str, name: str) -> Json:
+        """Return the values of a namespace, `NAMESPACE/`, or one of them, `NAMESPACE/KEY`."""
+        instance = self._cloud.get(zone, name)
+        path = self._args.get("queryPath", "")
+        namespace, _, key = path.partition("/")
+        values = instance.guest_attributes.get(namespace, {})
+        found = {name: value for name, value in values.items() if key in ("", name)}
+        if not found:
+            raise not_found(f"{instance.path(self._cloud.links)}/guestAttributes/{path}")
+        return {
+            "kind": "compute#guestAttributes",
+            "queryPath": path,
+            "queryValue": {
+                "items": [{"namespace": namespace, "key": name, "value": value} for name, value in found.items()]
+            },
+            "selfLink": f"{instance.link(self._cloud.links)}/guestAttributes",
         }
 
     # Resource policies

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from emulators.compute.api_errors import (
     not_found,
     not_ready,
     quota_exceeded,
+    rate_limited,
     required,
     stockout,
 )
@@ -36,6 +38,8 @@ from emulators.compute.resource_policies import PolicyStore
 from emulators.compute.vm_metadata import Project
 from emulators.compute.vm_power import VmPower
 from emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
+from emulators.realism.call_quota import CallQuota
+from emulators.realism.profile import Profile
 
 RUN_DURATION_S_MIN: Final = 30.0
 """Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
@@ -62,6 +66,18 @@ class Cloud:
         self._lock = threading.RLock()
         self._instances: dict[tuple[str, str], Instance] = {}
         self.policies = PolicyStore(catalog, self.operations, self.list_all)
+        self._quota: CallQuota | None = None
+
+    def behave_like(self, profile: Profile) -> None:
+        """Limit the calls per minute, and let some inserts fail late, as on Google Cloud."""
+        self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
+        self.lifecycle.fail_late(profile.late_failures, lambda vm: self._stockout(vm.zone, vm.properties))
+
+    def admit_call(self, method: str) -> None:
+        """Count a call of the API. Raises ApiError if it exceeds a quota."""
+        self.faults.admit_call()
+        if self._quota and not self._quota.admits("read" if method == "GET" else "change"):
+            raise rate_limited()
 
     # Reading
 
@@ -159,10 +175,11 @@ class Cloud:
         region = zone.rpartition("-")[0]
         if region in faults.quota_regions:
             return quota_exceeded(region, "CPUS", 24.0)
-        if zone not in faults.stockout_zones:
-            return None
-        region_zones = [name for name in self.catalog.zone_names() if name.startswith(f"{region}-")]
-        available = [name for name in region_zones if name not in faults.stockout_zones]
+        return self._stockout(zone, properties) if zone in faults.stockout_zones else None
+
+    def _stockout(self, zone: str, properties: Properties) -> OperationError:
+        region_zones = [name for name in self.catalog.zone_names() if name.startswith(f"{zone.rpartition('-')[0]}-")]
+        available = [name for name in region_zones if name not in (zone, *self.faults.now.stockout_zones)]
         return stockout(self.project.id, zone, properties.machine_type, properties.attachment, available)
 
     # Changing

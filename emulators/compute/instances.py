@@ -58,6 +58,8 @@ class Instance:
     deleted: bool = False
     transition_lock: threading.Lock = field(default_factory=threading.Lock)
     """Held during a transition from one status to another."""
+    guest_attributes: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Values that the VM wrote, by namespace and key. They outlive a power-off."""
     boots: int = 0
     """Number of power-ons. An event that was planned for one power-on compares this number."""
     started_at: datetime | None = None

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from random import Random
 from typing import Final
 
 from emulators.compute.api_errors import OperationError, internal_error, too_few_created
@@ -40,10 +41,13 @@ class Lifecycle:
     ) -> None:
         self.operations, self.faults, self.timing = operations, faults, timing
         self.links, self.system_events = links, system_events
+        self._random = Random()  # noqa: S311 - durations, not secrets
+        self._late_error: Callable[[Instance], OperationError | None] = lambda _: None
         self.vms = VmTransitions(
             power,
             timing,
-            pause=self._pause,
+            pause=lambda: self._pause(self.timing.step_s),
+            pause_deletion=lambda: self._pause(self.timing.deletion_s(self._random)),
             registry=registry,
             system_events=system_events,
             on_unexpected_end=self._on_unexpected_end,
@@ -116,13 +120,17 @@ class Lifecycle:
         self._spawn(self._transition, operation, instance, lambda instance: self._host_error(instance, operation))
         return operation
 
+    def fail_late(self, share: float, error_of: Callable[[Instance], OperationError]) -> None:
+        """Let this share of the inserts fail at the end of their operation."""
+        self._late_error = lambda instance: error_of(instance) if self._random.random() < share else None
+
     # On threads
 
     def _spawn(self, target: Callable[..., None], *arguments: object) -> None:
         threading.Thread(target=target, args=arguments, name="lifecycle", daemon=True).start()
 
-    def _pause(self) -> None:
-        time.sleep(self.timing.step_s + self.faults.now.slow_s)
+    def _pause(self, duration_s: float) -> None:
+        time.sleep(duration_s + self.faults.now.slow_s)
 
     def _begin_event(self, type_: str, instance: Instance, message: str) -> Operation:
         operation = self.operations.begin(
@@ -160,12 +168,15 @@ class Lifecycle:
         operations = {operation.name: operation, **{own.name: own for _, own in instances}}
         for pending in operations.values():
             self.operations.start(pending)
+        step_s = self.timing.creation_step_s(self._random)
         try:
-            self._pause()
+            self._pause(step_s)
             if error is None:
                 for instance, _ in instances:
                     instance.status = Status.STAGING
-                self._pause()
+                self._pause(step_s)
+                error = self._late_error(instances[0][0])
+            if error is None:
                 for instance, _ in instances:
                     self.vms.power_on(instance)
         except OSError as failure:

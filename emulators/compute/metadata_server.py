@@ -12,10 +12,11 @@ import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from emulators.browser_guard import GuardedHandler
 from emulators.compute.metadata_tree import ROOT, MetadataTree, Response, error_response
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 
@@ -52,7 +53,7 @@ class MetadataServer(ThreadingHTTPServer):
         """Ignore clients that are killed during a long poll."""
 
 
-class MetadataHandler(BaseHTTPRequestHandler):
+class MetadataHandler(GuardedHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_TIMEOUT_S
     disable_nagle_algorithm = True
@@ -69,6 +70,18 @@ class MetadataHandler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self._send(response)
+
+    def do_PUT(self) -> None:
+        """Write a guest attribute, the only thing that a VM may write here."""
+        value = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode("utf-8", "replace")
+        match = re.fullmatch(ROOT + r"instance/guest-attributes/([^/]+)/([^/]+)", urlsplit(self.path).path)
+        if self.headers.get("Metadata-Flavor") != "Google":
+            self._send(error_response(403, "Missing Metadata-Flavor:Google header."))
+        elif match is None:
+            self._send(error_response(405, "Method Not Allowed"))
+        else:
+            tree = cast(MetadataServer, self.server).metadata_tree
+            self._send(tree.put_guest_attribute(unquote(match[1]), unquote(match[2]), value))
 
     def _respond(self, path: str, query: Mapping[str, str]) -> Response | None:
         """Return None if the VM was powered off during a long poll."""

@@ -76,6 +76,19 @@ class MetadataTree:
             node[leaf] = value
             self._changed.notify_all()
 
+    def put_guest_attribute(self, namespace: str, key: str, value: str) -> Response:
+        """Set a value that the VM writes. The VM's metadata must allow it.
+
+        Source: https://cloud.google.com/compute/docs/metadata/manage-guest-attributes.
+        """
+        with self._changed:
+            instance = self._tree["instance"]
+            if str(instance["attributes"].get("enable-guest-attributes", "")).upper() != "TRUE":
+                return error_response(403, "Guest attributes endpoint access is disabled.")
+            instance["guest-attributes"].setdefault(namespace, {})[key] = value
+            self._changed.notify_all()
+            return Response(b"", "application/text")
+
     def close(self) -> None:
         """End every long poll, because the VM is off."""
         with self._changed:

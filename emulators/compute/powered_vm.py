@@ -1,6 +1,6 @@
 """The disk of a VM, and its processes while it is powered on.
 
-Disk        DIR/vms/ID/{home,work,bin,startup-script}, deleted with the instance; DIR/serial/NAME-ID.log, kept
+Disk        DIR/vms/ID/{home,work,tmp,bin,startup-script}, deleted with the instance; DIR/serial/NAME-ID.log, kept
 PoweredVm   one power-on: `vm_init` and all its descendants
 """
 
@@ -46,6 +46,16 @@ class Disk:
     def work(self) -> Path:
         return self.root / "work"
 
+    @property
+    def tmp(self) -> Path:
+        return self.root / "tmp"
+
+    def empty_tmp(self) -> None:
+        """Remove what an earlier boot left in /tmp, as Google's images do at each boot."""
+        shutil.rmtree(self.tmp, ignore_errors=True)
+        self.tmp.mkdir()
+        self.tmp.chmod(0o1777)
+
     def create(self) -> None:
         for directory in (self.home, self.work, self.serial_log.parent):
             directory.mkdir(parents=True, exist_ok=True)
@@ -89,11 +99,12 @@ class PoweredVm:
         self._on_unexpected_end = on_unexpected_end
         self._container_marker = vm_container_engine.container_marker(disk.root)
         path = disk.write_script(script)
+        disk.empty_tmp()
         python = [sys.executable, "-I", "-S"]
         remove_containers = [*python, vm_container_engine.__file__, self._label]
         with disk.serial_log.open("ab") as serial:
             self._init = subprocess.Popen(
-                [*python, vm_init.__file__, str(path), str(self._container_marker), *remove_containers],
+                [*python, vm_init.__file__, str(path), str(disk.tmp), str(self._container_marker), *remove_containers],
                 stdin=subprocess.PIPE,
                 stdout=serial,
                 stderr=subprocess.STDOUT,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from emulators.compute.api_errors import ApiError, Json, invalid, required
 from emulators.compute.catalog import ACCELERATOR_TYPES, Catalog, basename
-from emulators.compute.scheduling import Scheduling, parse_scheduling
+from emulators.compute.scheduling import RESERVATION_BOUND, Scheduling, parse_scheduling
 
 _METADATA_KEY: Final = re.compile(r"[a-zA-Z0-9-_]{1,127}")
 _LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -27,6 +27,9 @@ METADATA_VALUE_BYTES_MAX: Final = 256 * 1024
 METADATA_BYTES_MAX: Final = 512 * 1024
 LABELS_MAX: Final = 64
 DISK_GB_MIN: Final = 10
+DEEP_LEARNING_GB: Final = 50
+"""Size of the Deep Learning VM images. Source: "Create a Deep Learning VM instance", boot disk size."""
+_DEEP_LEARNING: Final = "deeplearning-platform-release/"
 CLOUD_PLATFORM_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _SHOWN: Final = (
     "description",
@@ -134,9 +137,10 @@ def _check_disk(disk: Json, machine_type: str, catalog: Catalog) -> None:
     if kind and kind not in catalog.disk_types_of(machine_type):
         message = f"[{kind}, {machine_type}] features are not compatible for creating instance."
         raise ApiError(400, "badRequest", message)
-    size_gb = int(parameters.get("diskSizeGb") or DISK_GB_MIN)
-    if size_gb < DISK_GB_MIN:
-        why = f"Requested disk size cannot be smaller than the image size ({DISK_GB_MIN} GB)."
+    image_gb = DEEP_LEARNING_GB if _DEEP_LEARNING in str(parameters.get("sourceImage")) else DISK_GB_MIN
+    size_gb = int(parameters.get("diskSizeGb") or image_gb)
+    if size_gb < image_gb:
+        why = f"Requested disk size cannot be smaller than the image size ({image_gb} GB)."
         raise invalid("resource.disks[0].initializeParams.diskSizeGb", size_gb, why)
     key = str((disk.get("diskEncryptionKey") or {}).get("kmsKeyName") or "")
     if key and not _KMS_KEY.fullmatch(key):
@@ -146,6 +150,9 @@ def _check_disk(disk: Json, machine_type: str, catalog: Catalog) -> None:
 
 def _check_reservation(affinity: Json, scheduling: Scheduling) -> None:
     kind = affinity.get("consumeReservationType")
+    if kind != "SPECIFIC_RESERVATION" and scheduling.model == RESERVATION_BOUND:
+        why = "The provisioning model RESERVATION_BOUND requires a specific reservation."
+        raise invalid("resource.reservationAffinity.consumeReservationType", kind or "", why)
     if kind != "SPECIFIC_RESERVATION":
         return
     if affinity.get("key") != _RESERVATION_KEY or not affinity.get("values"):

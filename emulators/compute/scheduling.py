@@ -14,6 +14,14 @@ from emulators.compute.api_errors import ApiError, Json, invalid
 RUN_DURATION_S_MAX: Final = 120 * 24 * 3600
 NOTICES_S: Final = (0, 120)
 """The allowed values of preemptionNoticeDuration."""
+STANDARD: Final = "STANDARD"
+SPOT: Final = "SPOT"
+RESERVATION_BOUND: Final = "RESERVATION_BOUND"
+_MODELS: Final = {
+    **dict.fromkeys(("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"), (SPOT,)),
+    **dict.fromkeys(("a3-ultragpu-8g", "a4-highgpu-8g"), (SPOT, RESERVATION_BOUND)),
+}
+"""Machine types that are not sold on demand. Source: "Accelerator-optimized machine family"; flex-start left out."""
 _MIGRATE_ONLY: Final = "e2-"
 
 
@@ -24,7 +32,8 @@ class Scheduling:
     automatic_restart: bool
     on_host_maintenance: str
     """MIGRATE or TERMINATE."""
-    spot: bool
+    model: str
+    """SPOT, STANDARD or RESERVATION_BOUND."""
     termination_action: str
     """STOP or DELETE, at a preemption and at the run limit."""
     max_run_s: float | None
@@ -32,12 +41,16 @@ class Scheduling:
     preemption_notice_s: int = 0
     """From the announcement of a preemption to the shutdown."""
 
+    @property
+    def spot(self) -> bool:
+        return self.model == SPOT
+
     def as_json(self) -> Json:
         shown: Json = {
             "onHostMaintenance": self.on_host_maintenance,
             "automaticRestart": self.automatic_restart,
             "preemptible": self.spot,
-            "provisioningModel": "SPOT" if self.spot else "STANDARD",
+            "provisioningModel": self.model,
         }
         if self.spot or self.max_run_s is not None:
             shown["instanceTerminationAction"] = self.termination_action
@@ -51,13 +64,17 @@ class Scheduling:
 
 def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min: float) -> Scheduling:
     """Check a Scheduling resource. Raises the ApiError that Google returns."""
-    model = str(body.get("provisioningModel") or "STANDARD")
-    spot = model == "SPOT" or bool(body.get("preemptible"))
+    model = str(body.get("provisioningModel") or (SPOT if body.get("preemptible") else STANDARD))
+    spot = model == SPOT
     maintenance = str(body.get("onHostMaintenance") or ("TERMINATE" if spot else "MIGRATE"))
     restart = bool(body.get("automaticRestart", not spot))
     action = str(body.get("instanceTerminationAction") or "STOP")
-    if model not in ("STANDARD", "SPOT"):
-        raise invalid("resource.scheduling.provisioningModel", model, "Must be STANDARD or SPOT.")
+    if model not in (STANDARD, SPOT, RESERVATION_BOUND):
+        why = "Must be STANDARD, SPOT or RESERVATION_BOUND."
+        raise invalid("resource.scheduling.provisioningModel", model, why)
+    if model not in _MODELS.get(machine_type, (STANDARD, SPOT, RESERVATION_BOUND)):
+        why = f"Machine type {machine_type} cannot be created with this provisioning model."
+        raise invalid("resource.scheduling.provisioningModel", model, why)
     if maintenance not in ("MIGRATE", "TERMINATE"):
         raise invalid("resource.scheduling.onHostMaintenance", maintenance, "Must be MIGRATE or TERMINATE.")
     if action not in ("STOP", "DELETE"):
@@ -70,7 +87,7 @@ def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min
     if maintenance == "TERMINATE" and not spot and machine_type.startswith(_MIGRATE_ONLY):
         why = f"Instances of machine type {machine_type} can only live migrate, unless they are Spot VMs."
         raise invalid("resource.scheduling.onHostMaintenance", maintenance, why)
-    return Scheduling(restart, maintenance, spot, action, _run_s(body, run_s_min), _notice_s(body, spot=spot))
+    return Scheduling(restart, maintenance, model, action, _run_s(body, run_s_min), _notice_s(body, spot=spot))
 
 
 def _run_s(body: Json, run_s_min: float) -> float | None:

@@ -18,11 +18,13 @@ from werkzeug.routing import Map, Rule
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
+from emulators.browser_guard import GuardedHandler
 from emulators.compute.api import ComputeApi, json_body
 from emulators.compute.api_errors import ApiError, Json, not_found
 from emulators.compute.batch import answer_batch
 from emulators.compute.cloud import Cloud
 from emulators.compute.control import Control
+from emulators.compute.field_mask import select_fields
 from emulators.tpu.server import TpuServer
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ _ROUTES: Final = (
     ("POST", _INSTANCE + "/setLabels", "set_labels"),
     ("POST", _INSTANCE + "/simulateMaintenanceEvent", "simulate_maintenance_event"),
     ("GET", _INSTANCE + "/serialPort", "serial_port"),
+    ("GET", _INSTANCE + "/getGuestAttributes", "guest_attributes"),
     ("GET", _REGION + "/resourcePolicies", "resource_policies"),
     ("POST", _REGION + "/resourcePolicies", "insert_resource_policy"),
     ("GET", _REGION + "/resourcePolicies/<name>", "resource_policy"),
@@ -117,7 +120,7 @@ class ComputeServer:
                 return answer_batch(request, self.dispatch)
             if callable(endpoint):
                 return _respond(endpoint(request, **arguments))
-            return _respond(self._compute(request, endpoint, arguments))
+            return _respond(select_fields(request, self._compute(request, endpoint, arguments)))
         except ApiError as error:
             return _respond(error.body(), error.status)
         except HTTPException as error:
@@ -128,7 +131,7 @@ class ComputeServer:
             return _respond(ApiError(500, "backendError", "Internal error. Please try again.").body(), 500)
 
     def _compute(self, request: Request, endpoint: str, arguments: Mapping[str, str]) -> Json:
-        self.cloud.faults.admit_call()
+        self.cloud.admit_call(request.method)
         arguments = dict(arguments)
         project = arguments.pop("project")
         if project != self.cloud.project.id:
@@ -141,7 +144,7 @@ def _respond(body: Json, status: int = 200) -> Response:
     return Response(json.dumps(body, indent=2) + "\n", status, content_type="application/json; charset=UTF-8")
 
 
-class QuietHandler(WSGIRequestHandler):
+class QuietHandler(GuardedHandler, WSGIRequestHandler):
     """No access log. Responses are sent in one piece and at once: Nagle's algorithm would delay each by 40 ms."""
 
     disable_nagle_algorithm = True

@@ -1,8 +1,8 @@
 """Compute's system-event audit log, exported to Pub/Sub: events of VMs that the user did not request.
 
 At Google a log sink exports the log `cloudaudit.googleapis.com/system_event` to a topic within seconds. Here the entry
-is published at once. Source of its format: LogEntry and AuditLog of the Cloud Logging API, with Google's values for a
-`gce_instance`.
+is published at once, or after the delay of a realistic stack. Source of its format: LogEntry and AuditLog of the Cloud
+Logging API, with Google's values for a `gce_instance`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from random import Random
 from typing import Final
 
 from emulators.compute.api_errors import Json
 from emulators.compute.instances import Instance
 from emulators.compute.operations import Operation
+from emulators.realism.spans import Span
 from emulators.services.pubsub import PubSub
 from emulators.stack.loopback import CallError
 
@@ -54,6 +56,9 @@ def log_entry(project: str, operation: Operation, instance: Instance) -> Json:
     }
 
 
+NO_DELAY: Final = Span(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class LogSink:
     """Publishes the entries."""
@@ -64,6 +69,8 @@ class LogSink:
     """`projects/P/topics/T`."""
     project: str
     """The project of the VMs."""
+    delay: Span = NO_DELAY
+    """From the event to the publication of its entry. Entries may overtake each other."""
 
     def export(self, operation: Operation, instance: Instance) -> None:
         """Publish on another thread, so that the VM's transition does not wait."""
@@ -71,6 +78,7 @@ class LogSink:
         threading.Thread(target=self._publish, args=(entry,), name="log-sink", daemon=True).start()
 
     def _publish(self, entry: bytes) -> None:
+        time.sleep(self.delay.draw(Random()))  # noqa: S311 - a duration, not a secret
         _, owner, _, topic = self.topic.split("/")
         pubsub = PubSub(self.host, owner)
         for attempt in range(PUBLISH_ATTEMPTS):

@@ -11,9 +11,11 @@
   process group and, when that has ended, to all other processes. It exits when none is left.
   Source: guest-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
 - The VM keeps running after the startup script has ended, as a real one does.
+- /tmp is the VM's own, in a mount namespace, where this process may create one; otherwise TMPDIR is. Folders of /tmp
+  that the environment names, such as those of the stack and of the interpreter, stay visible.
 - At the end it runs a clean-up program if a marker file exists: the VM has containers, which are not its descendants.
 
-Usage: vm_init.py SCRIPT MARKER CLEANUP ARG… Linux only, because of subreapers and /proc.
+Usage: vm_init.py SCRIPT TMP MARKER CLEANUP ARG… Linux only, because of subreapers and /proc.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import select
 import signal
 import sys
@@ -31,6 +34,48 @@ from typing import Final
 
 PR_SET_CHILD_SUBREAPER: Final = 36  # Source: linux/prctl.h
 TICK_S: Final = 0.05
+CLONE_NEWNS: Final = 0x20000  # Source: linux/sched.h
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000  # Source: linux/mount.h
+SHARED_TMP: Final = Path("/tmp")  # noqa: S108 - the folder that is replaced
+TMPDIR_CHARS_MAX: Final = 60
+"""Longest TMPDIR: sockets are created below it, and their paths have at most 107 characters."""
+
+
+def use_own_tmp(own: Path) -> None:
+    """Let `own` be /tmp for this process and its descendants, or only TMPDIR where a mount is not permitted."""
+    try:
+        mount_tmp(own)
+    except OSError:
+        if len(str(own)) <= TMPDIR_CHARS_MAX:
+            os.environ["TMPDIR"] = str(own)
+
+
+def mount_tmp(own: Path) -> None:
+    """Raises OSError, before anything is mounted, if that is not permitted."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(status: int) -> None:
+        if status != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def bind(source: Path, target: Path) -> None:
+        check(libc.mount(bytes(source), bytes(target), None, MS_BIND | MS_REC, None))
+
+    check(libc.unshare(CLONE_NEWNS))
+    # Without this, the mounts would appear in the machine's own namespace, and the VM's disk is deleted recursively.
+    check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    for name in names_in_tmp():
+        (own / name).mkdir() if (SHARED_TMP / name).is_dir() else (own / name).touch()
+        bind(SHARED_TMP / name, own / name)
+    bind(own, SHARED_TMP)
+    os.chdir(Path.cwd())  # the same folder, reached through the new mounts
+
+
+def names_in_tmp() -> set[str]:
+    """Return the entries of /tmp that this process's environment and command line refer to."""
+    texts = [*os.environ.values(), *sys.argv, sys.executable, sys.base_prefix, str(Path.cwd())]
+    names = {name for text in texts for name in re.findall(rf"{SHARED_TMP}/([^/:;,\s\"']+)", text)}
+    return {name for name in names if (SHARED_TMP / name).exists()}
 
 
 def descendants(root: int) -> list[int]:
@@ -146,7 +191,8 @@ class Init:
 
 
 if __name__ == "__main__":
-    script, marker, *cleanup = sys.argv[1:]
+    script, tmp, marker, *cleanup = sys.argv[1:]
+    use_own_tmp(Path(tmp))
     Init(script).run()
     if Path(marker).exists():
         os.execv(cleanup[0], cleanup)  # noqa: S606 - the emulator's own command line, no shell

@@ -5,6 +5,7 @@ Source of the keys: https://cloud.google.com/compute/docs/metadata/predefined-me
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from emulators.compute.instances import Instance
@@ -44,8 +45,10 @@ def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
             "attributes": dict(instance.metadata),
             "cpu-platform": "Intel Broadwell",
             "description": str(properties.shown.get("description", "")),
+            "guest-attributes": instance.guest_attributes,
             "hostname": f"{instance.name}.{instance.zone}.c.{project.id}.internal",
             "id": instance.id,
+            "image": _image_name(instance),
             "machine-type": f"{numbered}/machineTypes/{properties.machine_type}",
             "maintenance-event": NO_MAINTENANCE,
             "name": instance.name,
@@ -68,6 +71,13 @@ def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
         },
         "universe": {"universe-domain": "googleapis.com"},
     }
+
+
+def _image_name(instance: Instance) -> str:
+    """Return the name of the boot image, empty for a TPU host. Compute shows the image that a family stood for."""
+    disks = instance.properties.shown.get("disks") or [{}]
+    source = str((disks[0].get("initializeParams") or {}).get("sourceImage") or "")
+    return re.sub(r"^.*?(?=projects/)", "", source.replace("/family/", "/"))
 
 
 def vm_identity(instance: Instance, project: Project) -> VmIdentity | None:

@@ -29,6 +29,8 @@ class VmPower:
     issuer: TokenIssuer
     vm_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for all VMs."""
+    tenant: Project | None = None
+    """Project that identity tokens name; None: `project`. The hosts of TPU slices belong to a project of Google's."""
 
     def on(self, instance: Instance, *, on_unexpected_end: BootEvent, on_run_limit: BootEvent) -> None:
         """Power on. The startup script is running when this returns.
@@ -40,7 +42,7 @@ class VmPower:
         instance.metadata_tree = MetadataTree(build_tree(instance, self.project, self.host))
         # Set the attributes again: setMetadata may have changed them before the tree was assigned.
         instance.metadata_tree.put("instance/attributes", dict(instance.metadata))
-        identity = vm_identity(instance, self.project)
+        identity = vm_identity(instance, self.tenant or self.project)
         instance.metadata_server = MetadataServer(self.host, instance.metadata_tree, self.issuer, identity)
         address = instance.metadata_server.address
         environment = {

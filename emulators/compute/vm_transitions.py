@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Protocol
 
 from emulators.compute.instances import Instance, Status
 from emulators.compute.operations import Operation
 from emulators.compute.vm_power import BootEvent, VmPower
+from emulators.realism.spans import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,17 @@ class Timing:
     """Time for the guest to shut down before it is powered off."""
     maintenance_notice_s: float = 5.0
     """From the maintenance event in the VM's metadata to the stop. At Google it is 60 s, with GPUs an hour."""
+    create: Span | None = None
+    """From the insert to RUNNING. None: two changes of state."""
+    delete: Span | None = None
+    """From power-off to the end of the deletion. None: one change of state."""
+
+    def creation_step_s(self, random: Random) -> float:
+        """Return the duration of PROVISIONING, and of STAGING."""
+        return self.create.draw(random) / 2 if self.create else self.step_s
+
+    def deletion_s(self, random: Random) -> float:
+        return self.delete.draw(random) if self.delete else self.step_s
 
 
 SystemEventSink = Callable[[Operation, Instance], None]
@@ -49,6 +62,8 @@ class VmTransitions:
     timing: Timing
     pause: Callable[[], None]
     """Waits as long as one change of state takes."""
+    pause_deletion: Callable[[], None]
+    """Waits as long as the deletion of a VM takes that is powered off."""
     registry: Registry
     system_events: SystemEventSink
     on_unexpected_end: BootEvent
@@ -97,7 +112,7 @@ class VmTransitions:
         """Shut down and delete."""
         instance.status = Status.STOPPING
         self.power.off(instance, self.timing.shutdown_s)
-        self.pause()
+        self.pause_deletion()
         self.remove(instance)
 
     def remove(self, instance: Instance) -> None:

@@ -102,6 +102,11 @@ def _size(value: object) -> int:
             return 8
 
 
+def _contains_match(pattern: str, text: object) -> bool:
+    """Implement SQLite's `text REGEXP pattern`."""
+    return isinstance(text, str) and re.search(pattern, text) is not None
+
+
 def _severity(value: object) -> int:
     if isinstance(value, int) and value in SEVERITIES.values():
         return value
@@ -117,6 +122,7 @@ class Entries:
         self._lock = threading.Lock()
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._database.executescript(_SCHEMA)
+        self._database.create_function("regexp", 2, _contains_match, deterministic=True)
 
     def add(self, rows: Sequence[Row]) -> None:
         values = [(*row.position, row.received, row.severity, row.entry) for row in rows]

@@ -1,8 +1,9 @@
 """The Logging query language, as far as gcloud and `trainmaster` use it, translated to an SQL condition.
 
-`=` compares and `:` searches text without regard to case; `field:*` tests whether the field exists. Times, severities
-and numbers are compared by value. AND may be omitted. OR binds more tightly than AND in this language. Other parts of
-the language (`!=`, `=~`, functions, text without a field) are refused with an error that names them.
+`=` compares and `:` searches text without regard to case; `=~` searches for a regular expression, with regard to case;
+`field:*` tests whether the field exists. Times, severities and numbers are compared by value. AND may be omitted. OR
+binds more tightly than AND in this language. Other parts of the language (`!=`, `!~`, functions, text without a field)
+are refused with an error that names them.
 Source: the Logging query language reference.
 """
 
@@ -55,7 +56,7 @@ _GRAMMAR: Final = r"""
     %ignore WS
 """
 _PATH_STEP: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.]+)')
-_OPERATORS: Final = ("=", ":", ">", ">=", "<", "<=")
+_OPERATORS: Final = ("=", ":", "=~", ">", ">=", "<", "<=")
 _JSON_FIELDS: Final = (
     "resource",
     "labels",
@@ -177,8 +178,8 @@ def _severity_rank(name: str) -> int:
 
 
 def _compare_number(column: str, operator: str, value: int) -> Sql:
-    if operator == ":":
-        raise invalid(f"This emulator does not support ':' for {column}.")
+    if operator in (":", "=~"):
+        raise invalid(f"This emulator does not support '{operator}' for {column}.")
     return Sql(f"{column} {operator} ?", (value,))
 
 
@@ -186,7 +187,7 @@ def _compare_json(json_path: str, operator: str, literal: _Literal) -> Sql:
     extracted = "json_extract(entry, ?)"
     if operator == ":" and literal.value == "*" and not literal.quoted:
         return Sql(f"{extracted} IS NOT NULL", (json_path,))
-    if operator in ("=", ":"):
+    if operator in ("=", ":", "=~"):
         condition = _compare_text(extracted, operator, literal.value)
         return Sql(condition.text, (json_path, *condition.values))
     try:
@@ -201,8 +202,18 @@ def _compare_text(expression: str, operator: str, value: str) -> Sql:
             return Sql(f"COALESCE(lower({expression}) = lower(?), 0)", (value,))
         case ":":
             return Sql(f"COALESCE(instr(lower({expression}), lower(?)) > 0, 0)", (value,))
+        case "=~":
+            _check_pattern(value)
+            return Sql(f"COALESCE({expression} REGEXP ?, 0)", (value,))
         case _:
             return Sql(f"{expression} {operator} ?", (value,))
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise invalid(f"Invalid regular expression {pattern!r}: {error}.") from None
 
 
 def _join(joiner: str, parts: Sequence[Sql]) -> Sql:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from emulators.stack.processes import LOOPBACK
 from emulators.stack.service import Service
 from emulators.stack.state import StackError
 
@@ -28,11 +29,11 @@ def services(folder: Path, ports: Mapping[str, int], environment: Mapping[str, s
         Service(
             name,
             [
-                sys.executable, "-m", "functions_framework", "--source", str(folder / f"{name}.py"), "--target", name,
-                "--signature-type", "http", "--host", "127.0.0.1", "--port", str(port),
+                sys.executable, "-m", "emulators.services.function_server",
+                "--source", str(folder / f"{name}.py"), "--target", name, "--host", LOOPBACK, "--port", str(port),
             ],
             {**environment, "THREADS": str(THREADS), "K_SERVICE": name},
-            port=port,
+            address=f"{LOOPBACK}:{port}",
             health=HEALTH,
             restartable=True,
         )

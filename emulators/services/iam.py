@@ -1,14 +1,19 @@
 """An emulator of the calls by which the `api` function authorises its callers.
 
-The calls are testIamPermissions of a project and of a service account, projects.get, and OpenID Connect's UserInfo.
-These access tokens are known:
+The calls are testIamPermissions of a project and of a service account, projects.get, OpenID Connect's UserInfo, and
+OAuth's tokeninfo.
+These accounts exist:
 
-    local-stack          has all permissions; the local stack's own clients send it
+    local-stack          has all permissions; the local stack's own clients use it
     local-viewer         has read permissions
-    local-unprivileged   is valid, has no permissions, and its scopes do not include the e-mail address
-    anything else        is invalid: 401, Google's response to an expired token
+    local-unprivileged   has no permissions, and its token's scopes do not include the e-mail address
+    local-read-only      has all permissions, but its token has the scope for reading only
 
-Run as `python -m emulators.services.iam --port PORT --project P`. It stores nothing.
+The access token of an account is ya29.ACCOUNT.SECRET, with a secret that is random for each stack. Any other token is
+invalid: 401, Google's response to an expired token.
+
+Run as `python -m emulators.services.iam --port PORT --project P --token-file FILE`. The file contains the token of
+`local-stack`. The emulator stores nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +23,18 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final
 
+from emulators.browser_guard import GuardedHandler
 from emulators.stack.processes import LOOPBACK
 
 NAME: Final = "iam"
 OWNER: Final = "local-stack"
 VIEWER: Final = "local-viewer"
 UNPRIVILEGED: Final = "local-unprivileged"
+READ_ONLY: Final = "local-read-only"
 PROJECT_NUMBER: Final = "123456789012"
 EMAILS: Final = {OWNER: "owner@example.com", VIEWER: "viewer@example.com"}
 
@@ -35,7 +43,9 @@ _HAS_PERMISSION: Final[dict[str, Callable[[str], bool]]] = {
     OWNER: lambda _: True,
     VIEWER: lambda permission: permission.endswith(_READ_PERMISSIONS),
     UNPRIVILEGED: lambda _: False,
+    READ_ONLY: lambda _: True,
 }
+_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
 def check_permissions(project: str, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
@@ -51,6 +61,17 @@ def check_permissions(project: str, path: str, authorization: str, body: bytes) 
         return _error(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
     granted = [permission for permission in requested if has_permission(permission)]
     return 200, {"permissions": granted} if granted else {}
+
+
+def token_info(authorization: str) -> tuple[int, dict[str, Any]]:
+    """Return status and body of OAuth's tokeninfo. Its errors have a form of their own."""
+    token = authorization.removeprefix("Bearer ")
+    if token not in _HAS_PERMISSION:
+        return 400, {"error": "invalid_token", "error_description": "Invalid Value"}
+    return 200, {
+        "scope": f"openid {_SCOPE}.read-only" if token == READ_ONLY else f"openid {_SCOPE}",
+        "expires_in": 3599,
+    }
 
 
 def get_project_or_user(project: str, path: str, authorization: str) -> tuple[int, dict[str, Any]]:
@@ -69,18 +90,31 @@ def _error(code: int, status: str, message: str) -> tuple[int, dict[str, Any]]:
     return code, {"error": {"code": code, "message": message, "status": status}}
 
 
-def listen(port: int, project: str) -> ThreadingHTTPServer:
-    """Return a server that listens; the caller runs `serve_forever`."""
+def access_token(account: str, secret: str) -> str:
+    """Return the access token of an account. Without a secret, as in tests, it is the account's name."""
+    return f"ya29.{account}.{secret}" if secret else account
 
-    class Handler(BaseHTTPRequestHandler):
+
+def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
+    """Return a server that listens; the caller runs `serve_forever`."""
+    authorizations = {f"Bearer {access_token(account, secret)}": f"Bearer {account}" for account in _HAS_PERMISSION}
+
+    class Handler(GuardedHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            self._send(*check_permissions(project, self.path, self.headers.get("Authorization", ""), body))
+            if self.path == "/tokeninfo":
+                self._send(*token_info(self._authorization()))
+            else:
+                self._send(*check_permissions(project, self.path, self._authorization(), body))
 
         def do_GET(self) -> None:
-            self._send(*get_project_or_user(project, self.path, self.headers.get("Authorization", "")))
+            self._send(*get_project_or_user(project, self.path, self._authorization()))
+
+        def _authorization(self) -> str:
+            """Return the header with the account's name instead of its token; empty for an unknown token."""
+            return authorizations.get(self.headers.get("Authorization", ""), "")
 
         def _send(self, status: int, body: dict[str, Any]) -> None:
             data = json.dumps(body).encode()
@@ -103,8 +137,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m emulators.services.iam")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--project", required=True)
+    parser.add_argument("--token-file", type=Path, required=True, help="file with the access token of local-stack")
     options = parser.parse_args(argv)
-    listen(options.port, options.project).serve_forever()
+    # The command line of a process is visible to all users of the machine, so the secret is read from a file.
+    secret = options.token_file.read_text(encoding="utf-8").strip().removeprefix(f"ya29.{OWNER}.")
+    listen(options.port, options.project, secret).serve_forever()
     return 0
 
 

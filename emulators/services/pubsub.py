@@ -8,12 +8,13 @@ from __future__ import annotations
 import base64
 import http
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from emulators.stack import container_service
 from emulators.stack.backends import JVM_OPTIONS, Backend, BackendKind
 from emulators.stack.loopback import CallError, call
-from emulators.stack.processes import LOOPBACK
+from emulators.stack.processes import LOOPBACK, split_address
 from emulators.stack.service import Service
 
 NAME: Final = "pubsub"
@@ -44,12 +45,22 @@ DELIVERY_BY_FUNCTION: Final = {"provision": Delivery(attempts_max=100, ack_deadl
 """`provision` makes calls that take longer."""
 
 
-def service(backend: Backend, port: int) -> Service:
+def service(backend: Backend, address: str, folder: Path) -> Service:
+    """Return the service. It reads a table of hosts in `folder`.
+
+    The emulator forwards REST calls to its own gRPC port on `localhost`, even if it listens on another address. Source:
+    PubsubGrpcServerAdapter in its archive. In the table, `localhost` is the address on which it listens.
+    """
+    host, port = split_address(address)
     if backend.kind is BackendKind.CONTAINERS:
-        start = ["gcloud", "beta", "emulators", NAME, "start", f"--host-port={LOOPBACK}:{port}", "--quiet"]
-        return Service(NAME, container_service.command(container_service.GOOGLE, start), port=port)
-    start = [backend.java, *JVM_OPTIONS, "-jar", str(backend.pubsub_jar)]
-    return Service(NAME, [*start, f"--host={LOOPBACK}", f"--port={port}"], port=port)
+        start = ["gcloud", "beta", "emulators", NAME, "start", f"--host-port={address}", "--quiet"]
+        return Service(
+            NAME, container_service.command(container_service.GOOGLE, start, localhost=host), address=address
+        )
+    hosts = folder / "hosts"
+    hosts.write_text(f"{host} localhost\n", encoding="utf-8")
+    start = [backend.java, *JVM_OPTIONS, f"-Djdk.net.hosts.file={hosts}", "-jar", str(backend.pubsub_jar)]
+    return Service(NAME, [*start, f"--host={host}", f"--port={port}"], address=address)
 
 
 def topic_of(function: str) -> str:

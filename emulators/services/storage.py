@@ -9,11 +9,12 @@ import platform
 from importlib import resources
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
 
 from emulators.stack import container_service
 from emulators.stack.backends import Backend, BackendKind
 from emulators.stack.loopback import call
-from emulators.stack.processes import LOOPBACK
+from emulators.stack.processes import split_address
 from emulators.stack.service import Service
 from emulators.stack.state import StackError
 
@@ -26,20 +27,20 @@ ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 def service(
     backend: Backend,
     root: Path,
-    port: int,
-    tls_port: int,
+    address: str,
+    tls_address: str,
     *,
     pubsub: str | None = None,
     project: str = "",
     topic: str = "",
 ) -> Service:
-    """Return the service. It stores objects under `root`.
+    """Return the service. It stores objects under `root`. Both addresses have the same host.
 
     `pubsub`: `host:port` of the Pub/Sub emulator; if given, new objects under `jobs/` are published to `topic`.
     """
-    address = f"{LOOPBACK}:{port}"
+    (host, port), (_, tls_port) = split_address(address), split_address(tls_address)
     argv = [
-        "-scheme", "both", "-host", LOOPBACK, "-port", str(tls_port), "-port-http", str(port),
+        "-scheme", "both", "-host", host, "-port", str(tls_port), "-port-http", str(port),
         "-backend", "filesystem", "-filesystem-root", str(root), "-public-host", address, "-external-url", f"http://{address}",
     ]  # fmt: skip
     environment = {}
@@ -52,11 +53,17 @@ def service(
         argv = container_service.command(container_service.FAKE_GCS, [PROGRAM_IN_IMAGE, *argv], volume=str(root))
     else:
         argv = [str(find_program()), *argv]
-    return Service(NAME, argv, environment, port=port, health="/_internal/healthcheck", restartable=True)
+    return Service(NAME, argv, environment, address=address, health="/_internal/healthcheck", restartable=True)
 
 
 def create_bucket(host: str, project: str, bucket: str) -> None:
     call(host, "POST", f"/storage/v1/b?project={project}", {"name": bucket})
+
+
+def create_object(host: str, bucket: str, name: str, content: bytes) -> None:
+    """Create an object. Raises CallError if it exists."""
+    query = urlencode({"uploadType": "media", "name": name, "ifGenerationMatch": "0"})
+    call(host, "POST", f"/upload/storage/v1/b/{bucket}/o?{query}", content)
 
 
 def find_program() -> Path:

@@ -18,11 +18,12 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Final
 from urllib.parse import urlsplit
 
+from emulators.browser_guard import GuardedHandler
 from emulators.stack.certificates import GOOGLE_DOMAIN
 
 XML_HOST: Final = "storage.googleapis.com"
@@ -53,9 +54,10 @@ class ForwardingServer(ThreadingHTTPServer):
     """Host and port of fake-gcs-server."""
 
 
-class QuietHandler(BaseHTTPRequestHandler):
+class QuietHandler(GuardedHandler):
     """Base of both layers: HTTP/1.1, no access log, errors in Google's JSON format."""
 
+    checks_host = False
     protocol_version = "HTTP/1.1"
     timeout = IDLE_TIMEOUT_S
     disable_nagle_algorithm = True

@@ -7,25 +7,37 @@ nor the state of an unfinished upload to another stack.
 from __future__ import annotations
 
 import configparser
+import os
+import secrets
 import shlex
 from pathlib import Path
 from typing import Final
 
 from emulators.services import iam
-from emulators.stack.processes import LOOPBACK
+from emulators.stack import processes
 from emulators.stack.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
+from shared.wiring.agent_archive import agent_archive, agent_uri
 
 CLIENTS: Final = "clients"
-TOKEN: Final = iam.OWNER
-"""gcloud requires an access token. Only the `api` function checks it."""
+PROXY_DIR: Final = "proxy"
+"""Folder of the proxy's certificates below the state directory."""
+API_ENDPOINT_VARIABLE: Final = "TRAINMASTER_API_ENDPOINT"
+"""Address of the function `api`, for `aiplatform.init(api_endpoint=…)`. Nothing of ours reads it."""
+SECRET_BYTES: Final = 16
+
+
+def token_file(state_dir: Path) -> Path:
+    """Return the path of the access token, which the function `api` checks. Each stack has its own."""
+    return state_dir / CLIENTS / "token"
 
 
 def write_configuration(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> None:
-    """Write gcloud's and gsutil's files under `clients/`."""
+    """Write gcloud's and gsutil's files under `clients/`, and a new access token."""
     folder = state_dir / CLIENTS
     for name in ("gcloud", "gsutil"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / "token").write_text(TOKEN + "\n", encoding="utf-8")
+    token = iam.access_token(iam.OWNER, secrets.token_hex(SECRET_BYTES))
+    token_file(state_dir).write_text(token + "\n", encoding="utf-8")
     tls_host, _, tls_port = endpoints.storage_tls.partition(":")
     boto = configparser.ConfigParser()
     boto["Credentials"] = {"gs_json_host": tls_host, "gs_json_port": tls_port}
@@ -46,29 +58,42 @@ def write_configuration(state_dir: Path, config: StackConfig, endpoints: Endpoin
 
 def environment(state_dir: Path, state: StackState) -> dict[str, str]:
     """Return the variables that `trainmaster local env` exports."""
-    config, endpoints, folder = state.config, state.endpoints, state_dir / CLIENTS
+    config, endpoints = state.config, state.endpoints
     variables = {
         **application_environment(config, endpoints),
+        **processes.proxy_exceptions(endpoints.addresses(), os.environ),
+        **cloud_sdk_environment(state_dir, config, endpoints),
         STATE_DIR_VARIABLE: str(state_dir),
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_FIRESTORE": f"http://{endpoints.firestore}/",
+        # Local jobs take seconds; gcloud's default is a minute.
+        "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL": "2",
+    }
+    if endpoints.api:
+        variables[API_ENDPOINT_VARIABLE] = f"http://{endpoints.api}"
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_ML"] = f"http://{endpoints.api}/"
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"] = f"http://{endpoints.api}/"
+    return variables
+
+
+def cloud_sdk_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> dict[str, str]:
+    """Return the variables of gcloud and gsutil, in a shell and on a VM."""
+    folder = state_dir / CLIENTS
+    variables = {
         "CLOUDSDK_CONFIG": str(folder / "gcloud"),
         "CLOUDSDK_CORE_PROJECT": config.project,
         "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
         "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
         "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
         "CLOUDSDK_CORE_PASS_CREDENTIALS_TO_GSUTIL": "0",
-        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder / "token"),
+        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token_file(state_dir)),
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"http://{endpoints.storage}/storage/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB": f"http://{endpoints.pubsub}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_FIRESTORE": f"http://{endpoints.firestore}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"http://{endpoints.logging}/",
         "BOTO_CONFIG": str(folder / "boto"),
     }
     if endpoints.compute:
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"] = f"http://{endpoints.compute}/compute/v1/"
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"] = f"http://{endpoints.compute}/"
-    if endpoints.api:
-        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_ML"] = f"http://{endpoints.api}/"
-        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"] = f"http://{endpoints.api}/"
     return variables
 
 
@@ -77,6 +102,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
     variables = {
         "TRAINMASTER_PROJECT": config.project,
         "TRAINMASTER_BUCKET": config.bucket,
+        "TRAINMASTER_AGENT": agent_uri(config.stage_bucket, agent_archive()),
         "TRAINMASTER_ADDRESSING": "emulator",
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"trainmaster-worker@{config.project}.iam.gserviceaccount.com",
         "GOOGLE_CLOUD_PROJECT": config.project,
@@ -94,21 +120,24 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         variables["TRAINMASTER_IAM_ENDPOINT"] = f"http://{endpoints.iam}"
         variables["TRAINMASTER_IAM_ACCOUNTS_ENDPOINT"] = f"http://{endpoints.iam}"
         variables["TRAINMASTER_IAM_PEOPLE_ENDPOINT"] = f"http://{endpoints.iam}"
+        variables["TRAINMASTER_IAM_TOKENS_ENDPOINT"] = f"http://{endpoints.iam}"
     return variables
 
 
-def vm_environment(endpoints: Endpoints, proxy_dir: Path) -> dict[str, str]:
+def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> dict[str, str]:
     """Return the variables that direct the programs of a VM to this stack instead of Google Cloud.
 
     TensorFlow's `gs://` client uses curl and reads `CURL_CA_BUNDLE` for every call. A call takes 2 ms with our
     authority alone and 6.5 ms with all of the machine's authorities (measured), so that bundle holds only ours. Other
-    TLS calls of programs go through Python's requests, which gets the full bundle.
+    TLS calls of programs go through Python's requests or its default SSL context, which get the full bundle.
     """
+    proxy_dir = state_dir / PROXY_DIR
     variables = {
+        **cloud_sdk_environment(state_dir, config, endpoints),
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
-        "no_proxy": f"{LOOPBACK},localhost",
+        **processes.proxy_exceptions(endpoints.addresses(), {}),
     }
     if endpoints.compute:
         variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"
@@ -117,6 +146,7 @@ def vm_environment(endpoints: Endpoints, proxy_dir: Path) -> dict[str, str]:
             "https_proxy": f"http://{endpoints.proxy}",
             "CURL_CA_BUNDLE": str(proxy_dir / "ca-cert.pem"),
             "REQUESTS_CA_BUNDLE": str(proxy_dir / "ca.pem"),
+            "SSL_CERT_FILE": str(proxy_dir / "ca.pem"),
         }
     return variables
 

@@ -1,6 +1,6 @@
 """Run one emulator in a container, in the foreground, on machines without the Cloud SDK.
 
-    python -m emulators.stack.container_service VOLUME IMAGE ARG…
+    python -m emulators.stack.container_service VOLUME LOCALHOST IMAGE ARG…
 
 The container uses the host's network, because Pub/Sub pushes to functions that listen on the loopback address.
 
@@ -34,9 +34,12 @@ wait $emulator
 """
 
 
-def command(image: str, arguments: list[str], volume: str = "") -> list[str]:
-    """Return the command line that runs this module. `volume`: a folder to mount at the same path, or empty."""
-    return [sys.executable, "-m", "emulators.stack.container_service", volume, image, *arguments]
+def command(image: str, arguments: list[str], volume: str = "", localhost: str = "") -> list[str]:
+    """Return the command line that runs this module.
+
+    `volume`: a folder to mount at the same path, or empty. `localhost`: another address of that name, or empty.
+    """
+    return [sys.executable, "-m", "emulators.stack.container_service", volume, localhost, image, *arguments]
 
 
 def fetch_images() -> None:
@@ -56,7 +59,7 @@ def main(argv: list[str]) -> int:
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
 
-    volume, image, *arguments = argv
+    volume, localhost, image, *arguments = argv
     testcontainers_config.ryuk_disabled = True
     container = DockerContainer(image).with_command(arguments)
     container.with_envs(**{name: value for name, value in os.environ.items() if name.endswith(EMULATOR_HOST)})
@@ -67,6 +70,7 @@ def main(argv: list[str]) -> int:
         auto_remove=True,
         # Files that the container writes into our folder must belong to us, so that we can remove them.
         user=f"{os.getuid()}:{os.getgid()}" if volume else None,
+        extra_hosts={"localhost": localhost} if localhost else None,
         labels={processes.STACK_ID: os.environ.get(processes.STACK_ID, "")},
     )
     if volume:

@@ -20,12 +20,14 @@ class CallError(Exception):
 def call(host: str, method: str, path: str, body: object = None, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """Call a service and return the JSON object of its response, {} for an empty one.
 
-    `host` is `host:port`. Raises CallError for status 400 and above, OSError when the service does not respond.
+    `host` is `host:port`. A `body` of bytes is sent as it is, any other as JSON. Raises CallError for status 400 and
+    above, OSError when the service does not respond.
     """
     connection = http.client.HTTPConnection(host, timeout=timeout_s)
     try:
-        data = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, data, {"Content-Type": "application/json"})
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        content_type = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        connection.request(method, path, data, {"Content-Type": content_type})
         response = connection.getresponse()
         payload = response.read()
     except http.client.HTTPException as error:

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
+from emulators.browser_guard import GuardedHandler
 from emulators.stack.loopback import CallError, call
 from emulators.stack.processes import LOOPBACK
 from shared.core.intake.job_files import PREFIX, Uploaded
@@ -68,7 +69,14 @@ class MemoryControlPlane:
 
         `storage`: `host:port` of Cloud Storage, where `bucket` is polled for new job files.
         """
-        deps = Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=time.sleep, job_log=job_log)
+        deps = Deps(
+            self.store,
+            self.bus,
+            clock=lambda: datetime.now(UTC),
+            sleep=time.sleep,
+            job_log=job_log,
+            objects=lambda: objects,
+        )
         handlers: dict[str, Callable[[Message], object]] = {
             topics.SUBMIT: lambda message: submit.handle(message.data, message.attributes.get("source"), deps),
             topics.VM_READY: lambda message: vm_ready.handle(agent_messages.decode_vm_ready(message.data), deps),
@@ -143,7 +151,7 @@ def _tune(message: Message, deps: Deps) -> None:
 
 
 def _handler(bus: MemoryBus) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(GuardedHandler):
         """Serves `POST /v1/projects/P/topics/T:publish` with Pub/Sub's responses."""
 
         protocol_version = "HTTP/1.1"

@@ -7,11 +7,12 @@ variable `TRAINMASTER_STACK_ID`. Only processes with that id are killed, so a re
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import psutil
@@ -25,6 +26,12 @@ STACK_ID: Final = "TRAINMASTER_STACK_ID"
 PORTS_FIRST: Final = 15_000
 PORTS_END: Final = 32_000
 BLOCK_PORTS: Final = 32
+BROWSER_BLOCKED_PORTS: Final = (6665, 6666, 6667, 6668, 6669, 6000, 4045, 2049, 3659, 6697, 6566, 5060, 5061)
+"""Ports to which no browser connects. Source: https://fetch.spec.whatwg.org/#port-blocking. Firestore's, Pub/Sub's and
+Cloud Storage's emulators, which do not refuse web pages, listen on them."""
+BLOCK_NETWORK: Final = "127.84"
+"""Each block of ports has its own loopback address in this network, so that each stack has all blocked ports."""
+BLOCK_HOSTS: Final = 250
 
 # Variables that direct clients to a project, an account or another stack. Services do not inherit them from the shell.
 FOREIGN_PREFIXES: Final = ("BOTO_", "CLOUDSDK_", "GCE_METADATA_", "GOOGLE_", "TRAINMASTER_", "PYTEST_")
@@ -32,22 +39,36 @@ FOREIGN_SUFFIXES: Final = ("_EMULATOR_HOST",)
 LOOPBACK: Final = "127.0.0.1"
 
 
-def service_environment(stack_id: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the shell's environment without foreign variables, with the stack's id."""
+def service_environment(
+    stack_id: str, base: Mapping[str, str] | None = None, addresses: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the shell's environment without foreign variables, with the stack's id.
+
+    The services call `addresses`, `host:port`, without the shell's proxy.
+    """
     environment = {
         name: value
         for name, value in (os.environ if base is None else base).items()
         if not name.startswith(FOREIGN_PREFIXES) and not name.endswith(FOREIGN_SUFFIXES)
     }
-    no_proxy = [
-        *filter(None, environment.get("no_proxy", environment.get("NO_PROXY", "")).split(",")),
-        LOOPBACK,
-        "localhost",
-    ]
-    environment["no_proxy"] = environment["NO_PROXY"] = ",".join(dict.fromkeys(no_proxy))
+    environment |= proxy_exceptions(addresses, environment)
     environment[STACK_ID] = stack_id
     environment["PYTHONUNBUFFERED"] = "1"
     return environment
+
+
+def proxy_exceptions(addresses: Iterable[str], base: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which clients call these addresses without a proxy, and what `base` contains."""
+    hosts = base.get("no_proxy", base.get("NO_PROXY", "")).split(",")
+    hosts += [LOOPBACK, "localhost", *(address.partition(":")[0] for address in addresses)]
+    value = ",".join(dict.fromkeys(filter(None, hosts)))
+    return {"no_proxy": value, "NO_PROXY": value}
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of `host:port`."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def started_at(pid: int) -> float | None:
@@ -107,9 +128,9 @@ class Ports:
     """
 
     def __init__(self) -> None:
-        blocks = list(range(PORTS_FIRST, PORTS_END - BLOCK_PORTS, BLOCK_PORTS))
+        blocks = list(enumerate(range(PORTS_FIRST, PORTS_END - BLOCK_PORTS, BLOCK_PORTS)))
         random.shuffle(blocks)
-        for first in blocks:
+        for number, first in blocks:
             claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 claim.bind(f"\0trainmaster-ports-{first}")
@@ -117,7 +138,9 @@ class Ports:
                 claim.close()
                 continue
             self._claim = claim
-            self._candidates = self._free_ports(first)
+            self._candidates = self._free_ports("", range(first, first + BLOCK_PORTS))
+            self._blocked_host = f"{BLOCK_NETWORK}.{number // BLOCK_HOSTS}.{number % BLOCK_HOSTS + 1}"
+            self._blocked_candidates = self._free_ports(self._blocked_host, BROWSER_BLOCKED_PORTS)
             return
         raise RuntimeError(f"all blocks of ports between {PORTS_FIRST} and {PORTS_END} are in use by other stacks")
 
@@ -128,16 +151,27 @@ class Ports:
         except StopIteration:
             raise RuntimeError(f"the stack needs more than the {BLOCK_PORTS} ports of its block") from None
 
+    def take_address(self) -> str:
+        """Return `host:port` with the next port on which nothing listens."""
+        return f"{LOOPBACK}:{self.take()}"
+
+    def take_blocked_addresses(self, count: int) -> list[str]:
+        """Return `host:port` of addresses to which no browser connects, and on which nothing listens."""
+        ports = list(itertools.islice(self._blocked_candidates, count))
+        if len(ports) < count:
+            raise RuntimeError(f"too few ports that browsers block are free on {self._blocked_host}")
+        return [f"{self._blocked_host}:{port}" for port in ports]
+
     def close(self) -> None:
         self._claim.close()
 
     @staticmethod
-    def _free_ports(first: int) -> Iterator[int]:
-        for port in range(first, first + BLOCK_PORTS):
+    def _free_ports(host: str, ports: Iterable[int]) -> Iterator[int]:
+        for port in ports:
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
-                    probe.bind(("", port))
+                    probe.bind((host, port))
                 except OSError:
                     continue
             yield port

@@ -30,18 +30,14 @@ class Service:
     argv: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the stack's common environment."""
-    port: int | None = None
-    """Loopback port it listens on; None: it listens on none and counts as ready at once."""
+    address: str = ""
+    """`host:port` it listens on; empty: it listens on none and counts as ready at once."""
     health: str | None = "/"
     """A path that responds, with any status, as soon as the service is ready; None: accepting connections is enough."""
     restartable: bool = False
     """False where a restart would silently lose state."""
     stop_first: bool = False
     """True where the service starts processes that need the other services while they shut down."""
-
-    @property
-    def address(self) -> str:
-        return f"{processes.LOOPBACK}:{self.port}" if self.port else ""
 
 
 class Running:
@@ -75,10 +71,8 @@ class Running:
             raise StackError(
                 f"{self.service.name} ended with {describe_exit(status)} while starting:\n{self.log_tail()}"
             )
-        port, health = self.service.port, self.service.health
-        return port is None or (
-            _accepts(port) if health is None else responds(self.service.address, health, timeout_s=PROBE_S)
-        )
+        address, health = self.service.address, self.service.health
+        return not address or (_accepts(address) if health is None else responds(address, health, timeout_s=PROBE_S))
 
     def terminate(self) -> None:
         processes.kill_group(self.pid, signal.SIGTERM)
@@ -140,7 +134,7 @@ def stop(running: list[Running]) -> None:
 @contextmanager
 def run_alone(service: Service, log: Path, *, within_s: float = 30.0) -> Iterator[Service]:
     """Run one service without a stack, for the length of the block."""
-    running = Running(service, processes.service_environment("alone"), log)
+    running = Running(service, processes.service_environment("alone", addresses=[service.address]), log)
     try:
         wait_ready([running], within_s)
         yield service
@@ -148,9 +142,9 @@ def run_alone(service: Service, log: Path, *, within_s: float = 30.0) -> Iterato
         stop([running])
 
 
-def _accepts(port: int) -> bool:
+def _accepts(address: str) -> bool:
     try:
-        socket.create_connection((processes.LOOPBACK, port), PROBE_S).close()
+        socket.create_connection(processes.split_address(address), PROBE_S).close()
     except OSError:
         return False
     return True

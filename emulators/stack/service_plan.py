@@ -40,44 +40,40 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
 
     Raises StackError where a program or a function's file is missing.
     """
-
-    def address() -> str:
-        return f"{processes.LOOPBACK}:{ports.take()}"
-
+    firestore_addresses = [] if config.control_plane else ports.take_blocked_addresses(firestore.ADDRESSES)
+    pubsub_address, storage_address, storage_tls_address = ports.take_blocked_addresses(3)
     has_api = not config.control_plane and (config.functions_dir / f"{API}.py").is_file()
     endpoints = Endpoints(
-        firestore="" if config.control_plane else address(),
-        pubsub=config.control_plane or address(),
-        storage=address(),
-        storage_tls=address(),
-        compute=address() if config.compute else None,
-        proxy=address() if config.compute else None,
-        logging=address(),
-        iam=address() if has_api else None,
-        api=address() if has_api else None,
+        firestore=next(iter(firestore_addresses), ""),
+        pubsub=config.control_plane or pubsub_address,
+        storage=storage_address,
+        storage_tls=storage_tls_address,
+        compute=ports.take_address() if config.compute else None,
+        proxy=ports.take_address() if config.compute else None,
+        logging=ports.take_address(),
+        iam=ports.take_address() if has_api else None,
+        api=ports.take_address() if has_api else None,
     )
     vm_services = _vm_services(state_dir, config, endpoints, stack_id)
     if config.control_plane:
-        objects = storage.service(
-            backend, state_dir / storage.NAME, _port(endpoints.storage), _port(endpoints.storage_tls)
-        )
+        objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)
         return Plan(endpoints, [objects, _logging_service(state_dir, endpoints), *vm_services], {})
     function_ports = {name: ports.take() for name in config.functions}
     variables = client_configuration.application_environment(config, endpoints)
     services = [
-        firestore.service(backend, _port(endpoints.firestore)),
-        pubsub.service(backend, _port(endpoints.pubsub)),
+        firestore.service(backend, firestore_addresses),
+        pubsub.service(backend, endpoints.pubsub, state_dir / pubsub.NAME),
         storage.service(
             backend,
             state_dir / storage.NAME,
-            _port(endpoints.storage),
-            _port(endpoints.storage_tls),
+            endpoints.storage,
+            endpoints.storage_tls,
             pubsub=endpoints.pubsub,
             project=config.project,
             topic=UPLOAD_TOPIC,
         ),
         *functions_host.services(config.functions_dir, function_ports, variables),
-        *_api_services(config, endpoints, variables),
+        *_api_services(state_dir, config, endpoints, variables),
         _logging_service(state_dir, endpoints),
         *vm_services,
     ]
@@ -88,14 +84,17 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
     return Plan(endpoints, services, function_ports)
 
 
-def _api_services(config: StackConfig, endpoints: Endpoints, variables: Mapping[str, str]) -> list[Service]:
+def _api_services(
+    state_dir: Path, config: StackConfig, endpoints: Endpoints, variables: Mapping[str, str]
+) -> list[Service]:
     """Return the `api` function, which clients call directly, and the IAM emulator that it asks for permissions."""
     if endpoints.iam is None or endpoints.api is None:
         return []
     port = _port(endpoints.iam)
-    argv = [sys.executable, "-m", "emulators.services.iam", "--port", str(port), "--project", config.project]
-    iam_service = Service(iam.NAME, argv, port=port, restartable=True)
-    return [iam_service, *functions_host.services(config.functions_dir, {API: _port(endpoints.api)}, variables)]
+    argv = [sys.executable, "-m", "emulators.services.iam", "--port", port, "--project", config.project]
+    argv += ["--token-file", str(client_configuration.token_file(state_dir))]
+    iam_service = Service(iam.NAME, argv, address=endpoints.iam, restartable=True)
+    return [iam_service, *functions_host.services(config.functions_dir, {API: int(_port(endpoints.api))}, variables)]
 
 
 def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:
@@ -103,42 +102,43 @@ def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, sta
     if endpoints.compute is None or endpoints.proxy is None:
         return []
     runtime_images.write_image_table(config.images_dir, state_dir / IMAGES_FILE)
-    proxy_dir = state_dir / PROXY
-    variables = client_configuration.vm_environment(endpoints, proxy_dir) | {processes.STACK_ID: stack_id}
+    variables = client_configuration.vm_environment(state_dir, config, endpoints) | {processes.STACK_ID: stack_id}
     compute = [
         sys.executable, "-m", "emulators.compute", "--host", processes.LOOPBACK,
-        "--port", str(_port(endpoints.compute)), "--state-dir", str(state_dir / COMPUTE),
-        "--project", config.project, "--images", str(state_dir / IMAGES_FILE),
+        "--port", _port(endpoints.compute), "--state-dir", str(state_dir / COMPUTE),
+        "--project", config.project, "--project-number", iam.PROJECT_NUMBER,
+        "--images", str(state_dir / IMAGES_FILE),
     ]  # fmt: skip
     for name, value in variables.items():
         compute += ["--vm-env", f"{name}={value}"]
+    if config.realistic:
+        compute += ["--realistic", "--time-scale", str(config.time_scale)]
     if MAINTENANCE in config.functions:
         compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
     proxy = [
-        sys.executable, "-m", "emulators.services.googleapis_proxy", "--port", str(_port(endpoints.proxy)),
-        "--storage", f"http://{endpoints.storage}", "--state-dir", str(proxy_dir),
+        sys.executable, "-m", "emulators.services.googleapis_proxy", "--port", _port(endpoints.proxy),
+        "--storage", f"http://{endpoints.storage}", "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
     ]  # fmt: skip
     return [
         Service(
             COMPUTE,
             compute,
             environment={"PUBSUB_EMULATOR_HOST": endpoints.pubsub},
-            port=_port(endpoints.compute),
+            address=endpoints.compute,
             health="/emulator/v1/health",
             stop_first=True,
         ),
         # A restarted proxy uses the same certificate authority, so VMs keep trusting it.
-        Service(PROXY, proxy, port=_port(endpoints.proxy), health=None, restartable=True),
+        Service(PROXY, proxy, address=endpoints.proxy, health=None, restartable=True),
     ]
 
 
 def _logging_service(state_dir: Path, endpoints: Endpoints) -> Service:
     """Return the Cloud Logging emulator. Its entries are in a file, so it may be restarted."""
-    port = _port(endpoints.logging)
-    argv = [sys.executable, "-m", "emulators.logging", "--host", processes.LOOPBACK, "--port", str(port)]
-    argv += ["--state-dir", str(state_dir / LOGGING)]
-    return Service(LOGGING, argv, port=port, health="/emulator/v1/health", restartable=True)
+    argv = [sys.executable, "-m", "emulators.logging", "--host", processes.LOOPBACK]
+    argv += ["--port", _port(endpoints.logging), "--state-dir", str(state_dir / LOGGING)]
+    return Service(LOGGING, argv, address=endpoints.logging, health="/emulator/v1/health", restartable=True)
 
 
-def _port(address: str) -> int:
-    return int(address.rpartition(":")[2])
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]

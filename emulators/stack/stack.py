@@ -146,14 +146,18 @@ def stop(state_dir: Path) -> bool:
 
 
 def _prepare(state_dir: Path) -> Path:
-    """Create the directory. Refuse one with other contents than a stack's, because starting empties parts of it."""
+    """Create the directory, which only this user can open.
+
+    Refuse one with other contents than a stack's, because starting empties parts of it.
+    """
     state_dir = state_dir.absolute()
-    state_dir.mkdir(parents=True, exist_ok=True)
+    state_dir.mkdir(mode=states.PRIVATE, parents=True, exist_ok=True)
     if states.is_up(state_dir):
         raise StackError(_already_up_text(state_dir))
     stack_entries = {states.STATE_FILE, states.LOCK_FILE, states.LOGS, *states.DATA}
     foreign = sorted(entry.name for entry in state_dir.iterdir() if entry.name not in stack_entries)
     if foreign and not (state_dir / states.LOCK_FILE).exists():
         raise StackError(f"{state_dir} holds other files ({', '.join(foreign[:3])}). Use a new or an empty directory")
+    state_dir.chmod(states.PRIVATE)
     (state_dir / states.LOGS).mkdir(exist_ok=True)
     return state_dir

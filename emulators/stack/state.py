@@ -7,6 +7,7 @@ STATE_DIR/stack.json   the StackState; replaced as a whole on every change
           storage/     objects, as files: BUCKET/OBJECT
           compute/     disks and serial logs of the Compute emulator's VMs
           logging/     log entries
+          pubsub/      the Pub/Sub emulator's table of hosts
           proxy/       certificate authority of the googleapis proxy
 """
 
@@ -29,8 +30,10 @@ STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
 LOGS: Final = "logs"
 SUPERVISOR_LOG: Final = "supervisor.log"
-DATA: Final = ("clients", "compute", "logging", "proxy", "storage")
+DATA: Final = ("clients", "compute", "logging", "proxy", "pubsub", "storage")
 """Directories that every start empties, because Firestore and Pub/Sub start empty, too."""
+PRIVATE: Final = 0o700
+"""Mode of the state directory. It contains an access token, the key of a certificate authority, and the VMs' disks."""
 DEFAULT_STATE_DIR: Final = Path(".state/local")
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
@@ -60,13 +63,19 @@ class StackConfig(_StateModel):
 
     project: str = "trainmaster-local"
     bucket: str = "trainmaster-local"
-    """Name of the bucket that the stack creates."""
+    """Name of the bucket of job files, packages and job directories."""
+    stage_bucket: str = "trainmaster-local-stage"
+    """Name of the bucket from which VMs download the agent."""
     functions_dir: Path = ROOT / "functions"
     functions: tuple[str, ...] = FUNCTIONS
     """Functions that Pub/Sub delivers to."""
     images_dir: Path = ROOT / ".images"
     """Python environments that replace VM images; see `runtime_images`."""
     sweep_every_s: float = 60.0
+    realistic: bool = False
+    """Whether VMs and API are as slow and unreliable as on Google Cloud (`emulators.realism`)."""
+    time_scale: float = 1.0
+    """With `realistic`: factor of all durations."""
     compute: bool = True
     """Run the Compute emulator, and the googleapis proxy, which only VMs need."""
     emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))
@@ -105,6 +114,10 @@ class Endpoints(_StateModel):
     iam: str | None = None
     """Set together with `api`."""
     api: str | None = None
+
+    def addresses(self) -> list[str]:
+        """Return all addresses that this stack has."""
+        return [address for address in self.model_dump().values() if address]
 
 
 class StackState(_StateModel):

@@ -28,6 +28,7 @@ from emulators.services import pubsub, storage
 from emulators.stack import backends, client_configuration, processes, service, service_plan
 from emulators.stack import state as states
 from emulators.stack.state import ServiceState, StackConfig, StackError, StackState, StackStatus
+from shared.wiring.agent_archive import agent_archive, agent_object
 
 ALREADY_UP: Final = 75
 """Exit status: another supervisor holds this directory. Source: EX_TEMPFAIL in <sysexits.h>."""
@@ -93,22 +94,28 @@ class Supervisor:
         emulators = [self._running[name] for name in (pubsub.NAME, storage.NAME) if name in self._running]
         service.wait_ready(emulators, self._config.ready_within_s, give_up=self._give_up)
         with ThreadPoolExecutor() as pool:
-            bucket = pool.submit(
-                storage.create_bucket, planned.endpoints.storage, self._config.project, self._config.bucket
-            )
+            buckets = pool.submit(self._create_buckets, planned.endpoints.storage)
             if pubsub.NAME in self._running:
                 client = pubsub.PubSub(planned.endpoints.pubsub, self._config.project)
                 pubsub.create_topics_and_subscriptions(client, planned.function_ports)
-            bucket.result()
+            buckets.result()
         service.wait_ready(list(self._running.values()), self._config.ready_within_s, give_up=self._give_up)
         self._write(status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._start_time, 2))
+
+    def _create_buckets(self, host: str) -> None:
+        """Create the buckets that infra/ creates, and store the agent, as infra/ does."""
+        storage.create_bucket(host, self._config.project, self._config.bucket)
+        storage.create_bucket(host, self._config.project, self._config.stage_bucket)
+        archive = agent_archive()
+        storage.create_object(host, self._config.stage_bucket, agent_object(archive), archive)
 
     def _give_up(self) -> bool:
         return self._stopping
 
     def _launch(self, desired: service.Service) -> None:
         log = self._dir / states.LOGS / f"{desired.name}.log"
-        self._running[desired.name] = service.Running(desired, processes.service_environment(self._id), log)
+        environment = processes.service_environment(self._id, addresses=self._state.endpoints.addresses())
+        self._running[desired.name] = service.Running(desired, environment, log)
 
     def _restart_ended(self) -> None:
         """Restart services that have ended, after their backoff. Raises StackError for one that is not restartable."""

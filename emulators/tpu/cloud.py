@@ -26,11 +26,11 @@ from emulators.tpu.api_errors import (
 )
 from emulators.tpu.hosts import SliceHosts, addresses
 from emulators.tpu.lifecycle import Lifecycle
-from emulators.tpu.nodes import NODE_ID, Node, NodeSpec, NodeState, parse_metadata, parse_node_spec
+from emulators.tpu.nodes import NODE_ID, Node, NodeSpec, NodeState, parse_labels, parse_metadata, parse_node_spec
 from emulators.tpu.operations import Operation, OperationStore
 
-UPDATABLE: Final = frozenset({"metadata"})
-"""Fields that this emulator can change. Google also allows description, tags, labels and external addresses."""
+UPDATABLE: Final = frozenset({"metadata", "labels"})
+"""Fields that this emulator can change. Google also allows description, tags and external addresses."""
 _SETTLED: Final = (NodeState.READY, NodeState.STOPPED)
 
 
@@ -78,7 +78,16 @@ class TpuCloud:
             if quota_error := self._quota_error(zone, spec):
                 raise quota_error
             number = secrets.randbits(62) | 1 << 62
-            node = Node(path, zone, number, spec, addresses(spec.slice.hosts), dict(spec.metadata), queued=queued)
+            node = Node(
+                path=path,
+                zone=zone,
+                id=number,
+                spec=spec,
+                addresses=addresses(spec.slice.hosts),
+                metadata=dict(spec.metadata),
+                labels=dict(spec.labels),
+                queued=queued,
+            )
             self._nodes[path] = node
             operation = self._begin(node, "create")
             self.lifecycle.create(operation, node, self._shortage(zone, spec))
@@ -98,9 +107,12 @@ class TpuCloud:
         if not mask or mask - UPDATABLE:
             raise bad_request(f"Cannot update {', '.join(sorted(mask)) or 'nothing'}.")
         metadata = parse_metadata(body.get("metadata") or {})
+        labels = parse_labels(body.get("labels") or {})
 
         def change(operation: Operation, node: Node) -> None:
-            self.lifecycle.update(operation, node, metadata)
+            if "labels" in mask:
+                node.labels = labels
+            self.lifecycle.update(operation, node, metadata if "metadata" in mask else node.metadata)
 
         return self._act("update", zone, node_id, change, lambda node: node.state in _SETTLED)
 

@@ -11,14 +11,19 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from emulators.compute.catalog import Catalog
 from emulators.compute.instances import Instance
 from emulators.compute.powered_vm import Disk
 from emulators.compute.properties import Properties
-from emulators.compute.scheduling import Scheduling
+from emulators.compute.scheduling import SPOT, STANDARD, Scheduling
+from emulators.compute.vm_metadata import Project
 from emulators.compute.vm_power import BootEvent, VmPower
 from emulators.tpu.nodes import Node
+
+TENANT: Final = Project("e0123456789abcdefp-tp", 987654321098)
+"""Google's project in which the hosts are VMs. We conclude from CONSUMER_PROJECT_ID that it is not the user's."""
 
 
 def addresses(count: int) -> tuple[str, ...]:
@@ -51,7 +56,7 @@ class SliceHosts:
             scheduling=Scheduling(
                 automatic_restart=False,
                 on_host_maintenance="TERMINATE",
-                spot=spec.spot,
+                model=SPOT if spec.spot else STANDARD,
                 termination_action="STOP",
                 max_run_s=None,
             ),
@@ -99,7 +104,7 @@ class SliceHosts:
     def power_on(self, node: Node, hosts: list[Instance], on_unexpected_end: BootEvent) -> None:
         """Power on some hosts of a node. Their startup scripts are running when this returns."""
         for host in hosts:
-            power = replace(self.power, host=node.addresses[node.hosts.index(host)])
+            power = replace(self.power, host=node.addresses[node.hosts.index(host)], tenant=TENANT)
             power.on(host, on_unexpected_end=on_unexpected_end, on_run_limit=_ignore_run_limit)
 
     def power_off(self, hosts: list[Instance], grace_s: float) -> None:

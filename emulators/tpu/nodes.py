@@ -71,7 +71,7 @@ def parse_node_spec(body: Json, zone: str, default_account: str) -> NodeSpec:
     return NodeSpec(
         slice=resolve_slice(body, zone),
         runtime=check_runtime(body.get("runtimeVersion")),
-        labels=_labels(body.get("labels") or {}),
+        labels=parse_labels(body.get("labels") or {}),
         metadata=parse_metadata(body.get("metadata") or {}),
         service_account=str(account.get("email") or default_account),
         scopes=tuple(account.get("scope") or ("https://www.googleapis.com/auth/cloud-platform",)),
@@ -91,7 +91,7 @@ def parse_metadata(metadata: Json) -> dict[str, str]:
     return {key: str(value) for key, value in metadata.items()}
 
 
-def _labels(labels: Json) -> dict[str, str]:
+def parse_labels(labels: Json) -> dict[str, str]:
     for key, value in labels.items():
         if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(str(value)):
             raise bad_request(f"Invalid label {key}={value}.")
@@ -110,6 +110,7 @@ class Node:
     addresses: tuple[str, ...]
     """Addresses of the hosts."""
     metadata: dict[str, str]
+    labels: dict[str, str]
     hosts: list[Instance] = field(default_factory=list)
     """VMs that the Compute API does not list: at Google, too, they belong to another project."""
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -137,7 +138,7 @@ class Node:
             "health": self.health,
             "runtimeVersion": spec.runtime,
             "createTime": timestamp(self.created_at),
-            "labels": dict(spec.labels),
+            "labels": dict(self.labels),
             "metadata": dict(self.metadata),
             "serviceAccount": {"email": spec.service_account, "scope": list(spec.scopes)},
             "apiVersion": "V2",

@@ -11,6 +11,7 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from emulators.compute.api_errors import ApiError
+from emulators.compute.field_mask import select_fields
 from emulators.tpu.api import TpuApi
 from emulators.tpu.api_errors import Json, TpuError, not_found, rate_limited
 from emulators.tpu.cloud import TpuCloud
@@ -53,7 +54,7 @@ class TpuServer:
 
     def dispatch(self, request: Request) -> Response:
         try:
-            return _respond(self._call(request))
+            return _respond(select_fields(request, self._call(request)))
         except TpuError as error:
             return _respond(error.body(), error.http_status)
         except HTTPException:
