@@ -19,7 +19,7 @@ IMAGES := .images
 IMAGE = $(IMAGES)/$(1)/.complete
 SCHEMA := $(IMAGES)/google-provider/schema.json
 # Not locked with hashes: its wheels differ by CPU and accelerator, and their dependencies take gigabytes.
-TORCH := torch==2.13.0
+TORCH := torch==2.13.0 torchvision==0.28.0 torchaudio==2.11.0
 
 CHECKOV := $(IMAGES)/checkov
 
@@ -29,8 +29,10 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-ver
 
 # `make run EXAMPLE=pytorch_ddp` runs another one of examples/. `make run FAULTS=1` (digits only) kills one worker's program
 # and takes away another worker's VM during the training.
+# REALISTIC=1 makes VMs and Compute Engine's API as slow and unreliable as on Google Cloud.
 EXAMPLE ?= digits
 FAULTS ?=
+REALISTIC ?=
 
 .PHONY: help
 help: ## list these commands
@@ -40,8 +42,8 @@ help: ## list these commands
 setup: $(INSTALLED) ## install everything this checkout needs into .venv
 
 .PHONY: run
-run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),images) ## train the digits example on the local stack (FAULTS=1: with lost replicas)
-	@$(BIN)/trainmaster local run $(EXAMPLE) $(if $(FAULTS),--faults)
+run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),images) ## train the digits example on the local stack (FAULTS=1: with lost replicas; REALISTIC=1: at Google's speed)
+	@$(BIN)/trainmaster local run $(EXAMPLE) $(if $(FAULTS),--faults) $(if $(REALISTIC),--realistic)
 
 .PHONY: stack
 stack: $(INSTALLED) ## start the local stack and keep it running until Ctrl-C
@@ -75,8 +77,24 @@ soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and check all in
 	@$(BIN)/python -m simulator.soak --seeds $(SEEDS)
 
 .PHONY: stage
-stage: $(INSTALLED) ## build the source archive of each function in build/stage/, for infra/
-	@$(BIN)/python infra/stage.py
+stage: $(INSTALLED) ## build the source archive of each function, and the agent, in build/stage/, for infra/
+	@$(BIN)/python -m infra.stage
+
+.PHONY: bench
+bench: $(INSTALLED) ## measure events, gangs, queues and costs on the emulators; write build/bench.json and docs/benchmarks.md
+	@$(BIN)/python -m bench --page
+
+.PHONY: bench-quick
+bench-quick: $(INSTALLED) ## measure one small size of everything that `make bench` measures
+	@$(BIN)/python -m bench --quick
+
+# make image RUNTIME=2.21 PROJECT=my-project ZONE=us-central1-a
+RUNTIME ?=
+PROJECT ?=
+ZONE ?=
+.PHONY: image
+image: $(INSTALLED) ## build a boot image with a runtime's packages in your project, which starts VMs sooner
+	@$(BIN)/python -m infra.bake_image --runtime "$(RUNTIME)" --project "$(PROJECT)" --zone "$(ZONE)"
 
 .PHONY: bench-cold
 bench-cold: $(INSTALLED) ## compare cold starts of the functions with an app that imports the same client libraries
@@ -107,6 +125,7 @@ lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, wit
 	@for name in $(LOCKS); do \
 		$(LOCK) --constraint requirements/dev.txt requirements/$$name.in --output-file requirements/$$name.txt; \
 	done
+	@$(LOCK) --constraint requirements/dev.txt requirements/stage.in --output-file requirements/stage.txt
 	@for source in requirements/runtime-*.in requirements/checkov.in; do $(LOCK) --upgrade $$source --output-file $${source%.in}.txt; done
 
 .PHONY: clean

@@ -1,0 +1,88 @@
+"""The messages that the agents of a job send, with identity tokens as Google signs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Final
+
+from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from shared.core.model.vm import Vm
+from shared.flows.authenticate import IDENTITY_ATTRIBUTE
+from shared.messaging.push import Message
+
+ACCOUNT: Final = "trainmaster-worker@my-project.iam.gserviceaccount.com"
+VALUE_LENGTH_MAX: Final = 1024
+"""Longest value of an attribute, in bytes. Source: Pub/Sub quotas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """Makes messages as the agents of a project's VMs send them."""
+
+    project: str
+    issuer: TokenIssuer
+    keys_url: str
+
+    def message(self, job_id: str, vm: Vm, **fields: object) -> Message:
+        """Return a message about the incarnation in the VM's directive. `fields` are added to the common ones."""
+        if vm.directive is None:
+            raise ValueError(f"{vm.name} has no directive")
+        attempt, incarnation = vm.directive.attempt, vm.directive.incarnation
+        now = datetime.now(UTC)
+        document = {
+            "version": 1,
+            "job_id": job_id,
+            "attempt": attempt,
+            "task_type": vm.replica_id.task_type,
+            "task_index": vm.replica_id.index,
+            "incarnation": incarnation,
+            "vm_generation": vm.vm_generation,
+            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
+            "at": now.isoformat(),
+            **fields,
+        }
+        task = f"{vm.replica_id.task_type}/{vm.replica_id.index}"
+        identity = VmIdentity(ACCOUNT, self.project, 1, vm.zone, int(vm.instance_id), vm.name, now)
+        audience = f"trainmaster/{self.project}/{job_id}/{attempt}/{task}/{incarnation}"
+        token = self.issuer.identity_token(identity, audience, full=True, now=now)
+        return Message(json.dumps(document).encode(), _split(token), "1", now)
+
+
+def _split(token: str) -> dict[str, str]:
+    parts = [token[first : first + VALUE_LENGTH_MAX] for first in range(0, len(token), VALUE_LENGTH_MAX)]
+    return {
+        f"{IDENTITY_ATTRIBUTE}-{number}" if number > 1 else IDENTITY_ATTRIBUTE: part
+        for number, part in enumerate(parts, start=1)
+    }
+
+
+@contextmanager
+def agents(project: str) -> Iterator[Agents]:
+    """Serve the public keys of the tokens for the length of the block."""
+    issuer = TokenIssuer()
+    certificates = json.dumps(issuer.certificates()).encode()
+
+    class Keys(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(certificates)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Keys)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield Agents(project, issuer, f"http://127.0.0.1:{server.server_port}")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,46 @@
+"""The floor of one event: one read and one conditional commit with the same client, without any code of ours."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from google.cloud.firestore import Client, DocumentReference
+
+from shared.gcp.retries import CALL
+
+
+class BareEvents:
+    """Copies of a job's document, of one replica's and of one ledger entry's, read and written like the originals.
+
+    One event is: get the job and the replica in one request; then create an entry and update the replica in one commit,
+    on the condition that the replica has not been written since.
+    """
+
+    def __init__(self, client: Client, job_id: str, replica_key: str, entry_key: str, copy: str) -> None:
+        self._client = client
+        self._job = client.document(f"floors/{copy}")
+        self._replica = client.document(f"floors/{copy}/replicas/{replica_key}")
+        self._entries = client.collection(f"floors/{copy}/ledger")
+        self._number = itertools.count()
+        original = client.document(f"jobs/{job_id}")
+        self._job.set(_content(original))
+        self._content = _content(original.collection("replicas").document(replica_key))
+        self._replica.set(self._content)
+        self._entry = _content(original.collection("ledger").document(entry_key))
+
+    def run(self) -> None:
+        client = self._client
+        found = {snapshot.reference.path: snapshot for snapshot in client.get_all([self._job, self._replica], **CALL)}
+        batch = client.batch()
+        batch.create(self._entries.document(f"entry-{next(self._number)}"), self._entry)
+        condition = client.write_option(last_update_time=found[self._replica.path].update_time)
+        batch.update(self._replica, self._content, condition)
+        batch.commit(**CALL)
+
+
+def _content(reference: DocumentReference) -> dict[str, Any]:
+    content = reference.get().to_dict()
+    if content is None:
+        raise KeyError(reference.path)
+    return content

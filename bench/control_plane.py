@@ -1,0 +1,157 @@
+"""The real flows of one installation on several threads, as in several function instances.
+
+Events and the requests that follow them are handled side by side. The bus between the functions is in memory; the store
+is the caller's. A delivery that fails with a transient error is repeated, as Pub/Sub repeats it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from shared.core.model.replica import Replica
+from shared.core.model.replica_id import ReplicaId
+from shared.core.model.vm import Vm
+from shared.errors import TemporaryError
+from shared.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
+from shared.flows.authenticate import AuthDeps, authenticate, authenticate_loss
+from shared.flows.record import Deps
+from shared.memory.bus import MemoryBus
+from shared.memory.fleet import MemoryFleet
+from shared.messaging import agent_messages, google_events, internal_requests, topics
+from shared.messaging.push import Message
+from shared.ports import Bus, Store
+
+THREADS: Final = 16
+REDELIVERY_S: Final = 0.5
+POLL_S: Final = 0.01
+
+Delivery = tuple[str, Callable[[], object]]
+"""Name of a function, and its call."""
+
+
+class NameAddresses:
+    """Addresses that follow from the VM's name and zone."""
+
+    def address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}.c.my-project.internal:2222"
+
+
+@dataclass
+class ControlPlane:
+    """All functions of an installation. With one thread, everything happens in a fixed order."""
+
+    store: Store
+    auth: AuthDeps | None = None
+    """None: senders are not authenticated."""
+    bus: Bus | None = None
+    """Where flows publish; None: to `requests`, from which `run` takes the messages."""
+    threads: int = THREADS
+    limits: Mapping[str, int] = field(default_factory=dict)
+    sleep: Callable[[float], None] = time.sleep
+    requests: MemoryBus = field(default_factory=MemoryBus)
+    fleet: MemoryFleet = field(default_factory=MemoryFleet)
+    invocations: Counter[str] = field(default_factory=Counter)
+    """Deliveries by function, the failed ones included."""
+    failures: int = 0
+    """Deliveries that failed with a transient error."""
+
+    @property
+    def deps(self) -> Deps:
+        bus = self.bus or self.requests
+        return Deps(self.store, bus, clock=lambda: datetime.now(UTC), sleep=self.sleep, limits=dict(self.limits))
+
+    @property
+    def fleet_deps(self) -> provision.FleetDeps:
+        return provision.FleetDeps(
+            self.fleet, NameAddresses(), "my-project", {"startup-script": "#!"}, partial(run_all, self.threads)
+        )
+
+    def submit(self, job_id: str, spec: Mapping[str, object]) -> Delivery:
+        data = json.dumps({"jobId": job_id, **spec}).encode()
+        return "submit", lambda: submit.handle(data, f"gs://bucket/jobs/{job_id}.json#1", self.deps)
+
+    def provision(self, request: internal_requests.ProvisionRequest) -> Delivery:
+        return "provision", lambda: provision.handle(request, self.fleet_deps, self.deps)
+
+    def sweep(self) -> Delivery:
+        return "sweep", lambda: sweep.handle(self.deps)
+
+    def vm_ready(self, message: Message) -> Delivery:
+        def handle() -> None:
+            event = agent_messages.decode_vm_ready(message.data)
+            if self.auth:
+                authenticate(event, message, self.auth)
+            vm_ready.handle(event, self.deps)
+
+        return "vm_ready", handle
+
+    def replica_exit(self, message: Message) -> Delivery:
+        def handle() -> None:
+            event = agent_messages.decode_replica_exit(message.data)
+            if self.auth:
+                authenticate(event, message, self.auth)
+            replica_exit.handle(event, self.deps)
+
+        return "replica_exit", handle
+
+    def maintenance(self, message: Message) -> Delivery:
+        def handle() -> None:
+            event = google_events.decode_maintenance(message.data)
+            if self.auth:
+                authenticate_loss(event, message, self.auth)
+            maintenance.handle(event, self.deps)
+
+        return "maintenance", handle
+
+    def run(self, deliveries: Sequence[Delivery]) -> None:
+        """Handle the deliveries, and the requests that follow from them, until none is left."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            running: list[Future[None]] = [pool.submit(self._repeat, *delivery) for delivery in deliveries]
+            while running or self.requests.size:
+                for message in self.requests.drain():
+                    request = internal_requests.decode_provision(message.data)
+                    handle = partial(provision.handle, request, self.fleet_deps, self.deps)
+                    running.append(pool.submit(self._repeat, message.topic.removeprefix(PREFIX), handle))
+                for future in [future for future in running if future.done()]:
+                    future.result()
+                    running.remove(future)
+                time.sleep(POLL_S if running else 0)
+
+    def _repeat(self, function: str, handle: Callable[[], object]) -> None:
+        while True:
+            self.invocations[function] += 1
+            try:
+                handle()
+            except TemporaryError:
+                self.failures += 1
+                time.sleep(REDELIVERY_S)
+            else:
+                return
+
+    def replicas(self, job_id: str) -> dict[ReplicaId, Replica]:
+        loaded = self.store.load_attempt(job_id)
+        if loaded is None:
+            raise KeyError(job_id)
+        return {replica.replica_id: replica for replica in loaded.state.replicas}
+
+    def vms(self, job_id: str) -> tuple[Vm, ...]:
+        return self.fleet.list_vms(job_id)
+
+
+PREFIX: Final = topics.PROVISION.removesuffix("provision")
+
+
+def run_all(threads: int, tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all tasks to their end, and then raise the first error, as `shared.wiring.fleet` does."""
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(task) for task in tasks]
+    for future in futures:
+        future.result()

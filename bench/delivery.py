@@ -1,0 +1,111 @@
+"""From publishing an event until its commit, through Pub/Sub's push, beside a push to an empty handler.
+
+Both handlers are in one Flask app, the framework below functions-framework, and their events take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import flask
+from werkzeug.serving import make_server
+
+from bench.agents import ACCOUNT, agents
+from bench.cloud import Emulators, Project
+from bench.control_plane import ControlPlane
+from bench.figures import Figure, Figures, median_ms
+from bench.jobs import job_spec
+from emulators.services import pubsub
+from shared.flows.authenticate import AuthDeps
+from shared.gcp.identity_tokens import IdentityTokens
+from shared.messaging import push
+from shared.messaging.internal_requests import ProvisionRequest
+from shared.ports import Store
+
+JOB: Final = "delivery"
+EVENTS: Final = "bench-events"
+EMPTY: Final = "bench-empty"
+WARM_UP: Final = 5
+WAIT_S: Final = 60.0
+SETTLE_S: Final = 1.0
+"""For the last handler, which goes on after its commit."""
+RATIO_MAX: Final = 1.2
+
+
+def measure(emulators: Emulators, samples: int) -> Figures:
+    """Return the time from publishing to the commit, in ms. The floor ends when the empty handler is called."""
+    with emulators.project() as project, agents(project.name) as senders:
+        auth = AuthDeps(IdentityTokens(senders.keys_url), project.store, project.name, ACCOUNT)
+        store = _SignallingStore(project.store)
+        functions = ControlPlane(cast("Store", store), auth=auth, bus=project.bus)
+        functions.run([functions.submit(JOB, job_spec(samples + WARM_UP))])
+        functions.run([functions.provision(ProvisionRequest(JOB))])
+
+        empty = threading.Semaphore(0)
+        store.committed = threading.Semaphore(0)
+
+        def handle(message: push.Message) -> None:
+            functions.vm_ready(message)[1]()
+
+        with _pushed(emulators, project, {EVENTS: handle, EMPTY: lambda _: empty.release()}):
+            done = {EVENTS: store.committed, EMPTY: empty}
+            times: dict[str, list[float]] = {EVENTS: [], EMPTY: []}
+            for vm in functions.vms(JOB):
+                message = senders.message(JOB, vm)
+                for topic, seconds in times.items():
+                    began = time.perf_counter()
+                    project.bus.publish(topic, message.data, message.attributes)
+                    if not done[topic].acquire(timeout=WAIT_S):
+                        raise RuntimeError(f"no push from {topic} within {WAIT_S:.0f} s")
+                    seconds.append(time.perf_counter() - began)
+            time.sleep(SETTLE_S)
+        waiting = [replica for replica in functions.replicas(JOB).values() if not replica.ever_ready]
+        if waiting:
+            raise RuntimeError(f"{len(waiting)} events were not committed")
+    event_ms, floor_ms = (median_ms(times[topic][WARM_UP:]) for topic in (EVENTS, EMPTY))
+    return {"delivery: publish to committed": Figure(event_ms, "ms", floor_ms, ratio_max=RATIO_MAX)}
+
+
+class _SignallingStore:
+    """A store that reports its commits."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.committed = threading.Semaphore(0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, *args: Any) -> None:
+        self._store.commit(*args)
+        self.committed.release()
+
+
+@contextmanager
+def _pushed(
+    emulators: Emulators, project: Project, handlers: Mapping[str, Callable[[push.Message], object]]
+) -> Iterator[None]:
+    """Push each topic to its handler."""
+    app = flask.Flask(__name__)
+
+    def receive(topic: str) -> push.Response:
+        return push.serve(flask.request, topic, handlers[topic], lambda: project.bus)
+
+    app.add_url_rule(f"/projects/{project.name}/topics/<topic>", view_func=receive, methods=["POST"])
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    calls = pubsub.PubSub(emulators.pubsub, project.name)
+    try:
+        for topic in handlers:
+            calls.create_topic(topic)
+            calls.create_push(topic, server.server_port, pubsub.DELIVERY, dead_letter="trainmaster-dead-letter")
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

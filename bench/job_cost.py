@@ -1,0 +1,107 @@
+"""The cost of one job from its submission to its end: a + b * N for N replicas, and in dollars.
+
+    submitted ── VMs created ── all replicas ready ── workers exit 0 ── chief exits 0 ── VMs deleted
+
+Nothing fails, and the replicas' reports arrive together. One thread handles everything in a fixed order, so that the
+counts are exact. The sweep is measured on its own (`bench.many_jobs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from bench import prices
+from bench.agents import ACCOUNT, agents
+from bench.cloud import Emulators, Project
+from bench.control_plane import ControlPlane
+from bench.figures import Figure, Figures
+from bench.jobs import job_spec
+from bench.meter import Meter, attach
+from shared.core.model.job import JobState
+from shared.core.model.replica_id import TaskType
+from shared.flows.authenticate import AuthDeps
+from shared.gcp.identity_tokens import IdentityTokens
+
+JOB: Final = "job_cost"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one job."""
+
+    reads: float
+    writes: float
+    deletes: float
+    invocations: float
+    """Deliveries of all functions together."""
+
+    @property
+    def dollars(self) -> float:
+        return prices.dollars(self.reads, self.writes, self.deletes, self.invocations)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The cost of a job of N replicas: `constant` + `slope` * N."""
+
+    constant: Cost
+    slope: Cost
+
+    def at(self, size: int) -> Cost:
+        return Cost(
+            *(getattr(self.constant, unit.name) + size * getattr(self.slope, unit.name) for unit in fields(Cost))
+        )
+
+
+def line_through(first: tuple[int, Cost], second: tuple[int, Cost]) -> Line:
+    (size, cost), (other_size, other_cost) = first, second
+    slope = Cost(
+        *((getattr(other_cost, unit.name) - getattr(cost, unit.name)) / (other_size - size) for unit in fields(Cost))
+    )
+    constant = Cost(*(getattr(cost, unit.name) - size * getattr(slope, unit.name) for unit in fields(Cost)))
+    return Line(constant, slope)
+
+
+def run_job(project: Project, size: int) -> Cost:
+    """Run one job of `size` replicas from its submission to its end, and return what that cost."""
+    meter = Meter()
+    attach(project.client, meter)
+    with agents(project.name) as senders:
+        auth = AuthDeps(IdentityTokens(senders.keys_url), project.store, project.name, ACCOUNT)
+        functions = ControlPlane(project.store, auth=auth, threads=1, sleep=lambda _: None)
+        functions.run([functions.submit(JOB, job_spec(size))])
+        vms = functions.vms(JOB)
+        functions.run([functions.vm_ready(senders.message(JOB, vm)) for vm in vms])
+        exits = [
+            (vm.replica_id.task_type, functions.replica_exit(senders.message(JOB, vm, cause="process", exit_status=0)))
+            for vm in vms
+        ]
+        functions.run([exit_ for task_type, exit_ in exits if task_type is TaskType.WORKER])
+        functions.run([exit_ for task_type, exit_ in exits if task_type is not TaskType.WORKER])
+        cost = Cost(meter.reads, meter.writes, meter.deletes, functions.invocations.total())
+        loaded = project.store.load(JOB)
+        if loaded is None or loaded.state.job.state is not JobState.SUCCEEDED or functions.vms(JOB):
+            raise RuntimeError(f"the job did not succeed, or left VMs: {loaded}")
+    return cost
+
+
+def measure(emulators: Emulators, sizes: Sequence[int]) -> Figures:
+    """Return the cost of a job by size, and the line through the last two sizes."""
+    costs: dict[int, Cost] = {}
+    for size in sizes:
+        with emulators.project() as project:
+            costs[size] = run_job(project, size)
+    figures: Figures = {}
+    for size, cost in costs.items():
+        for unit in fields(Cost):
+            figures[f"job cost: {unit.name} N={size}"] = Figure(getattr(cost, unit.name), unit.name)
+        figures[f"job cost: price N={size}"] = Figure(cost.dollars, "USD")
+    several = [size for size in sizes if size > 1]  # a job without workers takes another path
+    line = line_through(*((size, costs[size]) for size in several[-2:]))
+    for part, cost in (("per job", line.constant), ("per replica", line.slope)):
+        for unit in fields(Cost):
+            figures[f"job cost: {unit.name} {part}"] = Figure(getattr(cost, unit.name), unit.name)
+        figures[f"job cost: price {part}"] = Figure(cost.dollars, "USD")
+    return figures

@@ -1,0 +1,121 @@
+"""Work that grows with the number of jobs: draining the admission queue, and one sweep.
+
+queue    J jobs of one VM wait under a limit of J / 10 VMs; jobs are admitted, run and end until none is left
+sweep    J running jobs of ten replicas each: one sweep and all that it requests
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from bench import memory
+from bench.agents import ACCOUNT, Agents, agents
+from bench.cloud import Emulators, Project
+from bench.control_plane import ControlPlane
+from bench.figures import Figure, Figures
+from bench.jobs import job_spec
+from bench.meter import Meter, attach
+from shared.core.model.job import Job, JobState
+from shared.core.model.replica_id import ReplicaId
+from shared.core.model.vm import Directive, DirectiveAction
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.steps import Create
+from shared.core.transitions.change import Change
+from shared.flows.authenticate import AuthDeps
+from shared.gcp.identity_tokens import IdentityTokens
+from shared.memory.fleet import MemoryFleet
+from shared.memory.store import MemoryStore
+
+VCPUS_PER_JOB: Final = 4
+"""vCPUs of the machine type in `bench.jobs`."""
+SWEEP_REPLICAS: Final = 10
+COPIED: Final = "copied"
+
+
+def measure_queue(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figures]:
+    for jobs in sizes:
+        with emulators.project() as project, agents(project.name) as senders:
+            meter = Meter()
+            attach(project.client, meter)
+            began = time.perf_counter()
+            invocations = _drain(project, senders, jobs)
+            seconds = time.perf_counter() - began
+        yield {
+            f"queue: time per job J={jobs}": Figure(seconds / jobs * 1000, "ms"),
+            f"queue: reads per job J={jobs}": Figure(meter.reads / jobs, "reads"),
+            f"queue: writes per job J={jobs}": Figure(meter.writes / jobs, "writes"),
+            f"queue: invocations per job J={jobs}": Figure(invocations / jobs, "invocations"),
+        }
+
+
+def _drain(project: Project, senders: Agents, jobs: int) -> int:
+    auth = AuthDeps(IdentityTokens(senders.keys_url), project.store, project.name, ACCOUNT)
+    limits = {"vcpus": VCPUS_PER_JOB * max(1, jobs // 10)}
+    functions = ControlPlane(project.store, auth=auth, limits=limits)
+    left = {f"queue_{number}" for number in range(jobs)}
+    functions.run([functions.submit(job_id, job_spec(1)) for job_id in sorted(left)])
+    while left:
+        running = [(job_id, vm) for job_id in sorted(left) for vm in functions.vms(job_id)]
+        if not running:
+            functions.run([functions.sweep()])
+            continue
+        functions.run([functions.vm_ready(senders.message(job_id, vm)) for job_id, vm in running])
+        functions.run(
+            [
+                functions.replica_exit(senders.message(job_id, vm, cause="process", exit_status=0))
+                for job_id, vm in running
+            ]
+        )
+        left -= {job_id for job_id, _ in running if not functions.vms(job_id)}
+    return functions.invocations.total()
+
+
+def measure_sweep(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figures]:
+    for jobs in sizes:
+        with emulators.project() as project:
+            functions = _running_jobs(project, jobs)
+            meter = Meter()
+            attach(project.client, meter)
+            began = time.perf_counter()
+            functions.run([functions.sweep()])
+            seconds = time.perf_counter() - began
+            yield memory.measure(emulators, project, f"memory: live jobs J={jobs}", memory.LIVE_JOBS)
+        yield {
+            f"sweep: time J={jobs}": Figure(seconds, "s"),
+            f"sweep: reads per job J={jobs}": Figure(meter.reads / jobs, "reads"),
+            f"sweep: invocations J={jobs}": Figure(functions.invocations.total(), "invocations"),
+        }
+
+
+def _running_jobs(project: Project, jobs: int) -> ControlPlane:
+    """Store `jobs` running jobs. One is run by the flows in memory; the others are copies under other ids."""
+    in_memory = ControlPlane(MemoryStore())
+    in_memory.run([in_memory.submit(COPIED, job_spec(SWEEP_REPLICAS))])
+    with agents(project.name) as senders:
+        in_memory.run([in_memory.vm_ready(senders.message(COPIED, vm)) for vm in in_memory.vms(COPIED)])
+    loaded = in_memory.store.load_attempt(COPIED)
+    if loaded is None or loaded.state.job.state is not JobState.RUNNING:
+        raise RuntimeError(f"the job does not run: {loaded}")
+    entry = in_memory.store.ledger(COPIED)[0]
+    functions = ControlPlane(project.store)
+    for number in range(jobs):
+        job_id = f"{COPIED}_{number}"
+        job = replace(loaded.state.job, job_id=job_id)
+        change = Change(job=job, replicas=loaded.state.replicas)
+        project.store.commit(None, replace(entry, job_id=job_id, done_at=entry.at), change)
+        _create_vms(functions.fleet, job)
+    return functions
+
+
+def _create_vms(fleet: MemoryFleet, job: Job) -> None:
+    """Create the VMs that a running job has."""
+    directive = Directive(job.attempt, 1, DirectiveAction.RUN)
+    metadata = {"trainmaster-directive": json.dumps({"attempt": job.attempt, "incarnation": 1, "action": "run"})}
+    for group in job.plan.groups:
+        replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
+        names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
+        fleet.create(job, Create(group, job.zone, 1, directive, replica_ids, names, round=0), metadata)
