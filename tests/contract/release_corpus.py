@@ -51,15 +51,16 @@ _SUBJECT: Final[dict[str, Any]] = {
     "task_index": 0,
     "incarnation": 1,
     "vm_generation": 1,
-    "vm": {"name": "tm-digits-1-a1b2c3-worker-0", "zone": "us-central1-a", "instance_id": "4711"},
+    "vm": {"name": "tm-digits-1-a1b2c3d4e5f60718-worker-0", "zone": "us-central1-a", "instance_id": "4711"},
     "at": "2026-11-21T03:00:00.123Z",
 }
 _EXIT: Final = {**_SUBJECT, "cause": "process", "exit_status": 1}
 _ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": "trainer/task.py:41 in main"}
 _SYSTEM_EVENT: Final = {
+    "logName": "projects/p/logs/cloudaudit.googleapis.com%2Fsystem_event",
     "protoPayload": {
         "methodName": "compute.instances.preempted",
-        "resourceName": "projects/p/zones/us-central1-a/instances/tm-digits-1-a1b2c3-worker-0",
+        "resourceName": "projects/p/zones/us-central1-a/instances/tm-digits-1-a1b2c3d4e5f60718-worker-0",
     },
     "resource": {"type": "gce_instance", "labels": {"instance_id": "4711"}},
     "timestamp": "2026-11-21T03:00:00.123456Z",
@@ -83,7 +84,13 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
         *({**_SUBJECT, "cause": cause} for cause in ("maintenance", "preemption", "host_error")),
         _SYSTEM_EVENT,
     ],
-    "provision": [{"version": 1, "job_id": "digits_1"}, {"version": 1, "orphans": True}],
+    "provision": [
+        {"version": 1, "job_id": "digits_1"},
+        {"version": 1, "job_id": "digits_1", "entry": "submitted"},
+        {"version": 1, "job_id": "digits_1", "entry": "submitted", "number": 2},
+        {"version": 1, "orphans": True},
+        {"version": 1, "admission": True},
+    ],
     "tune": [{"version": 1, "job_id": "digits_1"}],
 }
 """Kind of message → messages of that kind, as in docs/interfaces.md, section 2."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from google.auth import jwt
 
+from emulators.compute.vm_tokens import TokenIssuer
 from emulators.services import iam
 from shared.errors import TemporaryError
 from shared.gcp.project_access import ProjectAccess
 from shared.memory.access import MemoryAccess
-from shared.ports import Access, UnknownTokenError
+from shared.ports import Access, CallersProjectError, UnknownTokenError
 from tests.support.serving import serving
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
@@ -22,11 +25,16 @@ CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"
 @pytest.fixture(params=["memory", "resource manager"])
 def access(request: pytest.FixtureRequest) -> Iterator[Access]:
     if request.param == "memory":
-        tokens: dict[str, set[str]] = {iam.OWNER: {CREATE, GET}, iam.VIEWER: {GET}, iam.UNPRIVILEGED: set()}
-        yield MemoryAccess(tokens, {iam.OWNER: {ACCOUNT}}, emails=iam.EMAILS)
+        tokens: dict[str, set[str]] = {
+            iam.OWNER: {CREATE, GET},
+            iam.VIEWER: {GET},
+            iam.UNPRIVILEGED: set(),
+            iam.READ_ONLY: {GET},
+        }
+        yield MemoryAccess(tokens, {iam.OWNER: {ACCOUNT}}, emails=iam.EMAILS, read_only={iam.READ_ONLY})
         return
     with serving(iam.listen(0, "my-project")) as endpoint:
-        yield ProjectAccess("my-project", endpoint, endpoint, endpoint)
+        yield ProjectAccess("my-project", endpoint, endpoint, endpoint, endpoint)
 
 
 def test_granted_permissions_are_those_requested_that_the_caller_has(access: Access) -> None:
@@ -52,6 +60,44 @@ def test_email_is_returned_if_the_token_has_the_scope(access: Access) -> None:
     assert access.email(iam.OWNER) == "owner@example.com"
     assert access.email(iam.UNPRIVILEGED) is None
     assert access.email("ya29.expired") is None
+
+
+def test_full_scope_is_a_property_of_the_token_and_not_of_the_caller(access: Access) -> None:
+    assert access.has_full_scope(iam.OWNER)
+    assert access.has_full_scope(iam.UNPRIVILEGED)
+    assert not access.has_full_scope(iam.READ_ONLY)
+    assert not access.has_full_scope("ya29.expired")
+
+
+def test_permissions_on_another_project_are_that_projects(access: Access) -> None:
+    assert access.granted_permissions(iam.OWNER, [GET], "another-project") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_full"),
+    [
+        ({"scope": "https://www.googleapis.com/auth/cloud-platform"}, True),
+        ({"scope": "https://www.googleapis.com/auth/cloud-platform.read-only email"}, False),
+        ({"scope": ""}, False),
+        ({"aud": "https://cloudresourcemanager.googleapis.com/"}, True),
+    ],
+    ids=str,
+)
+def test_token_that_a_service_account_signed_carries_its_scopes(claims: dict[str, str], *, is_full: bool) -> None:
+    """Such a token is not known to tokeninfo; its signature is verified by the call that asks for permissions."""
+    token = jwt.encode(TokenIssuer()._signer, {"iss": ACCOUNT, "sub": ACCOUNT, **claims}).decode()
+    access = ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1", "", "http://127.0.0.1:1")
+    assert access.has_full_scope(token) is is_full
+
+
+def test_failed_look_up_of_scopes_is_a_temporary_error(google: tuple[str, list[tuple[int, object]]]) -> None:
+    endpoint, answers = google
+    answers += [(503, {}), (429, {}), (400, {"error": "invalid_token"})]
+    access = ProjectAccess("my-project", endpoint, endpoint, "", endpoint)
+    for _ in range(2):
+        with pytest.raises(TemporaryError):
+            access.has_full_scope("ya29.t")
+    assert not access.has_full_scope("ya29.t")
 
 
 def test_invalid_token_raises_unknown_token_error(access: Access) -> None:
@@ -92,16 +138,71 @@ def test_error_response_of_iam_is_a_temporary_error(google: tuple[str, list[tupl
         ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET])
 
 
-def test_disabled_api_is_an_error_and_forbidden_project_grants_nothing(
-    google: tuple[str, list[tuple[int, object]]],
-) -> None:
+def test_forbidden_project_grants_nothing(google: tuple[str, list[tuple[int, object]]]) -> None:
     endpoint, answers = google
-    reason = {"error": {"code": 403, "details": [{"reason": "SERVICE_DISABLED"}]}}
-    answers += [(403, reason), (403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}})]
-    access = ProjectAccess("my-project", endpoint, endpoint)
-    with pytest.raises(TemporaryError, match="SERVICE_DISABLED"):
-        access.granted_permissions("t", [GET])
-    assert access.granted_permissions("t", [GET]) == frozenset()
+    answers.append((403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}}))
+    assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == frozenset()
+
+
+@dataclass
+class ForeignAccount:
+    """Google's answers to the token of a service account whose own project has not enabled the API.
+
+    Source: "System parameters": the header X-Goog-User-Project names the project whose quota and APIs count. The caller
+    needs serviceusage.services.use in it.
+    """
+
+    may_use_project: bool
+    quota_projects: list[str | None] = field(default_factory=list)
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        account = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                project = self.headers.get("X-Goog-User-Project")
+                account.quota_projects.append(project)
+                if project is None:
+                    self.send(403, {"error": {"code": 403, "details": [{"reason": "SERVICE_DISABLED"}]}})
+                elif not account.may_use_project:
+                    self.send(403, {"error": {"code": 403, "details": [{"reason": "USER_PROJECT_DENIED"}]}})
+                else:
+                    self.send(200, {"permissions": [GET]})
+
+            do_GET = do_POST
+
+            def send(self, status: int, body: object) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        return Handler
+
+
+def test_api_disabled_in_callers_project_is_called_on_behalf_of_this_project() -> None:
+    account = ForeignAccount(may_use_project=True)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), account.handler())) as endpoint:
+        assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == {GET}
+    assert account.quota_projects == [None, "my-project"]
+
+
+def test_caller_who_may_not_use_this_project_gets_an_error_with_the_remedy() -> None:
+    account = ForeignAccount(may_use_project=False)
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), account.handler())) as endpoint:
+        access = ProjectAccess("my-project", endpoint, endpoint, endpoint)
+        for call in (
+            lambda: access.granted_permissions("t", [GET]),
+            lambda: access.may_act_as("t", ACCOUNT),
+            lambda: access.project_number("t"),
+        ):
+            with pytest.raises(CallersProjectError, match=r"gcloud services enable .*serviceUsageConsumer"):
+                call()
+        assert access.email("t") is None
 
 
 def test_nobody_may_act_as_a_missing_account(google: tuple[str, list[tuple[int, object]]]) -> None:

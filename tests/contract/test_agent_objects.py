@@ -59,3 +59,14 @@ def test_missing_object_is_a_permanent_failure(bucket: Bucket, tmp_path: Path, u
     with pytest.raises(SetupError) as error:
         bucket.objects.download(uri.format(bucket.name), tmp_path / "file")
     assert error.value.failure.cause == "install"
+
+
+def test_download_of_a_generation_never_returns_a_later_one(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.put("p.tar.gz", {"x": 1})
+    stored = call(bucket.host, "GET", f"/storage/v1/b/{bucket.name}/o/p.tar.gz", None)
+    uri, generation = f"gs://{bucket.name}/p.tar.gz", int(stored["generation"])
+    bucket.objects.download(uri, tmp_path / "first", generation)
+    assert (tmp_path / "first").read_bytes().startswith(b'{"x"')
+    bucket.put("p.tar.gz", {"attack": 1})
+    with pytest.raises(SetupError, match=f"generation {generation}"):  # the bucket has no object versioning
+        bucket.objects.download(uri, tmp_path / "second", generation)

@@ -50,6 +50,15 @@ def test_published_message_arrives_with_its_bytes_and_attributes(pubsub: PubSub,
     assert received == messages
 
 
+def test_many_messages_are_published_in_batches(
+    pubsub: PubSub, bus: PubsubBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pubsub_bus, "BATCH_MAX", 2)
+    bus.publish_all("trainmaster-submit", [b"1", b"2", b"3"])
+    bus.publish_all("trainmaster-submit", [])
+    assert sorted(message["data"] for message in pubsub.pull("trainmaster-submit")) == [b"1", b"2", b"3"]
+
+
 def test_publishing_to_a_missing_topic_is_a_permanent_error(bus: PubsubBus) -> None:
     with pytest.raises(PermanentError, match="publish to no-such-topic: 404"):
         bus.publish("no-such-topic", b"{}", {})

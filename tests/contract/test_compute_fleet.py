@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from google.cloud import compute_v1
 
 from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
@@ -15,9 +17,12 @@ from shared.core.model.vm import Directive, DirectiveAction, VmStatus
 from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
+from shared.gcp.compute_fleet.fleet import LISTED_FIELDS
+from shared.gcp.retries import FIELD_MASK
 from shared.ports import Created, NotCreated, Pending
 from tests.contract.fleets import (
     OTHER_ZONE,
+    RUN,
     EmulatorWorld,
     a_create,
     a_fleet,
@@ -43,6 +48,63 @@ def test_writing_a_directive_keeps_the_other_metadata(compute: EmulatorWorld, jo
     hold = Directive(1, 2, DirectiveAction.HOLD)
     assert compute.fleet.write_directive(vm, hold)
     assert compute.metadata(vm) == {**metadata(hold), "other": "kept"}
+
+
+def test_listing_has_no_metadata_values(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), {**metadata(), "other": "x" * 200_000})
+    request = {"project": PROJECT, "filter": f"labels.trainmaster-job={job_label(job.job_id)}"}
+    pages = compute.emulator.instances.aggregated_list(request, metadata=[(FIELD_MASK, LISTED_FIELDS)])
+    (instance,) = (instance for _, scope in pages for instance in scope.instances)
+    assert not instance.metadata.items
+    vm = sole(compute.fleet, job)
+    assert (vm.directive, vm.fingerprint) == (RUN, instance.metadata.fingerprint)
+    assert vm.status is VmStatus.RUNNING
+    assert None not in (vm.created_at, vm.started_at)
+
+
+def test_listed_fields_exist() -> None:
+    """Google refuses a mask with a field that no instance can have."""
+    names = re.findall(r"[A-Za-z]+", LISTED_FIELDS.partition("(")[2].partition(")")[0])
+    known = {field.json_name for field in compute_v1.Instance.pb().DESCRIPTOR.fields}
+    assert set(names) - {"fingerprint"} <= known
+
+
+def test_directive_whose_label_is_missing_gets_it_from_the_next_call(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    hold = Directive(1, 2, DirectiveAction.HOLD)
+    with monkeypatch.context() as patch:
+        patch.setattr(compute.fleet, "_write_label", lambda *_: False)
+        assert not compute.fleet.write_directive(sole(compute.fleet, job), hold)
+    vm = sole(compute.fleet, job)
+    assert vm.directive == RUN, "the label is behind"
+    assert compute.metadata(vm) == metadata(hold)
+    assert compute.fleet.write_directive(vm, hold)
+    assert sole(compute.fleet, job) == replace(vm, directive=hold), "the metadata was not written again"
+
+
+def test_directive_that_is_behind_the_metadata_is_not_written(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery with a newer state has written the metadata, and not yet the label."""
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    newer = Directive(1, 3, DirectiveAction.RUN)
+    with monkeypatch.context() as patch:
+        patch.setattr(compute.fleet, "_write_label", lambda *_: False)
+        compute.fleet.write_directive(sole(compute.fleet, job), newer)
+    vm = sole(compute.fleet, job)
+    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert compute.metadata(vm) == metadata(newer)
+
+
+def test_change_that_the_rate_limit_refuses_is_sent_again(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    compute.emulator.faults(rate_limited=1)
+    compute.fleet.delete(vm)
+    gone(compute.fleet, vm)
+    assert compute.fleet.list_vms(job.job_id) == ()
 
 
 def test_stockout_keeps_googles_message_and_suggested_zones(compute: EmulatorWorld, job: Job) -> None:
@@ -135,6 +197,7 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
         "trainmaster-task": "worker",
         "trainmaster-attempt": "1",
         "trainmaster-vm-generation": "1",
+        "trainmaster-directive": "1-1-run",
     }
     assert vm.scheduling.max_run_duration.seconds == 1000 + 500 + 3600
     assert vm.scheduling.instance_termination_action == "DELETE"
@@ -166,6 +229,17 @@ def test_placement_policy_is_shared_by_a_gang_and_deleted_at_release(compute: Em
     assert compute.emulator.call(region)["items"] == []
 
 
+def test_placement_policy_that_the_rate_limit_refuses_is_requested_again(compute: EmulatorWorld, job: Job) -> None:
+    a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
+    job = replace(job, plan=replace(job.plan, groups=a100))
+    compute.emulator.faults(rate_limited=1)
+    assert compute.fleet.create(job, a_create(job), metadata()) == Created()
+    for vm in compute.fleet.list_vms(job.job_id):
+        gone(compute.fleet, vm)
+    compute.emulator.faults(rate_limited=1)
+    assert compute.fleet.release(job)
+
+
 def test_rejected_placement_policy_is_not_created(compute: EmulatorWorld, job: Job) -> None:
     a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
     job = replace(job, plan=replace(job.plan, groups=a100))
@@ -194,11 +268,9 @@ def test_vm_with_our_label_but_a_foreign_name_is_not_listed(compute: EmulatorWor
 def test_rate_limit_and_no_connection_are_temporary_and_wrong_project_permanent(
     compute: EmulatorWorld, job: Job
 ) -> None:
-    compute.emulator.faults(rate_limited=2)
+    compute.emulator.faults(rate_limited=1)
     with pytest.raises(TemporaryError, match="rateLimitExceeded"):
         compute.fleet.list_vms(job.job_id)
-    with pytest.raises(TemporaryError, match="rateLimitExceeded"):
-        compute.fleet.create(job, a_create(job), metadata())
     with pytest.raises(TemporaryError):
         a_fleet(compute.emulator, endpoint="http://127.0.0.1:9").list_vms(job.job_id)
     with pytest.raises(PermanentError, match="projects/other"):

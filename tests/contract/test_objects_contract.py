@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import uuid
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from google.auth.credentials import AnonymousCredentials
@@ -13,6 +16,7 @@ from shared.gcp import clients
 from shared.gcp.storage_objects import StorageObjects
 from shared.memory.objects import MemoryObjects
 from shared.ports import Objects
+from tests.support.serving import serving
 
 
 @pytest.fixture(params=["memory", "storage"])
@@ -65,3 +69,45 @@ def test_object_name_may_have_any_characters(objects: Objects, name: str) -> Non
     assert objects.read(f"gs://bucket/{name}", max_bytes=10) == b"a"
     objects.delete(f"gs://bucket/{name}")
     assert objects.read(f"gs://bucket/{name}", max_bytes=10) is None
+
+
+def test_generation_is_that_of_the_latest_write(objects: Objects, uri: str) -> None:
+    assert objects.generation(uri) is None
+    first = objects.write(uri, b"old", content_type="text/plain")
+    second = objects.write(uri, b"new", content_type="text/plain")
+    assert objects.generation(uri) == second > first
+    assert objects.read(uri, generation=second, max_bytes=10) == b"new"
+
+
+def test_generation_of_an_object_in_a_missing_bucket_is_none(objects: Objects) -> None:
+    assert objects.generation(f"gs://missing-{uuid.uuid4().hex}/a.tar.gz") is None
+
+
+class Forbidding(BaseHTTPRequestHandler):
+    """Cloud Storage for a caller without storage.objects.list: 403 for an object that does not exist."""
+
+    def do_GET(self) -> None:
+        self.do_DELETE()
+
+    def do_DELETE(self) -> None:
+        message = "storage.objects.delete denied on resource (or it may not exist)."
+        body = json.dumps({"error": {"code": 403, "message": message}}).encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+def test_forbidden_deletion_is_logged_and_no_error(
+    uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise a job file that was submitted would be redelivered until it is a dead letter."""
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Forbidding)) as endpoint, caplog.at_level(logging.WARNING):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", endpoint)
+        objects = StorageObjects(clients.storage_client())
+        objects.delete(uri)
+        objects.close()
+    assert f"{uri} was not deleted" in caplog.text

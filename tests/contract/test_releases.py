@@ -17,6 +17,7 @@ from shared.core.events import Event
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp import documents
 from shared.messaging import internal_requests
+from shared.messaging.internal_requests import ProvisionRequest
 from tests.contract.release_corpus import DECODERS, FOLDER, KINDS, MESSAGES, decode
 
 CORPUS: Final = FOLDER / str(documents.SCHEMA)
@@ -99,7 +100,7 @@ def test_message_of_another_version_is_a_permanent_error(function: str, message:
 
 def test_messages_that_this_release_sends_are_in_the_corpus() -> None:
     provisions = [message for function, message in SENT if function == "provision"]
-    assert json.loads(internal_requests.encode_provision("digits_1")) in provisions
+    assert json.loads(internal_requests.encode_provision(ProvisionRequest("digits_1"))) in provisions
     assert json.loads(internal_requests.encode_orphan_search()) in provisions
     assert all((function, message) in SENT for function, messages in MESSAGES.items() for message in messages)
 

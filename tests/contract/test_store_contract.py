@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -13,7 +15,7 @@ from shared.core.events import JobSubmitted, ProvisioningStarted, ReplicaExited
 from shared.core.evolve import evolve
 from shared.core.ledger import LedgerEntry, counters, fold
 from shared.core.model.job import Job, JobState, Label, State
-from shared.core.model.replica import Replica
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.tuning import (
     EarlierTrial,
     Measurement,
@@ -33,8 +35,10 @@ from shared.gcp import clients
 from shared.gcp.documents import job_document
 from shared.gcp.firestore_store import FirestoreStore
 from shared.memory.store import MemoryStore
-from shared.ports import AlreadyRecordedError, JobPosition, Loaded, Orphan, Rejection, Store
+from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Orphan, Rejection, Store
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at, exited, ready
+
+T = TypeVar("T")
 
 
 @pytest.fixture(params=["memory", "firestore"])
@@ -65,9 +69,9 @@ def entry_of(state: State, event: ReplicaExited) -> tuple[LedgerEntry, Change]:
     return LedgerEntry("digits_1", event.key, at(100), event, decision, before, before, change.effects), change
 
 
-def must(loaded: Loaded | None) -> Loaded:
-    assert loaded is not None
-    return loaded
+def must(found: T | None) -> T:
+    assert found is not None
+    return found
 
 
 def test_empty_store_returns_nothing(store: Store) -> None:
@@ -152,11 +156,25 @@ def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: S
     assert store.pending_keys("digits_1") == ("submitted",)
     assert store.jobs_with_pending() == ("digits_1",)
     store.mark_done("digits_1", store.pending_keys("digits_1"), at(1))
-    store.mark_done("digits_1", (), at(2))
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    later, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, later, change)
+    store.mark_done("digits_1", ("submitted", later.key, "unknown"), at(2))
+    store.mark_done("digits_1", ("submitted", later.key), at(3))
+    store.mark_done("digits_1", (), at(4))
     assert store.pending_keys("digits_1") == store.jobs_with_pending() == ()
-    entry = store.entry("digits_1", "submitted")
-    assert entry is not None
-    assert entry.done_at == at(1)
+    assert must(store.entry("digits_1", "submitted")).done_at == at(1)
+    assert must(store.entry("digits_1", later.key)).done_at == at(2)
+
+
+def test_entry_confirmed_by_many_at_once_keeps_one_of_their_times(store: Store) -> None:
+    submit(store)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda nth: store.mark_done("digits_1", ("submitted",), at(nth)), range(1, 5)))
+    first = must(store.entry("digits_1", "submitted")).done_at
+    assert first in {at(nth) for nth in range(1, 5)}
+    store.mark_done("digits_1", ("submitted",), at(9))
+    assert must(store.entry("digits_1", "submitted")).done_at == first
 
 
 def test_ready_replicas_are_counted_per_attempt(store: Store) -> None:
@@ -170,6 +188,24 @@ def test_ready_replicas_are_counted_per_attempt(store: Store) -> None:
         store.commit(loaded, entry, evolve(loaded.state, decision, at(5)))
     assert store.count_ready("digits_1", 1) == 2
     assert store.count_ready("digits_1", 2) == 0
+
+
+@pytest.mark.parametrize("store", ["firestore"], indirect=True)
+def test_attempt_is_read_as_of_one_moment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job in its old zone, with replicas that were requested in the next zone, would be wrong about every VM."""
+    submit(store)
+    before = must(store.load_attempt("digits_1"))
+    find = store._find  # type: ignore[attr-defined]
+
+    def write_between(*args: object, **options: object) -> object:
+        entry, change = entry_of(before.state, exited(WORKER_0, 1))
+        store.commit(must(store.load("digits_1", "1-worker-0")), entry, change)
+        return find(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_find", write_between)
+        assert must(store.load_attempt("digits_1")).state == before.state
+    assert must(store.load_attempt("digits_1")).state != before.state
 
 
 def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:
@@ -193,16 +229,24 @@ def test_job_list_pages_are_ordered_by_time_then_id(store: Store) -> None:
 
 
 def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:
-    assert store.count_created_since(START) == 0
+    assert store.count_created_since(START, through_api=False) == 0
     for nth in range(3):
         submit(store, a_job(JobState.QUEUED, job_id=f"job_{nth}", created_at=at(nth)))
-    assert [store.count_created_since(at(seconds)) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
+    assert [store.count_created_since(at(seconds), through_api=False) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
+
+
+def test_created_jobs_are_counted_by_their_way_of_submission(store: Store) -> None:
+    submit(store, a_job(JobState.QUEUED, job_id="uploaded"))
+    for nth in range(2):
+        submit(store, a_job(JobState.QUEUED, job_id=f"api_{nth}", through_api=True))
+    assert store.count_created_since(START, through_api=True) == 2
+    assert store.count_created_since(START, through_api=False) == 1
 
 
 def test_trials_are_live_jobs_but_not_counted_as_created(store: Store) -> None:
     submit(store)
     submit(store, a_job(JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")))
-    assert store.count_created_since(START) == 1
+    assert store.count_created_since(START, through_api=False) == 1
     assert {job.job_id for job in store.live_jobs()} == {"digits_1", "digits_1-trial-1"}
 
 
@@ -275,7 +319,7 @@ def test_job_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
 
 
 def test_orphan_is_reported_once_until_it_is_forgotten(store: Store) -> None:
-    orphan = Orphan("4711", "tm-x-abcdef-chief-0", "us-central1-a", "x", START)
+    orphan = Orphan("4711", "tm-x-abcdef0123456789-chief-0", "us-central1-a", "x", START)
     other = replace(orphan, instance_id="4712")
     assert store.orphans() == ()
     store.report_orphan(orphan)
@@ -350,3 +394,69 @@ def test_latest_stockout_of_each_zone_and_machine_kind_is_kept(store: Store) -> 
     }
     assert set(store.stockouts(at(20))) == {Stockout(zone, gpu, at(20)), Stockout(zone, "n1-standard-8", at(30))}
     assert store.stockouts(at(31)) == ()
+
+
+def test_only_the_latest_admission_has_a_next_token(store: Store) -> None:
+    def admit(name: str, token: AdmissionToken) -> None:
+        loaded = must(store.load(name))
+        started, change = started_entry(name, loaded.state)
+        store.commit(loaded, started, change, token)
+
+    for name in ("first", "second", "third"):
+        submit(store, replace(a_job(JobState.QUEUED), job_id=name))
+    token = store.admission_token()
+    admit("first", token)
+    following = store.next_admission_token(token, "first")
+    admit("second", following)
+    with pytest.raises(ConflictError):
+        store.next_admission_token(token, "first")
+    admit("third", store.next_admission_token(following, "second"))
+    assert {job.state for job in store.live_jobs()} == {JobState.PREPARING}
+    assert store.count_live() == 3
+
+
+def test_entry_is_pending_until_it_is_marked_done(store: Store) -> None:
+    submit(store)
+    assert store.is_pending("digits_1", "submitted")
+    assert not store.is_pending("digits_1", "unknown")
+    assert not store.is_pending("unknown", "submitted")
+    store.mark_done("digits_1", ("submitted",), at(1))
+    assert not store.is_pending("digits_1", "submitted")
+
+
+def test_lease_is_held_until_it_is_released(store: Store) -> None:
+    lease = must(store.take_lease("digits_1", at(0), at(60)))
+    assert store.take_lease("digits_1", at(59), at(120)) is None
+    assert store.take_lease("digits_2", at(59), at(120)), "it is for one name only"
+    store.release_lease(lease)
+    assert store.take_lease("digits_1", at(59), at(120))
+
+
+def test_lease_that_expired_belongs_to_the_next(store: Store) -> None:
+    old = must(store.take_lease("digits_1", at(0), at(60)))
+    new = must(store.take_lease("digits_1", at(60), at(120)))
+    assert store.extend_lease(old, at(180)) is None
+    store.release_lease(old)
+    assert store.take_lease("digits_1", at(61), at(180)) is None, "the old holder cannot release it"
+    longer = must(store.extend_lease(new, at(180)))
+    assert store.take_lease("digits_1", at(130), at(240)) is None
+    store.release_lease(longer)
+    assert store.take_lease("digits_1", at(131), at(240))
+
+
+def test_one_of_many_takes_a_lease(store: Store) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda _: store.take_lease("digits_1", at(0), at(60)), range(16)))
+    assert sum(lease is not None for lease in taken) == 1
+
+
+def test_replicas_are_counted_by_state(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    store.commit(loaded, *entry_of(loaded.state, exited(WORKER_0, 1)))
+    state = must(store.load("digits_1", "1-worker-0")).state.replicas[0].state
+    assert state is not ReplicaState.WAITING
+    assert store.count_replicas("digits_1", 1, (ReplicaState.WAITING,)) == 2
+    assert store.count_replicas("digits_1", 1, (ReplicaState.WAITING, state)) == 3
+    assert store.count_replicas("digits_1", 1, (ReplicaState.COMPLETED,)) == 0
+    assert store.count_replicas("digits_1", 2, (ReplicaState.WAITING,)) == 0

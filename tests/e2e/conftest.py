@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,6 +43,10 @@ class StackBus:
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         self.pubsub.publish(topic, data, **attributes)
+
+    def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        for data in messages:
+            self.publish(topic, data, {})
 
 
 SCRIPTED = Path(__file__).parent / "scripted"
@@ -86,7 +90,7 @@ class Lab:
         """Upload the trainer's package to the URI in its job file."""
         archive = sdist(trainer, self.packages)
         uri = f"gs://{self.bucket}/packages/{name}/{archive.name}"
-        self.objects.write(uri, archive.read_bytes(), content_type="application/gzip")
+        self._put_package(uri, archive.read_bytes())
 
     def example(self, name: str, trainer: str | None = None, **changes: object) -> str:
         """Submit an example's job file with `changes` to its trainingInput; return the job id."""
@@ -121,8 +125,13 @@ class Lab:
     def wheel(self) -> str:
         """Upload the scripted trainer's wheel and return its URI."""
         uri = f"gs://{self.bucket}/{WHEEL}"
-        self.objects.write(uri, scripted_wheel(), content_type="application/zip")
+        self._put_package(uri, scripted_wheel())
         return uri
+
+    def _put_package(self, uri: str, content: bytes) -> None:
+        """Upload a package once. The emulator keeps no earlier generations, which jobs that still run may need."""
+        if self.objects.generation(uri) is None:
+            self.objects.write(uri, content, content_type="application/octet-stream")
 
     def upload(self, spec: object, name: str) -> str:
         """Upload a job file and return the id of its job."""

@@ -11,7 +11,7 @@ from typing import Any
 from shared.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
 from shared.core.model.job import Job, JobState, State
 from shared.core.model.plan import Plan, Program, TaskGroup
-from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm import LossCause
 from shared.core.model.vm_names import vm_name
@@ -85,6 +85,17 @@ def a_replica(replica_id: ReplicaId, state: ReplicaState = ReplicaState.RUNNING,
     return replace(replica, **changes)  # type: ignore[arg-type]
 
 
+def a_charged_exit(seconds: float = 50, number: int = 1, **changes: object) -> PastIncarnation:
+    """Return an exit 1 that was charged, this long after START, without a traceback."""
+    ended = PastIncarnation(number, EndKind.EXIT, at(seconds), is_charged=True, exit_status=1)
+    return replace(ended, **changes)  # type: ignore[arg-type]
+
+
+def a_lost_vm(seconds: float = 50, number: int = 1, **changes: object) -> PastIncarnation:
+    """Return the loss of a VM that was reported this long after START."""
+    return replace(PastIncarnation(number, EndKind.VM_LOST, at(seconds)), **changes)  # type: ignore[arg-type]
+
+
 def a_state(*replicas: Replica, job: Job | None = None) -> State:
     """Return the whole attempt: the given replicas, and the job's other replicas running."""
     job = job or a_job()
@@ -121,26 +132,33 @@ def exited(
     cause: ExitCause = ExitCause.PROCESS,
     out_of_memory: bool = False,
     tail: str = "",
+    ran_s: float | None = None,
     incarnation: int = 1,
     vm_generation: int = 1,
     attempt: int = 1,
+    seconds: float = 100,
 ) -> ReplicaExited:
     return ReplicaExited(
         an_incarnation(replica_id, incarnation, vm_generation, attempt),
-        START,
+        at(seconds),
         cause=cause,
         exit_status=status,
         signal=signal,
         out_of_memory=out_of_memory,
         error=error,
         tail=tail,
+        ran_s=ran_s,
     )
 
 
 def lost(
-    replica_id: ReplicaId, cause: LossCause = LossCause.PREEMPTION, incarnation: int = 1, vm_generation: int = 1
+    replica_id: ReplicaId,
+    cause: LossCause = LossCause.PREEMPTION,
+    incarnation: int = 1,
+    vm_generation: int = 1,
+    seconds: float = 100,
 ) -> VmLost:
-    return VmLost(an_incarnation(replica_id, incarnation, vm_generation), START, cause)
+    return VmLost(an_incarnation(replica_id, incarnation, vm_generation), at(seconds), cause)
 
 
 def a_tuning_spec(training_input: Mapping[str, object] | None = None, **hyperparameters: Any) -> dict[str, object]:

@@ -58,6 +58,11 @@ class LocalStack:
         return client_configuration.environment(self.state_dir, self.state)
 
     @property
+    def token(self) -> str:
+        """The access token of the account with all permissions."""
+        return client_configuration.token_file(self.state_dir).read_text(encoding="utf-8").strip()
+
+    @property
     def pubsub(self) -> pubsub.PubSub:
         return pubsub.PubSub(self.state.endpoints.pubsub, self.state.config.project)
 
@@ -108,32 +113,35 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 @pytest.fixture(scope="session")
 def firestore_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("firestore") / "log"
-    with _port() as port, service.run_alone(firestore.service(require_backend(), port), log) as running:
-        yield running.address
+    with reserved_ports() as ports:
+        emulator = firestore.service(require_backend(), ports.take_blocked_addresses(firestore.ADDRESSES))
+        with service.run_alone(emulator, log) as running:
+            yield running.address
 
 
 @pytest.fixture(scope="session")
 def pubsub_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    log = tmp_path_factory.mktemp("pubsub") / "log"
-    with _port() as port, service.run_alone(pubsub.service(require_backend(), port), log) as running:
-        yield running.address
+    folder = tmp_path_factory.mktemp("pubsub")
+    with reserved_ports() as ports:
+        emulator = pubsub.service(require_backend(), ports.take_blocked_addresses(1)[0], folder)
+        with service.run_alone(emulator, folder / "log") as running:
+            yield running.address
 
 
 @pytest.fixture(scope="session")
 def storage_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("storage")
-    with (
-        _port() as port,
-        _port() as tls,
-        service.run_alone(storage.service(require_backend(), folder / "data", port, tls), folder / "log") as running,
-    ):
-        yield running.address
+    with reserved_ports() as ports:
+        emulator = storage.service(require_backend(), folder / "data", *ports.take_blocked_addresses(2))
+        with service.run_alone(emulator, folder / "log") as running:
+            yield running.address
 
 
 @contextmanager
-def _port() -> Iterator[int]:
+def reserved_ports() -> Iterator[processes.Ports]:
+    """Reserve ports for the length of the block."""
     ports = processes.Ports()
     try:
-        yield ports.take()
+        yield ports
     finally:
         ports.close()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
 
+from shared.core.intake.named_resources import AllowedResources
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import Job
 from shared.core.model.replica import Replica
@@ -20,6 +21,7 @@ from shared.flows import maintenance, provision, replica_exit, submit, sweep, tu
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.fleet import MemoryFleet
+from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, google_events, internal_requests, topics
 from shared.ports import Suggester
@@ -60,13 +62,27 @@ class World:
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
     limits: dict[str, int] = field(default_factory=dict)
     suggester: Suggester = field(default_factory=Grid)
+    allowed: AllowedResources = field(default_factory=AllowedResources)
+    objects: MemoryObjects | None = None
+    """Where packages are looked up; None: they are not."""
+    regions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.fleet.clock = lambda: self.now
 
     @property
     def deps(self) -> Deps:
-        return Deps(self.store, self.bus, clock=lambda: self.now, sleep=self.wait, limits=self.limits)
+        objects = self.objects
+        return Deps(
+            self.store,
+            self.bus,
+            clock=lambda: self.now,
+            sleep=self.wait,
+            limits=self.limits,
+            allowed=self.allowed,
+            objects=(lambda: objects) if objects else None,
+            regions=self.regions,
+        )
 
     @property
     def fleet_deps(self) -> provision.FleetDeps:
@@ -82,7 +98,7 @@ class World:
         submit.handle(json.dumps(document).encode(), source, self.deps)
 
     def provision(self) -> None:
-        provision.handle(self.job_id, self.fleet_deps, self.deps)
+        provision.handle(internal_requests.ProvisionRequest(self.job_id), self.fleet_deps, self.deps)
 
     def sweep(self) -> None:
         sweep.handle(self.deps)
@@ -192,6 +208,7 @@ class World:
         loaded = self.store.load_attempt(self.job_id)
         assert loaded is not None
         assert fold(self.ledger) == loaded.state, "folding the ledger gives the stored state"
-        assert len({vm.name for vm in self.vms}) == len(self.vms), "each VM has a name of its own"
+        identities = {(vm.name, vm.vm_generation) for vm in self.vms}
+        assert len(identities) == len(self.vms), "two VMs of one replica have one VM generation"
         assert loaded.state.job.budgets.reruns_used <= 3
         assert all(replica.restarts_used <= 5 for replica in loaded.state.replicas)

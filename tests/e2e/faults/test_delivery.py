@@ -94,7 +94,7 @@ def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
         replica.restarts_used for replica in before.replicas
     ]
     assert [replica.incarnation for replica in after.replicas] == [1, 2]
-    assert sum(entry.key == "1-worker-0-1-exit" for entry in lab.store.ledger(job_id)) == 1
+    assert sum(entry.key == "1-worker-0-1-vm-1-exit" for entry in lab.store.ledger(job_id)) == 1
 
 
 def test_functions_killed_every_second_lose_no_event(lab: Lab) -> None:

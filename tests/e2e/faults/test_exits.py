@@ -58,7 +58,7 @@ def incarnations(lab: Lab, job_id: str) -> int:
 
 @pytest.mark.timeout(600)
 def test_worker_killed_by_sigterm_every_time_uses_all_restarts_and_reruns(lab: Lab) -> None:
-    job_id = submit_with_action(lab, "SIGTERM")
+    job_id = submit_with_action(lab, "SIGTERM", trainmaster={"exitPolicy": {"pauses": False}})
     state = wait_for_failure(lab, job_id, 200)
     assert incarnations(lab, job_id) == 4 * 6
     assert (state.job.attempt, state.job.budgets.reruns_used, state.job.budgets.internal_used) == (4, 3, 0)
@@ -95,8 +95,8 @@ def test_missing_python_module_fails_the_job_and_is_named(lab: Lab) -> None:
     assert "No module named 'no_such_module'" in (state.job.error_message or "")
 
 
-def test_missing_package_fails_the_job_and_is_named(lab: Lab) -> None:
-    missing = f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz"
+def test_package_that_was_deleted_after_submission_fails_the_job_and_is_named(lab: Lab) -> None:
+    missing = f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz#1"
     job_id = lab.scripted(workers=1, packageUris=[missing])
     state = wait_for_failure(lab, job_id, 60)
     assert "could not install its packages" in (state.job.error_message or "")
@@ -160,13 +160,13 @@ def test_killed_program_restarts_within_two_seconds(lab: Lab) -> None:
     lab.wait(job_id, "RUNNING")
     for incarnation in range(2, 7):
         lab.until(lambda: kill_program(lab, vm_name(job_id, WORKER_0)), 20)
-        lab.until(lambda incarnation=incarnation: lab.store.entry(job_id, f"1-worker-0-{incarnation}-ready"), 20)  # type: ignore[misc]
+        lab.until(lambda incarnation=incarnation: lab.store.entry(job_id, f"1-worker-0-{incarnation}-vm-1-ready"), 20)  # type: ignore[misc]
     entries = {entry.key: entry for entry in lab.store.ledger(job_id)}
     took_s = []
     for incarnation in range(1, 6):
         exit_event, ready = (
-            entries[f"1-worker-0-{incarnation}-exit"].event,
-            entries[f"1-worker-0-{incarnation + 1}-ready"].event,
+            entries[f"1-worker-0-{incarnation}-vm-1-exit"].event,
+            entries[f"1-worker-0-{incarnation + 1}-vm-1-ready"].event,
         )
         assert isinstance(exit_event, ReplicaExited)
         assert isinstance(ready, VmReady)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import job_label
 from tests.e2e.conftest import Lab
+from tests.integration.agent.support.packages import wheel_of
 
 pytestmark = pytest.mark.e2e
 
@@ -63,6 +65,23 @@ def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(lab: Lab, t
     assert lab.vm(job_id, WORKER_0).instance_id == vm.instance_id
     lab.cancel(job_id)
     assert list(home.rglob("*")) == [], "gcloud and gsutil leave no files in the user's home"
+
+
+def test_program_on_a_vm_reads_its_bucket_with_urllib_gsutil_and_gcloud(lab: Lab) -> None:
+    program = """
+        import subprocess, sys, urllib.request
+        uri = sys.argv[1]
+        print(urllib.request.urlopen("https://storage.googleapis.com/" + uri[5:], timeout=20).read())
+        for command in (["gsutil", "cat", uri], ["gcloud", "storage", "cat", uri]):
+            print(subprocess.run(command, timeout=60, check=True, stdout=subprocess.PIPE).stdout)
+    """
+    uri = f"gs://{lab.bucket}/data/greeting.txt"
+    lab.objects.write(uri, b"hello from the bucket", content_type="text/plain")
+    wheel = f"gs://{lab.bucket}/packages/reader-0.1-py3-none-any.whl"
+    files = {"reader/__init__.py": "", "reader/task.py": textwrap.dedent(program)}
+    lab.objects.write(wheel, wheel_of("reader", files), content_type="application/zip")
+    spec = lab.scripted_spec(workers=0, packageUris=[wheel], pythonModule="reader.task", args=[uri])
+    lab.wait_for_success(lab.upload(spec, "reader"), 120)
 
 
 def test_job_submitted_by_gcloud_storage_is_described_by_trainmaster(lab: Lab, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from emulators.services import iam
 from tests.e2e.conftest import SCRIPTED, Lab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.heavy]
@@ -105,9 +106,10 @@ def test_gcloud_runs_a_vertex_custom_job_and_streams_its_logs(lab: Lab, tmp_path
 
 def test_gcloud_with_an_unknown_token_is_rejected(lab: Lab, tmp_path: Path) -> None:
     """The token is checked by the emulator of Cloud Resource Manager."""
-    (tmp_path / "token").write_text("ya29.expired\n")
+    (tmp_path / "token").write_text("ya29.an-expired-access-token\n")
     refused = lab.stack.run(*JOBS, "list", f"--access-token-file={tmp_path / 'token'}", home=tmp_path)
     assert refused.returncode == 1
     assert "UNAUTHENTICATED" in refused.stderr
-    (tmp_path / "token").write_text("local-viewer\n")
+    viewer = lab.stack.token.replace(iam.OWNER, iam.VIEWER)
+    (tmp_path / "token").write_text(viewer + "\n")
     assert lab.stack.run(*JOBS, "list", f"--access-token-file={tmp_path / 'token'}", home=tmp_path).returncode == 0

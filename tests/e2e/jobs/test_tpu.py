@@ -143,7 +143,9 @@ def test_slice_preempted_without_notice_is_replaced(tpus: TpuLab) -> None:
     old = tpus.vm(job_id, SLICE)
     tpus.faults.preempt(old.name, notice_s=0)
     tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)] != ["gone"], 60)
-    tpus.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})  # as the sweep does every minute
+    tpus.bus.publish(
+        topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)), {}
+    )  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
     assert replacements(tpus, job_id) == (0, 1, 2)
@@ -191,7 +193,9 @@ def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> N
     all_are_told(old.address)
     tpus.faults.preempt(old.name, notice_s=0)
     tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)].count(LossCause.PREEMPTION) == 1, 60)
-    tpus.bus.publish(topics.PROVISION, internal_requests.encode_provision(job_id), {})  # as the sweep does every minute
+    tpus.bus.publish(
+        topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)), {}
+    )  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, first).vm_generation == 2, 60)
     tpus.faults.kill_program(vm_name(job_id, second))
     tpus.until(lambda: {replica.state for replica in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}, 150)

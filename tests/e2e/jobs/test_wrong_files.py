@@ -67,6 +67,15 @@ def test_unreadable_job_file_gets_the_line_of_the_error(lab: Lab) -> None:
     assert "line 2" in only_problem(wait_for_error_file(lab, uri))["problem"]
 
 
+def test_job_file_with_a_missing_package_gets_an_error_file(lab: Lab) -> None:
+    uri = f"gs://{lab.bucket}/jobs/missing_package.yaml"
+    spec = lab.scripted_spec(workers=0, packageUris=[f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz"])
+    lab.objects.write(uri, yaml.safe_dump(spec).encode(), content_type="text/yaml")
+    problem = only_problem(wait_for_error_file(lab, uri))
+    assert problem["field"] == "trainingInput.packageUris[0]"
+    assert "nowhere-1.0.tar.gz, which does not exist" in problem["problem"]
+
+
 def test_corrected_job_file_removes_its_error_file_and_reserves_the_job_id(lab: Lab) -> None:
     uri = f"gs://{lab.bucket}/jobs/corrected.yaml"
     lab.objects.write(uri, b"{}", content_type="text/yaml")

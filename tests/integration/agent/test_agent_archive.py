@@ -1,8 +1,7 @@
-"""The agent as a metadata value: one zip application that any Python from 3.8 on can run."""
+"""The agent as one zip application that any Python from 3.8 on can run."""
 
 from __future__ import annotations
 
-import base64
 import io
 import subprocess
 import sys
@@ -11,27 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from shared.wiring.agent_archive import agent_files
+from shared.wiring.agent_archive import AGENT, agent_archive, agent_object, agent_uri
+from shared.wiring.agent_files import agent_files
 
-VALUE_MAX = 262_144
-"""Source: Compute Engine's limit on one metadata value, in bytes."""
-AGENT = Path(__file__).parents[3] / "shared" / "agent"
+SCRIPTS = ["startup-script", "shutdown-script"]
 
 
 def archive() -> zipfile.ZipFile:
-    return zipfile.ZipFile(io.BytesIO(base64.b64decode(agent_files()["trainmaster-agent"])))
-
-
-def test_metadata_values_are_below_half_of_the_size_limit() -> None:
-    sizes = {key: len(value) for key, value in agent_files().items()}
-    print(sizes)
-    assert max(sizes.values()) < VALUE_MAX / 2
+    return zipfile.ZipFile(io.BytesIO(agent_archive()))
 
 
 def test_same_sources_give_the_same_bytes() -> None:
-    first = agent_files()
-    agent_files.cache_clear()
-    assert agent_files() == first
+    first = agent_archive()
+    agent_archive.cache_clear()
+    assert agent_archive() == first
     assert {entry.date_time for entry in archive().infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
@@ -43,16 +35,26 @@ def test_archive_contains_exactly_the_agents_modules() -> None:
 
 def test_archive_imports_without_this_repository(tmp_path: Path) -> None:
     """Run it with a Python that does not have this repository on its path."""
-    (tmp_path / "agent.pyz").write_bytes(base64.b64decode(agent_files()["trainmaster-agent"]))
+    (tmp_path / "agent.pyz").write_bytes(agent_archive())
     done = subprocess.run([sys.executable, "-I", tmp_path / "agent.pyz"], capture_output=True, text=True, check=False)
     assert "agent.pyz/shared/agent/main.py" in done.stderr
     assert "IndexError" in done.stderr  # it starts, and misses its argument
 
 
-@pytest.mark.parametrize("key", ["startup-script", "shutdown-script"])
+def test_name_of_the_object_contains_the_hash_of_its_content() -> None:
+    assert agent_object(b"") == "agent/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.zip"
+    assert agent_object(agent_archive()) != agent_object(agent_archive() + b"x")
+
+
+def test_metadata_without_the_address_of_the_agent_is_refused_by_the_settings_name() -> None:
+    with pytest.raises(ValueError, match="TRAINMASTER_AGENT"):
+        agent_files("")
+
+
+@pytest.mark.parametrize("key", SCRIPTS)
 def test_script_passes_shellcheck(tmp_path: Path, key: str) -> None:
     script = tmp_path / "script.sh"
-    script.write_text(agent_files()[key])
+    script.write_text(agent_files(agent_uri("b", agent_archive()))[key])
     shellcheck = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([shellcheck, script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")

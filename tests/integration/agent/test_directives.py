@@ -42,6 +42,32 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second(cloud: Cloud, vm: V
     assert min(took_s) < 0.3  # the best of three: other tests may slow the machine down
 
 
+def test_incarnation_with_a_pause_starts_after_it(cloud: Cloud, vm: Vm) -> None:
+    vm.program(FAILS)
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit", (1, 1)).body
+    assert 0 < body["ran_s"] < 10
+    directed = cloud.direct(1, 2, pause_s=1)
+    assert vm.wait_for_number("START ", 2) - directed >= 1
+    vm.wait_for_line("[trainmaster] Waiting 1 s before the restart, because the program failed soon after its start.")
+    cloud.wait_for_message("vm-ready", (1, 2))
+
+
+def test_incarnation_that_is_stopped_during_its_pause_never_starts(cloud: Cloud, vm: Vm) -> None:
+    vm.program(FAILS)
+    cloud.direct(1, 1)
+    vm.boot()
+    cloud.wait_for_message("replica-exit", (1, 1))
+    cloud.direct(1, 2, pause_s=1)
+    vm.wait_for_line("[trainmaster] Waiting 1 s before the restart")
+    cloud.direct(1, 2, "stop")
+    vm.wait_for_line("[trainmaster] Directive: stop attempt 1, incarnation 2.")
+    cloud.direct(1, 3)
+    cloud.wait_for_message("replica-exit", (1, 3))
+    assert ("vm-ready", (1, 2)) not in cloud.published()
+
+
 def test_newer_incarnation_ends_the_running_one_without_an_exit_event(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
     cloud.direct(1, 1)

@@ -23,7 +23,21 @@ def test_environment_has_the_task_index_and_leaves_the_config_unchanged() -> Non
 
 
 def test_environment_has_no_rank_for_a_role_without_ranks() -> None:
-    assert "RANK" not in environment_of(agent_identity(rank_base=None), {})
+    names = set(environment_of(agent_identity(rank_base=None), {}))
+    assert not names & {"RANK", "NODE_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_environment_has_the_variables_of_launchers_for_one_process_per_machine(gpus: int) -> None:
+    environment = environment_of(agent_identity(), {}, gpus=gpus)
+    names = ("RANK", "NODE_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    assert [environment[name] for name in names] == ["2", "2", "0", "1"]
+
+
+def test_environment_leaves_local_ranks_to_the_launcher_on_a_machine_with_several_gpus() -> None:
+    environment = environment_of(agent_identity(), {}, gpus=4)
+    assert environment["NODE_RANK"] == "2"
+    assert not set(environment) & {"LOCAL_RANK", "LOCAL_WORLD_SIZE"}
 
 
 def test_environment_names_the_project_by_its_number_if_known() -> None:

@@ -74,7 +74,7 @@ class PreemptedProgram:
         console = Console(os.open(os.devnull, os.O_WRONLY))
         self.run_state = RunState(folder / "state.json", "1", self.reporter, console)
         self.agent = Agent(
-            config=agent_identity().config,
+            identity=agent_identity(),
             inbox=self.clock,
             reporter=self.reporter,
             run_state=self.run_state,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from shared.agent.reporting.serial_console import Console
 from shared.agent.results import SetupFailure
 from shared.agent.setup import gpu_driver, job_packages
 from shared.agent.setup.cloud_storage import StorageReader
-from shared.agent.setup.job_packages import builds_without_isolation
+from shared.agent.setup.job_packages import builds_without_isolation, has_check_option
 from shared.agent.setup.setup import Setup
 from shared.agent.setup.setup_errors import TRIES, Retrier
 
 from .support.cloud import Cloud
+from .support.package_index import PackageIndex
 from .support.packages import PYPROJECT, sdist, tarball, wheel
 from .support.vm import CLUSTER, Vm, agent_identity
 
@@ -37,6 +39,13 @@ TASK_LINE = (
 TASK = "import helper; print('TRAINED WITH', helper.NAME)"
 
 
+@pytest.fixture
+def package_index() -> Iterator[PackageIndex]:
+    index = PackageIndex()
+    yield index
+    index.close()
+
+
 def test_packages_are_installed_in_order_with_the_documented_commands(cloud: Cloud, offline: Vm) -> None:
     cloud.objects["gs://b/jobs/helper-0.1-py3-none-any.whl"] = wheel("helper", "NAME = 'a wheel'")
     cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper",))
@@ -52,16 +61,16 @@ def test_packages_are_installed_in_order_with_the_documented_commands(cloud: Clo
     ] == [
         # The lines of AI Platform Training, from real logs and its launcher. Two are left out: `Running
         # run_module.py`, a file that does not exist here, and `Running command: gsutil -q cp …`, which is not used.
+        # The service installed each package with its dependencies before the next one.
         TASK_LINE,
         "Running module trainer.task.",
         "Downloading the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
+        f"Downloading the package: {TRAINER}",
         "Installing the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
         "Running command: pip3 install --user --upgrade --force-reinstall --no-deps helper-0.1-py3-none-any.whl",
-        "Running command: pip3 install --user helper-0.1-py3-none-any.whl",
-        f"Downloading the package: {TRAINER}",
         f"Installing the package: {TRAINER}",
         "Running command: pip3 install --user --upgrade --force-reinstall --no-deps trainer-0.1.tar.gz",
-        "Running command: pip3 install --user trainer-0.1.tar.gz",
+        "Running command: pip3 install --user helper-0.1-py3-none-any.whl trainer-0.1.tar.gz",
         "Running command: python3 -m trainer.task",
         "Module completed; cleaning up.",
         "Clean up finished.",
@@ -76,6 +85,45 @@ def test_packages_are_installed_in_order_with_the_documented_commands(cloud: Clo
     offline.boot()
     cloud.wait_for_message("replica-exit", (1, 3))
     assert len([path for path, _ in cloud.requests if path.startswith("/storage/")]) == downloads == 2
+
+
+def test_package_of_the_job_is_never_requested_from_the_package_index(
+    cloud: Cloud, offline: Vm, package_index: PackageIndex
+) -> None:
+    """The attack: a stranger registers the name of an internal package, which the job's first package requires."""
+    package_index.add("helper", "99.0", wheel("helper", "NAME = 'an attacker'", version="99.0"))
+    package_index.add("numbers-of-pi", "0.1", wheel("numbers_of_pi", ""))
+    cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper", "numbers-of-pi"))
+    cloud.objects["gs://b/jobs/helper-0.1-py3-none-any.whl"] = wheel("helper", "NAME = 'a wheel'")
+    del offline.environ["PIP_NO_INDEX"]
+    offline.environ["PIP_INDEX_URL"] = package_index.url
+    offline.configure(package_uris=[TRAINER, "gs://b/jobs/helper-0.1-py3-none-any.whl"])
+    cloud.direct(1, 1)
+    offline.boot()
+    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
+    assert offline.wait_for_line("TRAINED") == "TRAINED WITH a wheel"
+    assert package_index.requested == ["numbers-of-pi"]
+
+
+def test_vm_that_starts_later_installs_the_generation_that_was_accepted(cloud: Cloud, offline: Vm) -> None:
+    """The attack: a program of another job replaces the package while the job runs."""
+    cloud.objects[TRAINER] = sdist("trainer", "print('ATTACKED')")
+    cloud.objects[f"{TRAINER}#7"] = sdist("trainer", "print('TRAINED')")
+    offline.configure(package_uris=[f"{TRAINER}#7"])
+    cloud.direct(1, 1)
+    offline.boot()
+    offline.wait_for_line("TRAINED")
+    assert not offline.lines("ATTACKED")
+
+
+def test_generation_that_is_gone_is_a_permanent_failure_that_names_it(cloud: Cloud, offline: Vm) -> None:
+    cloud.objects[TRAINER] = sdist("trainer", "print('ATTACKED')")
+    offline.configure(package_uris=[f"{TRAINER}#7"])
+    cloud.direct(1, 1)
+    offline.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert body["cause"] == "install"
+    assert f"{TRAINER}, generation 7" in body["error"]["message"]
 
 
 def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(cloud: Cloud, offline: Vm) -> None:
@@ -178,7 +226,7 @@ class Storage:
             metadata=metadata,
             storage=StorageReader(google, Retrier(console, self.pauses.append)),
             secret_manager=google,
-            engine=None,
+            find_engine=lambda: None,
             pause=self.pauses.append,
         )
 
@@ -186,6 +234,14 @@ class Storage:
         failure = self.setup.prepare(is_installed=False)
         assert isinstance(failure, SetupFailure)
         return failure
+
+
+@pytest.mark.parametrize(("version", "expected"), [("22.0.2", False), ("22.3.1", True), ("26.3", True), ("", False)])
+def test_option_for_build_dependencies_is_used_only_where_pip_has_it(
+    version: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.agent.setup.job_packages.metadata.version", lambda _: version)
+    assert has_check_option() is expected
 
 
 def test_setup_on_a_gpu_without_a_driver_fails_before_any_download(

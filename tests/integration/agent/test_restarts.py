@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import os
 import shutil
 import signal
-import zipfile
 
 import pytest
 
 from .support.cloud import Cloud
-from .support.vm import Vm, is_alive
+from .support.vm import Vm, install_agent, is_alive
 
 BLOCKS = """
     import os, signal, time
@@ -165,15 +162,13 @@ def test_idle_vm_shuts_down_at_once(vm: Vm) -> None:
     assert vm.wait() == 0
 
 
-def test_missing_agent_is_fetched_again(cloud: Cloud, vm: Vm) -> None:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("__main__.py", "print('FETCHED')")
+def test_missing_address_of_the_agent_is_read_again(cloud: Cloud, vm: Vm) -> None:
     cloud.set("instance/attributes/trainmaster-agent", None)
     vm.boot()
-    vm.wait_for_line("[trainmaster] The agent cannot be fetched")
-    cloud.set("instance/attributes/trainmaster-agent", base64.encodebytes(archive.getvalue()).decode())
-    vm.wait_for_line("FETCHED")
+    vm.wait_for_line("[trainmaster] The agent cannot be downloaded")
+    install_agent(cloud)
+    vm.wait_for_line("[trainmaster] Waiting for a directive.")
+    vm.terminate()
     assert vm.wait() == 0
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 
-from shared.wiring.agent_archive import agent_files
+from shared.wiring.agent_archive import AGENT
 
 from .support.cloud import TIMEOUT_S, Cloud
 from .support.vm import Vm
 
 
 def shut_down(vm: Vm) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(["/bin/bash", "-c", agent_files()["shutdown-script"]], env=vm.environ, cwd=vm.home)
+    return subprocess.Popen(["/bin/bash", AGENT / "shutdown.sh"], env=vm.environ, cwd=vm.home)
 
 
 def test_agent_reports_the_exit_during_the_shutdown_script(cloud: Cloud, vm: Vm) -> None:

@@ -105,3 +105,17 @@ def test_complete_image_installs_nothing(cloud: Cloud, vm: Vm, disk: Disk) -> No
     vm.boot()
     vm.wait_for_line("TRAINED")
     assert not (vm.home / "apt-get.log").exists()
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_upgrades_of_the_first_boot_are_held_on_vms_of_their_own(cloud: Cloud, vm: Vm, is_local: bool) -> None:
+    disk = Disk(vm)
+    disk.script("python3", f'#!/bin/bash\nexec {sys.executable} "$@"\n')
+    disk.script("systemctl", f'#!/bin/bash\necho "systemctl $*" >> "{disk.home}/systemctl.log"\nexit 1\n')
+    vm.program("print('TRAINED')")
+    cloud.direct(1, 1)
+    vm.boot({"PATH": str(disk.bin), "TRAINMASTER_EMULATED_VM": "tm-vm" if is_local else None})
+    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
+    log = disk.home / "systemctl.log"
+    calls = log.read_text().splitlines() if log.exists() else []
+    assert calls == ([] if is_local else ["systemctl mask --now apt-daily.timer apt-daily-upgrade.timer"])

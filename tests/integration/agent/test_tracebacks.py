@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,58 @@ def test_traceback_is_parsed_from_this_pythons_output(
     assert (error and (error["type"], error["message"])) == expected
     if error:
         assert error["frame"].startswith(f"{tmp_path.name}/task.py:")
+
+
+def test_own_frame_is_the_innermost_frame_of_the_program_itself() -> None:
+    error = parse_traceback(TB + MAIN + INNER + "ValueError: x\n", "trainer")
+    assert error is not None
+    assert (error["frame"], error["own_frame"]) == (f"engine/{FRAME}", "trainer/task.py:41 in main")
+
+
+@pytest.mark.parametrize(
+    ("path", "package", "expected"),
+    [
+        ("/app/train.py", "", True),  # of a container, which is not installed
+        ("/app/train.py", "trainer", True),
+        ("/venv/lib/python3.11/site-packages/trainer/task.py", "trainer", True),
+        ("/venv/lib/python3.11/site-packages/task.py", "task", True),
+        ("/venv/lib/python3.11/site-packages/trainer_tools/x.py", "trainer", False),
+        ("/venv/lib/python3.11/site-packages/keras/x.py", "", False),
+        ("/usr/lib/python3/dist-packages/numpy/core.py", "trainer", False),
+        ("/usr/lib/python3.11/threading.py", "trainer", False),
+        ("<frozen importlib._bootstrap>", "trainer", False),
+        ("/tmp/__autograph_generated_file1x2y.py", "trainer", False),  # another name in each process
+    ],
+)
+def test_frame_is_own_unless_it_belongs_to_python_or_a_library(path: str, package: str, *, expected: bool) -> None:
+    error = parse_traceback(f'{TB}  File "{path}", line 3, in f\n    g()\nValueError: x\n', package)
+    assert error is not None
+    assert bool(error["own_frame"]) is expected
+
+
+def test_causes_are_the_types_of_the_chained_exceptions(tmp_path: Path) -> None:
+    source = """
+        def f():
+            try:
+                {}["a"]
+            except KeyError as error:
+                raise OSError("b") from error
+        try:
+            f()
+        except OSError:
+            raise ValueError("c")
+    """
+    (tmp_path / "task.py").write_text(textwrap.dedent(source))
+    done = subprocess.run([sys.executable, "-m", "task"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    error = parse_traceback(done.stderr)
+    assert error is not None
+    assert (error["type"], error["causes"]) == ("ValueError", ["OSError", "KeyError"])
+
+
+def test_earlier_traceback_that_was_handled_is_no_cause() -> None:
+    error = parse_traceback(TB + MAIN + "OSError: old\nretrying\n" + TB + INNER + "TypeError: new\n")
+    assert error is not None
+    assert "causes" not in error
 
 
 def test_traceback_with_a_huge_message_is_truncated() -> None:

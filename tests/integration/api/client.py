@@ -32,7 +32,7 @@ TUNING_JOBS = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 
 ALL_PERMISSIONS = frozenset(EQUIVALENT_PERMISSIONS.values())
-OWNER, VIEWER, UNPRIVILEGED = "token-of-an-owner", "token-of-a-viewer", "token-without-permissions"
+OWNER, VIEWER, UNPRIVILEGED = "ya29.token-of-an-owner", "ya29.token-of-a-viewer", "ya29.token-without-permissions"
 TOKENS = {
     OWNER: ALL_PERMISSIONS,
     VIEWER: frozenset(permission for permission in ALL_PERMISSIONS if permission.endswith((".get", ".list"))),

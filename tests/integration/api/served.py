@@ -12,14 +12,18 @@ from typing import Any
 
 from werkzeug.serving import make_server
 
+from emulators.browser_guard import BrowserGuard
 from tests.integration.api.client import OWNER, PROJECT
 from tests.support.serving import serving as served
 
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """Serve the WSGI application during the block; yield its address, `http://127.0.0.1:PORT`."""
-    with served(make_server("127.0.0.1", 0, app, threaded=True)) as address:
+    """Serve the WSGI application during the block; yield its address, `http://127.0.0.1:PORT`.
+
+    As on the local stack, requests of web pages are refused: each client shows that it is none.
+    """
+    with served(make_server("127.0.0.1", 0, BrowserGuard(app), threaded=True)) as address:
         yield address
 
 

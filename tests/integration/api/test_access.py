@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
 
-from shared.api.cached_access import ENTRIES_MAX, GRANTED_S, CachedAccess
+from shared.api.cached_access import ENTRIES_MAX, GRANTED_S, UNKNOWN_S, CachedAccess
 from shared.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT
 from shared.api.routes import ROUTES
 from shared.errors import TemporaryError
 from shared.memory.access import MemoryAccess
 from shared.messaging import push
-from shared.ports import UnknownTokenError
-from tests.integration.api.client import ACCOUNT, CUSTOM_JOBS, JOBS, OWNER, TUNING_JOBS, UNPRIVILEGED, VIEWER, Api
+from shared.ports import CallersProjectError, UnknownTokenError
+from tests.integration.api.client import (
+    ACCOUNT,
+    CUSTOM_JOBS,
+    JOBS,
+    OWNER,
+    TUNING_JOBS,
+    UNPRIVILEGED,
+    VIEWER,
+    Api,
+    an_app,
+)
 from tests.integration.api.test_custom_jobs import POOLS
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -92,12 +103,12 @@ def test_unknown_token_is_unauthenticated_and_never_logged(
 ) -> None:
     monkeypatch.setattr(logging.getLogger("shared"), "propagate", True)
     with caplog.at_level(logging.DEBUG):
-        error = api.send_refused("GET", f"{JOBS}/digits_1", token="ya29.expired")
+        error = api.send_refused("GET", f"{JOBS}/digits_1", token="ya29.an-expired-access-token")
         api.create()
     assert (error["code"], error["details"][0]["reason"]) == (401, "ACCESS_TOKEN_EXPIRED")
     assert "ya29" not in caplog.text
     assert OWNER not in caplog.text
-    answer = api.http.get(JOBS, headers={"Authorization": "Bearer ya29.expired"})
+    answer = api.http.get(JOBS, headers={"Authorization": "Bearer ya29.an-expired-access-token"})
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="https://accounts.google.com/"'
     assert b"ya29" not in answer.data
 
@@ -138,6 +149,26 @@ def test_failed_permission_check_is_unavailable_and_grants_nothing(
     assert world.store.recent_jobs(5) == ()
 
 
+def test_credentials_of_a_project_without_the_api_are_denied_with_the_remedy(
+    api: Api, monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    def raise_callers_project_error(*_: object) -> frozenset[str]:
+        raise CallersProjectError("Enable it there (gcloud services enable …).")
+
+    monkeypatch.setattr(api.access, "granted_permissions", raise_callers_project_error)
+    error = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
+    assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
+    assert "gcloud services enable" in error["message"]
+    assert world.store.recent_jobs(5) == ()
+
+
+def test_unaccepted_token_names_the_scope_that_key_files_need(api: Api) -> None:
+    """Source: AIP-4111: without a scope, Google's libraries sign a JWT for one API instead of getting a token."""
+    error = api.send_refused("GET", JOBS, token="eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJ4In0.c2ln")
+    assert error["code"] == 401
+    assert "auth/cloud-platform" in error["message"]
+
+
 @pytest.mark.parametrize("path", [JOBS, CUSTOM_JOBS])
 def test_job_with_service_account_requires_permission_to_act_as_it(api: Api, world: World, path: str) -> None:
     mine, other = "mine@my-project.iam.gserviceaccount.com", "other@my-project.iam.gserviceaccount.com"
@@ -155,6 +186,84 @@ def test_job_with_service_account_requires_permission_to_act_as_it(api: Api, wor
     )
     assert world.store.recent_jobs(5) == ()
     assert api.send("POST", path, body(mine))[0] == 200
+
+
+CHANGES = [(method, path) for method, path, _ in CALLS if method != "GET"]
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_token_for_reading_changes_nothing_whatever_its_owner_may_do(
+    api: Api, world: World, method: str, path: str
+) -> None:
+    """Such a token was given to a dashboard: its holder must not create, cancel or delete jobs with it."""
+    api.create()
+    api.access.read_only = {OWNER}
+    error = api.send_refused(method, path, {"jobId": "other", **a_spec()})
+    assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
+    assert error["details"][0]["reason"] == "ACCESS_TOKEN_SCOPE_INSUFFICIENT"
+    assert (world.state, len(world.store.recent_jobs(5))) == ("QUEUED", 1)
+
+
+def test_token_for_reading_reads(api: Api) -> None:
+    api.create()
+    api.access.read_only = {OWNER}
+    assert api.get()["jobId"] == "digits_1"
+    answer = api.send("POST", f"{JOBS}/digits_1:testIamPermissions", {"permissions": [GET]})
+    assert answer == (200, {"permissions": [GET]})
+
+
+def test_scope_of_a_token_is_looked_up_once() -> None:
+    access = MemoryAccess({OWNER: {CREATE}}, read_only={VIEWER})
+    now = [0.0]
+    cached = CachedAccess(access, lambda: now[0])
+    for _ in range(3):
+        now[0] += 10 * GRANTED_S
+        assert cached.has_full_scope(OWNER)
+        assert not cached.has_full_scope(VIEWER)
+    assert access.calls == 2
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "x",
+        "ya29.short",
+        "a" * 100,
+        "eyJhbGciOiJub25lIn0",
+        "ya29.an-access-token-with-a;semicolon",
+        "1//refresh-token-x",
+    ],
+)
+def test_text_that_is_no_token_of_googles_costs_no_query(api: Api, token: str) -> None:
+    error = api.send_refused("GET", JOBS, token=token)
+    assert (error["code"], error["status"]) == (401, "UNAUTHENTICATED")
+    assert api.access.calls == 0
+
+
+def test_unknown_token_is_queried_once_in_a_while() -> None:
+    access = MemoryAccess({})
+    now = [0.0]
+    cached = CachedAccess(access, lambda: now[0])
+
+    def ask() -> None:
+        with pytest.raises(UnknownTokenError):
+            cached.granted_permissions("ya29.an-expired-access-token", [GET])
+
+    for _ in range(5):
+        ask()
+    assert access.calls == 1
+    now[0] = UNKNOWN_S + 1
+    ask()
+    assert access.calls == 2
+
+
+def test_permission_on_one_project_is_not_cached_for_another() -> None:
+    access = MemoryAccess({OWNER: {GET}}, elsewhere={(OWNER, "q"): {CREATE}})
+    cached = CachedAccess(access, lambda: 0.0)
+    assert cached.granted_permissions(OWNER, [GET, CREATE]) == {GET}
+    assert cached.granted_permissions(OWNER, [GET, CREATE], "q") == {CREATE}
+    assert cached.granted_permissions(OWNER, [GET, CREATE], "r") == frozenset()
+    assert cached.granted_permissions(OWNER, [GET, CREATE]) == {GET}, "nor the other way round"
 
 
 def test_every_caller_may_use_the_default_service_account(api: Api) -> None:
@@ -281,3 +390,16 @@ def test_pubsub_push_request_is_not_found_at_the_api(api: Api) -> None:
     """A Pub/Sub push request has no access token."""
     assert push.decode(b'{"message": {}}').data == b""
     assert api.send_refused("POST", "/", {"message": {}}, token=None)["code"] == 404
+
+
+def test_only_installed_regions_are_listed_and_accepted(
+    world: World, access: MemoryAccess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.regions = ("us-east1",)
+    api = Api(world, access, an_app(world, access, monkeypatch).test_client())
+    listed = api.send_ok("GET", "/v1/projects/my-project/locations", schema="ListLocationsResponse")["locations"]
+    assert [location["name"] for location in listed] == ["projects/my-project/locations/us-east1"]
+    error = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
+    assert error["code"] == 400
+    assert "region" in json.dumps(error)
+    assert "worker_regions" in error["message"]

@@ -230,7 +230,7 @@ def test_gcloud_reports_missing_permission_and_unknown_token(gcloud: Gcloud, wor
     assert refused.returncode == 1
     assert "PERMISSION_DENIED: Permission 'aiplatform.customJobs.cancel' denied on resource" in refused.stderr
     assert gcloud.run("ai-platform", "jobs", "list", token=UNPRIVILEGED).returncode == 1
-    unknown = gcloud.run("ai-platform", "jobs", "list", token="ya29.expired")
+    unknown = gcloud.run("ai-platform", "jobs", "list", token="ya29.an-expired-access-token")
     assert unknown.returncode == 1
     assert "UNAUTHENTICATED: Request had invalid authentication credentials" in unknown.stderr
     assert world.state == "QUEUED"

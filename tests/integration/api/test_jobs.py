@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pytest
@@ -140,6 +141,19 @@ def test_wrong_job_is_refused_with_every_field_and_nothing_is_stored(api: Api, w
 def test_body_that_is_not_a_job_is_an_invalid_argument(api: Api, body: bytes) -> None:
     error = api.send_refused("POST", JOBS, body)
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
+
+
+def test_job_id_of_a_schedule_gets_the_time_of_the_schedule(api: Api) -> None:
+    """Cloud Scheduler calls again after a failure: the second call meets the job of the first."""
+    data = json.dumps({"jobId": "nightly_{time:%Y%m%d_%H%M}", **a_spec()})
+    headers = {"Authorization": f"Bearer {OWNER}", "X-CloudScheduler-ScheduleTime": "2026-11-22T03:00:00.123456Z"}
+    answers = [api.http.post(JOBS, data=data, headers=headers).status_code for _ in range(2)]
+    assert answers == [200, 409]
+    assert api.get("nightly_20261122_0300")["jobId"] == "nightly_20261122_0300"
+    for unusable in ("0001-01-01T00:00:00+14:00", "soon", ""):
+        headers["X-CloudScheduler-ScheduleTime"] = unusable
+        answer = json.loads(api.http.post(JOBS, data=data, headers=headers).data)
+        assert answer.get("jobId", "409") in ("nightly_20261121_0300", "409")
 
 
 def test_endless_body_is_read_only_to_the_limit(api: Api) -> None:

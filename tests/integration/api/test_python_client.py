@@ -12,7 +12,7 @@ from googleapiclient import discovery
 from googleapiclient.errors import HttpError
 
 from shared.memory.access import MemoryAccess
-from tests.integration.api.client import OWNER, PROJECT, an_app
+from tests.integration.api.client import OWNER, PROJECT, UNPRIVILEGED, VIEWER, an_app
 from tests.integration.api.served import serving
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
@@ -125,10 +125,10 @@ def test_tfx_and_fmltc_requests_are_accepted_and_their_polls_end(jobs: Any, worl
 
 
 def test_python_client_gets_403_without_permission(endpoint: str) -> None:
-    for token, code in [("token-without-permissions", 403), ("token-of-a-viewer", 403)]:
+    for token in (UNPRIVILEGED, VIEWER):
         client = build("ml", endpoint, token)
         body = {"jobId": "digits_1", **a_spec()}
-        assert status_of(client.projects().jobs().create(parent=PARENT, body=body))[0] == code
+        assert status_of(client.projects().jobs().create(parent=PARENT, body=body))[0] == 403
         client.close()
 
 

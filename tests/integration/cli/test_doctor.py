@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import uuid
-from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.doctor.function_checks import FUNCTIONS
 from cli.doctor.sample_events import SAMPLE_EVENTS
 from cli.doctor.topic_checks import EVENT_TOPICS
 from cli.main import app
@@ -34,53 +31,10 @@ from shared.messaging import agent_messages, google_events, topics
 from shared.ports import Orphan
 from shared.settings import settings
 from shared.wiring import core_services
+from tests.integration.cli.fake_google import FakeGoogle
+from tests.support.serving import serving
 
 REGION = "us-central1"
-
-
-@dataclass
-class FakeGoogle:
-    """An HTTP server with fixed responses."""
-
-    responses: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    """Status and body by the end of the path. Any other path gets 404."""
-    at: datetime | None = None
-    """The server's clock; None is the real time."""
-    tokens: set[str] = field(default_factory=set)
-    """Authorization headers of all requests."""
-
-    def handler(self) -> type[BaseHTTPRequestHandler]:
-        google = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                google.tokens.add(self.headers.get("Authorization", ""))
-                path = self.path.partition("?")[0]
-                missing = 404, {"error": {"message": "not found"}}
-                matches = (response for end, response in google.responses.items() if path.endswith(end))
-                status, body = next(matches, missing)
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(json.dumps(body).encode())
-
-            def date_time_string(self, timestamp: float | None = None) -> str:
-                return format_datetime(google.at or datetime.now(UTC), usegmt=True)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Log nothing."""
-
-        return Handler
-
-
-def served(server: ThreadingHTTPServer) -> Generator[str, None, None]:
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @dataclass(frozen=True)
@@ -123,6 +77,9 @@ def google() -> FakeGoogle:
     zones = {"items": [{"name": "us-central1-a"}]}
     quotas = [
         {"metric": "CPUS", "usage": 8.0, "limit": 72.0},
+        {"metric": "SSD_TOTAL_GB", "usage": 0.0, "limit": 500.0},
+        {"metric": "PREEMPTIBLE_CPUS", "usage": 0.0, "limit": 0.0},
+        {"metric": "COMMITTED_NVIDIA_T4_GPUS", "usage": 0.0, "limit": 0.0},
         {"metric": "NVIDIA_T4_GPUS", "usage": 0.0, "limit": 0.0},
         {"metric": "SECURITY_POLICIES", "usage": 3.0, "limit": 3.0},
     ]
@@ -132,7 +89,8 @@ def google() -> FakeGoogle:
 
 @pytest.fixture
 def compute(google: FakeGoogle) -> Iterator[str]:
-    yield from served(ThreadingHTTPServer(("127.0.0.1", 0), google.handler()))
+    with google.serving() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
@@ -151,13 +109,11 @@ def installation(
     client.create_topic(topics.UPLOAD)
     storage.create_bucket(storage_emulator, project, project)
     (tmp_path / "token").write_text(iam.OWNER + "\n", encoding="utf-8")
-    iam_server = served(iam.listen(0, project))
     variables = {
         "TRAINMASTER_PROJECT": project,
         "TRAINMASTER_BUCKET": project,
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"worker@{project}.iam.gserviceaccount.com",
         "TRAINMASTER_COMPUTE_ENDPOINT": compute,
-        "TRAINMASTER_IAM_ENDPOINT": next(iam_server),
         "PUBSUB_EMULATOR_HOST": pubsub_emulator,
         "FIRESTORE_EMULATOR_HOST": firestore_emulator,
         "STORAGE_EMULATOR_HOST": f"http://{storage_emulator}",
@@ -167,8 +123,9 @@ def installation(
         monkeypatch.setenv(name, value)
     settings.cache_clear()
     core_services.store.cache_clear()
-    yield Installation(project, client, pubsub_emulator, google)
-    iam_server.close()
+    with serving(iam.listen(0, project)) as endpoint:
+        monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
+        yield Installation(project, client, pubsub_emulator, google)
     settings.cache_clear()
     core_services.store.cache_clear()
 
@@ -177,9 +134,11 @@ def test_complete_installation_has_no_problems(installation: Installation) -> No
     result = installation.run("--region", REGION)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert {line.partition(" ")[0] for line in lines} == {"ok", "-"}
+    assert {line.partition(" ")[0] for line in lines} == {"ok", "-", "!"}
     assert f"ok   quota CPUS in {REGION}: 8 of 72" in lines
-    assert "GPUS" not in result.stdout, "a quota of 0 is listed"
+    assert f"ok   quota SSD_TOTAL_GB in {REGION}: 0 of 500 (enough for 5 replicas with default disks)" in lines
+    (limited,) = [line for line in lines if line.startswith("! ")]
+    assert f"that need NVIDIA_T4_GPUS: these quotas are 0 in {REGION}" in limited
     assert {f"ok   topic {topic} and its subscription" for topic in EVENT_TOPICS} <= set(lines)
 
 
@@ -275,7 +234,7 @@ def test_dead_letters_are_counted_and_kept(installation: Installation) -> None:
 
 
 def test_orphan_is_a_problem(installation: Installation) -> None:
-    orphan = Orphan("4711", "tm-x-aaaaaa-worker-0", "us-central1-a", "x", datetime.now(UTC))
+    orphan = Orphan("4711", "tm-x-aaaaaaaaaaaaaaaa-worker-0", "us-central1-a", "x", datetime.now(UTC))
     core_services.store().report_orphan(orphan)
     (line,) = installation.problems()
     assert "VMs or TPU nodes without a job: 1" in line
@@ -346,6 +305,10 @@ def test_full_quota_and_unknown_region_are_problems(installation: Installation) 
     installation.google.responses[f"/regions/{REGION}"] = 200, full
     (line,) = installation.problems("--region", REGION)
     assert "quota N2_CPUS in us-central1: 24 of 24" in line
+    assert (
+        f"gcloud beta quotas preferences create --service compute.googleapis.com --project {installation.project} "
+        "--quota-id N2-CPUS-per-project-region --preferred-value 48 --dimensions region=us-central1" in line
+    )
     (line,) = installation.problems("--region", "mars-north1")
     assert "no region mars-north1" in line
 
@@ -357,8 +320,8 @@ def test_unreachable_api_is_a_problem_and_other_checks_continue(
     settings.cache_clear()
     installation.change_subscription(topics.SWEEP, retryPolicy=None)
     first, second = installation.problems()
-    assert topics.SWEEP in first
-    assert "Compute Engine: http://127.0.0.1:9 does not answer" in second
+    assert "Compute Engine: http://127.0.0.1:9 does not answer" in first
+    assert topics.SWEEP in second
 
 
 def test_findings_are_printed_as_json(installation: Installation) -> None:
@@ -380,6 +343,24 @@ NOTIFICATION = {
 }
 
 
+def on_google_cloud(installation: Installation, google: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command call FakeGoogle in place of Google. Pub/Sub and Firestore stay emulators."""
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST")
+    monkeypatch.delenv("TRAINMASTER_COMPUTE_ENDPOINT")
+    settings.cache_clear()
+    endpoints = Endpoints(storage=google, compute=google, accounts=google, policies=google, functions=google)
+    monkeypatch.setattr(inspection, "GOOGLE", endpoints)
+    functions = [{"name": f"projects/p/locations/r/functions/{name}", "state": "ACTIVE"} for name in FUNCTIONS]
+    functions[-1]["url"] = f"{google}/api"
+    installation.google.responses |= {
+        f"/b/{installation.project}": (200, {"name": installation.project}),
+        "/notificationConfigs": (200, {"items": [NOTIFICATION]}),
+        f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com": (200, {"email": "worker"}),
+        "/functions": (200, {"functions": functions}),
+        f"/api/v1/projects/{installation.project}/jobs": (401, {"error": {"code": 401}}),
+    }
+
+
 @pytest.mark.parametrize(
     ("items", "is_right"),
     [
@@ -398,20 +379,14 @@ def test_on_google_cloud_notification_and_service_account_are_checked(
     items: list[dict[str, object]],
     is_right: bool,
 ) -> None:
-    """Requests to Google carry the caller's token."""
-    monkeypatch.delenv("STORAGE_EMULATOR_HOST")
-    monkeypatch.delenv("TRAINMASTER_COMPUTE_ENDPOINT")
-    settings.cache_clear()
-    endpoints = Endpoints(storage=compute, compute=compute, accounts=compute)
-    monkeypatch.setattr(inspection, "GOOGLE", endpoints)
+    """Requests to Google carry the caller's token. The API is also called without one."""
+    on_google_cloud(installation, compute, monkeypatch)
     responses = installation.google.responses
-    responses[f"/b/{installation.project}"] = 200, {"name": installation.project}
     responses["/notificationConfigs"] = 200, {"items": items} if items else {}
     account = f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com"
-    responses[account] = 200, {"email": "worker"}
     lines = installation.problems()
     assert bool(lines) is not is_right
     assert all("does not notify trainmaster-upload of new files" in line for line in lines)
-    assert installation.google.tokens == {f"Bearer {iam.OWNER}"}
+    assert installation.google.tokens == {f"Bearer {iam.OWNER}", ""}
     del responses[account]
     assert any("no service account worker@" in line for line in installation.problems())

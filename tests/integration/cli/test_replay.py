@@ -38,7 +38,7 @@ from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
 from shared.messaging import topics
 from shared.settings import settings
-from shared.wiring import core_services, fleet, objects, suggester
+from shared.wiring import core_services, fleet, intake_deps, objects, suggester
 from tests.support.jobs import CHIEF, WORKER_0, a_spec, a_tuning_spec
 from tests.support.stack import eventually
 from tests.support.world import World
@@ -112,6 +112,7 @@ def lab(pubsub_emulator: str, patched: pytest.MonkeyPatch) -> Iterator[Lab]:
     core_services.bus.cache_clear()
     lab = Lab(project, pubsub.PubSub(pubsub_emulator, project), core_services.bus())  # type: ignore[arg-type]  # it is one
     patched.setattr(core_services, "deps", lambda: lab.published_world.deps)
+    patched.setattr(intake_deps, "intake_deps", lambda: lab.published_world.deps)
     patched.setattr(fleet, "fleet_deps", lambda: lab.published_world.fleet_deps)
     patched.setattr(objects, "objects", lambda: lab.objects)
     patched.setattr(suggester, "suggester", lambda: lab.published_world.suggester)
@@ -256,7 +257,7 @@ def prepare_message(lab: Lab, outcome: str, kind: str) -> tuple[bytes, dict[str,
         topics.TUNE: lambda: json.dumps({"version": 1, "job_id": world.job_id}).encode(),
         topics.VM_READY: lambda: subject(world, CHIEF),
         topics.MAINTENANCE: lambda: subject(world, WORKER_0, cause="preemption"),
-        topics.SYSTEM_EVENTS: lambda: system_event(world, WORKER_0),
+        topics.SYSTEM_EVENTS: lambda: system_event(lab.project, world, WORKER_0),
         topics.REPLICA_EXIT: lambda: subject(world, CHIEF, cause="process", exit_status=0),
     }
     return data[kind](), uploaded(lab, world.job_id, job) if kind == topics.UPLOAD else {}
@@ -264,27 +265,25 @@ def prepare_message(lab: Lab, outcome: str, kind: str) -> tuple[bytes, dict[str,
 
 def uploaded(lab: Lab, job_id: str, job: bytes) -> dict[str, str]:
     path = f"jobs/{job_id}.json"
-    lab.objects.write(f"gs://bucket/{path}", job, content_type="application/json")
-    return {
-        "bucketId": "bucket",
-        "objectId": path,
-        "objectGeneration": str(lab.objects.generation(f"gs://bucket/{path}")),
-    }
+    generation = lab.objects.write(f"gs://bucket/{path}", job, content_type="application/json")
+    return {"bucketId": "bucket", "objectId": path, "objectGeneration": str(generation)}
 
 
 def subject(world: World, replica_id: ReplicaId, **more: object) -> bytes:
     return json.dumps({**world.message_fields(replica_id), **more}).encode()
 
 
-def system_event(world: World, replica_id: ReplicaId) -> bytes:
+def system_event(project: str, world: World, replica_id: ReplicaId) -> bytes:
     vm = world.vm(replica_id)
     assert vm is not None
     payload = {
         "methodName": "compute.instances.preempted",
-        "resourceName": f"projects/p/zones/{vm.zone}/instances/{vm.name}",
+        "resourceName": f"projects/{project}/zones/{vm.zone}/instances/{vm.name}",
     }
     resource = {"type": "gce_instance", "labels": {"instance_id": vm.instance_id}}
-    return json.dumps({"protoPayload": payload, "resource": resource, "timestamp": world.now.isoformat()}).encode()
+    log = f"projects/{project}/logs/cloudaudit.googleapis.com%2Fsystem_event"
+    entry = {"logName": log, "protoPayload": payload, "resource": resource, "timestamp": world.now.isoformat()}
+    return json.dumps(entry).encode()
 
 
 def finish(lab: Lab, job_id: str, **more: object) -> None:

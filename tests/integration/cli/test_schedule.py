@@ -17,7 +17,7 @@ import yaml
 from shared.core.intake.job_id_template import at_time
 from shared.errors import PermanentError
 from shared.flows import submit
-from shared.gcp.scheduler import CloudScheduler, scheduler_job
+from shared.gcp.scheduler import CloudScheduler, api_call, publication, scheduler_job
 from shared.messaging import push
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
@@ -25,6 +25,7 @@ from tests.support.serving import serving
 from tests.support.world import World
 
 DISCOVERED = "discovery_cache/documents/cloudscheduler.v1.json"
+ACCOUNT = "nightly@my-project.iam.gserviceaccount.com"
 PARENT = "projects/my-project/locations/us-central1"
 NIGHTLY = {"jobId": "nightly_{time:%Y%m%d_%H%M}", **a_spec()}
 AT = datetime(2026, 11, 21, 3, 0, 7, tzinfo=UTC)
@@ -121,12 +122,14 @@ def scheduler() -> Iterator[CloudScheduler]:
 
 
 def test_put_creates_a_schedule_and_replaces_it(scheduler: CloudScheduler) -> None:
-    assert scheduler.put(scheduler_job(PARENT, "nightly", "0 3 * * *", "Etc/UTC", "trainmaster-submit", b"1"))
-    assert not scheduler.put(scheduler_job(PARENT, "nightly", "0 4 * * *", "Etc/UTC", "trainmaster-submit", b"2"))
+    published = publication("my-project", "nightly", "trainmaster-submit", b"1")
+    called = api_call("my-project", "https://api.example.com/", ACCOUNT, b"2")
+    assert scheduler.put(scheduler_job(PARENT, "nightly", "0 3 * * *", "Etc/UTC", published))
+    assert not scheduler.put(scheduler_job(PARENT, "nightly", "0 4 * * *", "Etc/UTC", called))
     (job,) = SchedulerApi.jobs.values()
     assert job["schedule"] == "0 4 * * *"
     with pytest.raises(PermanentError, match=r"Schedule is invalid\."):
-        scheduler.put(scheduler_job(PARENT, "other", "never", "Etc/UTC", "trainmaster-submit", b""))
+        scheduler.put(scheduler_job(PARENT, "other", "never", "Etc/UTC", published))
 
 
 def test_dry_run_prints_fields_of_the_discovery_document(installation: Installation, tmp_path: Path) -> None:
@@ -140,6 +143,36 @@ def test_dry_run_prints_fields_of_the_discovery_document(installation: Installat
     assert set(job["pubsubTarget"]) <= set(schemas["PubsubTarget"]["properties"])
     assert job["pubsubTarget"]["topicName"] == "projects/my-project/topics/trainmaster-submit"
     assert json.loads(base64.b64decode(job["pubsubTarget"]["data"])) == NIGHTLY
+
+
+def test_schedule_of_a_job_with_its_own_account_calls_the_api_with_a_token(
+    installation: Installation, tmp_path: Path
+) -> None:
+    file = tmp_path / "nightly.yaml"
+    document = {"jobId": NIGHTLY["jobId"], **a_spec(serviceAccount=ACCOUNT)}
+    file.write_text(yaml.safe_dump(document))
+    command = ("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
+    refused = installation.run(*command)
+    assert isinstance(refused.exception, PermanentError)
+    assert "--submit-as ACCOUNT --api URL" in str(refused.exception)
+    assert "trainingInput.serviceAccount" in str(refused.exception)
+    result = installation.run(*command, "--submit-as", ACCOUNT, "--api", "https://api.example.com")
+    assert result.exit_code == 0, result.output
+    target = json.loads(result.stdout)["httpTarget"]
+    schemas = json.loads((files("googleapiclient") / DISCOVERED).read_text())["schemas"]
+    assert set(target) <= set(schemas["HttpTarget"]["properties"])
+    assert set(target["oauthToken"]) <= set(schemas["OAuthToken"]["properties"])
+    assert target["uri"] == "https://api.example.com/v1/projects/my-project/jobs"
+    assert target["oauthToken"]["serviceAccountEmail"] == ACCOUNT
+    assert json.loads(base64.b64decode(target["body"])) == document
+
+
+def test_options_of_a_schedule_through_the_api_belong_together(installation: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text(yaml.safe_dump(NIGHTLY))
+    for option in (("--submit-as", ACCOUNT), ("--api", "https://api.example.com")):
+        result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run", *option)
+        assert "belong together" in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -169,8 +169,9 @@ def test_packages_have_gclouds_order_and_folders(installation: Installation, tmp
     )
     assert uris[0] == "gs://b/first.tar.gz"
     digest = uris[1].split("/")[-2]
-    assert uris[1:] == [f"gs://b/dir/packages/{digest}/{name}" for name in ("extra.whl", "trainer-0.0.0.tar.gz")]
-    assert installation.objects.read(uris[1], max_bytes=9) == b"wheel"
+    names = ("extra.whl#1", "trainer-0.0.0.tar.gz#2")
+    assert uris[1:] == [f"gs://b/dir/packages/{digest}/{name}" for name in names]
+    assert installation.objects.read(uris[1].removesuffix("#1"), max_bytes=9) == b"wheel"
     assert package_staging.folder_for("digits_1", "gs://s/", "gs://b/dir", "x") == "gs://s/digits_1"
     assert package_staging.folder_for("digits_1", None, None, "x") == "gs://x/packages/digits_1"
     with pytest.raises(PermanentError, match="--staging-bucket"):
@@ -211,7 +212,8 @@ def test_submit_without_job_file_uses_the_flags(installation: Installation, tmp_
     assert program.args == ("--epochs", "5")
     (uri,) = program.package_uris
     assert uri.startswith("gs://the-bucket/packages/digits_1/")
-    assert installation.objects.read(uri, max_bytes=1 << 20)
+    uri, _, generation = uri.partition("#")
+    assert installation.objects.read(uri, generation=int(generation), max_bytes=1 << 20)
 
 
 def test_submit_of_invalid_job_reports_every_problem_and_sends_nothing(installation: Installation) -> None:

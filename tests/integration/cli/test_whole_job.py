@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from emulators.services import iam
 from tests.support.stack import LocalStack, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -136,12 +135,15 @@ def test_stream_logs_shows_every_line_of_four_fast_replicas(stack: LocalStack, p
 
 @pytest.mark.heavy
 def test_uploaded_job_file_with_time_in_its_id_gets_the_upload_time(stack: LocalStack, tmp_path: Path) -> None:
-    """The package does not exist, so that the job ends at once."""
+    """The package is no archive, so that the job ends at once."""
     name = f"nightly_{uuid.uuid4().hex[:8]}"
+    broken = f"gs://{stack.state.config.bucket}/packages/broken-0.1.tar.gz"
+    (tmp_path / "broken").write_bytes(b"no archive")
+    assert stack.run("gsutil", "-q", "cp", str(tmp_path / "broken"), broken).returncode == 0
     training = {
         "scaleTier": "CUSTOM",
         "masterType": "n1-standard-4",
-        "packageUris": ["gs://trainmaster-local/packages/not-there-0.1.tar.gz"],
+        "packageUris": [broken],
         "pythonModule": "trainer.task",
         "region": "us-central1",
         "runtimeVersion": "scikit-learn-1.9",
@@ -176,7 +178,7 @@ def test_vertex_sdk_packages_a_script_and_waits_for_its_job(stack: LocalStack, t
     result = stack.run(
         str(root / ".images" / "aiplatform" / "bin" / "python"),
         str(root / "tests" / "integration" / "api" / "programs" / "vertex_sdk_script.py"),
-        f"http://{stack.state.endpoints.api}", iam.OWNER, config.project, config.bucket, str(tmp_path / "task.py"),
+        f"http://{stack.state.endpoints.api}", stack.token, config.project, config.bucket, str(tmp_path / "task.py"),
         timeout_s=240,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]

@@ -32,6 +32,9 @@ from tests.unit.jobspec.bodies import custom, gpus, job
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 DEFAULTS: Final = VmDefaults("p", "workers@p.iam.gserviceaccount.com", "global/networks/default", "")
+FAMILY: Final = "common-cu129-ubuntu-2404-nvidia-580"
+WITH_BAKED_IMAGE: Final = replace(DEFAULTS, images={FAMILY: "projects/p/global/images/family/baked"})
+WITH_OLD_DRIVER: Final = "projects/p/global/images/with-driver-535"
 METADATA: Final = {"trainmaster-vm-config": "{}"}
 
 Json = dict[str, Any]
@@ -57,7 +60,7 @@ class Case:
         if not self.lost:
             return tuple(Replica(1, replica_id) for replica_id in job.plan.replica_ids)
         return tuple(
-            Replica(1, replica_id, ReplicaState.REPLACING, incarnation=1 + lost, vm_generation=1 + lost, replaced=lost)
+            Replica(1, replica_id, ReplicaState.REPLACING, incarnation=1 + lost, vm_generation=1 + lost, vms_lost=lost)
             for replica_id, lost in self.lost.items()
         )
 
@@ -84,9 +87,21 @@ KEY: Final = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 
 THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
     "tiers": {tier: Case(job(scaleTier=tier)) for tier in ("BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU")},
-    "legacy": {name: Case(custom(masterType=name)) for name in LEGACY_MACHINES},
+    # A V100 needs an image with another driver.
+    "legacy": {
+        name: Case(
+            with_extension(custom(masterType=name), image=WITH_OLD_DRIVER)
+            if "v100" in name
+            else custom(masterType=name)
+        )
+        for name in LEGACY_MACHINES
+    },
     "gpus": {
-        f"{count} {kind} on {machine}": Case(on_gpus(machine, kind, count))
+        f"{count} {kind} on {machine}": Case(
+            with_extension(on_gpus(machine, kind, count), image=WITH_OLD_DRIVER)
+            if kind in ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_V100")
+            else on_gpus(machine, kind, count)
+        )
         for machine, kind, count in (
             ("n1-standard-4", "NVIDIA_TESLA_T4", 1),
             ("n1-highmem-8", "NVIDIA_TESLA_T4", 4),
@@ -115,8 +130,6 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
             "a2-ultragpu-8g",
             "a3-highgpu-8g",
             "a3-megagpu-8g",
-            "a3-ultragpu-8g",
-            "a4-highgpu-8g",
         )
     },
     "provisioning_models": {
@@ -139,6 +152,10 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
                 reservation="projects/other/reservations/h100s",
             )
         ),
+        "reserved GPUs of a machine that is not sold on demand": Case(
+            with_extension(custom(masterType="a3-ultragpu-8g"), reservation="h200s")
+        ),
+        "machine that is sold as a Spot VM only": Case(with_extension(custom(masterType="a3-highgpu-1g"), spot="all")),
         "reserved CPUs": Case(with_extension(custom(masterType="c3-standard-8"), reservation="c3s")),
         "reservation, and Spot workers that do not use it": Case(
             with_extension(gang("g2-standard-8"), reservation="l4s", spot="workers")
@@ -156,7 +173,7 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
                 workerConfig=gpus("NVIDIA_TESLA_T4", 1),
             )
         ),
-        "in the job's zone": Case(with_extension(gang("a4-highgpu-8g"), zones=["us-central1-b"])),
+        "in the job's zone": Case(with_extension(gang("a4-highgpu-8g"), spot="all", zones=["us-central1-b"])),
     },
     "job_settings": {
         "encryption key": Case(single_vm(encryptionConfig={"kmsKeyName": KEY})),
@@ -166,12 +183,20 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
                 image="projects/deeplearning-platform-release/global/images/family/common-cu128",
             )
         ),
+        "image of the installation": Case(single_vm(), defaults=WITH_BAKED_IMAGE),
+        "own image with the name of Google's": Case(
+            with_extension(single_vm(), image=f"projects/p/global/images/family/{FAMILY}"), defaults=WITH_BAKED_IMAGE
+        ),
         "boot image": Case(with_extension(custom(masterType="g2-standard-8"), image="projects/p/global/images/mine-1")),
         "service account": Case(single_vm(serviceAccount="me@p.iam.gserviceaccount.com")),
         "network": Case(single_vm(network="projects/123456789012/global/networks/vpc")),
         "subnetwork of the installation": Case(
             single_vm(),
             defaults=replace(DEFAULTS, network="global/networks/vpc", subnetwork="regions/{region}/subnetworks/s"),
+        ),
+        "network of the service account": Case(
+            single_vm(serviceAccount="finance@p.iam.gserviceaccount.com"),
+            defaults=replace(DEFAULTS, account_networks={"finance@p.iam.gserviceaccount.com": "trainmaster-finance"}),
         ),
         "no service account": Case(single_vm(), defaults=replace(DEFAULTS, service_account="")),
         "labels": Case({**single_vm(), "labels": {"team": "vision", "cost_center": "4711"}}),
@@ -222,7 +247,7 @@ def as_sent(request: compute_v1.BulkInsertInstanceResource) -> Json:
     body: Json = json.loads(json_text)
     properties = body["instanceProperties"]
     properties["metadata"] = {item["key"]: item["value"] for item in properties["metadata"]["items"]}
-    names = [vm["name"] for vm in body["perInstanceProperties"].values()]
+    names = list(body["perInstanceProperties"])
     return {**body, "perInstanceProperties": sorted(names, key=lambda name: (len(name), name))}
 
 

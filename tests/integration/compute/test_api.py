@@ -143,14 +143,25 @@ def test_invalid_field_fails_the_call(emulator: Emulator, changes: dict[str, Any
         emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
 
 
-SPOT = {"provisioning_model": "SPOT", "automatic_restart": False, "on_host_maintenance": "TERMINATE"}
+SPOT: dict[str, Any] = {"provisioning_model": "SPOT", "automatic_restart": False, "on_host_maintenance": "TERMINATE"}
 T4 = {"accelerator_type": "nvidia-tesla-t4", "accelerator_count": 1}
-RESERVED = {"consume_reservation_type": "SPECIFIC_RESERVATION"}
+RESERVED: dict[str, Any] = {"consume_reservation_type": "SPECIFIC_RESERVATION"}
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
 
 def a_disk(**changes: Any) -> dict[str, Any]:
     return {"boot": True, "initialize_params": {"source_image": IMAGE, **changes}}
+
+
+DEEP_LEARNING = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2404-nvidia-580"
+HYPERDISK = a_disk(disk_type="hyperdisk-balanced")
+RESERVATION: dict[str, Any] = {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}
+BOUND = {
+    "provisioning_model": "RESERVATION_BOUND",
+    "on_host_maintenance": "TERMINATE",
+    "automatic_restart": False,
+    "instance_termination_action": "DELETE",
+}
 
 
 @pytest.mark.parametrize(
@@ -177,6 +188,10 @@ def a_disk(**changes: Any) -> dict[str, Any]:
             {"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}, "scheduling": SPOT},
             "Spot VMs",
         ),
+        ({"disks": [a_disk(source_image=DEEP_LEARNING, disk_size_gb=49)]}, "smaller than the image"),
+        ({"machine_type": "a3-highgpu-1g"}, "provisioningModel"),
+        ({"machine_type": "a4-highgpu-8g", "disks": [HYPERDISK]}, "provisioningModel"),
+        ({"machine_type": "a4-highgpu-8g", "disks": [HYPERDISK], "scheduling": BOUND}, "reservationAffinity"),
         ({"labels": {f"l{number}": "x" for number in range(65)}}, "resource.labels"),
     ],
 )
@@ -192,6 +207,14 @@ def test_incompatible_fields_fail_the_call(emulator: Emulator, changes: dict[str
         {"machine_type": "e2-standard-4", "scheduling": {}},
         {"machine_type": "c4-standard-4", "disks": [a_disk(disk_type="hyperdisk-balanced")]},
         {"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}},
+        {
+            "machine_type": "a4-highgpu-8g",
+            "disks": [HYPERDISK],
+            "scheduling": BOUND,
+            "reservation_affinity": RESERVATION,
+        },
+        {"machine_type": "a3-highgpu-1g", "scheduling": SPOT},
+        {"disks": [a_disk(source_image=DEEP_LEARNING, disk_size_gb=50)]},
         {
             "scheduling": {
                 **SPOT,

@@ -13,9 +13,8 @@ import pytest
 
 from emulators.compute.metadata_tree import Document, MetadataTree
 from shared.agent.shutdown.vm_shutdown_notice import REPLACEMENT_S
-from shared.wiring.agent_archive import agent_files
 from tests.integration.agent.support.cloud import Cloud
-from tests.integration.agent.support.vm import vm_config
+from tests.integration.agent.support.vm import install_agent, vm_config
 from tests.integration.compute.emulator import ZONE, Emulator, eventually
 
 GPU: dict[str, Any] = {
@@ -89,13 +88,13 @@ print("START", flush=True)
 while True:
     signal.pause()
 """
-    files = agent_files()
+    files = install_agent(cloud)
     metadata = {
         "trainmaster-agent": files["trainmaster-agent"],
         "trainmaster-vm-config": json.dumps(vm_config(vm_names=["vm"], checkpoint_signal="SIGUSR1")),
         "trainmaster-directive": json.dumps({"attempt": 1, "incarnation": 1, "action": "run"}),
     }
-    setup = f"export PUBSUB_EMULATOR_HOST={cloud.host} PYTHONPATH=$HOME\nmkdir -p $HOME/trainer\n"
+    setup = f"export {{PUBSUB,STORAGE}}_EMULATOR_HOST={cloud.host} PYTHONPATH=$HOME\nmkdir -p $HOME/trainer\n"
     write = f"touch $HOME/trainer/__init__.py\ncat >$HOME/trainer/task.py <<'END'\n{program}END\n"
     emulator.run("vm", setup + write + files["startup-script"], metadata=metadata, **GPU)
     eventually(lambda: "START" in emulator.serial("vm"), within_s=60)

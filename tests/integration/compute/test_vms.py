@@ -54,6 +54,29 @@ def test_startup_script_runs_with_its_own_home_and_environment(emulator: Emulato
     assert emulator.status("vm") == "RUNNING"  # the VM outlives its script
 
 
+def test_each_vm_has_its_own_tmp(emulator: Emulator) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may create a mount namespace")
+    mark = Path("/tmp") / f"vm-mark-{os.getpid()}"
+    for name in ("tmp-0", "tmp-1"):
+        emulator.run(name, f"ls {mark} || echo FRESH; echo {name} > {mark}; echo KEPT $(cat {mark}); sleep 600")
+    eventually(lambda: "KEPT tmp-0" in emulator.serial("tmp-0") and "KEPT tmp-1" in emulator.serial("tmp-1"))
+    assert "FRESH" in emulator.serial("tmp-0")
+    assert "FRESH" in emulator.serial("tmp-1")
+    assert not mark.exists()
+
+
+def test_tmp_of_a_vm_is_empty_after_a_restart(emulator: Emulator) -> None:
+    emulator.run("tmp-2", "ls $(dirname $(mktemp)) | wc -l; echo BOOTED; sleep 600")
+    eventually(lambda: emulator.serial("tmp-2").count("BOOTED") == 1)
+    emulator.done(emulator.instances.stop_unary(project=PROJECT, zone=ZONE, instance="tmp-2"))
+    emulator.done(emulator.instances.start_unary(project=PROJECT, zone=ZONE, instance="tmp-2"))
+    eventually(lambda: emulator.serial("tmp-2").count("BOOTED") == 2)
+    counts = [line for line in emulator.serial("tmp-2").splitlines() if line.isdigit()]
+    assert len(counts) == 2
+    assert counts[0] == counts[1]
+
+
 def test_serial_output_continues_after_the_last_read(emulator: Emulator) -> None:
     emulator.run("vm", "echo one; sleep 0.3; echo two; sleep 600")
     eventually(lambda: "one" in emulator.serial("vm"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shared.jobspec.catalog.runtimes import RUNTIMES
-from shared.wiring.agent_archive import agent_files
+from shared.wiring.agent_archive import AGENT
 from tests.integration.agent.support.cloud import Cloud, Message
 from tests.integration.agent.support.packages import sdist
 from tests.integration.agent.support.vm import Vm
@@ -50,10 +50,9 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def boot(engine: Engine, cloud: Cloud, tmp_path: Path) -> Iterator[Callable[..., str]]:
+def boot(engine: Engine, cloud: Cloud) -> Iterator[Callable[..., str]]:
     """A function that starts a VM with an image's disk and options of `docker run`; it returns the container's id."""
-    script = tmp_path / "startup.sh"
-    script.write_text(agent_files()["startup-script"])
+    script = AGENT / "startup.sh"
     environment = {
         "GCE_METADATA_HOST": cloud.host,
         "PUBSUB_EMULATOR_HOST": cloud.host,
@@ -128,3 +127,19 @@ def test_missing_python_is_reported_on_the_console(engine: Engine, boot: Callabl
     vm = boot(image)
     assert engine.docker("wait", vm, within_s=APT_S) == "1"
     assert "Python 3.8 or newer is missing and cannot be installed here" in engine.docker("logs", vm)
+
+
+def test_container_engine_is_installed_on_an_image_without_one(
+    engine: Engine, cloud: Cloud, boot: Callable[..., str], tmp_path: Path
+) -> None:
+    """A container has no service manager, so the installed engine does not run: its client is what can be checked."""
+    (folder := tmp_path / "again").mkdir()
+    Vm(cloud, folder).configure(container={"image": "us-docker.pkg.dev/p/r/i:1", "command": []}, python_module="")
+    vm = boot(engine.debian("bookworm"))
+    exit_event = wait_for_message(cloud, "replica-exit", lambda: engine.docker("logs", vm))
+    console = engine.docker("logs", vm)
+    assert ", no container engine." in console, console
+    assert "This image has no container engine: installing docker.io." in console
+    assert "Pulling the image" in console or "Cannot connect to the Docker daemon" in console, console
+    assert exit_event.body["cause"] == "setup"
+    assert engine.docker("exec", vm, "docker", "--version").startswith("Docker version")

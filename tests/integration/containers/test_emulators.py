@@ -53,7 +53,7 @@ def test_contract_tests_pass_on_emulators_in_containers() -> None:
 
 def test_container_ends_with_the_process_that_represents_it(engine: Engine, tmp_path: Path) -> None:
     ports = Ports()
-    emulator = firestore.service(require_backend(), ports.take())
+    emulator = firestore.service(require_backend(), ports.take_blocked_addresses(firestore.ADDRESSES))
     with service.run_alone(emulator, tmp_path / "log", within_s=ENGINE_S):
         assert len(engine.containers(TESTCONTAINERS)) == 1
         (process,) = [

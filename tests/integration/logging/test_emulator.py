@@ -28,6 +28,8 @@ BASE = f'(resource.type="ml_job" OR resource.type="cloudml_job") AND {JOB}'
         ("severity>=WARNING", ["b"]),
         ("severity=(INFO OR ERROR)", ["a", "b"]),
         ('textPayload:"B"', ["b"]),
+        ('textPayload=~"^[ab]$"', ["a", "b"]),
+        ('textPayload=~"^B"', []),
         ("jsonPayload.step>=3 jsonPayload.step<4", ["c"]),
         ("jsonPayload.message=C", ["c"]),
         ("jsonPayload:*", ["c"]),
@@ -52,7 +54,8 @@ def test_filter_selects_entries(cloud: Cloud, text: str, expected: list[str]) ->
     ("text", "message"),
     [
         ('resource.type!="ml_job"', "does not support the operator '!='"),
-        ('textPayload=~"a.*"', "does not support the operator '=~'"),
+        ('textPayload!~"a.*"', "does not support the operator '!~'"),
+        ('textPayload=~"a("', "Invalid regular expression 'a('"),
         ('"some text"', "search without a field"),
         ("some text", "search without a field"),
         ('severity="LOUD"', "Unknown severity"),

@@ -84,7 +84,7 @@ def test_repeated_and_ignored_events_log_nothing() -> None:
     before = world.messages()
     world.submit()
     for replica in world.replicas:
-        readiness.start_if_all_ready(world.job_id, world.deps)
+        readiness.start_if_all_ready(world.job, world.deps)
         world.send("vm-ready", replica.replica_id)
     assert world.messages() == before
 

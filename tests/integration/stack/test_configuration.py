@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from emulators.services import pubsub
-from emulators.stack import client_configuration, runtime_images, state
-from emulators.stack.state import FUNCTIONS, Endpoints, StackConfig, StackError
+from emulators.services import iam, pubsub
+from emulators.stack import client_configuration, runtime_images, stack, state
+from emulators.stack.state import FUNCTIONS, Endpoints, StackConfig, StackError, StackState, StackStatus
 from shared.jobspec.catalog.runtimes import RUNTIMES
+from shared.wiring.agent_archive import agent_archive, agent_uri
+from tests.support.serving import serving
 
 ENDPOINTS = Endpoints(
     firestore="h:1",
@@ -38,6 +42,7 @@ def test_functions_get_the_documented_settings() -> None:
     assert variables == {
         "TRAINMASTER_PROJECT": "p",
         "TRAINMASTER_BUCKET": "b",
+        "TRAINMASTER_AGENT": agent_uri("trainmaster-local-stage", agent_archive()),
         "TRAINMASTER_ADDRESSING": "emulator",
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": "trainmaster-worker@p.iam.gserviceaccount.com",
         "TRAINMASTER_COMPUTE_ENDPOINT": "http://h:5",
@@ -50,9 +55,63 @@ def test_functions_get_the_documented_settings() -> None:
         "TRAINMASTER_IAM_ENDPOINT": "http://h:8",
         "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": "http://h:8",
         "TRAINMASTER_IAM_PEOPLE_ENDPOINT": "http://h:8",
+        "TRAINMASTER_IAM_TOKENS_ENDPOINT": "http://h:8",
         "TRAINMASTER_TPU": "true",
         "TRAINMASTER_TPU_ENDPOINT": "http://h:5",
     }
+
+
+def test_each_start_writes_another_access_token(tmp_path: Path) -> None:
+    tokens = set()
+    for _ in range(2):
+        client_configuration.write_configuration(tmp_path, StackConfig(), ENDPOINTS)
+        tokens.add(client_configuration.token_file(tmp_path).read_text(encoding="utf-8").strip())
+    assert len(tokens) == 2
+    assert all(len(token) >= 32 for token in tokens)
+
+
+def test_account_of_the_stack_needs_the_secret_in_its_token() -> None:
+    def status(token: str) -> int:
+        with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)) as connection:
+            connection.request("GET", "/v1/userinfo", headers={"Authorization": f"Bearer {token}"})
+            return connection.getresponse().status
+
+    with serving(iam.listen(0, "p", "secret")) as address:
+        assert status(iam.access_token(iam.OWNER, "secret")) == 200
+        for guess in (iam.OWNER, f"{iam.OWNER}.", f"{iam.OWNER}.other", iam.VIEWER):
+            assert status(guess) == 401
+
+
+def test_state_directory_is_open_to_its_user_only(tmp_path: Path) -> None:
+    existing = tmp_path / "existing"
+    existing.mkdir(mode=0o755)
+    for folder in (existing, tmp_path / "new"):
+        assert stack._prepare(folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_programs_on_vms_get_the_variables_of_every_client(tmp_path: Path) -> None:
+    variables = client_configuration.vm_environment(tmp_path, StackConfig(project="p", bucket="b"), ENDPOINTS)
+    bundle = str(tmp_path / "proxy" / "ca.pem")
+    assert (variables["SSL_CERT_FILE"], variables["REQUESTS_CA_BUNDLE"]) == (bundle, bundle)
+    assert variables["CURL_CA_BUNDLE"] == str(tmp_path / "proxy" / "ca-cert.pem")
+    assert variables["BOTO_CONFIG"] == str(tmp_path / "clients" / "boto")
+    assert variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"] == "http://h:3/storage/v1/"
+
+
+def test_shell_gets_the_address_of_the_api_and_a_short_polling_interval(tmp_path: Path) -> None:
+    stored = StackState(
+        id="s",
+        status=StackStatus.READY,
+        config=StackConfig(project="p", bucket="b"),
+        backend="emulators",
+        supervisor_pid=1,
+        supervisor_started_at=0,
+        started_at=0,
+        endpoints=ENDPOINTS,
+    )
+    variables = client_configuration.environment(tmp_path, stored)
+    assert variables["TRAINMASTER_API_ENDPOINT"] == "http://h:9"
+    assert variables["CLOUDSDK_ML_ENGINE_POLLING_INTERVAL"] == "2"
 
 
 def test_each_function_has_a_topic() -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from emulators.services import pubsub
+from emulators.stack import processes
 from emulators.stack.state import StackConfig
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack, recording_functions
@@ -73,6 +74,14 @@ def received_data(stack: LocalStack, function: str) -> list[str]:
 def uploads(stack: LocalStack) -> set[str]:
     """Return the names of the objects of which the upload function was notified."""
     return {message["attributes"].get("objectId", "") for message in received(stack, "upload")}
+
+
+def test_emulators_without_guard_listen_on_blocked_ports(recording: LocalStack) -> None:
+    endpoints = recording.state.endpoints
+    unguarded = (endpoints.firestore, endpoints.pubsub, endpoints.storage, endpoints.storage_tls)
+    ports = {processes.split_address(address)[1] for address in unguarded}
+    assert len(ports) == 4
+    assert ports <= set(processes.BROWSER_BLOCKED_PORTS)
 
 
 def test_each_topic_is_delivered_to_its_function(recording: LocalStack) -> None:

@@ -48,7 +48,7 @@ def test_each_task_group_is_created_by_the_fleet_of_its_machines() -> None:
     job = a_mixed_job()
     for group in job.plan.groups:
         replica_id = ReplicaId(group.task_type, 0)
-        create = a_create(job, group=group, replica_ids=(replica_id,), names=(f"tm-x-123456-{replica_id}",))
+        create = a_create(job, group=group, replica_ids=(replica_id,), names=(f"tm-x-1234567890abcdef-{replica_id}",))
         assert fleet.create(job, create, a_metadata()) == Created()
     vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
     assert [(vm.replica_id.task_type, vm.is_tpu) for vm in vms] == [(TaskType.CHIEF, False), (TaskType.WORKER, True)]

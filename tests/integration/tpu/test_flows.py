@@ -19,6 +19,7 @@ from shared.gcp.fleets import Fleets
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
+from shared.messaging.internal_requests import ProvisionRequest
 from shared.ports import Fleet
 from tests.integration.compute.emulator import PROJECT, eventually
 from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job
@@ -39,12 +40,13 @@ class Plane:
         record(JobSubmitted(replace(job, state=JobState.QUEUED, started_at=None), datetime.now(UTC)), self.deps)
 
     def provision(self, job: Job) -> bool:
-        """Return False if Pub/Sub would redeliver the message."""
+        """Return whether nothing is left to do, or the job waits in Cloud TPU's queue."""
         try:
-            provision.handle(job.job_id, self.fleet_deps, self.deps)
+            provision.handle(ProvisionRequest(job.job_id), self.fleet_deps, self.deps)
         except TemporaryError:
             return False
-        return True
+        is_queued = any(vm.status is VmStatus.QUEUED for vm in self.fleet.list_vms(job.job_id, job.plan.tpu_zones))
+        return is_queued or not self.store.pending_keys(job.job_id)
 
     def cancel(self, job: Job) -> None:
         record(CancelRequested(job.job_id, "me", datetime.now(UTC)), self.deps)
@@ -104,7 +106,7 @@ def test_orphaned_slice_is_reported_and_then_deleted(slices: Slices) -> None:
     times = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
 
     def sweep() -> None:
-        orphans.handle(plane.fleet, plane.deps, times, run_in_sequence)
+        orphans.handle(plane.fleet.list_all(), (kept.job_id,), plane.fleet, plane.deps, times, run_in_sequence)
 
     sweep()
     (reported,) = plane.store.orphans()

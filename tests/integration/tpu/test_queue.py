@@ -313,9 +313,9 @@ def test_orphaned_request_is_reported_and_then_deleted(tpus: EmulatorWorld) -> N
     plane, lost = a_plane(tpus), a_job()
     enqueue(plane.fleet, lost)
     times = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
-    orphans.handle(plane.fleet, plane.deps, times, run_in_sequence)
+    orphans.handle(plane.fleet.list_all(), (), plane.fleet, plane.deps, times, run_in_sequence)
     assert len(plane.store.orphans()) == 1
-    orphans.handle(plane.fleet, plane.deps, times, run_in_sequence)
+    orphans.handle(plane.fleet.list_all(), (), plane.fleet, plane.deps, times, run_in_sequence)
     eventually(lambda: tpus.slices.all_queued() == [], 30)
 
 
@@ -334,6 +334,7 @@ def test_request_has_exactly_these_fields() -> None:
         "trainmaster-task": "chief",
         "trainmaster-attempt": "1",
         "trainmaster-vm-generation": "1",
+        "trainmaster-directive": "1-1-run",
         "trainmaster-round": "3",
     }
     node = tpu_v2.Node(
@@ -417,13 +418,13 @@ def test_each_request_state_has_a_vm_status(state: tpu_v2.QueuedResourceState.St
     The request has no node; otherwise the node would be listed.
     """
     queued = tpu_v2.QueuedResource(
-        name="projects/p/locations/z/queuedResources/tm-a-123456-chief-0",
+        name="projects/p/locations/z/queuedResources/tm-a-1234567890abcdef-chief-0",
         create_time=START,
         state=tpu_v2.QueuedResourceState(state=state),
     )
     vm = vm_of(queued)
     assert (vm.status, vm.is_tpu, vm.created_at) == (STATES[state.name], True, START)
-    assert vm.instance_id == f"tm-a-123456-chief-0-queued-{int(START.timestamp() * 1000)}"
+    assert vm.instance_id == f"tm-a-1234567890abcdef-chief-0-queued-{int(START.timestamp() * 1000)}"
 
 
 def test_operation_with_an_unknown_response_type_is_parsed() -> None:

@@ -27,6 +27,7 @@ def labels_of(job: Job, task_type: str = "chief") -> dict[str, str]:
         "trainmaster-task": task_type,
         "trainmaster-attempt": "1",
         "trainmaster-vm-generation": "1",
+        "trainmaster-directive": "1-1-run",
     }
 
 
@@ -121,6 +122,19 @@ def test_spot_precedes_a_reservation(reservation: str | None, spot: bool, schedu
             VmDefaults("p", "", "global/networks/n", "regions/r/subnetworks/s"),
             tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
         ),
+        (
+            {"service_account": "finance@p.iam.gserviceaccount.com"},
+            VmDefaults("p", "", "n", "s", {"finance@p.iam.gserviceaccount.com": "wall"}),
+            tpu_v2.NetworkConfig(
+                network="projects/p/global/networks/wall",
+                subnetwork="projects/p/regions/us-central1/subnetworks/wall-us-central1",
+            ),
+        ),
+        (
+            {"service_account": "finance@p.iam.gserviceaccount.com", "network": "projects/host/global/networks/shared"},
+            VmDefaults("p", "", "n", "s", {"finance@p.iam.gserviceaccount.com": "wall"}),
+            tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
+        ),
     ],
 )
 def test_network_is_the_jobs_or_the_installations(
@@ -165,7 +179,7 @@ STATES = {
 @pytest.mark.parametrize("state", list(tpu_v2.Node.State), ids=lambda state: state.name)
 def test_each_node_state_has_a_vm_status(state: tpu_v2.Node.State) -> None:
     """Covers all states of the client library, so that a new one fails here first."""
-    node = tpu_v2.Node(name="projects/p/locations/z/nodes/tm-a-123456-chief-0", id=7, state=state)
+    node = tpu_v2.Node(name="projects/p/locations/z/nodes/tm-a-1234567890abcdef-chief-0", id=7, state=state)
     vm = vm_of(node)
     assert (vm.status, vm.loss, vm.is_tpu, vm.started_at) == (*STATES[state.name], True, None)
 

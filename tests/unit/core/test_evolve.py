@@ -27,17 +27,18 @@ from shared.core.actions import (
 from shared.core.decisions import Decision, Reason, Rule
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import Budgets, Job, JobState, Label, State
-from shared.core.model.replica import LastExit, Replica, ReplicaState
+from shared.core.model.replica import PAST_KEPT, Replica, ReplicaState
 from shared.core.model.tuning import TrialOf, Tuning
 from shared.core.transitions.change import Change, Effect, IllegalTransitionError
 from shared.core.transitions.edges import JOB_EDGES, REPLICA_EDGES
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_replica, a_state, at
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_charged_exit, a_job, a_lost_vm, a_replica, a_state, at
 
 NOW = at(100)
 RUNNING = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
 SUCCEEDED = a_state(job=a_job(JobState.SUCCEEDED))
-RESTART = RestartReplica("1-worker-0", LastExit(1, 1, None, None), Budget.RESTARTS)
+EXIT = a_charged_exit(90, started_at=at(20))
+RESTART = RestartReplica("1-worker-0", EXIT, Budget.RESTARTS, "1001")
 
 
 def change(state: State | None, action: Action, now: datetime = NOW) -> Change:
@@ -57,6 +58,7 @@ def test_ignored_event_changes_nothing() -> None:
 def test_restart_is_the_next_incarnation_on_the_same_vm_and_is_charged() -> None:
     (replica,) = change(RUNNING, RESTART).replicas
     assert (replica.incarnation, replica.vm_generation, replica.restarts_used, replica.lost_at) == (2, 1, 1, NOW)
+    assert (replica.past, replica.previous) == ((EXIT,), EXIT)
 
 
 def test_free_restart_is_not_charged() -> None:
@@ -65,22 +67,40 @@ def test_free_restart_is_not_charged() -> None:
 
 
 def test_held_replica_counts_as_collateral_and_is_not_charged() -> None:
-    (replica,) = change(RUNNING, HoldReplica("1-chief-0", "1-worker-0")).replicas
+    (replica,) = change(RUNNING, HoldReplica("1-chief-0", "1-worker-0", "1001")).replicas
     assert (replica.incarnation, replica.restarts_used, replica.collateral) == (2, 0, 1)
-    assert (replica.lost_at, replica.forgiven_at) == (None, NOW)
+    assert (replica.lost_at, replica.past) == (None, ()), "it is no loss of its own"
 
 
 def test_replaced_vm_is_the_next_generation_and_is_not_charged() -> None:
-    (replica,) = change(RUNNING, ReplaceVm("1-worker-0")).replicas
+    (replica,) = change(RUNNING, ReplaceVm("1-worker-0", a_lost_vm())).replicas
     assert (replica.incarnation, replica.vm_generation, replica.restarts_used, replica.replaced) == (2, 2, 0, 1)
     assert replica.instance_id is None
 
 
+def test_exit_names_the_vm_of_a_replica_that_was_not_reported_ready() -> None:
+    waiting = a_state(a_replica(WORKER_0, ReplicaState.WAITING))
+    held = change(waiting, HoldReplica("1-worker-0", "1-chief-0", "4711"))
+    rerun = change(waiting, RerunJob(Budget.RERUNS, reporter="1-worker-0", reporter_vm="4711"))
+    vm_ids = {replica.key: replica.instance_id for changed in (held, rerun) for replica in changed.replicas}
+    assert (vm_ids["1-worker-0"], vm_ids["2-worker-0"]) == (None, "4711"), "the previous attempt is not changed"
+    assert change(waiting, RESTART).replicas[0].instance_id == "1001"
+    assert held.replicas[0].instance_id == "4711"
+
+
+def test_replica_keeps_its_latest_past_incarnations() -> None:
+    past = tuple(a_charged_exit(number, number, back_at=at(number)) for number in range(1, PAST_KEPT + 1))
+    state = a_state(a_replica(WORKER_0, incarnation=PAST_KEPT + 1, past=past))
+    (replica,) = change(state, RestartReplica("1-worker-0", replace(EXIT, number=11), Budget.FREE, "1001")).replicas
+    assert replica.past == (*past[1:], replace(EXIT, number=11))
+
+
 def test_ready_replica_stores_time_and_vm_and_triggers_provisioning_for_held_peers() -> None:
-    state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
-    ready = change(state, MarkReady("1-worker-0", "4711"))
+    down = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50), past=(a_charged_exit(),))
+    ready = change(a_state(down), MarkReady("1-worker-0", "4711", at(60)))
     (replica,) = ready.replicas
     assert (replica.state, replica.ready_at, replica.instance_id) == (ReplicaState.RUNNING, NOW, "4711")
+    assert (replica.started_at, replica.past) == (at(60), (a_charged_exit(back_at=at(60)),))
     assert ready.effects == (Effect.PROVISION,)
 
 
@@ -115,11 +135,12 @@ def test_failed_job_has_an_end_time_and_its_message() -> None:
     assert (job.state, job.ended_at, job.error_message, job.started_at) == (JobState.FAILED, NOW, "why", at(10))
 
 
-def test_labels_and_deletion_change_only_the_job_and_have_no_effects() -> None:
+def test_labels_and_deletion_change_only_the_job() -> None:
     ended = a_job(JobState.FAILED, labels=(Label("a", "b"),))
     labelled = change(a_state(job=ended), SetLabels((Label("c", "d"),)))
     assert labelled == Change(replace(ended, labels=(Label("c", "d"),), labels_version=2, version=2))
-    assert change(a_state(job=ended), DeleteJob()) == Change(replace(ended, deleted_at=NOW, version=2))
+    deleted = Change(replace(ended, deleted_at=NOW, version=2), effects=(Effect.PROVISION,))
+    assert change(a_state(job=ended), DeleteJob()) == deleted, "provisioning lets the history expire"
 
 
 def test_job_that_succeeds_before_its_last_replica_is_ready_started_with_its_primary() -> None:

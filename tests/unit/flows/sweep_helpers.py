@@ -10,7 +10,7 @@ from shared.core.model.vm import Vm
 from shared.core.reconcile.desired import desired_vms
 from shared.core.reconcile.plan import vm_steps
 from shared.core.reconcile.steps import Create
-from shared.flows import maintenance, orphans
+from shared.flows import maintenance, orphans, vm_check
 from shared.flows.vm_metadata import vm_metadata
 from shared.memory.fleet import MemoryFleet
 from shared.messaging import google_events
@@ -56,7 +56,7 @@ def orphan_vms(world: World) -> tuple[Vm, ...]:
 
 
 def search_orphans(world: World, fleet: MemoryFleet | None = None) -> None:
-    orphans.handle(fleet or world.fleet, world.deps, orphans.OrphanTimes(), run_in_sequence)
+    vm_check.handle(fleet or world.fleet, world.deps, orphans.OrphanTimes(), run_in_sequence)
 
 
 def forget_inserts(world: World) -> None:

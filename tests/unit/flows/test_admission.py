@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from shared.core.model.job import JobState
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.errors import ConflictError, PermanentError
+from shared.errors import PermanentError
 from shared.flows import admission, provision, submit, sweep
+from shared.messaging import internal_requests
 from shared.ports import AdmissionToken
+from tests.support.counting import Counts, counting_store
 from tests.support.jobs import a_spec
 from tests.support.world import World
 
@@ -72,7 +75,7 @@ def test_sweep_admits_jobs_when_the_message_about_free_capacity_was_lost(world: 
 def test_admission_token_from_before_another_admission_is_rejected(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both deliveries saw capacity for one job. The second to commit takes a new token, and its job waits."""
+    """Both passes saw capacity for one job. The second to commit takes a new token, and its job waits."""
     world.limits["vcpus"] = 24
     real = world.store.admission_token
     raced: list[bool] = []
@@ -81,28 +84,85 @@ def test_admission_token_from_before_another_admission_is_rejected(
         admission_token = real()
         if not raced:
             raced.append(True)
-            provision.handle("urgent", world.fleet_deps, world.deps)
+            world.store._leases.clear()  # as if it had expired
+            admission.admit_all(world.deps)
         return admission_token
 
     monkeypatch.setattr(world.store, "admission_token", raced_admission_token)
-    loaded = world.store.load("second")
-    assert loaded is not None
-    wait = admission.admit(loaded.state.job, world.deps)
-    assert wait is not None
-    assert (wait.job_id, wait.position) == ("second", 1)
-    assert world.states()["urgent"] is JobState.PREPARING
+    assert admission.admit_all(world.deps) == frozenset()
+    assert world.states() == {
+        "first": JobState.PREPARING,
+        "second": JobState.QUEUED,
+        "urgent": JobState.PREPARING,
+    }
 
 
-def test_admission_that_loses_every_race_raises_conflict_error(
+def test_pass_that_loses_every_race_pauses_and_leaves_the_rest_to_the_next(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.limits["vcpus"] = 24
-    monkeypatch.setattr(world.store, "admission_token", lambda: AdmissionToken("old", world.store.live_jobs()))
-    loaded = world.store.load("urgent")
-    assert loaded is not None
-    with pytest.raises(ConflictError, match="5 tries"):
-        admission.admit(loaded.state.job, world.deps)
+    before = world.now
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "admission_token", lambda: AdmissionToken("old", world.store.live_jobs()))
+        assert admission.admit_all(world.deps) == frozenset()
+    assert (world.now - before).total_seconds() > 0.5
     assert world.states()["urgent"] is JobState.QUEUED
+    assert admission.admit_all(world.deps) == {"urgent"}
+
+
+def test_pass_beside_another_one_is_repeated_if_jobs_came_meanwhile(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new job's own request met the lease after the running pass had read the live jobs."""
+    world.limits["vcpus"] = 36
+    run_pass = admission._run_pass
+
+    def run_beside_a_submission(*args: object) -> tuple[frozenset[str], int]:
+        result = run_pass(*args)  # type: ignore[arg-type]
+        monkeypatch.setattr(admission, "_run_pass", run_pass)
+        world.limits["vcpus"] = 48
+        world.add("late")
+        world.deliver()
+        assert world.states()["late"] is JobState.QUEUED
+        return result
+
+    monkeypatch.setattr(admission, "_run_pass", run_beside_a_submission)
+    admission.admit_all(world.deps)
+    world.deliver()
+    assert world.states()["late"] is JobState.PREPARING
+
+
+@pytest.mark.parametrize("queued", [10, 40])
+def test_sweep_over_a_waiting_queue_reads_it_a_constant_number_of_times(queued: int) -> None:
+    world = LimitedWorld(limits={"vcpus": 12})
+    world.add("first")
+    world.deliver()
+    for number in range(queued):
+        world.add(f"waiting_{number}")
+    world.bus.drain()
+    counts = Counts()
+    store = counting_store(world.store, counts)
+    deps = replace(world.deps, store=store)
+    sweep.handle(deps)
+    while message := world.bus.take():
+        provision.handle(internal_requests.decode_provision(message.data), world.fleet_deps, deps)
+    assert counts.reads <= 5 * queued + 40
+
+
+@pytest.mark.parametrize("queued", [10, 40])
+def test_queue_that_drains_at_once_costs_a_constant_number_of_reads_per_job(queued: int) -> None:
+    world = LimitedWorld(limits={"vcpus": 12})
+    world.add("first")
+    world.deliver()
+    for number in range(queued):
+        world.add(f"waiting_{number:02}")
+    world.bus.drain()
+    world.limits["vcpus"] = 12 * (queued + 1)
+    counts = Counts()
+    deps = replace(world.deps, store=counting_store(world.store, counts))
+    assert len(admission.admit_all(deps)) == queued
+    assert counts.reads <= 4 * queued + 10
+    assert len(world.bus.drain()) == queued, "one provisioning request for each job"
 
 
 def test_job_that_exceeds_a_limit_alone_is_rejected_with_the_limit(world: LimitedWorld) -> None:

@@ -15,7 +15,7 @@ from shared.core.model.replica import ReplicaState
 from shared.core.model.vm import DirectiveAction, VmStatus
 from shared.core.reconcile.steps import Create
 from shared.core.transitions.change import Change
-from shared.errors import PermanentError, TemporaryError
+from shared.errors import PermanentError
 from shared.flows.record import record
 from shared.messaging import google_events
 from shared.ports import AdmissionToken, CreateOutcome, Loaded, NotCreated
@@ -67,7 +67,8 @@ def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: Worl
         "startup-script",
         "trainmaster-vm-config",
         "trainmaster-directive",
-        "serial-port-logging-enable",
+        "enable-guest-attributes",
+        "block-project-ssh-keys",
     }
     config = json.loads(metadata["trainmaster-vm-config"])
     assert config["vm_names"].index(vm.name) == 1
@@ -202,7 +203,7 @@ def test_repeated_event_is_recorded_once(running: World) -> None:
     for _ in range(5):
         world.send("replica-exit", WORKER_0, **subject, cause="process", signal=9)
     assert world.replica(WORKER_0).restarts_used == 1
-    assert sum(entry.key == "1-worker-0-1-exit" for entry in world.ledger) == 1
+    assert sum(entry.key == "1-worker-0-1-vm-1-exit" for entry in world.ledger) == 1
     for _ in range(5):
         world.deliver()
         world.send("vm-ready", WORKER_0)
@@ -312,11 +313,9 @@ def test_permanent_capacity_error_fails_the_job_with_googles_message(
 def test_slow_creation_is_awaited_and_never_repeated(world: World) -> None:
     world.fleet.is_slow = True
     world.submit()
-    with pytest.raises(TemporaryError):
-        world.provision()
+    world.provision()
     first = world.vms
-    with pytest.raises(TemporaryError):
-        world.provision()
+    world.provision()
     assert world.vms == first
     assert world.store.pending_keys("digits_1"), "the entry stays pending until the VMs run"
     world.fleet.settle()

@@ -14,9 +14,10 @@ from shared.core.reconcile.desired import desired_vms
 from shared.core.reconcile.plan import vm_steps
 from shared.core.reconcile.steps import Delete
 from shared.errors import PermanentError, TemporaryError
-from shared.flows import orphans
+from shared.flows import orphans, vm_check
 from shared.memory.fleet import MemoryFleet
 from shared.messaging import internal_requests
+from shared.messaging.internal_requests import ProvisionRequest
 from shared.ports import Orphan
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World, run_in_sequence
@@ -133,7 +134,7 @@ def test_job_stored_between_report_and_deletion_keeps_its_vms(world: World) -> N
         World(FORGOTTEN, world.now, world.store, world.bus, world.fleet).submit()
         run_in_sequence(tasks)
 
-    orphans.handle(world.fleet, world.deps, orphans.OrphanTimes(), run_late)
+    vm_check.handle(world.fleet, world.deps, orphans.OrphanTimes(), run_late)
     assert orphan_vms(world) == vms
     assert world.store.orphans() == ()
 
@@ -217,7 +218,7 @@ def test_vm_with_a_live_jobs_name_but_another_label_is_an_orphan(running: World)
 
 
 def test_report_of_a_vm_that_no_longer_exists_is_deleted(world: World) -> None:
-    world.store.report_orphan(Orphan("4711", "tm-x-abcdef-chief-0", "us-central1-a", "x", world.now))
+    world.store.report_orphan(Orphan("4711", "tm-x-abcdef0123456789-chief-0", "us-central1-a", "x", world.now))
     sweep(world)
     assert world.store.orphans() == ()
 
@@ -251,7 +252,9 @@ def test_provision_message_names_a_job_or_requests_an_orphan_search() -> None:
     assert (
         internal_requests.decode_provision(internal_requests.encode_orphan_search()) == internal_requests.OrphanSearch()
     )
-    assert internal_requests.decode_provision(internal_requests.encode_provision("digits_1")) == "digits_1"
+    assert internal_requests.decode_provision(
+        internal_requests.encode_provision(ProvisionRequest("digits_1"))
+    ) == ProvisionRequest("digits_1")
 
 
 @pytest.mark.parametrize("text", ['{"version": 2, "orphans": true}', '{"version": 1, "orphans": false}', "[]", "{"])

@@ -81,7 +81,10 @@ def test_entry_about_a_restarted_vm_only_requests_provisioning(running: World) -
     before, vms = world.replicas, world.vms
     deliver_entry(world, audit_log_entry(must(world.vm(WORKER_0)), "automaticRestart"))
     (message,) = world.bus.drain()
-    assert (message.topic, internal_requests.decode_provision(message.data)) == (topics.PROVISION, "digits_1")
+    assert (message.topic, internal_requests.decode_provision(message.data)) == (
+        topics.PROVISION,
+        internal_requests.ProvisionRequest("digits_1"),
+    )
     assert (world.replicas, world.vms) == (before, vms)
 
 
@@ -89,8 +92,8 @@ def test_entry_about_a_restarted_vm_only_requests_provisioning(running: World) -
     ("name", "method"),
     [
         ("gke-pool-1-abcd", "preempted"),
-        ("tm-digits-1-ffffff-worker-0", "preempted"),
-        ("tm-digits-2-ffffff-worker-0", "hostError"),
+        ("tm-digits-1-ffffffffffffffff-worker-0", "preempted"),
+        ("tm-digits-2-ffffffffffffffff-worker-0", "hostError"),
         (vm_name("digits_1", ReplicaId.parse("worker-99")), "hostError"),
         (vm_name("digits_1", WORKER_0), "migrateOnHostMaintenance"),
         (vm_name("digits_1", WORKER_0), "somethingNew"),

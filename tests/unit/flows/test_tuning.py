@@ -13,13 +13,14 @@ import pytest
 from shared.core.decisions import Reason
 from shared.core.events import CancelRequested, TrialEnded, TrialSuggested, TuningEnded
 from shared.core.model.tuning import Trial, TrialState, Tuning
-from shared.errors import PermanentError, TemporaryError
+from shared.errors import PermanentError
 from shared.flows import provision, tune
 from shared.flows.record import Deps, record
 from shared.flows.user_requests import delete_job
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, internal_requests, topics
+from shared.messaging.internal_requests import TuneRequest, decode_tune
 from shared.ports import Bus, Store
 from tests.support.jobs import CHIEF, a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
@@ -164,8 +165,9 @@ class CrashingStudy(Study):
             deliver()
 
     def deliver(self) -> None:
-        """Deliver all messages, sweep, and deliver the messages of the sweep."""
+        """Deliver all messages, sweep when the leases of dead deliveries have expired, and deliver again."""
         self._drain()
+        self.wait(provision.LEASE_S + 1)
         self.redeliver_once(self.sweep)
         self._drain()
 
@@ -176,7 +178,7 @@ class CrashingStudy(Study):
     def _handle(self, message: Message) -> None:
         if message.topic == topics.TUNE:
             tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps)
-        elif message.data != internal_requests.encode_orphan_search():
+        else:
             provision.handle(internal_requests.decode_provision(message.data), self.fleet_deps, self.deps)
 
 
@@ -241,14 +243,14 @@ def test_concurrent_suggestions_for_one_trial_record_one_of_them(study: Study) -
     class RacingSuggester:
         def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
             study.suggester = OtherSuggester()
-            tune.handle(STUDY, study.suggester, study.deps)
+            tune.handle(TuneRequest(STUDY), study.suggester, study.deps)
             return ("1", "16")
 
     class OtherSuggester:
         def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
             return ("3", "32")
 
-    tune.handle(STUDY, RacingSuggester(), study.deps)
+    tune.handle(TuneRequest(STUDY), RacingSuggester(), study.deps)
     assert [trial.values for trial in study.tuning.trials] == [("3", "32")]
     assert study.trial(1).job.plan.program.args[-1] == "32"
     study.check()
@@ -284,7 +286,7 @@ def test_outdated_end_of_the_tuning_job_is_ignored(study: Study) -> None:
     record_trial_end(1, TrialState.FAILED, study)
     record_trial_end(2, TrialState.SUCCEEDED, study)
     late = record(TuningEnded(STUDY, study.now, ended=1), study.deps)
-    assert late.entry.decision.reason is Reason.NOTHING_TO_DO
+    assert late.entry.decision.reason is Reason.NOT_YET
     study.sweep()
     study.deliver()
     study.report_ready(3)
@@ -317,6 +319,17 @@ def test_sweep_completes_a_cancellation_whose_message_was_lost(study: Study) -> 
     assert study.store.live_jobs() == ()
 
 
+def test_deleted_tuning_job_deletes_its_trials(study: Study) -> None:
+    """Otherwise their histories would stay for ever: no user sees a trial's job, and so none deletes it."""
+    run_whole_study(study)
+    assert [study.trial(number).job.deleted_at for number in (1, 2, 3)] == [None] * 3
+    assert delete_job(STUDY, "request-1", study.deps)
+    study.deliver()
+    assert None not in [study.trial(number).job.deleted_at for number in (1, 2, 3)]
+    assert study.store.jobs_with_pending() == ()
+    study.check()
+
+
 def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(study: Study) -> None:
     """The delivery that creates the trial's job has read the tuning job before the cancellation."""
     study.submit(a_tuning_spec(maxParallelTrials=1))
@@ -332,7 +345,7 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
                 late.append(job_id)
                 study.store = real_store
                 record(CancelRequested(STUDY, "me", study.now), study.deps)
-                tune.handle(STUDY, study.suggester, study.deps)
+                tune.handle(TuneRequest(STUDY), study.suggester, study.deps)
                 assert study.trial(1).state == "CANCELLED", "the other delivery creates the job and cancels it"
                 return None
             return real_store.load(job_id, replica, lost_peers=lost_peers)
@@ -342,7 +355,7 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
 
     study.store = CancellingStore()
     deps = study.deps
-    tune.handle(STUDY, study.suggester, deps)
+    tune.handle(TuneRequest(STUDY), study.suggester, deps)
     assert late
     study.deliver()
     assert study.store.live_jobs() == ()
@@ -509,24 +522,42 @@ def test_many_parallel_trials_are_started_over_several_rounds(study: Study) -> N
 
 def test_tuning_job_counts_once_in_the_number_of_created_jobs(study: Study) -> None:
     study.start_tuning()
-    assert study.store.count_created_since(study.now - timedelta(minutes=1)) == 1
+    assert study.store.count_created_since(study.now - timedelta(minutes=1), through_api=False) == 1
 
 
 def test_message_about_a_missing_or_ordinary_job_is_a_permanent_error(study: Study) -> None:
     World("plain", store=study.store, bus=study.bus).submit(a_spec())
     for job_id in ("missing", "plain"):
         with pytest.raises(PermanentError, match=job_id):
-            tune.handle(job_id, study.suggester, study.deps)
+            tune.handle(TuneRequest(job_id), study.suggester, study.deps)
 
 
 def test_work_beyond_one_delivery_is_continued_by_the_next(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     study.submit(a_tuning_spec(maxParallelTrials=3))
     monkeypatch.setattr(tune, "ROUNDS_MAX", 2)
     monkeypatch.setattr(tune, "NEW_TRIALS_MAX", 1)
-    with pytest.raises(TemporaryError):
-        tune.handle(STUDY, study.suggester, study.deps)
+    study.bus.drain()
+    tune.handle(TuneRequest(STUDY), study.suggester, study.deps)
     assert study.store.pending_keys(STUDY), "the entry is still pending"
-    tune.handle(STUDY, study.suggester, study.deps)
+    requests = [decode_tune(message.data) for message in study.bus.drain() if message.topic == topics.TUNE]
+    assert TuneRequest(STUDY, number=2) in requests
+    tune.handle(TuneRequest(STUDY, number=2), study.suggester, study.deps)
+    assert study.store.pending_keys(STUDY) == ()
+
+
+def test_request_is_continued_a_few_times_and_then_left_to_the_sweep(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.submit(a_tuning_spec(maxParallelTrials=3))
+    monkeypatch.setattr(tune, "ROUNDS_MAX", 1)
+    monkeypatch.setattr(tune, "NEW_TRIALS_MAX", 1)
+    study.bus.drain()
+    tune.handle(TuneRequest(STUDY, number=tune.REQUESTS_MAX), study.suggester, study.deps)
+    requests = [decode_tune(message.data) for message in study.bus.drain() if message.topic == topics.TUNE]
+    assert all(request.number == 1 for request in requests)
+    monkeypatch.undo()
+    study.sweep()
+    study.deliver()
     assert study.store.pending_keys(STUDY) == ()
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from shared.core.intake.job_files import Uploaded
+from shared.core.intake.named_resources import AllowedResources
 from shared.errors import PermanentError
 from shared.flows import submit, upload
 from shared.flows.user_requests import delete_job
@@ -19,6 +20,7 @@ from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
 from tests.support.world import World
 
+PACKAGE = "gs://bucket/trainer-0.1.tar.gz"
 NIGHTLY = "gs://bucket/jobs/nightly.yaml"
 AT_THREE = datetime(2026, 11, 21, 3, 0, 0, 123000, UTC)
 AT_FOUR = datetime(2026, 11, 21, 4, 0, 0, tzinfo=UTC)
@@ -31,11 +33,13 @@ class Bucket:
     world: World = field(default_factory=World)
     objects: MemoryObjects = field(default_factory=MemoryObjects)
 
+    def __post_init__(self) -> None:
+        self.objects.write(PACKAGE, b"", content_type="application/gzip")
+
     def put(self, name: str, document: object) -> int:
         data = document if isinstance(document, bytes) else yaml.safe_dump(document).encode()
         uri = f"gs://bucket/{name}"
-        self.objects.write(uri, data, content_type="text/yaml")
-        return self.objects.generation(uri)
+        return self.objects.write(uri, data, content_type="text/yaml")
 
     def notify(self, name: str, generation: int, created_at: datetime | None = AT_THREE) -> str | None:
         job_id = upload.handle(Uploaded("bucket", name, generation, created_at), self.objects, self.world.deps)
@@ -119,12 +123,66 @@ def test_file_without_job_id_gets_one_from_its_name_and_generation(bucket: Bucke
 
 
 def test_other_or_replaced_objects_are_ignored(bucket: Bucket) -> None:
-    for name in ("jobs/notes.txt", "packages/a.yaml", "jobs/digits.yaml.error.json"):
+    for name in ("jobs/out/model.bin", "jobs/", "packages/a.yaml", "jobs/digits.yaml.error.json"):
         assert bucket.notify(name, bucket.put(name, a_spec())) is None
+        assert bucket.problems(f"gs://bucket/{name}") == []
     overwritten = bucket.put("jobs/digits.yaml", a_spec())
     bucket.put("jobs/digits.yaml", a_spec())
     assert bucket.notify("jobs/digits.yaml", overwritten) is None
     assert bucket.job_ids == []
+
+
+@pytest.mark.parametrize("name", ["jobs/digits.txt", "jobs/digits", "jobs/digits.yaml.bak"])
+def test_file_with_another_ending_is_answered_next_to_it(bucket: Bucket, name: str) -> None:
+    assert bucket.notify(name, bucket.put(name, a_spec())) is None
+    (problem,) = bucket.problems(f"gs://bucket/{name}")
+    assert problem["problem"] == f"{name} is no job file: its name must end in .yaml, .yml, .json"
+    assert bucket.job_ids == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"region": "us-central1"}, 1),
+        ({"region": "us-east1"}, 0),
+        ({"region": "us-east1", "network": "projects/my-project/global/networks/mine"}, 1),
+    ],
+)
+def test_region_must_be_installed_unless_the_job_has_its_own_network(
+    bucket: Bucket, changes: dict[str, object], expected: int
+) -> None:
+    bucket.world.regions = ("us-central1", "europe-west4")
+    bucket.world.allowed = AllowedResources("my-project", ("network=projects/my-project/*",))
+    bucket.notify("jobs/nightly.yaml", bucket.put("jobs/nightly.yaml", a_spec(**changes)))
+    assert len(bucket.job_ids) == expected
+    if not expected:
+        (problem,) = bucket.problems(NIGHTLY)
+        assert problem == {
+            "field": "trainingInput.region",
+            "problem": "is us-east1, in which Trainmaster is not installed; Terraform's variable worker_regions adds "
+            "regions",
+            "example": "europe-west4 or us-central1",
+        }
+
+
+def test_repeated_notification_is_accepted_after_the_package_was_deleted(bucket: Bucket) -> None:
+    generation = bucket.put("jobs/nightly.yaml", a_spec())
+    job_id = bucket.notify("jobs/nightly.yaml", generation)
+    bucket.objects.delete(PACKAGE)
+    assert bucket.notify("jobs/nightly.yaml", generation) == job_id
+
+
+def test_submission_that_was_stored_stays_accepted_after_its_region_was_uninstalled(bucket: Bucket) -> None:
+    generation = bucket.put("jobs/nightly.yaml", a_spec())
+    job_id = bucket.notify("jobs/nightly.yaml", generation)
+    bucket.world.regions = ("europe-west4",)
+    assert bucket.notify("jobs/nightly.yaml", generation) == job_id
+    assert bucket.problems(NIGHTLY) == []
+
+
+def test_ending_may_be_in_upper_case(bucket: Bucket) -> None:
+    bucket.notify("jobs/digits.YAML", bucket.put("jobs/digits.YAML", {"jobId": "digits_7", **a_spec()}))
+    assert bucket.job_ids == ["digits_7"]
 
 
 def test_report_of_problems_is_deleted_when_a_valid_file_is_uploaded(bucket: Bucket) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import functions_framework
 import pytest
@@ -20,7 +21,8 @@ from google.pubsub_v1.types import PubsubMessage
 from cli.dead_letter_replay import replay_agent_event
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 from shared.agent.reporting.publisher import ATTRIBUTE_BYTES, split_token
-from shared.core.model.replica import ReplicaState
+from shared.core.intake.named_resources import AllowedResources
+from shared.core.model.replica import HostVm, ReplicaState
 from shared.core.model.vm import LossCause
 from shared.core.model.vm_names import vm_name
 from shared.errors import PermanentError, TemporaryError
@@ -36,6 +38,7 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.serving import serving
 from tests.support.world import World
 
+OWN = "trainer@my-project.iam.gserviceaccount.com"
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 ACCOUNT = "trainmaster-worker@my-project.iam.gserviceaccount.com"
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -175,6 +178,7 @@ FORGERIES: list[tuple[str, Callable[[Sender], str | None], str]] = [
     ("not yet valid", lambda sender: sender.token(at=NOW + timedelta(hours=2)), "was valid until"),
     ("of another VM", lambda sender: sender.token(instance_name=vm_name("digits_1", WORKER_1)), "the token is of VM"),
     ("of another VM of that name", lambda sender: sender.token(instance_id=4711), "the token is of VM"),
+    ("of a VM in another zone", lambda sender: sender.token(zone="us-central1-f"), "the token is of VM"),
     ("of another project", lambda sender: sender.token(project="your-project"), "the token is of VM"),
     ("of another account", lambda sender: sender.token(email="x@my-project.iam.gserviceaccount.com"), "VMs run as"),
     (
@@ -225,6 +229,25 @@ def test_signed_token_with_wrong_claims_is_dead_lettered(sender: Sender, changes
     assert sender.world.ledger == before
 
 
+def test_vm_of_the_replicas_name_cannot_act_for_a_replica_that_reported(sender: Sender) -> None:
+    """A job in another zone could have VMs of the same names, if its id had the same hash."""
+    sender.send(sender.token())
+    before = sender.world.ledger
+    vm = {**sender.world.message_fields(WORKER_0)["vm"], "instance_id": "4711"}  # type: ignore[dict-item]
+    for name, cause in (("replica_exit", "process"), ("maintenance", "preemption")):
+        sender.name = name
+        sender.send(sender.token(instance_id=4711), vm=vm, cause=cause, signal=9)
+        assert "but the replica runs on VM" in sender.reasons()[-1]
+    assert sender.world.ledger == before
+
+
+def test_vm_in_a_zone_that_the_job_does_not_use_is_refused(sender: Sender) -> None:
+    vm = {**sender.world.message_fields(WORKER_0)["vm"], "zone": "europe-west4-a"}  # type: ignore[dict-item]
+    sender.send(sender.token(zone="europe-west4-a"), vm=vm)
+    assert "the token is of a VM in europe-west4-a" in sender.reasons()[0]
+    assert sender.state is ReplicaState.WAITING
+
+
 def test_token_of_a_past_incarnation_is_dead_lettered(sender: Sender) -> None:
     old = sender.token()
     sender.send(old)
@@ -247,11 +270,16 @@ def with_a_slice(sender: Sender, job_id: str, **more: str) -> Sender:
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     training = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4", "masterConfig": image, "region": "us-central1"}
     tpu = {"workerType": "ct5lp-hightpu-4t", "workerCount": 1, "workerConfig": image}
-    world = World(store=sender.world.store, bus=sender.world.bus, job_id=job_id)
+    allowed = AllowedResources("my-project", (f"service_account={OWN}",))
+    world = World(store=sender.world.store, bus=sender.world.bus, job_id=job_id, allowed=allowed)
     world.submit({"trainingInput": {**training, **tpu, **more}})
     world.deliver()
     world.bus.drain()
     return Sender(world, sender.issuer)
+
+
+HOST: dict[str, Any] = {"project": "of-google-tp", "instance_name": "t1v-n-1-w-0", "instance_id": 1}
+"""A host of a slice: a machine in a project of Google's, with a name of Google's."""
 
 
 @pytest.fixture
@@ -262,12 +290,64 @@ def slice_sender(sender: Sender) -> Sender:
 def test_slice_of_one_host_is_authenticated_without_its_vm_name(slice_sender: Sender) -> None:
     """A slice of one host sends no host number, so only the stored job shows that it is a slice."""
     audience = "trainmaster/my-project/slices_1/1/worker/0/1"
-    token = slice_sender.token(audience=audience, project="of-google-tp", instance_name="t1v-n-1-w-0", instance_id=1)
+    token = slice_sender.token(audience=audience, **HOST)
     assert slice_sender.send(token) == 204
     assert (slice_sender.state, slice_sender.reasons()) == (ReplicaState.RUNNING, [])
 
 
-OWN = "trainer@my-project.iam.gserviceaccount.com"
+def test_vm_of_another_job_cannot_act_for_a_slice(slice_sender: Sender) -> None:
+    """Any program may ask its VM's metadata server for a token with the audience of a slice."""
+    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
+    before = slice_sender.world.ledger
+    for name in ("vm_ready", "replica_exit"):
+        slice_sender.name = name
+        for host in (None, 0):
+            token = slice_sender.token(audience=audience, instance_name=vm_name("attacker_1", CHIEF))
+            slice_sender.send(token, host=host, cause="process", exit_status=0)
+            assert "is not a host of a TPU slice" in slice_sender.reasons()[0]
+    assert slice_sender.world.ledger == before
+
+
+def test_token_that_names_no_machine_cannot_act_for_a_slice(slice_sender: Sender) -> None:
+    """A token in the short format proves the service account only, which all jobs share."""
+    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
+    vm = VmIdentity(ACCOUNT, "my-project", 1, "z", 1, "n", NOW)
+    slice_sender.send(slice_sender.issuer.identity_token(vm, audience, full=False, now=NOW))
+    assert "must name its machine" in slice_sender.reasons()[0]
+    assert slice_sender.state is ReplicaState.WAITING
+
+
+def test_host_of_another_slice_cannot_act_for_a_host_that_reported(slice_sender: Sender) -> None:
+    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
+    slice_sender.send(slice_sender.token(audience=audience, **HOST))
+    (pinned,) = slice_sender.world.replica(WORKER_0).host_vms
+    assert pinned == HostVm(0, "of-google-tp/1")
+    slice_sender.name = "replica_exit"
+    before = slice_sender.world.ledger
+    foreign = slice_sender.token(audience=audience, **{**HOST, "instance_id": 2})
+    slice_sender.send(foreign, cause="process", exit_status=1)
+    assert "host 0 runs on of-google-tp/1" in slice_sender.reasons()[0]
+    assert slice_sender.world.ledger == before
+    slice_sender.send(slice_sender.token(audience=audience, **HOST), cause="process", exit_status=1)
+    assert (slice_sender.state, slice_sender.reasons()) != (ReplicaState.RUNNING, [])
+
+
+def test_replaced_slice_reports_from_other_machines(slice_sender: Sender) -> None:
+    audience = "trainmaster/my-project/slices_1/1/worker/0/{}"
+    slice_sender.send(slice_sender.token(audience=audience.format(1), **HOST))
+    slice_sender.name = "maintenance"
+    slice_sender.send(slice_sender.token(audience=audience.format(1), **HOST), cause=LossCause.PREEMPTION.value)
+    slice_sender.world.deliver()
+    slice_sender.name = "vm_ready"
+    slice_sender.send(slice_sender.token(audience=audience.format(2), **{**HOST, "instance_id": 2}))
+    assert (slice_sender.state, slice_sender.reasons()) == (ReplicaState.RUNNING, [])
+    assert slice_sender.world.replica(WORKER_0).host_vms == (HostVm(0, "of-google-tp/2"),)
+
+
+def test_event_of_a_host_that_the_slice_does_not_have_is_refused(slice_sender: Sender) -> None:
+    audience = "trainmaster/my-project/slices_1/1/worker/0/1"
+    slice_sender.send(slice_sender.token(audience=audience, **HOST), host=1)
+    assert "the event is of host 1, but the slice has 1" in slice_sender.reasons()[0]
 
 
 @pytest.fixture
@@ -291,12 +371,23 @@ def test_vm_with_the_jobs_own_account_is_authenticated(own_account_sender: Sende
     )
 
 
+def test_vm_with_the_workers_account_cannot_act_for_a_job_with_its_own(own_account_sender: Sender) -> None:
+    replica_id = own_account_sender.world.job.plan.primary
+    subject, vm = own_account_sender.world.message_fields(replica_id), own_account_sender.world.vm(replica_id)
+    assert vm is not None
+    audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
+    token = own_account_sender.token(audience=audience, instance_name=vm.name, instance_id=int(vm.instance_id))
+    assert own_account_sender.post(json.dumps(subject).encode(), token, NOW, "s") == 204
+    assert f"VMs run as '{OWN}'" in own_account_sender.reasons()[0]
+    assert own_account_sender.world.replica(replica_id).state is ReplicaState.WAITING
+
+
 def test_slice_must_have_the_jobs_own_account(own_account_sender: Sender) -> None:
     audience = "trainmaster/my-project/own_1/1/worker/0/1"
-    own_account_sender.send(own_account_sender.token(audience=audience, instance_name="t1v-n-1-w-0"))
+    own_account_sender.send(own_account_sender.token(audience=audience, **HOST))
     (reason,) = own_account_sender.reasons()
     assert f"VMs run as '{OWN}'" in reason
-    own_account_sender.send(own_account_sender.token(audience=audience, instance_name="t1v-n-1-w-0", email=OWN))
+    own_account_sender.send(own_account_sender.token(audience=audience, email=OWN, **HOST))
     assert (own_account_sender.state, own_account_sender.reasons()) == (ReplicaState.RUNNING, [])
 
 
@@ -317,7 +408,9 @@ def test_event_is_redelivered_while_googles_keys_are_not_available(
     assert sender.reasons() == []
 
 
-def test_unknown_key_id_fetches_keys_at_most_once_a_minute(keys: str, issuer: TokenIssuer) -> None:
+def test_unknown_key_id_fetches_keys_at_most_once_a_minute(
+    keys: str, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     tokens = IdentityTokens(keys, clock=lambda: now[0])
     vm = VmIdentity(ACCOUNT, "my-project", 1, "z", 1, "n", NOW)
@@ -326,20 +419,45 @@ def test_unknown_key_id_fetches_keys_at_most_once_a_minute(keys: str, issuer: To
     def fail_to_fetch(*_: object, **__: object) -> None:
         raise TransportError("unreachable")
 
-    tokens._request = fail_to_fetch  # type: ignore[assignment]
+    with monkeypatch.context() as patch:
+        patch.setattr(tokens, "_request", fail_to_fetch)
+        with pytest.raises(TemporaryError, match="had not published a minute ago"):
+            tokens.claims(TokenIssuer().identity_token(vm, "a", full=True, now=NOW))
+        now[0] = 61.0
+        with pytest.raises(TemporaryError, match="unreachable"):
+            tokens.claims(TokenIssuer().identity_token(vm, "a", full=True, now=NOW))
     with pytest.raises(IdentityError):
         tokens.claims(TokenIssuer().identity_token(vm, "a", full=True, now=NOW))
+
+
+def test_event_signed_with_a_key_of_the_last_minute_is_redelivered_and_then_handled(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Google begins to sign with a new key just after the function fetched the keys."""
+    tokens = authentication.tokens()
+    assert isinstance(tokens, IdentityTokens)
+    now = [0.0]
+    monkeypatch.setattr(tokens, "_clock", lambda: now[0])
+    tokens.claims(sender.token())
+    rotated = TokenIssuer()
+    published = {**sender.issuer.certificates(), **rotated.certificates()}
+    monkeypatch.setattr(sender.issuer, "certificates", lambda: published)
+    assert sender.send(sender.token(issuer=rotated)) == 503
     now[0] = 61.0
-    with pytest.raises(TemporaryError):
-        tokens.claims(TokenIssuer().identity_token(vm, "a", full=True, now=NOW))
+    assert sender.send(sender.token(issuer=rotated)) == 204
+    assert (sender.state, sender.reasons()) == (ReplicaState.RUNNING, [])
 
 
-def an_audit_log_entry(world: World) -> bytes:
+AUDIT_LOG = "projects/my-project/logs/cloudaudit.googleapis.com%2Fsystem_event"
+
+
+def an_audit_log_entry(world: World, log: str = AUDIT_LOG) -> bytes:
     vm = world.vm(WORKER_0)
     assert vm is not None
     path = f"projects/my-project/zones/{vm.zone}/instances/{vm.name}"
     return json.dumps(
         {
+            "logName": log,
             "protoPayload": {"methodName": "compute.instances.preempted", "resourceName": path},
             "resource": {"type": "gce_instance", "labels": {"instance_id": vm.instance_id}},
             "timestamp": NOW.isoformat(),
@@ -354,6 +472,25 @@ def test_audit_log_entry_is_accepted_only_on_its_own_topic(sender: Sender) -> No
     assert (sender.state, len(sender.reasons())) == (ReplicaState.RUNNING, 1)
     assert sender.post(an_audit_log_entry(sender.world), None, NOW, topics.SYSTEM_EVENTS) == 204
     assert sender.state is ReplicaState.REPLACING
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "projects/my-project/logs/mine-cloudaudit.googleapis.com%2Fsystem_event",
+        "projects/other/logs/cloudaudit.googleapis.com%2Fsystem_event",
+        "projects/my-project/logs/cloudaudit.googleapis.com%2Fsystem_event-2",
+        "",
+    ],
+)
+def test_entry_of_a_log_that_a_program_may_write_reports_no_loss(sender: Sender, log: str) -> None:
+    """Every VM may write to a log of its own choice, with any resource and any payload."""
+    sender.send(sender.token())
+    sender.name = "maintenance"
+    before = sender.world.ledger
+    assert sender.post(an_audit_log_entry(sender.world, log), None, NOW, topics.SYSTEM_EVENTS) == 204
+    assert "the entry is in the log" in sender.reasons()[0]
+    assert (sender.state, sender.world.ledger) == (ReplicaState.RUNNING, before)
 
 
 def test_maintenance_message_of_an_agent_needs_its_token(sender: Sender) -> None:

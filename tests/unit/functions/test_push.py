@@ -15,7 +15,7 @@ from shared.errors import TemporaryError
 from shared.memory.bus import Message
 from shared.messaging import topics
 from shared.settings import settings
-from shared.wiring import core_services
+from shared.wiring import core_services, intake_deps
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 
@@ -37,6 +37,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.delenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", raising=False)
     settings.cache_clear()
     monkeypatch.setattr(core_services, "deps", lambda: world.deps)
+    monkeypatch.setattr(intake_deps, "intake_deps", lambda: world.deps)
     monkeypatch.setattr(core_services, "bus", lambda: world.bus)
     return world
 

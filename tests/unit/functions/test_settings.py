@@ -33,6 +33,26 @@ def test_malformed_limit_is_rejected_with_an_example(text: str, monkeypatch: pyt
         settings()
 
 
+def test_boot_images_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings().boot_images == {}
+    monkeypatch.setenv(
+        "TRAINMASTER_BOOT_IMAGES", "debian-12=projects/p/global/images/family/mine, cu=projects/p/global/images/m1"
+    )
+    assert settings().boot_images == {
+        "debian-12": "projects/p/global/images/family/mine",
+        "cu": "projects/p/global/images/m1",
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["mine", "debian-12=", "debian-12=mine", "=projects/p/global/images/m", "a=projects/p/b"]
+)
+def test_malformed_boot_image_is_rejected_with_its_form(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_BOOT_IMAGES", text)
+    with pytest.raises(ValidationError, match=r"boot_images(.|\n)*is not FAMILY=projects/P/global/images"):
+        settings()
+
+
 def test_price_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().ml_unit_price is None
     monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", "")

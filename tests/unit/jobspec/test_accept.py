@@ -120,6 +120,8 @@ def test_basic_gpu_gets_t4_with_a_substitution() -> None:
     ("version", "primary"),
     [
         (None, "chief"),
+        ("1.0", "master"),
+        ("1.14", "master"),
         ("1.15", "master"),
         ("2.1", "chief"),
         ("2.11", "chief"),
@@ -163,7 +165,6 @@ def test_roles_of_custom_tier_get_their_own_machines() -> None:
     ("machine", "config", "accelerator"),
     [
         ("n1-standard-8", gpus("NVIDIA_TESLA_T4", "1"), Accelerator("nvidia-tesla-t4", 1)),
-        ("n1-standard-8", gpus("nvidia-tesla-v100", 8), Accelerator("nvidia-tesla-v100", 8)),
         ("n1-standard-32", gpus("NVIDIA_TESLA_K80", 8), Accelerator("nvidia-tesla-t4", 4)),
         ("n1-highcpu-64", gpus("NVIDIA_TESLA_P100", 4), Accelerator("nvidia-tesla-t4", 4)),
         ("g2-standard-24", None, Accelerator("nvidia-l4", 2)),
@@ -172,7 +173,6 @@ def test_roles_of_custom_tier_get_their_own_machines() -> None:
         ("a3-highgpu-8g", None, Accelerator("nvidia-h100-80gb", 8)),
         ("c3-standard-22", None, None),
         ("complex_model_l_gpu", None, Accelerator("nvidia-tesla-t4", 4)),
-        ("large_model_v100", None, Accelerator("nvidia-tesla-v100", 1)),
     ],
 )
 def test_gpus_have_compute_engine_names_and_count_per_vm(

@@ -76,6 +76,7 @@ EXTENSIONS = st.fixed_dictionaries(
         "env": st.dictionaries(st.sampled_from(("A", "B", "TF_CONFIG", "1")), SCALARS, max_size=3),
         "secrets": st.dictionaries(st.sampled_from(("A", "C", "AIP_X")), SCALARS | st.just("s/versions/1"), max_size=3),
         "image": st.sampled_from(("projects/p/global/images/family/f", "v2-alpha-tpuv6e", "Image")),
+        "stallTimeout": SCALARS | st.just("60s"),
         "checkpointSignal": st.sampled_from(("sigusr1", "SIGTERM", "9")),
         "reservation": SCALARS,
     },

@@ -24,7 +24,8 @@ def test_boot_disk_type_is_the_requested_or_the_default_of_the_machine(
     machine: str, requested: str | None, resolved: str
 ) -> None:
     disk = {"diskConfig": {"bootDiskType": requested}} if requested else {}
-    spec = accept(custom(masterType=machine, masterConfig=disk), default_job_id=None)
+    document = {**custom(masterType=machine, masterConfig=disk), "trainmaster": {"spot": "all"}}
+    spec = accept(document, default_job_id=None)
     assert spec.plan.groups[0].boot_disk_type == resolved
 
 

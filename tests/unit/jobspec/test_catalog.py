@@ -18,7 +18,7 @@ from shared.jobspec.catalog.machine_types import (
     valid_gpu_counts,
 )
 from shared.jobspec.catalog.regions import REGION_ZONES
-from shared.jobspec.catalog.runtimes import PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES, Runtime
+from shared.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES, Runtime
 from shared.jobspec.catalog.scale_tiers import TIERS
 from shared.jobspec.catalog.tpu_types import TPU_MACHINES
 from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
@@ -74,11 +74,34 @@ def has_local_environment(runtime: Runtime) -> bool:
     return Path(f"requirements/runtime-{runtime.name}.in").exists()
 
 
-def test_runtimes_with_local_environment_have_different_images() -> None:
+def test_local_environments_have_different_images() -> None:
     """The local stack chooses the Python environment of a VM by its image."""
-    built = [runtime.image for runtime in RUNTIMES.values() if has_local_environment(runtime)]
-    assert built
-    assert len(set(built)) == len(built)
+    images = {runtime.name: runtime.image for runtime in RUNTIMES.values() if has_local_environment(runtime)}
+    assert images
+    assert len(set(images.values())) == len(images)
+
+
+# Source: the system Python of each distribution; Google's images have no other one.
+PYTHONS = {"ubuntu-2404": "3.12", "debian-12": "3.11"}
+
+
+@pytest.mark.parametrize("runtime", [*RUNTIMES.values(), CONTAINER_HOST], ids=lambda runtime: runtime.name)
+def test_python_of_runtime_is_that_of_its_image(runtime: Runtime) -> None:
+    assert [python for distribution, python in PYTHONS.items() if distribution in runtime.image] == [runtime.python]
+
+
+@pytest.mark.parametrize("version", [version for version, runtime in RUNTIMES.items() if runtime.name == "pytorch"])
+def test_pytorch_runtime_names_all_packages_that_are_built_for_each_other(version: str) -> None:
+    names = {requirement.split("==")[0] for requirement in RUNTIMES[version].packages}
+
+    assert {"torch", "torchvision", "torchaudio"} <= names
+
+
+@pytest.mark.parametrize("version", [version for version, runtime in RUNTIMES.items() if runtime.gpu_packages])
+def test_packages_for_gpus_have_the_same_versions(version: str) -> None:
+    runtime = RUNTIMES[version]
+
+    assert {re.sub(r"\[.*\]", "", requirement) for requirement in runtime.gpu_packages} == set(runtime.packages)
 
 
 def test_scale_tiers_have_known_machines() -> None:

@@ -58,6 +58,8 @@ def test_yaml_scalars_are_parsed_as_by_the_services_client() -> None:
         (b"a: !!python/object/apply:os.system [ls]\n", "the tag tag:yaml.org,2002:python/object/apply:os.system"),
         (b"a: !!timestamp nonsense\n", "line 1, column 4: the tag"),
         (b"a: !!binary aGk=\n", "line 1, column 4: the tag"),
+        (b"a:\n\tb: 1\n", "line 2, column 1: is indented with a tab"),
+        (b"a:\n  b: 1\n\tc: 2\n", "line 3, column 1: is indented with a tab"),
         (b"a: 1\n---\nb: 2\n", "line 2, column 1"),
         (b"? [1]\n: 2\n", "unhashable"),
         (b"", "is empty"),

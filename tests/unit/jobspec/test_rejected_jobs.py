@@ -42,6 +42,13 @@ LIMIT_S: Final = 0.05
 
 DOCUMENTS: Final[dict[str, tuple[dict[str, object], set[str]]]] = {
     "job id too long": ({**job(), "jobId": "a" * 129}, {"jobId"}),
+    "package generation that is no number": (job(packageUris=["gs://bkt/a.whl#latest"]), {f"{T}.packageUris[0]"}),
+    "package generation 0": (job(packageUris=["gs://bkt/a.whl#0"]), {f"{T}.packageUris[0]"}),
+    "package with two generations": (job(packageUris=["gs://bkt/a.whl#1#2"]), {f"{T}.packageUris[0]"}),
+    "same package in two generations": (
+        job(packageUris=["gs://bkt/a.whl#1", "gs://bkt/a.whl#2"]),
+        {f"{T}.packageUris[1]"},
+    ),
     "too many packages": (job(packageUris=[f"gs://bkt/{n}.whl" for n in range(101)]), {f"{T}.packageUris"}),
     "too many labels": ({**job(), "labels": {f"l{n}": "x" for n in range(65)}}, {"labels"}),
     "too many variables": (

@@ -24,6 +24,7 @@ EXTENSION: Final = st.fixed_dictionaries(
         "image": st.sampled_from(("projects/p/global/images/i", "projects/p-1/global/images/family/f")),
         "reservation": st.sampled_from(("r", "projects/p/reservations/r")),
         "checkpointSignal": st.sampled_from(("SIGUSR1", "sigint")),
+        "stallTimeout": st.sampled_from(("60s", "86400.5s")),
         "disableRetries": st.booleans(),
         "independentReplicas": st.booleans(),
         "restartJobOnWorkerRestart": st.sampled_from((True, "true", "False")),

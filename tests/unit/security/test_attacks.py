@@ -17,6 +17,7 @@ from shared.agent.program.environment import command_of, environment_of
 from shared.agent.reporting.log_entry import entry_of
 from shared.agent.reporting.serial_console import Stream
 from shared.core.intake.job_files import Uploaded
+from shared.core.intake.named_resources import AllowedResources
 from shared.errors import PermanentError
 from shared.flows import upload
 from shared.flows.upload import FILE_BYTES_MAX
@@ -24,7 +25,7 @@ from shared.jobspec import JOB_ID, InvalidJob, accept
 from shared.memory.access import MemoryAccess
 from shared.memory.objects import MemoryObjects
 from shared.presentation.log_reader import LogLine
-from shared.wiring.agent_archive import agent_files
+from shared.wiring.agent_files import agent_files
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, TOKENS, Api, an_app
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -109,11 +110,11 @@ def test_free_text_reaches_the_program_unchanged_and_never_a_shell(text: str) ->
     """The agent passes it to `execve` in an argv and an environment. The shell reads only a static script."""
     document = with_(("trainmaster", "env", "LEVEL"), text)
     document["trainingInput"]["args"] = [text, "--name", text]
-    world = World()
+    world = World(allowed=AllowedResources("my-project", ("*",)))
     world.submit(document)
     world.deliver()
     vm = world.vms[0]
-    metadata = dict(world.fleet._metadata[vm.name])
+    metadata = dict(world.fleet.metadata(vm.name))
     config = VmConfig.parse(metadata.pop("trainmaster-vm-config"))
     assert "pwned" not in json.dumps(metadata), "only the VM config, which the agent parses as JSON, contains it"
     identity = AgentIdentity(VmRef(vm.name, vm.zone, vm.instance_id), config, VmRef(vm.name, vm.zone, vm.instance_id))
@@ -122,8 +123,9 @@ def test_free_text_reaches_the_program_unchanged_and_never_a_shell(text: str) ->
 
 
 def test_startup_script_is_static_and_does_not_evaluate_metadata() -> None:
-    assert agent_files()["startup-script"] == Path("shared/agent/startup.sh").read_text(encoding="utf-8")
-    code = [line for line in agent_files()["startup-script"].splitlines() if not line.lstrip().startswith("#")]
+    script = agent_files("gs://b/agent/0.zip")["startup-script"]
+    assert script == Path("shared/agent/startup.sh").read_text(encoding="utf-8")
+    code = [line for line in script.splitlines() if not line.lstrip().startswith("#")]
     assert not [
         line for line in code if "eval " in line or "trainmaster-vm-config" in line or "trainmaster-directive" in line
     ]
@@ -227,13 +229,13 @@ def test_reserved_environment_variables_are_rejected(kind: str, name: str) -> No
 
 
 def test_second_submission_with_another_job_changes_nothing() -> None:
-    """The sender chooses the source of a message, so a known source must not allow any change."""
+    """The sender chooses the source of a message, so a known source neither allows a change nor hides a submission."""
     world = World()
     world.submit(source="gs://b/jobs/digits.yaml#1")
     before = world.job
-    world.submit(a_spec(args=["--other-flag"]), source="gs://b/jobs/digits.yaml#1")
-    with pytest.raises(PermanentError, match="already exists"):
-        world.submit(a_spec(args=["--other-flag"]), source="api:4711")
+    for source in ("gs://b/jobs/digits.yaml#1", "cli:4711"):
+        with pytest.raises(PermanentError, match="already exists"):
+            world.submit(a_spec(args=["--other-flag"]), source=source)
     assert world.job == before
     world.check()
 
@@ -269,6 +271,16 @@ def test_escape_sequences_in_a_log_are_shown_but_not_sent_to_the_terminal() -> N
     hostile = "\x1b]0;owned\x07\x1b[2Jloss \x1b[31m0.5\x1b[0m\r\x9b31m\u202eend"
     assert make_visible(hostile) == "\ufffd]0;owned\ufffd\ufffd[2Jloss \x1b[31m0.5\x1b[0m\ufffd\ufffd31m\ufffdend"
     assert make_visible("\tloss 0.5 é 你好") == "\tloss 0.5 é 你好"
+
+
+@pytest.mark.parametrize("hiding", ["8", "0;8", "38;5;7;8", "30;40", "48;5;0", "7", "38;5", "1;"])
+def test_log_cannot_hide_text_from_the_user(hiding: str) -> None:
+    assert make_visible(f"\x1b[{hiding}mpassword:\x1b[0m") == f"\ufffd[{hiding}mpassword:\x1b[0m"
+
+
+@pytest.mark.parametrize("style", ["", "0", "1;31", "01;31", "38;5;208", "38;2;255;128;0", "4;94", "22;39"])
+def test_text_colours_of_a_log_reach_the_terminal(style: str) -> None:
+    assert make_visible(f"\x1b[{style}mloss") == f"\x1b[{style}mloss"
 
 
 @pytest.mark.parametrize("show", [_plain, _coloured, _json])

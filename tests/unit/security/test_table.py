@@ -11,10 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "security.md"
+MODULE = re.compile(r"(shared|functions|infra|cli|emulators)/[\w/.-]+")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.startswith("| ") and not line.startswith(("| attack |", "| --- "))
+    for line in PAGE.read_text(encoding="utf-8").partition("| attack |")[2].partition("\n\n")[0].splitlines()[2:]
 ]
 
 
@@ -31,7 +31,7 @@ def functions(path: Path) -> frozenset[str]:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:60])
 def test_row_names_existing_modules_and_tests(row: list[str]) -> None:
     _, defence, tests = row
-    modules = [text for text in quoted(defence) if re.fullmatch(r"(shared|functions|infra|cli)/[\w/.-]+", text)]
+    modules = [text for text in quoted(defence) if MODULE.fullmatch(text)]
     assert modules, "no module"
     assert not [path for path in modules if not (ROOT / path).exists()]
     assert quoted(tests), "no test"

@@ -47,7 +47,7 @@ class Cloud:
         self._changed = threading.Condition()
         self._metadata: dict[str, str] = {}
         self._closed = False
-        self.objects: dict[str, bytes] = {}  # gs://bucket/name -> content
+        self.objects: dict[str, bytes] = {}  # gs://bucket/name, or gs://bucket/name#generation -> content
         self.secrets: dict[str, bytes] = {}  # projects/…/versions/… -> value
         self.secret_statuses: list[int] = []  # for the next reads; 200 when empty
         self.messages: list[Message] = []
@@ -56,6 +56,10 @@ class Cloud:
         self.publish_status = 200
         self.storage_statuses: list[int] = []  # for the next downloads; 200 when empty
         self.identity_status = 200
+        self.guest_attributes: dict[str, str] = {}  # NAMESPACE/KEY -> value
+        self.guest_attributes_status = 200
+        self.guest_attribute_writes = 0
+        self.clock_offset_s = 0.0  # of the Date header
         self.token_lasts_s = 3600
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._server.daemon_threads = True
@@ -80,10 +84,10 @@ class Cloud:
                 self._metadata[path] = value
             self._changed.notify_all()
 
-    def direct(self, attempt: int, incarnation: int, action: str = "run") -> float:
+    def direct(self, attempt: int, incarnation: int, action: str = "run", **fields: object) -> float:
         """Set the directive; return the time of that."""
         at = time.monotonic()
-        self.set(DIRECTIVE, json.dumps({"attempt": attempt, "incarnation": incarnation, "action": action}))
+        self.set(DIRECTIVE, json.dumps({"attempt": attempt, "incarnation": incarnation, "action": action, **fields}))
         return at
 
     def wait_for(self, what: str, is_there: Callable[[list[Message]], bool]) -> None:
@@ -161,7 +165,8 @@ class Cloud:
         bucket, slash, name = path.partition("/o/")
         if not slash:
             return 200, self.listing(unquote(bucket.removesuffix("/o")), query)
-        return self.download(f"gs://{unquote(bucket)}/{unquote(name)}")
+        generation = f"#{query['generation']}" if "generation" in query else ""
+        return self.download(f"gs://{unquote(bucket)}/{unquote(name)}{generation}")
 
     def download(self, uri: str) -> tuple[int, bytes]:
         if self.storage_statuses:
@@ -200,13 +205,25 @@ class Cloud:
             self.requests.append((path, headers))
             self._changed.notify_all()
 
+    def write_guest_attribute(self, path: str, value: str, flavor: str | None) -> int:
+        with self._changed:
+            self.guest_attribute_writes += 1
+            if flavor != "Google":
+                return 403
+            if self.guest_attributes_status == 200:
+                self.guest_attributes[path] = value
+            return self.guest_attributes_status
+
     def _etag(self, path: str) -> str:
         return f"{hash(self._metadata.get(path)) & 0xFFFFFFFF:08x}"
 
 
-def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
+def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a class of many short methods
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string((timestamp or time.time()) + cloud.clock_offset_s)
 
         def do_GET(self) -> None:
             url = urlsplit(self.path)
@@ -230,6 +247,11 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
             cloud.record_request(self.path, dict(self.headers))
             topic = self.path.removeprefix("/v1/").removesuffix(":publish").rsplit("/", 1)[-1]
             self._answer(cloud.publish(topic, body), b'{"messageIds": ["1"]}')
+
+        def do_PUT(self) -> None:
+            value = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            path = self.path.removeprefix("/computeMetadata/v1/instance/guest-attributes/")
+            self._answer(cloud.write_guest_attribute(path, value, self.headers.get("Metadata-Flavor")), b"")
 
         def _answer(self, status: int, body: bytes, etag: str = "") -> None:
             with contextlib.suppress(ConnectionError):

@@ -42,15 +42,15 @@ def sdist(name: str, task: str, requires: tuple[str, ...] = (), extra: dict[str,
     return tarball({f"{top}/{path}": text for path, text in files.items()})
 
 
-def wheel(name: str, module: str) -> bytes:
-    return wheel_of(name, {f"{name}/__init__.py": module})
+def wheel(name: str, module: str, version: str = "0.1") -> bytes:
+    return wheel_of(name, {f"{name}/__init__.py": module}, version)
 
 
-def wheel_of(name: str, files: dict[str, str]) -> bytes:
-    info = f"{name}-0.1.dist-info"
+def wheel_of(name: str, files: dict[str, str], version: str = "0.1") -> bytes:
+    info = f"{name}-{version}.dist-info"
     files = {
         **files,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": WHEEL,
     }
     record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])

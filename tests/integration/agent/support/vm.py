@@ -15,12 +15,14 @@ from typing import Any, Final
 
 from shared.agent.control.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from shared.agent.program.process_table import kill_marked
-from shared.wiring.agent_archive import agent_files
+from shared.wiring.agent_archive import agent_archive, agent_uri
+from shared.wiring.agent_files import agent_files
 
 from .cloud import TIMEOUT_S, Cloud
 
-FIRST: Final = "tm-digits-1-a1b2c3-worker-0"
-NAME: Final = "tm-digits-1-a1b2c3-worker-1"
+BUCKET: Final = "p-stage"
+FIRST: Final = "tm-digits-1-a1b2c3d4e5f60718-worker-0"
+NAME: Final = "tm-digits-1-a1b2c3d4e5f60718-worker-1"
 CLUSTER: Final = {"chief": ["h0:2222"], "worker": ["h1:2222", "h2:2222"]}
 
 
@@ -71,6 +73,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def install_agent(cloud: Cloud) -> dict[str, str]:
+    """Store the agent, and name it in the metadata; return the metadata entries that start it."""
+    uri = agent_uri(BUCKET, agent_archive())
+    cloud.objects[uri] = agent_archive()
+    cloud.set("instance/attributes/trainmaster-agent", uri)
+    return agent_files(uri)
+
+
 class Vm:
     """One VM. ``boot`` may be called again after its end and uses the same disk."""
 
@@ -87,12 +97,13 @@ class Vm:
             "PYTHONPATH": str(self._code),
             "PYTHONDONTWRITEBYTECODE": "1",
             "GCE_METADATA_HOST": cloud.host,
+            "TRAINMASTER_EMULATED_VM": NAME,  # the agent must install nothing on this machine
             "PUBSUB_EMULATOR_HOST": cloud.host,
             "STORAGE_EMULATOR_HOST": f"http://{cloud.host}",
             "TRAINMASTER_SECRETS_ENDPOINT": f"http://{cloud.host}",
         }
         self._script = folder / "startup-script"
-        self._script.write_text(agent_files()["startup-script"])
+        self._script.write_text(install_agent(cloud)["startup-script"])
         self._changed = threading.Condition()
         self._console: list[bytes] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -100,11 +111,11 @@ class Vm:
         for path, value in {
             "instance/name": NAME,
             "instance/id": "4711",
+            "instance/image": "projects/deeplearning-platform-release/global/images/common-v20261101",
             "instance/zone": "projects/123/zones/us-central1-a",
             "instance/maintenance-event": "NONE",
             "instance/preempted": "FALSE",
             "project/numeric-project-id": "123456789012",
-            "instance/attributes/trainmaster-agent": agent_files()["trainmaster-agent"],
         }.items():
             cloud.set(path, value)
         self.configure()

@@ -148,7 +148,7 @@ def refused() -> dict[str, Any]:
     }
     init(sys.argv[3])
     result["viewer"] = call_error(lambda: a_job("viewer").submit())
-    init("ya29.expired")
+    init("ya29.an-expired-access-token")
     result["stranger"] = call_error(aiplatform.CustomJob.list)
     return result
 

@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 
 from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm_names import job_hash, job_hash_in, job_label, replica_id_from_vm_name, vm_name
+from shared.core.model.vm_names import (
+    HASH_DIGITS,
+    job_hash,
+    job_hash_in,
+    job_label,
+    replica_id_from_vm_name,
+    slug,
+    vm_name,
+)
 from tests.support.jobs import CHIEF, WORKER_0
 
 
@@ -25,6 +33,22 @@ def test_names_and_labels_of_similar_job_ids_differ() -> None:
     ids = ["digits_1", "Digits_1", "digits__1", "DIGITS_1", "d" * 100, "d" * 101]
     assert len({vm_name(job_id, CHIEF) for job_id in ids}) == len(ids)
     assert len({job_label(job_id) for job_id in ids}) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("victim", "attacker"),
+    [
+        ("nightly_digits_train_1", "niGhtlY_dIGIts_TRain_1___________________________"),
+        ("nightly_digits_train_2", "niGHTLY_DigItS_TRAin_2_______"),
+        ("niGhtLY______________________________TRaiN", "niGHTlY____________________train"),
+    ],
+)
+def test_job_ids_that_were_found_to_share_a_short_hash_have_other_names_and_labels(victim: str, attacker: str) -> None:
+    """A search of seconds found these ids: their hashes begin with the same 24 bits, in the last pair with 32."""
+    assert slug(victim, 60) == slug(attacker, 60)
+    assert vm_name(victim, CHIEF) != vm_name(attacker, CHIEF)
+    assert job_label(victim) != job_label(attacker)
+    assert HASH_DIGITS * 4 >= 64
 
 
 def test_label_is_the_job_id_where_that_is_legal() -> None:

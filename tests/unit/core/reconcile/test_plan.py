@@ -244,23 +244,22 @@ def with_spot_workers(on_demand_after: int | None) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("on_demand_after", "vm_generation", "spot"),
-    [(None, 1, True), (None, 99, True), (2, 2, True), (2, 3, False), (2, 9, False), (0, 1, False)],
+    ("on_demand_after", "vms_lost", "spot"),
+    [(None, 0, True), (None, 98, True), (2, 1, True), (2, 2, False), (2, 8, False), (0, 0, False)],
 )
 def test_vm_is_on_demand_after_the_allowed_number_of_lost_spot_vms(
-    on_demand_after: int | None, vm_generation: int, *, spot: bool
+    on_demand_after: int | None, vms_lost: int, *, spot: bool
 ) -> None:
     job_plan = with_spot_workers(on_demand_after).plan
-    assert is_spot(job_plan, a_replica(WORKER_0, vm_generation=vm_generation)) is spot
-    assert is_spot(job_plan, a_replica(WORKER_0, vm_generation=vm_generation, attempt=2)) is spot, "after a rerun"
-    assert not is_spot(job_plan, a_replica(CHIEF, vm_generation=vm_generation)), "role without Spot VMs"
+    assert is_spot(job_plan, a_replica(WORKER_0, vms_lost=vms_lost, vm_generation=9)) is spot
+    assert not is_spot(job_plan, a_replica(CHIEF, vms_lost=vms_lost)), "role without Spot VMs"
 
 
 def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() -> None:
     waiting = [
         a_replica(CHIEF, ReplicaState.WAITING),
         a_replica(WORKER_0, ReplicaState.WAITING),
-        a_replica(WORKER_1, ReplicaState.REPLACING, vm_generation=2),
+        a_replica(WORKER_1, ReplicaState.REPLACING, vms_lost=1),
     ]
     inserts = creates(a_state(*waiting, job=with_spot_workers(1)))
     assert [(create.replica_ids, create.spot) for create in inserts] == [

@@ -26,7 +26,7 @@ def a_world() -> World:
 
 
 def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
-    entry = next(entry for entry in a_world().ledger if entry.key == "1-worker-0-1-exit")
+    entry = next(entry for entry in a_world().ledger if entry.key == "1-worker-0-1-vm-1-exit")
     assert entry.decision.rule is Rule.RESTART
     assert [rule for rule, _ in rules_passed_over(entry)] == [
         Rule.PRIMARY_DONE,
@@ -34,8 +34,9 @@ def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
         Rule.VM_LOST,
         Rule.VM_LOST,
         Rule.INTERNAL,
-        Rule.RETRIES_DISABLED,
         Rule.COLLATERAL,
+        Rule.RETRIES_DISABLED,
+        Rule.STALLED,
         Rule.PERMANENT,
         Rule.CRASH,
     ]
@@ -47,10 +48,10 @@ def test_entries_that_concern_a_replica_are_its_own_and_the_jobs() -> None:
     assert keys == [
         "submitted",
         "preparing",
-        "1-worker-0-1-ready",
+        "1-worker-0-1-vm-1-ready",
         "1-all-ready",
-        "1-worker-0-1-exit",
-        "1-worker-0-2-ready",
+        "1-worker-0-1-vm-1-exit",
+        "1-worker-0-2-vm-1-ready",
     ]
 
 
@@ -69,7 +70,7 @@ def test_differences_are_the_exits_that_another_policy_would_judge_differently()
     assert differences(ledger, ExitPolicy()) == ()
     assert differences(ledger, ExitPolicy(Preset.RESTART)) == ()
     (different,) = differences(ledger, ExitPolicy(Preset.SERVICE))
-    assert (different.entry.key, different.would_be.action.kind) == ("1-worker-0-1-exit", "fail_job")
+    assert (different.entry.key, different.would_be.action.kind) == ("1-worker-0-1-vm-1-exit", "fail_job")
     (rerun,) = differences(ledger, ExitPolicy(rules=(ExitRule(1, 1, ExitAction.RERUN),)))
     assert rerun.would_be.action.kind == "rerun_job"
 
@@ -79,4 +80,4 @@ def test_fold_of_a_complete_ledger_is_the_stored_state() -> None:
     stored = world.store.load_attempt(world.job_id)
     assert stored is not None
     assert fold(world.ledger) == stored.state
-    assert fold([entry for entry in world.ledger if entry.key != "1-worker-0-1-exit"][:-2]) != stored.state
+    assert fold([entry for entry in world.ledger if entry.key != "1-worker-0-1-vm-1-exit"][:-2]) != stored.state

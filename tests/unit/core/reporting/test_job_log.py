@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.events import Event, TrialEnded, TrialSuggested, TuningEnded
+from shared.core.actions import AcceptJob
+from shared.core.decisions import Decision, Reason, Rule
+from shared.core.events import Event, JobSubmitted, TrialEnded, TrialSuggested, TuningEnded
 from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.job import Job, State
+from shared.core.model.job import Job, JobState, State
+from shared.core.model.plan import Substitution
 from shared.core.model.tuning import Measurement, TrialState
 from shared.core.reporting.job_log import Severity, service_lines
 from shared.core.rules.judge import judge
-from tests.support.jobs import at
+from tests.support.jobs import a_job, a_plan, at
 from tests.support.tuning_jobs import a_tuning_job
 
 NOW = at(100)
@@ -44,6 +47,19 @@ def an_entry(job: Job, event: Event) -> LedgerEntry:
 def test_each_change_of_a_trial_is_one_line(event: Event, severity: Severity, message: str) -> None:
     (line,) = service_lines(an_entry(a_tuning_job("r"), event))
     assert (line.severity, line.message) == (severity, message)
+
+
+def test_substitutions_are_warnings_before_the_job_is_queued() -> None:
+    note = Substitution("trainingInput.runtimeVersion", "1.15", "2.21", "the service ended this version")
+    job = a_job(JobState.QUEUED, plan=a_plan(substitutions=(note,)))
+    decision = Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "accepted", AcceptJob(job))
+    event = JobSubmitted(job, NOW)
+    empty = counters(State(job, (), whole=True), None)
+    lines = service_lines(LedgerEntry(job.job_id, event.key, NOW, event, decision, empty, empty))
+    assert [line.message for line in lines if line.severity is Severity.WARNING] == [
+        "trainingInput.runtimeVersion: 1.15 is replaced by 2.21 (the service ended this version)."
+    ]
+    assert lines[-2].message.endswith("is queued.")
 
 
 def test_end_of_a_tuning_job_names_its_best_trial_before_the_lines_of_every_job() -> None:

@@ -11,18 +11,22 @@ from tests.support.world import World
 
 
 @pytest.mark.parametrize(
-    ("submission", "by", "origin"),
+    ("submission", "through_api", "by", "origin"),
     [
-        ("gs://bucket/jobs/digits.yaml#17", None, "by the upload of gs://bucket/jobs/digits.yaml"),
-        ("api:4711", "anna@example.com", "through the API, by anna@example.com"),
-        ("api:4711", None, "through the API"),
-        ("cli:4711", None, "by trainmaster submit"),
-        ("schedule:nightly", None, "by the schedule nightly"),
-        ("message:4711", None, "as a message to the topic"),
-        ("pipeline-7", None, "as a message to the topic"),
+        ("gs://bucket/jobs/digits.yaml#17", False, None, "by the upload of gs://bucket/jobs/digits.yaml"),
+        ("api:4711", True, "anna@example.com", "through the API, by anna@example.com"),
+        ("api:4711", True, None, "through the API"),
+        ("api:4711", False, None, "as a message to the topic"),
+        ("cli:4711", False, None, "by trainmaster submit"),
+        ("schedule:nightly", False, None, "by the schedule nightly"),
+        ("message:4711", False, None, "as a message to the topic"),
+        ("pipeline-7", False, None, "as a message to the topic"),
     ],
 )
-def test_origin_is_described_from_the_submissions_source(submission: str, by: str | None, origin: str) -> None:
+def test_origin_is_described_from_the_submissions_source(
+    submission: str, through_api: bool, by: str | None, origin: str
+) -> None:
     world = World()
     world.submit()
-    assert describe_origin(replace(world.job, submission=submission, submitted_by=by)) == origin
+    job = replace(world.job, submission=submission, through_api=through_api, submitted_by=by)
+    assert describe_origin(job) == origin

@@ -11,14 +11,29 @@ from shared.core.evolve import apply, evolve
 from shared.core.model.exit_policy import Blame
 from shared.core.model.job import Budgets, State
 from shared.core.model.plan import TaskGroup
-from shared.core.model.replica import LastExit, Replica, ReplicaState
+from shared.core.model.replica import PastIncarnation, Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm import DirectiveAction, LossCause
 from shared.core.reconcile.desired import desired_vms
 from shared.core.reporting.explain import next_steps
+from shared.core.rules.attribution import explains
 from shared.core.rules.judge import judge
+from shared.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
 from tests.support.decisions import action_of
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
+from tests.support.jobs import (
+    CHIEF,
+    WORKER_0,
+    WORKER_1,
+    a_charged_exit,
+    a_job,
+    a_lost_vm,
+    a_plan,
+    a_replica,
+    a_state,
+    at,
+    exited,
+    lost,
+)
 
 NOW = at(100)
 EVALUATOR = ReplicaId(TaskType.EVALUATOR, 0)
@@ -31,20 +46,18 @@ def with_evaluator(*replicas: Replica) -> State:
 
 
 def replacing(replica_id: ReplicaId) -> Replica:
-    return a_replica(replica_id, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50))
+    changes = {"incarnation": 2, "vm_generation": 2, "lost_at": at(50), "past": (a_lost_vm(50),)}
+    return a_replica(replica_id, ReplicaState.REPLACING, **changes)
 
 
-def charged(replica_id: ReplicaId, seconds: float, blame: Blame) -> Replica:
-    """Return a replica that runs again after a charged restart."""
-    return a_replica(
-        replica_id,
-        incarnation=2,
-        restarts_used=1,
-        ready_at=at(seconds + 1),
-        lost_at=at(seconds),
-        charged_at=at(seconds),
-        last_exit=LastExit(1, 1, None, "UnavailableError at ops.py:12 in execute", blame),
-    )
+@pytest.mark.parametrize(("ran_s", "expected"), [(60, HoldReplica), (10, RestartReplica), (None, RestartReplica)])
+def test_exit_of_a_program_that_ran_during_a_loss_is_collateral_although_its_start_was_not_reported(
+    ran_s: float | None, expected: type
+) -> None:
+    back = a_replica(WORKER_1, incarnation=2, lost_at=at(50), past=(a_lost_vm(50, back_at=at(55)),))
+    not_reported = a_replica(WORKER_0, started_at=None, ordered_at=at(60))
+    event = replace(exited(WORKER_0, 1, ran_s=ran_s), at=at(90))
+    assert isinstance(judge(a_state(back, not_reported), event, NOW).action, expected)
 
 
 def test_exit_during_an_evaluators_loss_is_charged() -> None:
@@ -69,33 +82,91 @@ def test_held_replica_starts_while_only_an_evaluator_is_down() -> None:
     assert "chief 0 waits no longer: it is being started." in next_steps(state.job, state.replicas)
 
 
-@pytest.mark.parametrize("blame", [Blame.PEER, Blame.UNKNOWN])
-def test_loss_that_becomes_known_late_refunds_the_restarts_of_its_peers(blame: Blame) -> None:
-    state = a_state(charged(CHIEF, 90, blame), a_replica(WORKER_1, incarnation=2, forgiven_at=at(91), collateral=1))
-    decision = judge(state, lost(WORKER_0), NOW)
-    assert action_of(decision, ReplaceVm).refunded == ("1-chief-0",)
-    assert "chief 0" in decision.text
-    chief = next(replica for replica in evolve(state, decision, NOW).replicas if replica.replica_id == CHIEF)
-    assert (chief.restarts_used, chief.collateral, chief.last_exit, chief.state) == (0, 1, None, ReplicaState.RUNNING)
+PEER, UNKNOWN, OWN = Blame.PEER, Blame.UNKNOWN, Blame.OWN
+NOTICE_S = EARLY_NOTICE_MAX.total_seconds()
+DELAY_S = LOSS_REPORT_DELAY_MAX.total_seconds()
+
+
+def is_explained(loss: PastIncarnation, exit_: PastIncarnation) -> bool:
+    """Whether a loss of worker 0 explains an exit of worker 1."""
+    return explains(a_replica(WORKER_0, past=(loss,)), loss, a_replica(WORKER_1), exit_)
 
 
 @pytest.mark.parametrize(
-    ("chief", "worker"),
+    ("blame", "seconds", "expected"),
     [
-        (charged(CHIEF, 90, Blame.OWN), a_replica(WORKER_0)),
-        (charged(CHIEF, -90, Blame.PEER), a_replica(WORKER_0, ready_at=at(-100))),
-        (charged(CHIEF, 90, Blame.PEER), a_replica(WORKER_0, ready_at=at(95))),
-        (a_replica(CHIEF, incarnation=2, lost_at=at(90), collateral=1), a_replica(WORKER_0)),
+        (PEER, 100 - DELAY_S, True),
+        (PEER, 100 - DELAY_S - 1, False),
+        (UNKNOWN, 100 - DELAY_S, True),
+        (UNKNOWN, 100 - DELAY_S - 1, False),
+        (OWN, 99, False),
+        (OWN, 100, True),
     ],
-    ids=["its own bug", "too long ago", "before the lost replica was ready", "refunded before"],
 )
-def test_restart_that_a_loss_does_not_explain_stays_charged(chief: Replica, worker: Replica) -> None:
-    assert action_of(judge(a_state(chief, worker), lost(WORKER_0), NOW), ReplaceVm).refunded == ()
+def test_lost_vm_explains_exits_since_it_may_have_been_lost(blame: Blame, seconds: float, *, expected: bool) -> None:
+    assert is_explained(a_lost_vm(100), a_charged_exit(seconds, blame=blame)) is expected
 
 
-def test_exit_of_a_peer_that_was_reported_lost_is_charged_and_refunds_the_reporter() -> None:
-    action = action_of(judge(a_state(charged(CHIEF, 90, Blame.PEER)), exited(WORKER_0, signal=9), NOW), RestartReplica)
-    assert (action.charge, action.refunded) == (Budget.RESTARTS, ("1-chief-0",))
+def test_vm_loss_explains_no_exit_before_the_lost_incarnation_started() -> None:
+    loss = a_lost_vm(100, started_at=at(60))
+    assert is_explained(loss, a_charged_exit(60))
+    assert not is_explained(loss, a_charged_exit(59))
+
+
+@pytest.mark.parametrize("loss", [a_lost_vm(100, back_at=at(130)), a_charged_exit(100, back_at=at(130))])
+def test_loss_explains_no_exit_of_an_incarnation_that_started_after_the_peer_was_back(loss: PastIncarnation) -> None:
+    assert is_explained(loss, a_charged_exit(140, started_at=at(129)))
+    assert not is_explained(loss, a_charged_exit(140, started_at=at(131)))
+    assert is_explained(replace(loss, back_at=None), a_charged_exit(140, started_at=at(131))), "it is still away"
+
+
+@pytest.mark.parametrize("loss_blame", [OWN, PEER, UNKNOWN])
+@pytest.mark.parametrize("blame", [PEER, UNKNOWN])
+def test_of_two_exits_the_earlier_explains_the_later(loss_blame: Blame, blame: Blame) -> None:
+    earlier, later = a_charged_exit(100, blame=loss_blame), a_charged_exit(101, blame=blame)
+    assert is_explained(earlier, later)
+    assert is_explained(later, earlier) is (blame is OWN and loss_blame is PEER)
+
+
+def test_of_two_simultaneous_exits_one_explains_the_other() -> None:
+    worker_0, worker_1 = a_replica(WORKER_0), a_replica(WORKER_1)
+    same = a_charged_exit(100)
+    assert explains(worker_0, same, worker_1, same) != explains(worker_1, same, worker_0, same)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(100 - NOTICE_S, True), (100 - NOTICE_S - 1, False)])
+def test_failure_explains_lost_connections_that_were_noticed_before_it_ended(seconds: float, *, expected: bool) -> None:
+    failure = a_charged_exit(100, blame=OWN)
+    assert is_explained(failure, a_charged_exit(seconds, blame=PEER)) is expected
+    assert not is_explained(failure, a_charged_exit(seconds, blame=UNKNOWN))
+    assert not is_explained(a_charged_exit(100, blame=UNKNOWN), a_charged_exit(seconds, blame=PEER))
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (a_charged_exit(90, blame=OWN, signature="KeyError at a.py:1 in f"), True),
+        (a_charged_exit(90, blame=OWN), True),
+        (a_charged_exit(90, blame=UNKNOWN), True),
+        (a_charged_exit(90, blame=OWN, signature="ValueError at a.py:1 in f"), False),
+        (a_charged_exit(90, blame=PEER), False),
+    ],
+    ids=["another error", "a signal", "no traceback", "the same error", "a peer that reported this one"],
+)
+def test_exit_with_its_own_error_is_explained_by_another_failure(loss: PastIncarnation, *, expected: bool) -> None:
+    exit_ = a_charged_exit(100, blame=OWN, signature="ValueError at a.py:1 in f")
+    assert is_explained(loss, exit_) is expected
+
+
+def test_refunded_exit_explains_nothing() -> None:
+    assert not is_explained(a_charged_exit(90, is_charged=False), a_charged_exit(100))
+
+
+def test_lost_vm_is_named_as_the_cause_before_a_failure() -> None:
+    down = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(90), past=(a_charged_exit(90),))
+    action = judge(a_state(down, replacing(WORKER_1)), exited(CHIEF, 1), NOW).action
+    assert isinstance(action, HoldReplica)
+    assert action.charged_to == "1-worker-1"
 
 
 def after_crash(signal: int = 6) -> State:

@@ -91,7 +91,7 @@ CASES: Final[dict[str, Case]] = {
     ),
     # Rule 12 and other requests of users
     "running job is cancelled": (RUNNING, CANCEL, "12 cancel_job cancelled_by_user"),
-    "deadline that has not passed is ignored": (RUNNING, RUNNING_DEADLINE, "1 ignore nothing_to_do"),
+    "deadline that has not passed is ignored": (RUNNING, RUNNING_DEADLINE, "1 ignore not_yet"),
     "ended job is deleted": (FAILED, DELETE, "0 delete_job deleted_by_user"),
     "deleted job is deleted only once": (DELETED, replace(DELETE, change="b"), "1 ignore nothing_to_do"),
     "running job is not deleted": (RUNNING, DELETE, "1 ignore not_ended"),

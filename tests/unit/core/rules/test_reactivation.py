@@ -10,22 +10,23 @@ from shared.core.actions import HoldReplica, ReactivateReplica, ReplaceVm, Resta
 from shared.core.decisions import Decision, Reason, Rule
 from shared.core.events import CompletionOutdated
 from shared.core.evolve import apply, evolve
-from shared.core.model.exit_policy import Blame
 from shared.core.model.job import JobState, State
 from shared.core.model.plan import TaskGroup
-from shared.core.model.replica import LastExit, Replica, ReplicaState
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm import LossCause
 from shared.core.reconcile.desired import desired_vms
 from shared.core.reconcile.plan import vm_steps
+from shared.core.rules.explained_charge import explained_charges
 from shared.core.rules.judge import judge
 from shared.core.rules.reactivation import replicas_to_reactivate
-from tests.support.decisions import action_of
 from tests.support.jobs import (
     CHIEF,
     WORKER_0,
     WORKER_1,
+    a_charged_exit,
     a_job,
+    a_lost_vm,
     a_plan,
     a_replica,
     a_state,
@@ -38,10 +39,9 @@ from tests.support.jobs import (
 NOW = at(1000)
 RESTARTING = a_replica(CHIEF, ReplicaState.RESTARTING, incarnation=2, lost_at=at(500), ordered_at=at(500))
 REPLACING = replace(RESTARTING, state=ReplicaState.REPLACING, vm_generation=2)
-HELD = a_replica(CHIEF, ReplicaState.HELD, incarnation=2, forgiven_at=at(500), ordered_at=at(500))
-RESTARTED = replace(RESTARTING, state=ReplicaState.RUNNING, ready_at=at(510))
+HELD = a_replica(CHIEF, ReplicaState.HELD, incarnation=2, ordered_at=at(500))
+RESTARTED = replace(RESTARTING, state=ReplicaState.RUNNING, ready_at=at(510), started_at=at(510))
 INDEPENDENT = a_job(plan=a_plan(independent=True))
-UNEXPLAINED = LastExit(1, 1, None, None, Blame.UNKNOWN)
 
 
 def completed(replica_id: ReplicaId = WORKER_0, seconds: float = 400, **changes: object) -> Replica:
@@ -106,7 +106,7 @@ NOT_NEEDED = {
     "incarnation was ordered after the primary's loss": a_state(RESTARTED, completed(seconds=520, ordered_at=at(505))),
     "replica survived the loss for long": a_state(RESTARTED, completed(seconds=510 + 180)),
     "primary's exit was collateral": a_state(
-        replace(HELD, state=ReplicaState.RUNNING, ready_at=at(510)), completed(seconds=520)
+        replace(HELD, state=ReplicaState.RUNNING, started_at=at(510)), completed(seconds=520)
     ),
     "replicas are independent": a_state(RESTARTING, completed(), job=INDEPENDENT),
     "replica runs": a_state(RESTARTING),
@@ -115,7 +115,7 @@ NOT_NEEDED = {
 
 @pytest.mark.parametrize("state", NOT_NEEDED.values(), ids=NOT_NEEDED)
 def test_completed_replica_that_the_primary_does_not_need_stays_completed(state: State) -> None:
-    assert judge_completion(state).reason is Reason.NOTHING_TO_DO
+    assert judge_completion(state).reason is Reason.NOT_YET
 
 
 def test_no_replica_is_reactivated_after_the_jobs_end() -> None:
@@ -137,7 +137,7 @@ def test_completion_is_outdated_up_to_10_s_after_the_primary_of_a_rerun_is_ready
     seconds: float, expected: list[ReplicaId]
 ) -> None:
     """The exit report of the attempt before may arrive late."""
-    primary = a_replica(CHIEF, attempt=2, ordered_at=at(390), ready_at=at(405))
+    primary = a_replica(CHIEF, attempt=2, ordered_at=at(390), started_at=at(405))
     worker = completed(attempt=2, seconds=seconds)
     assert reactivated(a_state(primary, worker, a_replica(WORKER_1, attempt=2), job=a_job(attempt=2))) == expected
 
@@ -160,19 +160,17 @@ def test_reactivated_replica_does_not_make_the_primarys_next_failure_free() -> N
 
 def test_loss_of_a_reactivated_replica_before_it_is_ready_refunds_nothing() -> None:
     """The charged exit of the primary is the reason for the reactivation."""
-    charged = replace(RESTARTING, restarts_used=1, charged_at=at(950), lost_at=at(950), last_exit=UNEXPLAINED)
-    waiting = a_replica(WORKER_0, ReplicaState.WAITING, incarnation=2, vm_generation=2, ready_at=at(10))
-    decision = judge(a_state(charged, waiting), lost(WORKER_0, LossCause.PREEMPTION, 2, 2), NOW)
-    assert action_of(decision, ReplaceVm).refunded == ()
+    charged = replace(RESTARTING, restarts_used=1, lost_at=at(950), past=(a_charged_exit(950),))
+    changes = {"incarnation": 2, "vm_generation": 2, "ready_at": at(10), "ordered_at": at(951)}
+    state = a_state(charged, a_replica(WORKER_0, ReplicaState.WAITING, **changes))
+    decision = judge(state, lost(WORKER_0, LossCause.PREEMPTION, 2, 2, seconds=999), NOW)
+    assert isinstance(decision.action, ReplaceVm)
+    assert not list(explained_charges(apply(state, evolve(state, decision, NOW))))
 
 
 def test_exit_of_an_independent_replica_is_never_collateral() -> None:
-    down = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(990))
-    assert isinstance(judge(a_state(down), exited(WORKER_0, 1), NOW).action, HoldReplica)
-    assert isinstance(judge(a_state(down, job=INDEPENDENT), exited(WORKER_0, 1), NOW).action, RestartReplica)
-
-
-def test_loss_of_an_independent_replica_refunds_nothing() -> None:
-    failed = a_replica(WORKER_1, incarnation=2, restarts_used=1, charged_at=at(990), last_exit=UNEXPLAINED)
-    assert action_of(judge(a_state(failed), lost(WORKER_0), NOW), ReplaceVm).refunded == ("1-worker-1",)
-    assert action_of(judge(a_state(failed, job=INDEPENDENT), lost(WORKER_0), NOW), ReplaceVm).refunded == ()
+    changes = {"incarnation": 2, "vm_generation": 2, "lost_at": at(990), "past": (a_lost_vm(990),)}
+    down = a_replica(WORKER_1, ReplicaState.REPLACING, **changes)
+    failure = exited(WORKER_0, 1, seconds=999)
+    assert isinstance(judge(a_state(down), failure, NOW).action, HoldReplica)
+    assert isinstance(judge(a_state(down, job=INDEPENDENT), failure, NOW).action, RestartReplica)

@@ -9,17 +9,31 @@ import pytest
 
 from shared.core.actions import Budget, FailJob, RerunJob, RestartReplica
 from shared.core.events import ExitCause, ProgramError, ReplicaExited
+from shared.core.evolve import evolve
 from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from shared.core.model.job import Budgets, JobState, State
-from shared.core.model.replica import LastExit, ReplicaState
+from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import TaskType
+from shared.core.reconcile.desired import desired_vms
 from shared.core.rules.judge import judge
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited
+from tests.support.jobs import (
+    CHIEF,
+    WORKER_0,
+    WORKER_1,
+    a_charged_exit,
+    a_job,
+    a_plan,
+    a_replica,
+    a_state,
+    at,
+    exited,
+    lost,
+)
 
 NOW = at(100)
-BUG = ProgramError("ValueError", "bad shape", "trainer/task.py:41 in main")
-OTHER_BUG = "KeyError at x.py:1 in f"
+OWN = "trainer/task.py:41 in main"
+BUG = ProgramError("ValueError", "bad shape", OWN, OWN)
 IMPORT_ERROR = replace(BUG, type="ModuleNotFoundError")
 TENSORFLOW_PEER_LOSS = ProgramError(
     "tensorflow.python.framework.errors_impl.UnavailableError", "{{node x}}", "ops.py:12 in execute"
@@ -33,6 +47,26 @@ RENDEZVOUS_LOSS = ProgramError(
     "c10d_rendezvous_backend.py:118 in _call_store",
 )
 
+BUG_SIGNATURE = f"ValueError: bad shape at {OWN}"
+TRANSIENT_FAILURES = (
+    replace(BUG, type="google.api_core.exceptions.ServiceUnavailable", message="503 try again"),
+    replace(BUG, type="google.api_core.exceptions.TooManyRequests", message="quota"),
+    replace(BUG, type="requests.exceptions.ReadTimeout"),
+    replace(BUG, type="urllib.error.URLError", message="<urlopen error>"),
+    replace(BUG, type="TimeoutError"),
+    replace(BUG, type="ConnectionError"),
+    replace(BUG, type="OSError", message="[Errno 5] Input/output error"),
+    replace(BUG, type="FileNotFoundError"),
+    replace(BUG, type="torch.AcceleratorError"),
+    replace(BUG, type="torch.OutOfMemoryError"),
+    replace(BUG, type="jaxlib.xla_extension.XlaRuntimeError"),
+    replace(BUG, type="tensorflow.python.framework.errors_impl.ResourceExhaustedError"),
+    replace(BUG, type="RuntimeError", message="CUDA error: uncorrectable ECC error encountered"),
+    replace(BUG, type="RuntimeError", message="NCCL error in: ProcessGroupNCCL.cpp"),
+    replace(BUG, type="RuntimeError", message="cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"),
+    replace(BUG, type="trainer.data.LoadError", message="cannot load", causes=("ReadTimeout",)),
+)
+
 RUNNING = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
 NO_RETRIES = a_state(job=a_job(plan=a_plan(disable_retries=True)))
@@ -42,14 +76,14 @@ RESTARTS_USED_5 = a_state(a_replica(WORKER_0, incarnation=6, restarts_used=5))
 WAITING = a_state(a_replica(WORKER_0, ReplicaState.WAITING))
 
 # States in which worker 0 was lost
-DOWN = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50))
-BACK = a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51))
+DOWN = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50), past=(a_charged_exit(50),))
+BACK = a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51), past=(a_charged_exit(50, back_at=at(51)),))
 PEER_RESTARTING = a_state(DOWN)
 PEER_REPLACING = a_state(replace(DOWN, state=ReplicaState.REPLACING, vm_generation=2))
 PEER_BACK = a_state(BACK)
-PEER_HELD = a_state(a_replica(WORKER_0, ReplicaState.HELD, incarnation=2, forgiven_at=at(50)))
-CHIEF_RESTARTED_SINCE = a_state(BACK, a_replica(CHIEF, incarnation=2, ready_at=at(60)))
-CHIEF_FORGIVEN_SINCE = a_state(BACK, a_replica(CHIEF, ReplicaState.HELD, incarnation=2, forgiven_at=at(55)))
+PEER_HELD = a_state(a_replica(WORKER_0, ReplicaState.HELD, incarnation=2))
+CHIEF_RESTARTED_SINCE = a_state(BACK, a_replica(CHIEF, incarnation=2, started_at=at(60)))
+CHIEF_ORDERED_SINCE = a_state(BACK, a_replica(CHIEF, ReplicaState.HELD, incarnation=2, ordered_at=at(55)))
 
 EXIT_1 = exited(WORKER_0, 1)
 CHIEF_EXIT_1 = exited(CHIEF, 1)
@@ -59,16 +93,23 @@ OUT_OF_MEMORY = exited(WORKER_0, signal=9, out_of_memory=True)
 
 def peer_failed_with(error: ProgramError) -> State:
     """Worker 0 restarts after an exit with this error."""
-    return a_state(replace(DOWN, last_exit=LastExit(1, 1, None, error.signature)))
+    return a_state(replace(DOWN, past=(a_charged_exit(50, signature=error.signature),)))
 
 
-def after_exit_with(signature: str | None, incarnation: int = 2) -> State:
-    """Worker 0 runs again after its first incarnation failed with this error."""
-    return a_state(a_replica(WORKER_0, incarnation=incarnation, last_exit=LastExit(1, 1, None, signature)))
-
-
-def second_exit(error: ProgramError | None, incarnation: int = 2) -> ReplicaExited:
-    return exited(WORKER_0, 1, error=error, incarnation=incarnation)
+def second_exit(
+    first: ProgramError | None,
+    second: ProgramError | None,
+    *,
+    first_ran_s: float | None = 5,
+    second_ran_s: float | None = 5,
+) -> tuple[State, ReplicaExited]:
+    """Return the state after worker 0 failed with the first error and was restarted, and its exit with the second."""
+    state = a_state()
+    restart = judge(state, exited(WORKER_0, 1, error=first, ran_s=first_ran_s), NOW)
+    change = evolve(state, restart, NOW)
+    (replica,) = change.replicas
+    running = replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
+    return a_state(running), exited(WORKER_0, 1, error=second, incarnation=2, ran_s=second_ran_s)
 
 
 def with_policy(preset: Preset = Preset.DEFAULT, *rules: ExitRule) -> State:
@@ -100,7 +141,7 @@ CASES: Final[dict[str, Case]] = {
     "failure while a peer's VM is replaced": (PEER_REPLACING, CHIEF_EXIT_1, PEER_DOWN),
     "failure after a peer is back": (PEER_BACK, CHIEF_EXIT_1, "7 hold_replica peer_lost_meanwhile"),
     "second failure after one loss": (CHIEF_RESTARTED_SINCE, CHIEF_SECOND_EXIT, RESTARTED),
-    "second failure after one loss, not ready yet": (CHIEF_FORGIVEN_SINCE, CHIEF_SECOND_EXIT, RESTARTED),
+    "second failure after one loss, not ready yet": (CHIEF_ORDERED_SINCE, CHIEF_SECOND_EXIT, RESTARTED),
     "failure while a peer is held": (PEER_HELD, CHIEF_EXIT_1, RESTARTED),
     "same bug as a peer": (peer_failed_with(BUG), exited(CHIEF, 1, error=BUG), RESTARTED),
     "same lost connection as a peer": (
@@ -116,22 +157,66 @@ CASES: Final[dict[str, Case]] = {
     "command not found": (RUNNING, exited(WORKER_0, 127), COMMON_ERROR),
     "package cannot be installed": (RUNNING, exited(WORKER_0, 1, cause=ExitCause.INSTALL), INSTALL_FAILED),
     "module cannot be imported": (RUNNING, exited(WORKER_0, 1, error=IMPORT_ERROR), INSTALL_FAILED),
-    "same failure again": (after_exit_with(BUG.signature), second_exit(BUG), REPEATED),
-    "other failure": (after_exit_with(OTHER_BUG), second_exit(BUG), RESTARTED),
-    "same failure as two incarnations before": (after_exit_with(BUG.signature, 3), second_exit(BUG, 3), RESTARTED),
-    "second failure without a traceback": (after_exit_with(None), second_exit(None), RESTARTED),
-    "peer lost twice, by TensorFlow": (
-        after_exit_with(TENSORFLOW_PEER_LOSS.signature),
-        second_exit(TENSORFLOW_PEER_LOSS),
+    "same failure again": (*second_exit(BUG, BUG), REPEATED),
+    "same failure again with another number in its message": (
+        *second_exit(replace(BUG, message="shape (8, 3)"), replace(BUG, message="shape (16, 3)")),
+        REPEATED,
+    ),
+    "same failure in a library, called from the same line": (
+        *second_exit(replace(BUG, frame="keras/a.py:1 in f"), replace(BUG, frame="keras/a.py:1 in f")),
+        REPEATED,
+    ),
+    "failure of another type": (*second_exit(replace(BUG, type="KeyError"), BUG), RESTARTED),
+    "failure with another message": (*second_exit(replace(BUG, message="bad type"), BUG), RESTARTED),
+    "failure in another line": (*second_exit(replace(BUG, own_frame="trainer/task.py:7 in main"), BUG), RESTARTED),
+    "same failure outside the job's own code": (
+        *second_exit(replace(BUG, own_frame=""), replace(BUG, own_frame="")),
         RESTARTED,
     ),
-    "peer lost twice, by gloo": (after_exit_with(GLOO_PEER_LOSS.signature), second_exit(GLOO_PEER_LOSS), RESTARTED),
-    "peer lost twice, by torchrun": (
-        after_exit_with(RENDEZVOUS_LOSS.signature),
-        second_exit(RENDEZVOUS_LOSS),
+    "same failure after the program trained for a while": (*second_exit(BUG, BUG, second_ran_s=600), RESTARTED),
+    "same failure as one after the program trained for a while": (*second_exit(BUG, BUG, first_ran_s=600), RESTARTED),
+    "same failure of programs that ran for an unknown time": (*second_exit(BUG, BUG, second_ran_s=None), RESTARTED),
+    "same failure as two incarnations before": (
+        a_state(a_replica(WORKER_0, incarnation=3, past=(a_charged_exit(bug=BUG_SIGNATURE, back_at=at(60)),))),
+        exited(WORKER_0, 1, error=BUG, incarnation=3, ran_s=5),
         RESTARTED,
     ),
+    "second failure without a traceback": (*second_exit(None, None), RESTARTED),
+    "peer lost twice, by TensorFlow": (*second_exit(TENSORFLOW_PEER_LOSS, TENSORFLOW_PEER_LOSS), RESTARTED),
+    "peer lost twice, by gloo": (*second_exit(GLOO_PEER_LOSS, GLOO_PEER_LOSS), RESTARTED),
+    "peer lost twice, by torchrun": (*second_exit(RENDEZVOUS_LOSS, RENDEZVOUS_LOSS), RESTARTED),
+    **{
+        f"same transient failure again: {error.type} {error.message}": (*second_exit(error, error), RESTARTED)
+        for error in TRANSIENT_FAILURES
+    },
     "any exit with the preset service": (SERVICE, EXIT_1, COMMON_ERROR),
+    "exit that reports a lost peer with the preset service": (
+        SERVICE,
+        exited(WORKER_0, 1, error=TENSORFLOW_PEER_LOSS),
+        RESTARTED,
+    ),
+    "usage error that reports a lost peer with the preset service": (
+        SERVICE,
+        exited(WORKER_0, 2, error=TENSORFLOW_PEER_LOSS),
+        COMMON_ERROR,
+    ),
+    "exit that reports a lost peer of a single replica with the preset service": (
+        replace(SERVICE, job=replace(SERVICE.job, plan=a_plan(0, exit_policy=ExitPolicy(Preset.SERVICE)))),
+        exited(CHIEF, 1, error=TENSORFLOW_PEER_LOSS),
+        COMMON_ERROR,
+    ),
+    "exit that reports a lost peer without retries": (
+        NO_RETRIES,
+        exited(WORKER_0, 1, error=TENSORFLOW_PEER_LOSS),
+        RESTARTED,
+    ),
+    "abort without retries": (NO_RETRIES, exited(WORKER_0, signal=6), CRASHED),
+    "sixth exit that reports a lost peer without retries": (
+        replace(RESTARTS_USED_5, job=NO_RETRIES.job),
+        exited(WORKER_0, 1, error=TENSORFLOW_PEER_LOSS, incarnation=6),
+        "6 fail_job retries_disabled",
+    ),
+    "collateral exit without retries": (replace(PEER_RESTARTING, job=NO_RETRIES.job), CHIEF_EXIT_1, PEER_DOWN),
     "crash with the preset service": (SERVICE, exited(WORKER_0, 134), CRASHED),
     "collateral exit with the preset service": (replace(PEER_RESTARTING, job=SERVICE.job), CHIEF_EXIT_1, PEER_DOWN),
     "out of memory with the preset restart": (with_policy(Preset.RESTART), OUT_OF_MEMORY, RESTARTED),
@@ -174,11 +259,13 @@ def test_judge_decides_about_an_exit(case: Case) -> None:
 
 
 def test_error_message_of_a_failed_job_has_the_services_words_and_the_traceback() -> None:
-    state = a_state(a_replica(WORKER_1, incarnation=2, last_exit=LastExit(1, 1, None, BUG.signature)))
+    past = (a_charged_exit(signature=BUG.signature, bug=BUG_SIGNATURE, back_at=at(60)),)
+    state = a_state(a_replica(WORKER_1, incarnation=2, past=past))
     tail = "Traceback (most recent call last):\n  File trainer/task.py\nValueError: bad shape"
-    decision = judge(state, exited(WORKER_1, 1, error=BUG, tail=tail, incarnation=2), NOW)
+    decision = judge(state, exited(WORKER_1, 1, error=BUG, tail=tail, incarnation=2, ran_s=5), NOW)
     message = action_of(decision, FailJob).message
-    assert message == f"The replica worker 1 exited with a non-zero status of 1. \n{tail}"
+    cause = f"ValueError: bad shape ({OWN})"
+    assert message == f"The replica worker 1 exited with a non-zero status of 1. \n{cause}\n\n{tail}"
 
 
 def test_error_message_of_an_out_of_memory_exit_has_the_services_words() -> None:
@@ -194,3 +281,69 @@ def test_each_kind_of_failure_is_charged_to_its_own_budget() -> None:
     internal = action_of(judge(RUNNING, exited(WORKER_0, cause=ExitCause.SETUP), NOW), RerunJob)
     assert reboot.charge is Budget.FREE
     assert (restart.charge, rerun.charge, internal.charge) == (Budget.RESTARTS, Budget.RERUNS, Budget.INTERNAL)
+
+
+def test_pause_doubles_with_each_quick_failure_and_ends_with_a_long_run() -> None:
+    pauses = []
+    state = a_state()
+    for incarnation in range(1, 6):
+        state, pause_s = after_failure(state, incarnation, ran_s=5)
+        pauses.append(pause_s)
+    assert pauses == [1, 2, 4, 8, 16]
+    state, pause_s = after_failure(state, 6, ran_s=5)
+    assert (state.job.attempt, pause_s) == (2, 32)
+    state, pause_s = after_failure(state, 1, ran_s=5)
+    assert pause_s == 60
+    state, pause_s = after_failure(state, 2, ran_s=601)
+    assert pause_s == 0
+
+
+def test_restart_is_at_once_if_the_policy_has_no_pauses() -> None:
+    job = a_job(plan=a_plan(exit_policy=ExitPolicy(pauses=False)))
+    state, pause_s = after_failure(a_state(job=job), 1, ran_s=5)
+    assert pause_s == 0
+    state, pause_s = after_failure(state, 2, ran_s=5)
+    assert pause_s == 0
+
+
+def test_only_the_replica_that_failed_pauses_after_a_rerun() -> None:
+    state, _ = after_failure(a_state(), 1, ran_s=5, signal=11)
+    pauses = {target.replica.replica_id: target.directive.pause_s for target in desired_vms(state.job, state.replicas)}
+    assert pauses == {CHIEF: 0, WORKER_0: 1, WORKER_1: 0}
+
+
+def test_replacement_of_the_vm_ends_the_pauses() -> None:
+    state, _ = after_failure(a_state(), 1, ran_s=5)
+    replaced = evolve(state, judge(state, lost(WORKER_0, incarnation=2), NOW), NOW)
+    assert replaced.replicas[0].quick_failures == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(None, True), (BUG, True), (replace(BUG, type="ServiceUnavailable"), False), (GLOO_PEER_LOSS, False)],
+)
+def test_third_quick_failure_is_said_to_look_like_a_bug(error: ProgramError | None, *, expected: bool) -> None:
+    replica = a_replica(WORKER_0, incarnation=3, restarts_used=2, quick_failures=2)
+    decision = judge(a_state(replica), exited(WORKER_0, 1, error=error, incarnation=3, ran_s=5), NOW)
+    assert "it restarts in the same VM after a pause of 4 s (restart 3 of 5)." in decision.text
+    advice = "3 failures in a row, each within 10 minutes of the start, look like a bug."
+    assert (advice in decision.text) is expected
+
+
+def after_failure(state: State, incarnation: int, *, ran_s: float, signal: int | None = None) -> tuple[State, int]:
+    """Return the state after worker 0's program failed and was ordered again, and the pause before its next start."""
+    status = None if signal else 1
+    event = exited(WORKER_0, status, signal=signal, incarnation=incarnation, attempt=state.job.attempt, ran_s=ran_s)
+    change = evolve(state, judge(state, event, NOW), NOW)
+    job = change.job or state.job
+    changed = {replica.key: replica for replica in change.replicas}
+    replicas = tuple(changed.get(replica.key, replica) for replica in state.replicas)
+    if job.attempt != state.job.attempt:
+        replicas = tuple(replica for replica in change.replicas if replica.attempt == job.attempt)
+    following = State(job, replicas, whole=True)
+    (target,) = [one for one in desired_vms(job, replicas) if one.replica.replica_id == WORKER_0]
+    running = tuple(
+        replace(replica, state=ReplicaState.RUNNING, ready_at=at(101)) if replica is target.replica else replica
+        for replica in following.replicas
+    )
+    return replace(following, replicas=running), target.directive.pause_s

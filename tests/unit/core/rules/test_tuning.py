@@ -46,6 +46,7 @@ FIRST_CANCELLED = trial_ended(1, TrialState.CANCELLED)
 FIRST_FAILED = trial_ended(1, TrialState.FAILED, error="why")
 BEGINS = "13 begin_trial trial_suggested"
 IGNORED = "1 ignore nothing_to_do"
+NOT_YET = "1 ignore not_yet"
 FAILS = "13 fail_job too_many_trials_failed"
 NONE_SUCCEEDED = "13 fail_job no_trial_succeeded"
 TRIAL_CANCELLED = "13 end_trial trial_cancelled"
@@ -82,11 +83,11 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
     "trial ends again": (a_tuning_job("s"), FIRST_FAILED, IGNORED),
     "unknown trial ends": (a_tuning_job("r"), trial_ended(2, TrialState.FAILED), IGNORED),
     "all trials ended": (a_tuning_job("sfsc"), ENDED, "13 complete_tuning trials_done"),
-    "one trial still runs": (a_tuning_job("sfsr"), ENDED, IGNORED),
-    "one trial is still to begin": (a_tuning_job("sfs"), ENDED, IGNORED),
+    "one trial still runs": (a_tuning_job("sfsr"), ENDED, NOT_YET),
+    "one trial is still to begin": (a_tuning_job("sfs"), ENDED, NOT_YET),
     "one failed before any other succeeded": (a_tuning_job("rf"), ENDED, FAILS),
-    "one failed after another succeeded": (a_tuning_job("sfr"), ENDED, IGNORED),
-    "fewer failed than maxFailedTrials": (a_tuning_job("fr", max_failed=2), ENDED, IGNORED),
+    "one failed after another succeeded": (a_tuning_job("sfr"), ENDED, NOT_YET),
+    "fewer failed than maxFailedTrials": (a_tuning_job("fr", max_failed=2), ENDED, NOT_YET),
     "maxFailedTrials failed": (a_tuning_job("fsf", max_failed=2), ENDED, FAILS),
     "all failed, fewer than maxFailedTrials": (a_tuning_job("ffff", max_failed=9), ENDED, NONE_SUCCEEDED),
     "all were cancelled": (a_tuning_job("cccc"), ENDED, NONE_SUCCEEDED),

@@ -12,11 +12,24 @@ from shared.core.decisions import Decision, Reason, Rule
 from shared.core.events import ExitCause
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import Budgets, JobState, Placement, State
-from shared.core.model.replica import LastExit, Replica, ReplicaState
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.vm import LossCause
 from shared.core.rules.judge import judge
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
+from tests.support.jobs import (
+    CHIEF,
+    WORKER_0,
+    WORKER_1,
+    a_charged_exit,
+    a_job,
+    a_lost_vm,
+    a_plan,
+    a_replica,
+    a_state,
+    at,
+    exited,
+    lost,
+)
 
 NOW = at(100)
 RUNNING = a_state()
@@ -95,7 +108,7 @@ def test_judge_decides_about_a_lost_vm_or_an_internal_error(case: Case) -> None:
 
 def after_reboot(state: State, incarnation: int, seconds: float) -> State:
     """Return the state after a reboot, which must restart the replica."""
-    event = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation)
+    event = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation, seconds=seconds)
     decision = judge(state, event, at(seconds))
     assert isinstance(decision.action, RestartReplica), decision
     return apply(state, evolve(state, decision, at(seconds)))
@@ -111,7 +124,7 @@ def test_reboots_in_quick_succession_are_charged_and_end_the_job() -> None:
     for reboots in range(1, 6):
         state, incarnation = after_reboot(state, incarnation, 100 + 60 * reboots), incarnation + 1
         assert restarts_used(state) == reboots
-    last = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation)
+    last = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation, seconds=500)
     assert isinstance(judge(state, last, at(500)).action, RerunJob)
     spent = replace(state, job=replace(state.job, budgets=Budgets(reruns_used=3)))
     action = action_of(judge(spent, last, at(500)), FailJob)
@@ -128,10 +141,10 @@ def after(state: State, action: ReplaceVm | MarkReady | RestartReplica) -> Repli
 
 
 def test_startup_timeouts_are_counted_until_the_agent_reports() -> None:
-    timed_out = after(RESTARTING, ReplaceVm("1-worker-0", is_startup_timeout=True))
+    timed_out = after(RESTARTING, ReplaceVm("1-worker-0", a_lost_vm(), is_startup_timeout=True))
     assert timed_out.startup_timeouts == 1
     again = a_state(timed_out)
-    assert after(again, ReplaceVm("1-worker-0")).startup_timeouts == 1, "the agent has not reported"
-    assert after(again, MarkReady("1-worker-0", "1")).startup_timeouts == 0
-    exit_reported = RestartReplica("1-worker-0", LastExit(3, 1, None, None), Budget.RESTARTS)
+    assert after(again, ReplaceVm("1-worker-0", a_lost_vm())).startup_timeouts == 1, "the agent has not reported"
+    assert after(again, MarkReady("1-worker-0", "1", NOW)).startup_timeouts == 0
+    exit_reported = RestartReplica("1-worker-0", a_charged_exit(number=3), Budget.RESTARTS, "1")
     assert after(again, exit_reported).startup_timeouts == 0

@@ -1,0 +1,187 @@
+"""Exits and losses of one job that are judged side by side: the charges are those of some order one after another.
+
+Each of them is loaded before any other is committed, which is normal after a cold start or with a backlog.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import permutations
+
+import pytest
+
+from shared.core.events import (
+    Event,
+    JobSubmitted,
+    ProgramError,
+    ProvisioningStarted,
+    ReplicaExited,
+    VmLost,
+    VmReady,
+)
+from shared.core.ledger import fold
+from shared.core.model.job import JobState
+from shared.core.model.replica_id import ReplicaId
+from shared.core.reconcile.plan import plan
+from shared.core.reconcile.steps import Refund
+from shared.flows.execute_steps import execute_step
+from shared.flows.record import Deps, record
+from shared.gcp import clients
+from shared.gcp.firestore_store import FirestoreStore
+from shared.memory.bus import MemoryBus
+from shared.memory.fleet import MemoryFleet
+from shared.memory.store import MemoryStore
+from shared.ports import Store
+from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, a_plan, exited, lost, ready
+
+OWN = ProgramError("ValueError", "x", "task.py:1 in f")
+PEER_GONE = ProgramError("UnavailableError", "Socket closed", "ops.py:1 in run")
+REPLICAS = a_plan(4).replica_ids
+TRIALS = 20
+
+
+@pytest.fixture
+def firestore(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
+    store = FirestoreStore(clients.firestore_client(f"test-{uuid.uuid4().hex[:12]}"))
+    yield store
+    store.close()
+
+
+def deps_on(store: Store) -> Deps:
+    return Deps(store, MemoryBus(), clock=lambda: datetime.now(UTC), sleep=time.sleep)
+
+
+def in_job(event: Event, job_id: str) -> Event:
+    assert isinstance(event, VmReady | ReplicaExited | VmLost)
+    return replace(event, subject=replace(event.subject, job_id=job_id))
+
+
+def run_job(deps: Deps, job_id: str) -> None:
+    """Submit a job of five replicas, all of which are ready."""
+    job = a_job(JobState.QUEUED, plan=a_plan(4), job_id=job_id)
+    record(JobSubmitted(job, START), deps)
+    record(ProvisioningStarted(job_id, START), deps)
+    for replica_id in REPLICAS:
+        record(in_job(ready(replica_id), job_id), deps)
+
+
+def charges(store: Store, job_id: str) -> dict[ReplicaId, int]:
+    """Return the restarts that are charged after the next provisioning round, by replica."""
+    deps = deps_on(store)
+    loaded = store.load_attempt(job_id)
+    assert loaded is not None
+    for step in plan(loaded.state, (), datetime.now(UTC)).steps:
+        if isinstance(step, Refund):
+            execute_step(step, loaded.state.job, MemoryFleet(), lambda _: {}, deps, Counter())
+    loaded = store.load_attempt(job_id)
+    assert loaded is not None
+    assert fold(store.ledger(job_id)) == loaded.state
+    assert loaded.state.job.attempt == 1
+    return {replica.replica_id: replica.restarts_used for replica in loaded.state.replicas if replica.restarts_used}
+
+
+def peers_of(replica_id: ReplicaId) -> list[Event]:
+    return [exited(peer, 1, error=PEER_GONE) for peer in REPLICAS if peer != replica_id]
+
+
+def release_together(events: Sequence[Event], deps: Deps) -> None:
+    barrier = threading.Barrier(len(events))
+
+    def handle(event: Event) -> None:
+        barrier.wait()
+        record(event, deps)
+
+    with ThreadPoolExecutor(len(events)) as pool:
+        list(pool.map(handle, events))
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        pytest.param(exited(WORKER_0, 1, error=OWN), {WORKER_0: 1}, id="own failure"),
+        pytest.param(lost(WORKER_0), {}, id="preemption"),
+    ],
+)
+def test_failure_released_together_with_its_peers_exits_is_charged_alone(
+    firestore: Store, cause: Event, expected: dict[ReplicaId, int]
+) -> None:
+    deps = deps_on(firestore)
+    results: Counter[str] = Counter()
+    for trial in range(TRIALS):
+        job_id = f"job_{trial}"
+        run_job(deps, job_id)
+        release_together([in_job(event, job_id) for event in (cause, *peers_of(WORKER_0))], deps)
+        results[str(charges(firestore, job_id))] += 1
+    assert results == {str(expected): TRIALS}
+
+
+def test_peers_exits_released_together_without_a_known_cause_cost_one_restart(firestore: Store) -> None:
+    """A later loss refunds that restart, as if the exits had been judged one after another."""
+    deps = deps_on(firestore)
+    run_job(deps, "digits_1")
+    release_together(peers_of(WORKER_0), deps)
+    assert sum(charges(firestore, "digits_1").values()) == 1
+    record(lost(WORKER_0), deps)
+    assert charges(firestore, "digits_1") == {}
+
+
+class _Interleaved:
+    """A store that runs other invocations just before the first commit of this one, which has loaded and judged."""
+
+    def __init__(self, store: Store, run_others: Callable[[], None]) -> None:
+        self._store, self._run_others = store, run_others
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def commit(self, *args: object, **options: object) -> None:
+        run_others, self._run_others = self._run_others, lambda: None
+        run_others()
+        self._store.commit(*args, **options)  # type: ignore[arg-type]
+
+
+def record_nested(events: Sequence[Event], deps: Deps) -> None:
+    """Load and judge all events in their order, then commit them in the opposite order."""
+    if events:
+        run_others = _Interleaved(deps.store, lambda: record_nested(events[1:], deps))
+        record(events[0], replace(deps, store=run_others))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        pytest.param(exited(WORKER_0, 1, error=OWN), {WORKER_0: 1}, id="own failure"),
+        pytest.param(lost(WORKER_0), {}, id="preemption"),
+    ],
+)
+def test_events_loaded_before_any_commit_charge_no_peer(
+    cause: Event, expected: dict[ReplicaId, int], order: tuple[int, ...]
+) -> None:
+    store = MemoryStore()
+    deps = deps_on(store)
+    run_job(deps, "digits_1")
+    events = [cause, exited(CHIEF, 1, error=PEER_GONE), exited(WORKER_1, 1, error=PEER_GONE)]
+    record_nested([events[nth] for nth in order], deps)
+    assert charges(store, "digits_1") == expected
+    explained = [entry for entry in store.ledger("digits_1") if entry.event.kind == "charge_explained"]
+    assert {entry.key for entry in explained} == {"1-chief-0-1-charge-explained", "1-worker-1-1-charge-explained"}
+    assert all("worker 0" in entry.decision.text or "chief 0" in entry.decision.text for entry in explained)
+
+
+def test_of_two_failures_with_different_errors_the_earlier_is_charged() -> None:
+    """The later may be the way in which that program fails without its peer."""
+    store = MemoryStore()
+    deps = deps_on(store)
+    run_job(deps, "digits_1")
+    other = ProgramError("KeyError", "y", "task.py:9 in g")
+    record_nested([exited(WORKER_0, 1, error=OWN), exited(WORKER_1, 1, error=other)], deps)
+    assert charges(store, "digits_1") == {WORKER_0: 1}

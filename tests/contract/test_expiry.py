@@ -1,0 +1,87 @@
+"""Documents on Firestore's emulator that TTL policies may delete. tests/infra/test_indexes.py compares the policies."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from google.cloud.firestore import Client
+
+from shared.core.reconcile.zone_order import Stockout
+from shared.core.timeouts import HISTORY_KEPT
+from shared.flows.user_requests import cancel_job, delete_job
+from shared.gcp import clients, firestore_store
+from shared.gcp.documents import EXPIRE_AT
+from shared.gcp.firestore_store import FirestoreStore
+from shared.ports import Rejection
+from tests.support.jobs import CHIEF, START
+from tests.support.world import World
+
+
+@pytest.fixture
+def client(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
+    client = clients.firestore_client(f"test-{uuid.uuid4().hex[:12]}")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def world(client: Client) -> World:
+    world = World(store=FirestoreStore(client))  # type: ignore[arg-type]  # another store
+    world.start_running()
+    world.deliver()
+    return world
+
+
+def expiry(client: Client, path: str) -> dict[str, datetime | None]:
+    """Return the expiry of each document in a collection, by its id; None: it stays."""
+    snapshots: list[Any] = client.collection(path).get()
+    return {snapshot.id: (snapshot.to_dict() or {}).get(EXPIRE_AT) for snapshot in snapshots}
+
+
+def test_replicas_of_an_earlier_attempt_expire_and_present_ones_stay(client: Client, world: World) -> None:
+    path = f"jobs/{world.job_id}/replicas"
+    assert set(expiry(client, path).values()) == {None}
+    world.kill(CHIEF, signal=6)
+    assert world.job.attempt == 2
+    kept = {key: at is None for key, at in expiry(client, path).items()}
+    assert kept == {key: key.startswith("2-") for key in kept}
+    assert len(kept) == 6
+    past = [at for at in expiry(client, path).values() if at is not None]
+    assert {at - HISTORY_KEPT for at in past} == {world.ledger[-1].at}
+
+
+def test_history_of_a_deleted_job_expires_and_the_job_stays(
+    client: Client, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firestore_store, "EXPIRY_BATCH", 2)
+    cancel_job(world.job_id, "me", world.deps)
+    world.deliver()
+    assert delete_job(world.job_id, "request-1", world.deps)
+    assert world.store.pending_keys(world.job_id), "a crash before the history expires is repaired"
+    world.deliver()
+    assert world.store.pending_keys(world.job_id) == ()
+    deleted_at = world.job.deleted_at
+    assert deleted_at is not None
+    for collection in ("ledger", "replicas"):
+        times = expiry(client, f"jobs/{world.job_id}/{collection}")
+        assert len(times) > 2
+        assert set(times.values()) == {deleted_at + HISTORY_KEPT}
+    assert expiry(client, "jobs") == {world.job_id: None}
+
+
+def test_history_of_a_job_that_is_not_deleted_stays(client: Client, world: World) -> None:
+    cancel_job(world.job_id, "me", world.deps)
+    world.deliver()
+    assert set(expiry(client, f"jobs/{world.job_id}/ledger").values()) == {None}
+
+
+def test_rejections_and_stockouts_expire(client: Client, world: World) -> None:
+    world.store.reject(Rejection("key", "gs://b/jobs/x.yaml#1", None, ("wrong",), START))
+    world.store.note_stockout(Stockout("us-central1-a", "n1-standard-4", START))
+    for collection in ("rejections", "stockouts"):
+        assert set(expiry(client, collection).values()) == {START + HISTORY_KEPT}

@@ -1,0 +1,242 @@
+"""`trainmaster doctor` on organisation policies, quotas and deployed functions, which no emulator has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.doctor.findings import Finding, Status
+from cli.doctor.function_checks import FUNCTIONS, check_functions
+from cli.doctor.policy_checks import SERVICES
+from cli.doctor.quota_checks import FIRST_JOB
+from cli.main import app
+from emulators.services import iam
+from emulators.stack.state import ROOT
+from shared.gcp import inspection
+from shared.gcp.clients import TOKEN_FILE
+from shared.gcp.inspection import Endpoints, Inspection
+from shared.gcp.project_access import ProjectAccess
+from shared.jobspec import accept, parse_document
+from shared.settings import settings
+from tests.integration.cli.fake_google import FakeGoogle
+
+PROJECT, REGION = "my-project", "us-central1"
+
+
+@dataclass(frozen=True)
+class EmptyProject:
+    """A project of an organisation, before the installation."""
+
+    google: FakeGoogle
+    endpoint: str
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, ["doctor", "--project", PROJECT, "--before-install", *arguments])
+
+    def lines(self, mark: str, *arguments: str) -> list[str]:
+        """Run the command, and return the lines that begin with the mark."""
+        result = self.run(*arguments)
+        lines = result.stdout.splitlines()
+        assert result.exit_code == int(any(line.startswith("FIX ") for line in lines)), result.output
+        return [line for line in lines if line.startswith(f"{mark} ")]
+
+    def set_policy(self, constraint: str, rule: Mapping[str, object]) -> None:
+        path = f"/policies/{constraint}:getEffectivePolicy"
+        self.google.responses[path] = 200, {"name": constraint, "spec": {"rules": [rule]}}
+
+
+@pytest.fixture
+def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyProject]:
+    quotas = [{"metric": "CPUS", "usage": 8, "limit": 72}, {"metric": "SSD_TOTAL_GB", "usage": 0, "limit": 500}]
+    google = FakeGoogle(
+        {
+            "/zones": (200, {"items": [{"name": f"{REGION}-a"}]}),
+            f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas}),
+            f"/projects/{PROJECT}": (200, {"quotas": []}),
+        }
+    )
+    (tmp_path / "token").write_text(iam.OWNER, encoding="utf-8")
+    with google.serving() as endpoint:
+        monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "token"))
+        monkeypatch.setenv("TRAINMASTER_PROJECT", PROJECT)
+        monkeypatch.setenv("TRAINMASTER_BUCKET", "bucket")
+        monkeypatch.setenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", "worker")
+        endpoints = Endpoints(*[endpoint] * len(Endpoints.__dataclass_fields__))
+        monkeypatch.setattr(inspection, "GOOGLE", endpoints)
+        monkeypatch.setattr("cli.doctor.checks.GOOGLE", endpoints)
+        monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
+        settings.cache_clear()
+        yield EmptyProject(google, endpoint)
+    settings.cache_clear()
+
+
+ALLOWED: dict[str, dict[str, object]] = {
+    "run.managed.requireInvokerIam": {"enforce": False},
+    "cloudfunctions.allowedIngressSettings": {"values": {"allowedValues": ["ALLOW_ALL", "ALLOW_INTERNAL_ONLY"]}},
+    "run.allowedIngress": {"values": {"allowedValues": ["is:all", "is:internal"]}},
+    "gcp.resourceLocations": {"values": {"allowedValues": ["in:us-locations"]}},
+    "gcp.restrictServiceUsage": {"values": {"deniedValues": ["sqladmin.googleapis.com"]}},
+    "gcp.restrictNonCmekServices": {"allowAll": True},
+    "compute.trustedImageProjects": {
+        "values": {"allowedValues": ["projects/debian-cloud", "projects/deeplearning-platform-release"]}
+    },
+    "compute.restrictNonConfidentialComputing": {"denyAll": True, "condition": {"expression": "resource.matchTag(…)"}},
+    "iam.allowedPolicyMemberDomains": {"values": {"allowedValues": ["C0123456"]}},
+}
+"""Constraint → a rule under which Trainmaster works, such as those that Google sets for new organisations."""
+
+
+def test_policies_that_refuse_nothing_of_ours_are_fine(project: EmptyProject) -> None:
+    for constraint, rule in ALLOWED.items():
+        project.set_policy(constraint, rule)
+    assert "ok   organisation policies" in project.lines("ok", "--region", REGION)
+    assert project.lines("FIX", "--region", REGION) == []
+
+
+@pytest.mark.parametrize(
+    ("constraint", "rule", "refused"),
+    [
+        ("run.managed.requireInvokerIam", {"enforce": True}, "turning off Cloud Run's check of the function api"),
+        (
+            "cloudfunctions.allowedIngressSettings",
+            {"values": {"allowedValues": ["ALLOW_INTERNAL_ONLY"]}},
+            "functions with the ingress ALLOW_ALL",
+        ),
+        ("run.allowedIngress", {"denyAll": True}, "services with the ingress all, internal"),
+        ("gcp.resourceLocations", {"values": {"allowedValues": ["in:eu-locations"]}}, "resources in us-central1"),
+        (
+            "gcp.restrictServiceUsage",
+            {"values": {"deniedValues": ["tpu.googleapis.com"]}},
+            "the use of tpu.googleapis.com",
+        ),
+        (
+            "gcp.restrictNonCmekServices",
+            {"values": {"deniedValues": ["storage.googleapis.com"]}},
+            "resources without a customer's key in storage.googleapis.com",
+        ),
+        ("compute.restrictNonConfidentialComputing", {"denyAll": True}, "ordinary VMs of compute.googleapis.com"),
+        (
+            "compute.trustedImageProjects",
+            {"values": {"allowedValues": ["projects/debian-cloud"]}},
+            "VMs with the images of projects/deeplearning-platform-release",
+        ),
+        ("compute.restrictCloudNATUsage", {"denyAll": True}, "Cloud NAT"),
+    ],
+)
+def test_policy_that_refuses_something_is_named_with_its_command(
+    project: EmptyProject, constraint: str, rule: dict[str, object], refused: str
+) -> None:
+    project.set_policy(constraint, rule)
+    (line,) = project.lines("FIX", "--region", REGION)
+    assert f"the organisation policy {constraint} refuses {refused}" in line
+    assert f"gcloud org-policies reset {constraint} --project {PROJECT}" in line
+
+
+def test_policy_that_stops_only_jobs_with_gpus_does_not_change_the_exit_status(project: EmptyProject) -> None:
+    project.set_policy("compute.requireShieldedVm", {"enforce": True})
+    (line,) = project.lines("!")
+    assert "the organisation policy compute.requireShieldedVm refuses VMs with GPUs" in line
+    assert project.lines("FIX") == []
+
+
+def test_unreadable_policies_are_not_checked_and_the_needed_role_is_named(project: EmptyProject) -> None:
+    forbidden = 403, {"error": {"code": 403, "message": "orgpolicy.policy.get denied"}}
+    project.google.responses["/policies/run.managed.requireInvokerIam:getEffectivePolicy"] = forbidden
+    (line,) = [line for line in project.lines("-") if "organisation policies" in line]
+    assert line.startswith("-    organisation policies: not checked")
+    assert "roles/orgpolicy.policyViewer" in line
+
+
+def test_only_policies_and_quotas_are_checked_before_the_installation(project: EmptyProject) -> None:
+    project.set_policy("iam.disableServiceAccountCreation", {"enforce": True})
+    (line,) = project.lines("FIX", "--region", REGION)
+    assert "iam.disableServiceAccountCreation" in line
+    assert not [word for word in ("topic", "bucket", "function trainmaster") if word in project.run().stdout]
+
+
+def test_region_with_an_unknown_group_of_locations_is_refused(project: EmptyProject) -> None:
+    project.set_policy("gcp.resourceLocations", {"values": {"allowedValues": ["in:us-central1-locations"]}})
+    assert project.lines("FIX", "--region", REGION) == []
+    project.set_policy("gcp.resourceLocations", {"values": {"deniedValues": ["in:us-locations"]}})
+    assert len(project.lines("FIX", "--region", REGION)) == 1
+
+
+def test_quotas_of_a_new_project_name_what_cannot_run_and_the_request(project: EmptyProject) -> None:
+    """Source of the numbers: a new project has 12 CPUs, 500 GB of SSD and no GPU."""
+    new = [
+        {"metric": "GPUS_ALL_REGIONS", "usage": 0, "limit": 0},
+        {"metric": "CPUS_ALL_REGIONS", "usage": 4, "limit": 12},
+    ]
+    project.google.responses[f"/projects/{PROJECT}"] = 200, {"quotas": new}
+    (line,) = project.lines("FIX", "--region", REGION)
+    assert "quota CPUS_ALL_REGIONS in all regions together: 4 of 12; a first job needs 12" in line
+    assert "--quota-id CPUS-ALL-REGIONS-per-project --preferred-value 24`" in line
+    (line,) = project.lines("!", "--region", REGION)
+    assert "--quota-id GPUS-ALL-REGIONS-per-project --preferred-value 8`" in line
+
+
+def test_first_job_is_the_one_of_the_readme() -> None:
+    (job,) = re.findall(r"```yaml\n(trainingInput:.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    plan = accept(parse_document(job.encode(), "job.yaml"), default_job_id="first").plan
+    machines = {group.machine_type for group in plan.groups}
+    assert machines == {"n1-standard-4"}
+    assert len(plan.replica_ids) == FIRST_JOB["INSTANCES"]
+    assert 4 * len(plan.replica_ids) == FIRST_JOB["CPUS"] == FIRST_JOB["CPUS_ALL_REGIONS"]
+    assert sum(group.count * group.boot_disk_gib for group in plan.groups) == FIRST_JOB["SSD_TOTAL_GB"]
+
+
+@pytest.fixture
+def deployed(project: EmptyProject) -> list[dict[str, object]]:
+    """The functions that Cloud Functions lists."""
+    functions: list[dict[str, object]] = [
+        {"name": f"projects/p/locations/r/functions/{name}", "state": "ACTIVE", "url": f"{project.endpoint}/{name}"}
+        for name in FUNCTIONS
+    ]
+    project.google.responses["/functions"] = 200, {"functions": functions}
+    project.google.responses[f"/trainmaster-api/v1/projects/{PROJECT}/jobs"] = 401, {"error": {"code": 401}}
+    return functions
+
+
+def findings(project: EmptyProject) -> list[Finding]:
+    access = ProjectAccess(PROJECT, project.endpoint, project.endpoint)
+    return list(check_functions(Inspection(PROJECT, Endpoints(), access)))
+
+
+def test_active_functions_and_reachable_api_are_fine(project: EmptyProject, deployed: list[dict[str, object]]) -> None:
+    assert {finding.status for finding in findings(project)} == {Status.OK}
+    assert {f"trainmaster-{path.stem.replace('_', '-')}" for path in (ROOT / "functions").glob("[a-z]*.py")} == set(
+        FUNCTIONS
+    )
+
+
+def test_function_that_was_not_built_is_a_problem_with_googles_reason(
+    project: EmptyProject, deployed: list[dict[str, object]]
+) -> None:
+    deployed[0] |= {"state": "FAILED", "stateMessages": [{"severity": "ERROR", "message": "Build failed: 403"}]}
+    del deployed[1]
+    first, second = (finding for finding in findings(project) if finding.status is Status.FIX)
+    assert first.what == "function trainmaster-upload is FAILED: Build failed: 403"
+    assert second.what == "there is no function trainmaster-submit"
+    assert "terraform apply" in first.fix
+
+
+@pytest.mark.parametrize(("status", "mark"), [(403, Status.LIMIT), (500, Status.FIX)])
+def test_api_that_clients_do_not_reach_is_named(
+    project: EmptyProject, deployed: list[dict[str, object]], status: int, mark: Status
+) -> None:
+    """Cloud Run's own check answers 403, before the function can answer 401."""
+    project.google.responses[f"/trainmaster-api/v1/projects/{PROJECT}/jobs"] = status, {}
+    *_, last = findings(project)
+    assert last.status is mark
+    assert "terraform apply" in last.fix
+
+
+def test_checked_services_are_those_that_infra_enables() -> None:
+    text = (ROOT / "infra" / "apis.tf").read_text(encoding="utf-8")
+    enabled = set(re.findall(r'"([a-z]+)"', text.partition("apis = [")[2].partition("]")[0]))
+    assert set(SERVICES) == enabled - {"billingbudgets", "orgpolicy"}

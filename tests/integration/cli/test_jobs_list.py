@@ -1,0 +1,62 @@
+"""`trainmaster jobs list`: pages, filters, and the names of jobs."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from shared.flows import submit
+from tests.support.jobs import START
+from tests.support.world import World
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World()
+    monkeypatch.setattr("cli.jobs.open_store", lambda: world.store)
+    for number in range(5):
+        world.now = START + timedelta(seconds=number)
+        world.job_id = f"job_{number}"
+        world.submit()
+    return world
+
+
+def listed(*options: str) -> tuple[list[str], str]:
+    """Return the rows and what is printed beside them."""
+    result = CliRunner().invoke(app, ["jobs", "list", *options])
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()[1:], result.stderr
+
+
+def test_list_that_is_cut_off_says_how_to_continue(world: World) -> None:
+    rows, note = listed("--limit", "2")
+    assert [row.split()[0] for row in rows] == ["job_4", "job_3"]
+    assert note == "There are more jobs: add `--after job_3` for the next ones, or `--limit`.\n"
+
+
+def test_next_pages_follow_each_other_until_the_end(world: World) -> None:
+    rows, note = listed("--limit", "2", "--after", "job_3")
+    assert [row.split()[0] for row in rows] == ["job_2", "job_1"]
+    rows, note = listed("--limit", "2", "--after", "job_1")
+    assert [row.split()[0] for row in rows] == ["job_0"]
+    assert note == ""
+
+
+def test_list_shows_the_display_name_of_a_custom_job(world: World) -> None:
+    container = {"imageUri": "gcr.io/my-project/trainer:1"}
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+    extension = {"region": "us-central1"}
+    document = {"displayName": "nightly", "jobSpec": {"workerPoolSpecs": [pool]}, "trainmaster": extension}
+    world.wait(1)
+    submit.handle(json.dumps(document).encode(), "gs://b/jobs/nightly.yaml#1", world.deps)
+    rows, _ = listed("--limit", "1")
+    assert rows[0].split()[1] == "nightly"
+
+
+def test_list_can_be_limited_to_states(world: World) -> None:
+    assert len(listed("--state", "QUEUED")[0]) == 5
+    assert listed("--state", "FAILED", "--state", "RUNNING")[0] == []

@@ -1,0 +1,139 @@
+"""The behaviours of `--realistic`: durations, quotas of calls, late failures, and late entries of the audit log."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from emulators.compute.__main__ import parse_arguments
+from emulators.compute.api_errors import ApiError
+from emulators.compute.catalog import Catalog, Links
+from emulators.compute.cloud import Cloud
+from emulators.compute.operations import Operation
+from emulators.compute.vm_metadata import Project
+from emulators.compute.vm_power import VmPower
+from emulators.compute.vm_tokens import TokenIssuer
+from emulators.compute.vm_transitions import Timing
+from emulators.realism.call_quota import CallQuota
+from emulators.realism.profile import GOOGLE_CLOUD, Profile
+from emulators.realism.spans import Span
+from emulators.stack.state import StackConfig
+from tests.integration.compute.emulator import PROJECT, an_instance, running_emulator
+from tests.integration.compute.emulator import ZONE as EMULATOR_ZONE
+
+FAST = replace(GOOGLE_CLOUD, create=Span(0.3, 0.4), delete=Span(0.2, 0.3), late_failures=0.0)
+ZONE = "us-central1-a"
+BODY = {
+    "name": "tm-a",
+    "machineType": f"zones/{ZONE}/machineTypes/n1-standard-1",
+    "disks": [{"boot": True, "initializeParams": {"sourceImage": "projects/p/global/images/family/python"}}],
+    "networkInterfaces": [{}],
+    "metadata": {"items": [{"key": "startup-script", "value": "sleep 60"}]},
+}
+
+
+def cloud_like(profile: Profile, folder: Path) -> Cloud:
+    project = Project("my-project", 123456789012)
+    for name in ("vms", "serial"):
+        (folder / name).mkdir()
+    links = Links("http://127.0.0.1/compute/v1", project.id)
+    power = VmPower(project, "127.0.0.1", TokenIssuer(), {})
+    timing = Timing(step_s=0.0, create=profile.create, delete=profile.delete)
+    cloud = Cloud(project, Catalog(links, {}), power, folder, timing)
+    cloud.behave_like(profile)
+    return cloud
+
+
+def ended(cloud: Cloud, operation: Operation) -> tuple[Operation, float]:
+    """Wait for the operation; return it and how long that took."""
+    start = time.monotonic()
+    done = cloud.operations.wait(ZONE, operation.name)
+    return done, time.monotonic() - start
+
+
+def test_span_draws_differ_and_stay_within_its_scaled_bounds() -> None:
+    span = Span(20, 60).scaled(0.1)
+    random = Random(1)  # noqa: S311 - durations, not secrets
+    drawn = [span.draw(random) for _ in range(50)]
+    assert 2 <= min(drawn) < 2.5
+    assert 5.5 < max(drawn) <= 6
+
+
+def test_insert_that_fails_late_takes_the_whole_time_and_names_another_zone(tmp_path: Path) -> None:
+    cloud = cloud_like(replace(FAST, late_failures=1.0), tmp_path)
+    operation, took_s = ended(cloud, cloud.insert(ZONE, BODY, None))
+    (error,) = operation.errors
+    assert error.code == "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
+    assert f"zonesAvailable': '{ZONE}" not in str(error.details)
+    assert took_s >= FAST.create.low_s - 0.05
+    assert cloud.list_all() == []
+
+
+def test_deletion_takes_its_time_after_power_off(tmp_path: Path) -> None:
+    cloud = cloud_like(replace(FAST, late_failures=1.0), tmp_path)
+    operation = cloud.insert(ZONE, BODY, None)
+    instance = cloud.get(ZONE, "tm-a")
+    cloud.operations.wait(ZONE, operation.name)
+    start = time.monotonic()
+    with instance.transition_lock:
+        cloud.lifecycle.vms.delete(instance)
+    assert time.monotonic() - start >= FAST.delete.low_s
+
+
+def test_calls_beyond_the_quota_of_a_minute_are_refused_until_the_next_one() -> None:
+    now = [59.0]
+    quota = CallQuota(2, 60.0, lambda: now[0])
+    assert [quota.admits("read") for _ in range(3)] == [True, True, False]
+    assert quota.admits("change"), "each group has its own quota"
+    now[0] = 60.0
+    assert quota.admits("read")
+
+
+def test_api_answers_403_when_its_quota_is_used_up(tmp_path: Path) -> None:
+    cloud = cloud_like(replace(FAST, calls_per_minute=1, minute_s=1e9), tmp_path)
+    cloud.admit_call("GET")
+    cloud.admit_call("POST")
+    with pytest.raises(ApiError) as error:
+        cloud.admit_call("GET")
+    assert (error.value.status, error.value.reason) == (403, "rateLimitExceeded")
+
+
+def test_profile_scales_durations_but_neither_quota_nor_failures() -> None:
+    scaled = GOOGLE_CLOUD.scaled(0.1)
+    assert (scaled.create, scaled.delete) == (Span(2, 6), Span(3, 9))
+    assert scaled.minute_s == pytest.approx(6)
+    assert (scaled.calls_per_minute, scaled.late_failures) == (
+        GOOGLE_CLOUD.calls_per_minute,
+        GOOGLE_CLOUD.late_failures,
+    )
+
+
+def test_stack_is_realistic_only_on_request(tmp_path: Path) -> None:
+    assert not StackConfig().realistic
+    required = ["--port", "1", "--state-dir", str(tmp_path), "--project", "my-project"]
+    assert not parse_arguments(required).realistic
+    options = parse_arguments([*required, "--realistic", "--time-scale", "0.1"])
+    assert (options.realistic, options.time_scale) == (True, 0.1)
+
+
+def test_vm_is_created_and_deleted_as_slowly_as_on_google_cloud(tmp_path: Path) -> None:
+    factor = 0.03
+    with running_emulator(tmp_path, "--realistic", "--time-scale", str(factor)) as emulator:
+        start = time.monotonic()
+        operation = emulator.instances.insert_unary(
+            project=PROJECT,
+            zone=EMULATOR_ZONE,
+            instance_resource=an_instance("tm-a", "trap exit TERM; sleep 60 & wait"),
+        )
+        failed_late = bool(emulator.done(operation).error.errors)
+        created_s = time.monotonic() - start
+        assert created_s >= GOOGLE_CLOUD.create.low_s * factor
+        if failed_late:
+            return
+        start = time.monotonic()
+        emulator.done(emulator.instances.delete_unary(project=PROJECT, zone=EMULATOR_ZONE, instance="tm-a"))
+        assert time.monotonic() - start >= GOOGLE_CLOUD.delete.low_s * factor

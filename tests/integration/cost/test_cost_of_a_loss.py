@@ -1,0 +1,63 @@
+"""Cost of the loss of one VM in a synchronous job of N replicas, until every replica runs again: a + b * N.
+
+The flows run side by side in threads, as in several function instances, on the adapter in memory and on Firestore's
+emulator. All peers of the lost replica fail, are held, and start again when its replacement is ready.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bench.agents import agents
+from bench.cloud import Emulators
+from bench.gangs import Cost, Gang
+from bench.meter import Meter, attach
+from shared.memory.store import MemoryStore
+from tests.support.counting import Counts, counting_store
+
+
+class MemoryMeter(Meter):
+    """Counts the documents that a store in memory returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Counts()
+
+    def reset(self) -> None:
+        super().reset()
+        self.counts.reads_by_call.clear()
+
+
+def lose_one(gang: Gang, size: int, meter: Meter) -> None:
+    """Run the job, lose one VM, and check the bounds that docs/decisions/0031-linear-cost.md states."""
+    gang.start()
+    cost = gang.lose_one()
+    reads = meter.counts.reads if isinstance(meter, MemoryMeter) else cost.reads
+    print(reads, cost)
+    check(cost, reads, size)
+
+
+def check(cost: Cost, reads: int, size: int) -> None:
+    assert 0 < reads <= 200 + 22 * size, cost
+    assert cost.listings <= 12, cost
+    assert cost.inserts <= 10, cost
+
+
+@pytest.mark.parametrize("size", [10, 100, 300])
+def test_reads_after_a_loss_are_linear_in_the_number_of_replicas(size: int) -> None:
+    meter = MemoryMeter()
+    store = MemoryStore()
+    counted = counting_store(store, meter.counts)
+    with agents("my-project") as senders:
+        gang = Gang(counted, store, meter, senders, size, sleep=lambda seconds: time.sleep(0.2 * seconds))
+        lose_one(gang, size, meter)
+
+
+@pytest.mark.parametrize("size", [10, 100, pytest.param(1000, marks=pytest.mark.heavy)])
+def test_reads_after_a_loss_are_linear_on_firestore(size: int, firestore_emulator: str, pubsub_emulator: str) -> None:
+    with Emulators(firestore_emulator, pubsub_emulator).project() as project, agents(project.name) as senders:
+        meter = Meter()
+        attach(project.client, meter)
+        lose_one(Gang(project.store, project.observer, meter, senders, size), size, meter)

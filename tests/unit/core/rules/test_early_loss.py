@@ -1,0 +1,144 @@
+"""VMs that are lost before their agents report: pauses, other zones, and an end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from shared.core.actions import FailJob, ReplaceVm
+from shared.core.evolve import apply, evolve
+from shared.core.model.job import Job, JobState, Placement, State
+from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.vm import LossCause
+from shared.core.rules.judge import judge
+from shared.core.timeouts import EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
+from tests.support.decisions import summarize
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, lost, ready
+
+PREPARING = a_job(JobState.PREPARING)
+ONE_ZONE = a_job(JobState.PREPARING, a_plan(zones=("us-central1-a",)))
+
+
+def nothing_up(job: Job = PREPARING) -> State:
+    return a_state(
+        *(a_replica(replica_id, ReplicaState.WAITING) for replica_id in (CHIEF, WORKER_0, WORKER_1)), job=job
+    )
+
+
+def worker(state: State) -> Replica:
+    return next(replica for replica in state.replicas if replica.replica_id == WORKER_0)
+
+
+def lose(state: State, now: datetime, cause: LossCause = LossCause.PREEMPTION) -> tuple[str, State]:
+    """Lose worker 0's VM before its agent reports. Return the decision and the state after it."""
+    replica = worker(state)
+    event = lost(WORKER_0, cause, replica.incarnation, replica.vm_generation)
+    decision = judge(state, replace(event, subject=replace(event.subject, attempt=replica.attempt)), now)
+    return summarize(decision), apply(state, evolve(state, decision, now))
+
+
+def lose_all(state: State) -> tuple[list[str], list[timedelta], State]:
+    """Lose each VM as soon as it may be requested, until the job ends. Return decisions, pauses and the last state."""
+    decisions: list[str] = []
+    pauses: list[timedelta] = []
+    now = at(100)
+    for _ in range(1000):
+        decision, state = lose(state, now)
+        decisions.append(decision)
+        if state.job.state.is_terminal:
+            return decisions, pauses, state
+        next_at = state.job.placement.next_at or now
+        pauses.append(max(next_at - now, timedelta()))
+        now = max(now, next_at)
+    raise AssertionError("the job does not end")
+
+
+def test_first_early_loss_is_replaced_at_once() -> None:
+    decision, state = lose(nothing_up(), at(100))
+    assert decision == "4 replace_vm preemption"
+    assert (worker(state).early_losses, state.job.placement.next_at) == (1, None)
+
+
+def test_second_early_loss_is_replaced_after_a_pause() -> None:
+    _, state = lose(nothing_up(), at(100))
+    decision, state = lose(state, at(110))
+    assert decision == "4 continue_provisioning vms_lost_early"
+    assert state.job.placement == Placement(0, 1, None, at(110) + RETRY_MIN)
+    assert (worker(state).vm_generation, worker(state).incarnation, worker(state).replaced) == (3, 3, 2)
+
+
+def test_early_loss_during_a_pause_does_not_write_the_job() -> None:
+    _, state = lose(nothing_up(), at(100))
+    _, state = lose(state, at(110))
+    paused = replace(state, replicas=tuple(replace(replica, early_losses=1) for replica in state.replicas))
+    decision = judge(paused, lost(CHIEF), at(120))
+    assert isinstance(decision.action, ReplaceVm), decision
+    assert evolve(paused, decision, at(120)).job is None
+
+
+def test_third_early_loss_in_a_zone_moves_what_has_not_reported_to_the_next_zone() -> None:
+    _, state = lose(nothing_up(), at(100))
+    _, state = lose(state, at(200))
+    decision, state = lose(state, at(300))
+    assert decision == "4 continue_provisioning vms_lost_early"
+    assert state.job.zone == "us-central1-b"
+    assert {replica.vm_generation for replica in state.replicas} == {5}, "one insert per role"
+    assert (worker(state).early_losses, worker(state).early_losses_in_zone) == (3, 0)
+    assert {replica.early_losses for replica in state.replicas} == {0, 3}
+
+
+def test_third_early_loss_while_the_rest_of_the_gang_runs_reruns_the_job_in_the_next_zone() -> None:
+    state = a_state(
+        a_replica(
+            WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, early_losses=2, early_losses_in_zone=2
+        )
+    )
+    decision, state = lose(state, at(300))
+    assert decision == "4 rerun_job vms_lost_early"
+    assert (state.job.zone, state.job.attempt, state.job.budgets.reruns_used) == ("us-central1-b", 2, 0)
+    assert (worker(state).early_losses, worker(state).early_losses_in_zone) == (3, 0)
+
+
+def test_losses_in_a_row_end_the_job_after_hours_with_the_cause() -> None:
+    decisions, pauses, state = lose_all(nothing_up())
+    assert len(decisions) == EARLY_LOSSES_MAX
+    assert decisions[-1] == "5 fail_job vms_lost_early"
+    assert state.job.error_message == (
+        "Internal error occurred for the current attempt: worker 0 lost 30 VMs in a row before their agents reported; "
+        "tm-digits-1-dddfa8ed8c1d9bae-worker-0 was preempted"
+    )
+    assert sum(pauses, timedelta()) >= timedelta(hours=6)
+    assert max(pauses) <= RETRY_MAX
+    zones = sum(decision.startswith("4 continue") for decision in decisions)
+    assert zones == EARLY_LOSSES_MAX - 2
+
+
+def test_losses_in_the_only_zone_also_end_the_job() -> None:
+    decisions, _, state = lose_all(nothing_up(ONE_ZONE))
+    assert (len(decisions), state.job.state, state.job.attempt) == (EARLY_LOSSES_MAX, JobState.FAILED, 1)
+
+
+@pytest.mark.parametrize("losses", [EARLY_LOSSES_PER_ZONE - 2, EARLY_LOSSES_PER_ZONE - 1])
+def test_report_of_the_agent_ends_the_series(losses: int) -> None:
+    state = nothing_up()
+    for number in range(losses):
+        _, state = lose(state, at(100 + 100 * number))
+    replica = worker(state)
+    decision = judge(state, ready(WORKER_0, replica.incarnation, replica.vm_generation), at(900))
+    state = apply(state, evolve(state, decision, at(900)))
+    assert (worker(state).early_losses, worker(state).early_losses_in_zone) == (0, 0)
+    assert lose(state, at(1000))[0] == "4 replace_vm preemption"
+
+
+def test_loss_of_a_vm_that_reported_is_no_early_loss() -> None:
+    _, state = lose(a_state(), at(100))
+    assert worker(state).early_losses == 0
+
+
+def test_last_early_loss_ends_the_job_and_the_one_before_does_not() -> None:
+    for losses, ends in ((EARLY_LOSSES_MAX - 2, False), (EARLY_LOSSES_MAX - 1, True)):
+        replica = a_replica(WORKER_0, ReplicaState.WAITING, early_losses=losses)
+        decision = judge(a_state(replica, job=PREPARING), lost(WORKER_0), at(100))
+        assert isinstance(decision.action, FailJob) is ends

@@ -1,0 +1,91 @@
+"""Rule 14: a program that the agent ended because it printed nothing for the job's stallTimeout."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.core.actions import Budget, FailJob, HoldReplica, RerunJob, RestartReplica
+from shared.core.decisions import Reason, Rule
+from shared.core.events import ExitCause, ReplicaExited
+from shared.core.evolve import evolve
+from shared.core.model.job import RERUNS_MAX, STALLS_MAX, Budgets, State
+from shared.core.model.replica import EndKind, PastIncarnation, ReplicaState
+from shared.core.rules.judge import judge
+from tests.support.decisions import action_of
+from tests.support.jobs import CHIEF, WORKER_0, a_charged_exit, a_job, a_plan, a_replica, a_state, at, exited
+
+NOW = at(1_000)
+
+
+def a_stall(incarnation: int = 1) -> ReplicaExited:
+    return exited(WORKER_0, signal=15, cause=ExitCause.STALLED, incarnation=incarnation)
+
+
+def after_stalls(count: int, reruns_used: int = 0) -> State:
+    """Worker 0 runs again after stalls in a row."""
+    past = tuple(
+        PastIncarnation(number, EndKind.STALL, at(number), back_at=at(number + 1)) for number in range(1, count + 1)
+    )
+    return a_state(
+        a_replica(WORKER_0, incarnation=count + 1, past=past), job=a_job(budgets=Budgets(reruns_used=reruns_used))
+    )
+
+
+@pytest.mark.parametrize("stalls", range(STALLS_MAX))
+def test_stalled_replica_restarts_from_its_own_budget(stalls: int) -> None:
+    state = after_stalls(stalls)
+    decision = judge(state, a_stall(stalls + 1), NOW)
+    assert (decision.rule, decision.reason) == (Rule.STALLED, Reason.STALLED)
+    assert f"stall {stalls + 1} of {STALLS_MAX}" in decision.text
+    action = action_of(decision, RestartReplica)
+    assert (action.charge, action.ended.kind, action.ended.is_charged) == (Budget.FREE, EndKind.STALL, False)
+    (replica,) = evolve(state, decision, NOW).replicas
+    assert (replica.state, replica.restarts_used) == (ReplicaState.RESTARTING, 0)
+    assert [ended.kind for ended in replica.past] == [EndKind.STALL] * (stalls + 1)
+
+
+def test_fourth_stall_reruns_the_job_until_its_reruns_are_spent() -> None:
+    decision = judge(after_stalls(STALLS_MAX), a_stall(STALLS_MAX + 1), NOW)
+    assert (decision.rule, decision.reason) == (Rule.STALLED, Reason.STALLS_SPENT)
+    assert action_of(decision, RerunJob).charge is Budget.RERUNS
+    spent = after_stalls(STALLS_MAX, RERUNS_MAX)
+    failed = action_of(judge(spent, a_stall(STALLS_MAX + 1), NOW), FailJob)
+    assert "printed nothing for the job's stallTimeout" in failed.message
+
+
+def test_other_exits_do_not_use_up_the_budget_of_stalls() -> None:
+    state = a_state(a_replica(WORKER_0, incarnation=2, past=(a_charged_exit(50, back_at=at(60)),)))
+    assert "stall 1 of" in judge(state, a_stall(2), NOW).text
+
+
+def test_exit_0_of_a_program_that_was_ended_for_a_stall_is_no_completion() -> None:
+    event = exited(WORKER_0, 0, cause=ExitCause.STALLED)
+    assert judge(a_state(), event, NOW).rule is Rule.STALLED
+
+
+def test_stall_while_a_peer_is_down_is_collateral() -> None:
+    peer = a_replica(CHIEF, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50), past=(a_charged_exit(50),))
+    assert action_of(judge(a_state(peer), a_stall(), NOW), HoldReplica).charged_to == peer.key
+
+
+def test_exit_of_a_peer_after_the_stall_is_free() -> None:
+    """Ending the stalled program breaks the connections of its peers, which then fail."""
+    state = a_state()
+    stalled = evolve(state, judge(state, a_stall(), at(100)), at(100)).replicas[0]
+    decision = judge(a_state(stalled), exited(CHIEF, 1, seconds=101), at(102))
+    assert action_of(decision, HoldReplica).charged_to == stalled.key
+
+
+def test_stall_with_restart_job_on_worker_restart_reruns_the_job() -> None:
+    job = a_job(plan=a_plan(restart_job_on_worker_restart=True))
+    assert action_of(judge(a_state(job=job), a_stall(), NOW), RerunJob).charge is Budget.RERUNS
+
+
+def test_stall_with_disabled_retries_ends_the_job() -> None:
+    job = a_job(plan=a_plan(disable_retries=True))
+    assert judge(a_state(job=job), a_stall(), NOW).rule is Rule.RETRIES_DISABLED
+
+
+def test_stall_of_an_older_incarnation_is_ignored() -> None:
+    decision = judge(after_stalls(1), a_stall(1), NOW)
+    assert decision.rule is Rule.STALE

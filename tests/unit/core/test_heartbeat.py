@@ -1,0 +1,147 @@
+"""Silent agents: which heartbeats are read, and what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from shared.core.actions import ReplaceVm
+from shared.core.decisions import Reason, Rule
+from shared.core.events import VmLost
+from shared.core.model.job import JobState, State
+from shared.core.model.replica import ReplicaState
+from shared.core.model.vm import LossCause, Vm, VmStatus
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.heartbeat import find_silent_agents, heartbeats_to_read
+from shared.core.rules.judge import judge
+from shared.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX
+from tests.support.decisions import action_of
+from tests.support.jobs import CHIEF, WORKER_0, a_job, a_plan, a_replica, a_state, an_incarnation, at
+
+READY = at(10)
+SECOND = timedelta(seconds=1)
+NOW = READY + AGENT_TIMEOUT
+
+
+def vms_of(state: State) -> tuple[Vm, ...]:
+    """Return a running VM for each replica."""
+    return tuple(
+        Vm(
+            name=vm_name(state.job.job_id, replica.replica_id),
+            zone=state.job.zone,
+            instance_id=replica.instance_id or "",
+            status=VmStatus.RUNNING,
+            replica_id=replica.replica_id,
+            vm_generation=replica.vm_generation,
+            directive=None,
+            fingerprint="1",
+            started_at=at(0),
+        )
+        for replica in state.replicas
+    )
+
+
+def with_ids(state: State) -> State:
+    replicas = tuple(replace(replica, instance_id=str(1000 + i)) for i, replica in enumerate(state.replicas))
+    return State(state.job, replicas)
+
+
+RUNNING = with_ids(a_state())
+
+
+def test_heartbeats_are_read_after_the_timeout_and_not_before() -> None:
+    vms = vms_of(RUNNING)
+    assert len(heartbeats_to_read(RUNNING, vms, NOW)) == len(vms)
+    assert heartbeats_to_read(RUNNING, vms, NOW - SECOND) == ()
+
+
+def test_boot_of_the_vm_restarts_the_time() -> None:
+    """The heartbeat of an earlier boot stays readable."""
+    first, *others = vms_of(RUNNING)
+    rebooted = replace(first, started_at=READY + SECOND)
+    assert [vm.name for _, vm in heartbeats_to_read(RUNNING, (rebooted, *others), NOW)] == [vm.name for vm in others]
+    assert len(heartbeats_to_read(RUNNING, (rebooted, *others), NOW + SECOND)) == len(others) + 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"status": VmStatus.STOPPING}, {"status": VmStatus.CREATING}, {"instance_id": "another"}, {"is_tpu": True}],
+    ids=["stopping", "creating", "another VM of that name", "TPU node"],
+)
+def test_heartbeat_of_a_vm_that_is_not_the_running_one_is_not_read(changes: dict[str, object]) -> None:
+    first, *others = vms_of(RUNNING)
+    changed = replace(first, **changes)  # type: ignore[arg-type]
+    assert len(heartbeats_to_read(RUNNING, (changed, *others), NOW)) == len(others)
+
+
+@pytest.mark.parametrize("state", [state for state in ReplicaState if state is not ReplicaState.RUNNING])
+def test_heartbeat_of_a_replica_that_does_not_run_is_not_read(state: ReplicaState) -> None:
+    changed = with_ids(a_state(a_replica(WORKER_0, state)))
+    assert len(heartbeats_to_read(changed, vms_of(changed), NOW)) == len(changed.replicas) - 1
+
+
+@pytest.mark.parametrize("state", [JobState.PREPARING, JobState.SUCCEEDED])
+def test_heartbeats_of_a_job_that_does_not_run_are_not_read(state: JobState) -> None:
+    changed = State(replace(RUNNING.job, state=state), RUNNING.replicas)
+    assert heartbeats_to_read(changed, vms_of(changed), NOW) == ()
+
+
+def test_large_gang_is_read_in_parts_that_cover_it() -> None:
+    large = with_ids(a_state(job=a_job(plan=a_plan(workers=HEARTBEATS_READ_MAX))))
+    parts = [heartbeats_to_read(large, vms_of(large), NOW + timedelta(minutes=10 * look)) for look in range(2)]
+    assert max(len(part) for part in parts) <= HEARTBEATS_READ_MAX
+    assert {vm.name for part in parts for _, vm in part} == {vm.name for vm in vms_of(large)}
+
+
+def test_agent_is_silent_from_the_timeout_on() -> None:
+    read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
+    silent_id, *other_ids = [vm.instance_id for _, vm in read]
+    heartbeats = dict.fromkeys(other_ids, NOW)
+    assert find_silent_agents("digits_1", read, {**heartbeats, silent_id: READY + SECOND}, NOW) == ()
+    (loss,) = find_silent_agents("digits_1", read, {**heartbeats, silent_id: READY}, NOW)
+    assert (loss.cause, loss.vm, loss.at) == (LossCause.AGENT_SILENT, read[0][1], READY)
+
+
+def test_loss_is_never_dated_before_the_replica_was_ready() -> None:
+    """A heartbeat is what a program on the VM may have written, and the loss explains exits of peers."""
+    read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)[:1]
+    (loss,) = find_silent_agents("digits_1", read, {read[0][1].instance_id: READY - timedelta(days=9)}, NOW)
+    assert loss.at == READY
+
+
+def test_unknown_heartbeat_is_no_loss() -> None:
+    read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
+    assert find_silent_agents("digits_1", read, {}, NOW) == ()
+
+
+def test_single_silent_vm_is_lost_and_a_whole_silent_gang_is_not() -> None:
+    """All agents of a gang are silent if guest attributes fail, rather than because all VMs hang."""
+    read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
+    heartbeats = {vm.instance_id: READY for _, vm in read}
+    assert find_silent_agents("digits_1", read, heartbeats, NOW) == ()
+    assert len(find_silent_agents("digits_1", read[:1], heartbeats, NOW)) == 1
+
+
+def a_silence(incarnation: int = 1) -> VmLost:
+    return VmLost(an_incarnation(WORKER_0, incarnation), NOW, LossCause.AGENT_SILENT)
+
+
+def test_replica_with_a_silent_agent_gets_another_vm_free_of_charge() -> None:
+    decision = judge(a_state(), a_silence(), NOW)
+    assert (decision.rule, decision.reason) == (Rule.VM_LOST, Reason.AGENT_SILENT)
+    action = action_of(decision, ReplaceVm)
+    assert not action.is_vm_taken, "nothing took a Spot VM away"
+
+
+def test_silence_of_an_ended_incarnation_is_ignored() -> None:
+    restarting = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
+    assert judge(restarting, a_silence(), NOW).rule is Rule.STALE
+
+
+def test_silence_does_not_use_up_the_key_of_the_loss_of_the_vm() -> None:
+    gone = replace(a_silence(), cause=LossCause.GONE)
+    assert a_silence().key != gone.key
+    assert a_silence(2).key != a_silence(1).key
+    assert judge(a_state(a_replica(CHIEF)), gone, NOW).rule is Rule.VM_LOST

@@ -1,0 +1,158 @@
+"""Every VM that is requested for a replica has a VM generation of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shared.core.actions import Budget, ContinueProvisioning, ReplaceVm, RerunJob
+from shared.core.decisions import Decision, Reason, Rule
+from shared.core.events import Event, VmLost, VmReady
+from shared.core.evolve import apply, evolve
+from shared.core.model.job import Job, JobState, Placement, State
+from shared.core.model.replica import ReplicaState
+from shared.core.model.replica_id import ReplicaId
+from shared.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
+from shared.core.model.vm_names import vm_name
+from shared.core.reconcile.plan import plan
+from shared.core.reconcile.steps import Create, Delete, ReportLoss, Step
+from shared.core.rules.judge import judge
+from shared.core.transitions.change import IllegalTransitionError
+from tests.support.decisions import summarize
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_lost_vm, a_replica, a_state, at, exited, lost, ready
+
+NOW = at(100)
+RUN_1 = Directive(1, 1, DirectiveAction.RUN)
+CHIEF_REPORTED = a_state(
+    a_replica(CHIEF),
+    a_replica(WORKER_0, ReplicaState.WAITING),
+    a_replica(WORKER_1, ReplicaState.REPLACING, vm_generation=4),
+    job=a_job(JobState.PREPARING),
+)
+"""The chief's agent has reported; the VMs of the workers are requested."""
+
+
+def after(state: State, action: ContinueProvisioning | RerunJob | ReplaceVm) -> State:
+    return apply(state, evolve(state, Decision(Rule.CAPACITY, Reason.STOCKOUT, "", action), NOW))
+
+
+def generations(state: State) -> dict[ReplicaId, int]:
+    return {replica.replica_id: replica.vm_generation for replica in state.replicas}
+
+
+def a_vm(replica_id: ReplicaId = CHIEF, **changes: object) -> Vm:
+    vm = Vm(vm_name("digits_1", replica_id), "us-central1-a", "1001", VmStatus.RUNNING, replica_id, 1, RUN_1, "1")
+    return replace(vm, **changes)  # type: ignore[arg-type]
+
+
+def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
+    return plan(state, vms, NOW).steps
+
+
+def test_stockout_gives_vms_that_are_requested_elsewhere_a_common_later_generation() -> None:
+    moved = after(CHIEF_REPORTED, ContinueProvisioning(1, 1))
+    assert generations(moved) == {CHIEF: 1, WORKER_0: 5, WORKER_1: 5}
+
+
+def test_next_round_in_the_same_zone_keeps_the_vm_generations() -> None:
+    assert generations(after(CHIEF_REPORTED, ContinueProvisioning(0, 1))) == generations(CHIEF_REPORTED)
+
+
+def test_rerun_in_another_zone_gives_all_vms_a_common_later_generation() -> None:
+    moved = after(CHIEF_REPORTED, RerunJob(Budget.FREE, zone_index=1))
+    assert set(generations(moved).values()) == {5}
+    assert {replica.instance_id for replica in moved.replicas} == {None}
+
+
+def test_rerun_in_the_only_zone_keeps_the_vms() -> None:
+    rerun = after(CHIEF_REPORTED, RerunJob(Budget.FREE, zone_index=0))
+    assert generations(rerun) == generations(CHIEF_REPORTED)
+    assert rerun.replicas[0].instance_id == "1001"
+
+
+def test_change_of_the_zone_needs_the_whole_attempt() -> None:
+    with pytest.raises(IllegalTransitionError):
+        after(replace(CHIEF_REPORTED, whole=False), ContinueProvisioning(1, 1))
+
+
+def test_late_loss_of_a_vm_in_the_abandoned_zone_changes_nothing() -> None:
+    moved = after(a_state(), RerunJob(Budget.FREE, zone_index=1))
+    running = replace(
+        moved, replicas=tuple(replace(r, state=ReplicaState.RUNNING, instance_id="2002") for r in moved.replicas)
+    )
+    assert summarize(judge(running, lost(CHIEF), NOW)) == "1 ignore old_vm_generation"
+
+
+def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignored() -> None:
+    moved = after(CHIEF_REPORTED, ContinueProvisioning(1, 1))
+    late, present = a_vm(WORKER_0), a_vm(WORKER_0, zone="us-central1-b", instance_id="3003", vm_generation=5)
+    others = (a_vm(WORKER_1, zone="us-central1-b", vm_generation=5),)
+    assert Delete(late) in steps(moved, late, present, *others)
+    assert Delete(present) not in steps(moved, late, present, *others)
+    assert summarize(judge(moved, ready(WORKER_0), NOW)) == "1 ignore old_vm_generation"
+
+
+def test_delivery_with_an_older_state_leaves_the_vm_of_the_newer_zone_alone() -> None:
+    in_newer_zone = a_vm(WORKER_0, zone="us-central1-b", vm_generation=5)
+    assert not [step for step in steps(CHIEF_REPORTED, a_vm(), in_newer_zone) if step == Delete(in_newer_zone)]
+
+
+def of_other_vm(event: VmLost | VmReady) -> Event:
+    vm = replace(event.subject.vm, instance_id="9009")
+    return replace(event, subject=replace(event.subject, vm=vm))
+
+
+RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
+
+
+@pytest.mark.parametrize(
+    ("state", "event"), [(a_state(), lost(WORKER_0)), (RESTARTING, ready(WORKER_0, 2))], ids=["loss", "ready"]
+)
+def test_event_of_another_vm_of_the_same_generation_is_ignored(state: State, event: VmLost | VmReady) -> None:
+    assert not summarize(judge(state, event, NOW)).startswith("1 ignore")
+    assert summarize(judge(state, of_other_vm(event), NOW)) == "1 ignore other_vm"
+
+
+def test_ignored_loss_of_another_vm_does_not_use_up_the_key_of_the_real_loss() -> None:
+    assert of_other_vm(lost(WORKER_0)).key != lost(WORKER_0).key
+
+
+def test_loss_of_a_missing_vm_counts_although_it_has_no_id() -> None:
+    event = lost(WORKER_0, LossCause.GONE)
+    missing = replace(event, subject=replace(event.subject, vm=replace(event.subject.vm, instance_id="")))
+    assert summarize(judge(a_state(), missing, NOW)) == "4 replace_vm gone"
+
+
+def test_other_vm_of_the_same_generation_is_deleted_and_the_reported_one_is_lost() -> None:
+    other = a_vm(WORKER_0, instance_id="9009")
+    replica = next(replica for replica in a_state().replicas if replica.replica_id == WORKER_0)
+    assert set(steps(a_state(), a_vm(CHIEF), other, a_vm(WORKER_1))) == {
+        Delete(other),
+        ReportLoss(replica, other.name, None),
+    }
+
+
+def test_events_of_two_vm_generations_have_different_keys() -> None:
+    assert ready(WORKER_0).key != ready(WORKER_0, vm_generation=2).key
+    assert exited(WORKER_0, 1).key != exited(WORKER_0, 1, vm_generation=2).key
+
+
+def test_only_vms_that_were_taken_away_count_for_on_demand_vms() -> None:
+    taken = after(a_state(), ReplaceVm("1-worker-0", a_lost_vm(), is_vm_taken=True))
+    given_up = after(taken, ReplaceVm("1-worker-0", a_lost_vm(), is_startup_timeout=True))
+    moved = after(given_up, RerunJob(Budget.FREE, zone_index=1))
+    assert [replica.vms_lost for replica in moved.replicas] == [0, 1, 0]
+    again = after(moved, RerunJob(Budget.FREE, lost="2-worker-0", is_vm_taken=True))
+    assert [replica.vms_lost for replica in again.replicas] == [0, 2, 0]
+
+
+def test_replicas_that_move_together_take_one_insert_per_role() -> None:
+    job: Job = replace(CHIEF_REPORTED.job, placement=Placement(1, 1))
+    moved = replace(after(CHIEF_REPORTED, RerunJob(Budget.FREE, zone_index=1)))
+    assert moved.job.zone == job.zone
+    created = [step for step in steps(moved) if isinstance(step, Create)]
+    assert [(create.replica_ids, create.vm_generation) for create in created] == [
+        ((CHIEF,), 5),
+        ((WORKER_0, WORKER_1), 5),
+    ]

@@ -1,0 +1,147 @@
+"""A job runs the packages that were stored when it was accepted, whatever is stored under their names later."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from shared.core.intake.job_files import Uploaded
+from shared.errors import PermanentError
+from shared.flows import submit, upload
+from shared.flows.record import Deps
+from shared.memory.objects import MemoryObjects
+from shared.messaging import topics
+from tests.support.jobs import a_spec, a_tuning_spec
+from tests.support.world import World
+
+TRAINER = "gs://bucket/trainer-0.1.tar.gz"
+IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest"
+HELPER = "gs://bucket/helper-0.1.tar.gz"
+
+
+@dataclass
+class Installation:
+    objects: MemoryObjects = field(default_factory=MemoryObjects)
+    world: World = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.world = World(objects=self.objects)
+
+    @property
+    def deps(self) -> Deps:
+        return self.world.deps
+
+    def put(self, uri: str, content: bytes = b"code") -> int:
+        return self.objects.write(uri, content, content_type="application/gzip")
+
+    def submit(self, spec: dict[str, object], source: str = "gs://b/jobs/digits.yaml#1") -> None:
+        submit.handle(json.dumps({"jobId": "digits_1", **spec}).encode(), source, self.deps)
+
+    @property
+    def package_uris(self) -> tuple[str, ...]:
+        loaded = self.world.store.load("digits_1")
+        assert loaded is not None
+        return loaded.state.job.plan.program.package_uris
+
+    @property
+    def rejections(self) -> list[str]:
+        return [problem for rejection in self.world.store.rejections() for problem in rejection.problems]
+
+
+@pytest.fixture
+def installation() -> Installation:
+    return Installation()
+
+
+def test_accepted_job_names_the_generation_of_each_package(installation: Installation) -> None:
+    trainer, helper = installation.put(TRAINER), installation.put(HELPER)
+    installation.submit(a_spec(packageUris=[HELPER, TRAINER]))
+    assert installation.package_uris == (f"{HELPER}#{helper}", f"{TRAINER}#{trainer}")
+
+
+def test_package_that_is_overwritten_later_does_not_change_the_job(installation: Installation) -> None:
+    generation = installation.put(TRAINER)
+    installation.submit(a_spec())
+    installation.put(TRAINER, b"attack")
+    installation.submit(a_spec())  # redelivered
+    assert installation.package_uris == (f"{TRAINER}#{generation}",)
+
+
+def test_repeated_submission_whose_package_is_gone_is_not_rejected(installation: Installation) -> None:
+    installation.put(TRAINER)
+    installation.submit(a_spec())
+    installation.objects.delete(TRAINER)
+    installation.submit(a_spec())
+    assert installation.rejections == []
+
+
+def test_spec_is_stored_as_it_was_submitted(installation: Installation) -> None:
+    installation.put(TRAINER)
+    installation.submit(a_spec())
+    loaded = installation.world.store.load("digits_1")
+    assert loaded is not None
+    assert json.loads(loaded.state.job.spec_json)["trainingInput"]["packageUris"] == [TRAINER]
+
+
+def test_packages_of_every_role_are_pinned(installation: Installation) -> None:
+    generations = {uri: installation.put(uri) for uri in (TRAINER, HELPER)}
+
+    def pool(uri: str) -> dict[str, object]:
+        package = {"executorImageUri": IMAGE, "packageUris": [uri], "pythonModule": "trainer.task"}
+        return {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": package}
+
+    pools = {"workerPoolSpecs": [pool(TRAINER), pool(HELPER)]}
+    installation.submit({"displayName": "digits", "jobSpec": pools, "trainmaster": {"region": "us-central1"}})
+    loaded = installation.world.store.load("digits_1")
+    assert loaded is not None
+    plan = loaded.state.job.plan
+    assert {uri for group in plan.groups for uri in plan.program_of(group.task_type).package_uris} == {
+        f"{uri}#{generation}" for uri, generation in generations.items()
+    }
+
+
+def test_trials_run_the_packages_of_their_tuning_job(installation: Installation) -> None:
+    generation = installation.put(TRAINER)
+    installation.submit(a_tuning_spec())
+    assert installation.package_uris == (f"{TRAINER}#{generation}",)
+
+
+def test_generation_in_the_job_file_is_used_without_a_look_up(installation: Installation) -> None:
+    installation.submit(a_spec(packageUris=[f"{TRAINER}#1732240000000000"]))
+    assert installation.package_uris == (f"{TRAINER}#1732240000000000",)
+
+
+def test_missing_package_is_rejected_by_its_field(installation: Installation) -> None:
+    installation.put(TRAINER)
+    with pytest.raises(PermanentError):
+        installation.submit(a_spec(packageUris=[TRAINER, HELPER]))
+    assert installation.rejections == [
+        f"Field: training_input.package_uris[1] Error: names {HELPER}, which does not exist"
+    ]
+    assert installation.world.store.load("digits_1") is None
+
+
+def test_package_that_may_not_be_read_is_rejected_with_the_role_that_is_missing(installation: Installation) -> None:
+    installation.objects.forbidden_buckets.add("bucket")
+    with pytest.raises(PermanentError):
+        installation.submit(a_spec())
+    (problem,) = installation.rejections
+    assert problem.startswith(f"Field: training_input.package_uris[0] Error: names {TRAINER}, which this installation")
+    assert "roles/storage.objectViewer" in problem
+
+
+def test_missing_package_of_a_job_file_is_written_next_to_it(installation: Installation) -> None:
+    uri = "gs://bucket/jobs/digits.json"
+    generation = installation.objects.write(uri, json.dumps(a_spec()).encode(), content_type="application/json")
+    assert (
+        upload.handle(Uploaded("bucket", "jobs/digits.json", generation), installation.objects, installation.deps)
+        is None
+    )
+    report = installation.objects.read(f"{uri}.error.json", max_bytes=1 << 20)
+    assert report is not None
+    (problem,) = json.loads(report)["problems"]
+    assert problem["field"] == "trainingInput.packageUris[0]"
+    assert TRAINER in problem["problem"]
+    assert not [message for message in installation.world.bus.drain() if message.topic == topics.SUBMIT]

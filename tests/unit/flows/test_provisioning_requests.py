@@ -1,0 +1,292 @@
+"""Provisioning requests: what a repeated one costs, which of several does the work, and when one comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from shared.core.model.vm import Vm
+from shared.core.reconcile.steps import Create
+from shared.errors import TemporaryError
+from shared.flows import provision
+from shared.flows.provision import DELIVERY_S, LATE_S, LEASE_S, REQUESTS_MAX
+from shared.memory.fleet import MemoryFleet
+from shared.messaging import internal_requests, topics
+from shared.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
+from shared.ports import CreateOutcome, Pending
+from tests.support.counting import Counts, counting_fleet, counting_store
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
+from tests.support.world import World
+
+
+def requests(world: World) -> list[ProvisionRequest]:
+    """Take the requests that were published about jobs."""
+    messages = [message for message in world.bus.drain() if message.topic == topics.PROVISION]
+    decoded = [internal_requests.decode_provision(message.data) for message in messages]
+    return [request for request in decoded if isinstance(request, ProvisionRequest)]
+
+
+def handle(world: World, request: ProvisionRequest) -> Counts:
+    """Handle the request, and return what it cost."""
+    counts = Counts()
+    deps = replace(world.deps, store=counting_store(world.store, counts))
+    fleet_deps = replace(world.fleet_deps, fleet=counting_fleet(world.fleet, counts))
+    provision.handle(request, fleet_deps, deps)
+    return counts
+
+
+def lease(world: World) -> object:
+    return world.store.take_lease("digits_1", world.now, world.now + timedelta(seconds=LEASE_S))
+
+
+def test_request_names_the_ledger_entry_it_is_for(running: World) -> None:
+    running.kill(WORKER_0)
+    (request,) = requests(running)
+    assert request.job_id == "digits_1"
+    assert request.entry_key in running.store.pending_keys("digits_1")
+
+
+def test_request_for_a_done_entry_costs_one_read(running: World) -> None:
+    running.kill(WORKER_0)
+    (request,) = requests(running)
+    handle(running, request)
+    assert running.store.pending_keys("digits_1") == ()
+    repeated = handle(running, request)
+    assert (repeated.reads, dict(repeated.calls)) == (1, {"is_pending": 1})
+
+
+def test_request_beside_another_delivery_of_the_job_costs_two_reads(running: World) -> None:
+    running.kill(WORKER_0)
+    (request,) = requests(running)
+    assert lease(running)
+    counts = handle(running, request)
+    assert (counts.reads, counts.calls["list_vms"]) == (2, 0)
+    assert running.store.pending_keys("digits_1"), "the holder of the lease has not confirmed it"
+
+
+def test_event_during_a_delivery_is_provisioned_by_that_delivery(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second exit is committed, and its request ends at the lease, while the first one's directive is written."""
+    world = running
+    world.kill(WORKER_0)
+    (first,) = requests(world)
+    write = world.fleet.write_directive
+    seconds: list[Counts] = []
+
+    def write_beside_an_exit(*args: object) -> bool:
+        if not seconds:
+            seconds.append(Counts())
+            world.kill(WORKER_1)
+            (second,) = requests(world)
+            seconds[0] = handle(world, second)
+        return write(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.fleet, "write_directive", write_beside_an_exit)
+    handle(world, first)
+    assert seconds[0].reads == 2
+    assert world.store.pending_keys("digits_1") == ()
+    for replica_id in (WORKER_0, WORKER_1):
+        vm = world.vm(replica_id)
+        assert vm is not None
+        assert vm.directive is not None
+        assert vm.directive.incarnation == 2
+
+
+@pytest.mark.parametrize("moment", ["mark_done", "release_lease"])
+def test_event_at_the_end_of_a_delivery_is_requested_again(
+    running: World, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Its own request met the lease, after the holder had looked for the last time."""
+    world = running
+    world.kill(WORKER_0)
+    (first,) = requests(world)
+    method: Callable[..., None] = getattr(world.store, moment)
+    killed: list[bool] = []
+
+    def after_an_exit(*args: object) -> None:
+        if not killed:
+            killed.append(True)
+            world.kill(WORKER_1)
+            (second,) = requests(world)
+            handle(world, second)
+        method(*args)
+
+    monkeypatch.setattr(world.store, moment, after_an_exit)
+    handle(world, first)
+    assert world.store.pending_keys("digits_1"), "the second exit is not provisioned yet"
+    world.deliver()
+    assert world.store.pending_keys("digits_1") == ()
+
+
+def test_lease_of_a_delivery_that_died_expires(running: World) -> None:
+    world = running
+    world.kill(WORKER_0)
+    world.bus.drain()
+    assert lease(world)
+    world.sweep()
+    world.deliver()
+    assert world.store.pending_keys("digits_1")
+    world.wait(LEASE_S + 1)
+    world.sweep()
+    world.deliver()
+    assert world.store.pending_keys("digits_1") == ()
+
+
+def test_failed_delivery_releases_its_lease(running: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    running.kill(WORKER_0)
+    (request,) = requests(running)
+    with monkeypatch.context() as patch:
+        patch.setattr(running.fleet, "write_directive", raise_temporary_error)
+        with pytest.raises(TemporaryError):
+            handle(running, request)
+    handle(running, request)
+    assert running.store.pending_keys("digits_1") == ()
+
+
+def raise_temporary_error(*_: object) -> bool:
+    raise TemporaryError("503")
+
+
+def test_delivery_that_only_waits_is_acknowledged_and_left_to_the_sweep(world: World) -> None:
+    world.submit()
+    world.fleet.is_slow = True
+    (request,) = requests(world)
+    handle(world, request)
+    (again,) = requests(world)
+    assert again == replace(request, number=2), "its VMs were requested in this delivery"
+    handle(world, again)
+    assert requests(world) == []
+    assert world.store.pending_keys("digits_1")
+    world.fleet.settle()
+    world.sweep()
+    world.deliver()
+    assert world.store.pending_keys("digits_1") == ()
+
+
+def test_delivery_without_end_comes_back_a_bounded_number_of_times(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The insert stays pending, and no VM is listed: each round repeats it."""
+    world.submit()
+    inserts: list[Create] = []
+
+    def create(_: object, step: Create, __: object) -> CreateOutcome:
+        inserts.append(step)
+        return Pending()
+
+    monkeypatch.setattr(world.fleet, "create", create)
+    world.deliver()
+    assert world.store.pending_keys("digits_1")
+    assert len(inserts) <= 2 * provision.ROUNDS_MAX * REQUESTS_MAX
+    assert {step.names for step in inserts} == {step.names for step in inserts[:2]}
+
+
+def test_directives_that_arrive_one_after_the_other_cost_a_logarithmic_number_of_listings(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The waits between rounds double, so that a stream of exits is provisioned in batches."""
+    world = running
+    exits = iter((WORKER_0, WORKER_1, CHIEF))
+    sleep = world.wait
+
+    def wait_beside_an_exit(seconds: float) -> None:
+        sleep(seconds)
+        if replica_id := next(exits, None):
+            world.kill(replica_id)
+            for request in requests(world):
+                handle(world, request)
+
+    world.kill(next(exits))
+    (first,) = requests(world)
+    counts = Counts()
+    deps = replace(world.deps, store=counting_store(world.store, counts), sleep=wait_beside_an_exit)
+    provision.handle(first, replace(world.fleet_deps, fleet=counting_fleet(world.fleet, counts)), deps)
+    assert world.store.pending_keys("digits_1") == ()
+    assert counts.calls["list_vms"] <= 5
+
+
+LATE = LATE_S + 1
+
+
+@pytest.mark.parametrize(("age_s", "listings"), [(LATE_S, 1), (LATE, 0)])
+def test_request_without_an_entry_is_dropped_if_a_later_sweep_has_repeated_it(
+    running: World, age_s: float, listings: int
+) -> None:
+    """Otherwise one request per job and minute piles up while provisioning is slower than the sweeps."""
+    counts = Counts()
+    fleet_deps = replace(running.fleet_deps, fleet=counting_fleet(running.fleet, counts))
+    published_at = running.now - timedelta(seconds=age_s)
+    provision.handle(ProvisionRequest("digits_1"), fleet_deps, running.deps, published_at)
+    assert counts.calls["list_vms"] == listings
+
+
+def test_late_request_for_a_pending_entry_is_handled(running: World) -> None:
+    running.kill(WORKER_0)
+    (request,) = requests(running)
+    provision.handle(request, running.fleet_deps, running.deps, running.now - timedelta(seconds=LATE))
+    assert running.store.pending_keys("digits_1") == ()
+
+
+@pytest.mark.parametrize(("age_s", "listings"), [(LATE_S, 1), (LATE, 0)])
+def test_late_search_for_orphans_is_dropped(running: World, age_s: float, listings: int) -> None:
+    counts = Counts()
+    fleet_deps = replace(running.fleet_deps, fleet=counting_fleet(running.fleet, counts))
+    provision.handle(OrphanSearch(), fleet_deps, running.deps, running.now - timedelta(seconds=age_s))
+    assert counts.calls["list_all"] == listings
+
+
+def test_late_admission_pass_is_dropped(world: World) -> None:
+    world.limits = {"vcpus": 100}
+    world.submit()
+    world.bus.drain()
+    provision.handle(AdmissionPass(), world.fleet_deps, world.deps, world.now - timedelta(seconds=LATE))
+    assert world.state == "QUEUED"
+    provision.handle(AdmissionPass(), world.fleet_deps, world.deps, world.now)
+    assert world.state == "PREPARING"
+
+
+class RefusedDeletions(MemoryFleet):
+    """Compute Engine's rate limit refuses every deletion for as long as the client repeats it."""
+
+    refuse: Callable[[], None] | None = None
+
+    def delete(self, vm: Vm) -> bool:
+        if self.refuse:
+            self.refuse()
+            raise TemporaryError("rateLimitExceeded")
+        return super().delete(vm)
+
+
+def test_delivery_whose_steps_are_refused_ends_before_its_ack_deadline() -> None:
+    """Otherwise Pub/Sub delivers the request again while the first delivery still runs, and both add to the load."""
+    fleet = RefusedDeletions()
+    world = World(fleet=fleet)
+    world.submit(a_spec(workerCount=39))
+    world.deliver()
+    world.report_all_ready()
+    world.exit_program(CHIEF, status=0)
+    (request,) = requests(world)
+    fleet.refuse = lambda: world.wait(30)
+    began = world.now
+    with pytest.raises(TemporaryError, match="rateLimitExceeded"):
+        provision.handle(request, replace(world.fleet_deps, run_all=run_to_the_end), world.deps)
+    assert (world.now - began).total_seconds() <= DELIVERY_S + 30
+    fleet.refuse = None
+    handle(world, request)
+    assert world.vms == ()
+
+
+def run_to_the_end(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all tasks, and then raise the first error, as the function does."""
+    errors = []
+    for task in tasks:
+        try:
+            task()
+        except TemporaryError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -1,0 +1,125 @@
+"""A running replica whose agent is gone or hangs is found by a look that the sweep requested."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shared.core.model.replica_id import ReplicaId
+from shared.core.model.vm_names import vm_name
+from shared.core.timeouts import AGENT_TIMEOUT
+from shared.errors import TemporaryError
+from shared.flows import provision
+from shared.messaging.internal_requests import ProvisionRequest
+from tests.support.counting import Counts, counting_fleet
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
+from tests.support.world import World
+
+REPLICAS = (CHIEF, WORKER_0, WORKER_1)
+TIMEOUT_S = AGENT_TIMEOUT.total_seconds()
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.start_running()
+    world.deliver()
+    world.wait(1)
+    return world
+
+
+def beat(world: World, *replica_ids: ReplicaId) -> None:
+    for replica_id in replica_ids:
+        world.fleet.beat(vm_name(world.job_id, replica_id))
+
+
+def look(world: World) -> None:
+    """Provision as the sweep requests it."""
+    world.provision()
+    world.deliver()
+
+
+def generations(world: World) -> list[int]:
+    return [world.replica(replica_id).vm_generation for replica_id in REPLICAS]
+
+
+def test_silent_agent_is_found_at_the_timeout_and_its_vm_replaced(world: World) -> None:
+    beat(world, *REPLICAS)
+    world.wait(TIMEOUT_S - 1)
+    beat(world, CHIEF, WORKER_0)
+    look(world)
+    assert generations(world) == [1, 1, 1]
+    world.wait(1)
+    look(world)
+    assert generations(world) == [1, 1, 2]
+    assert {vm.vm_generation for vm in world.vms if vm.replica_id == WORKER_1} == {2}
+    world.check()
+
+
+def test_exit_of_a_peer_since_the_last_heartbeat_is_refunded(world: World) -> None:
+    """The peers of a hung VM time out before it is found."""
+    beat(world, *REPLICAS)
+    world.wait(TIMEOUT_S / 2)
+    timed_out = {"type": "DeadlineExceededError", "message": "collective timed out", "frame": "x.py:1 in f"}
+    world.exit_program(CHIEF, 1, error=timed_out)
+    world.deliver()
+    world.send("vm-ready", CHIEF)
+    assert world.replica(CHIEF).restarts_used == 1
+    world.wait(TIMEOUT_S / 2)
+    beat(world, WORKER_0)
+    look(world)
+    assert (generations(world)[2], world.replica(CHIEF).restarts_used) == (2, 0)
+
+
+def test_second_look_side_by_side_changes_nothing_more(world: World) -> None:
+    beat(world, *REPLICAS)
+    world.wait(TIMEOUT_S)
+    beat(world, CHIEF, WORKER_0)
+    look(world)
+    look(world)
+    assert generations(world) == [1, 1, 2]
+
+
+def test_agents_without_heartbeats_are_left_alone(world: World) -> None:
+    world.wait(10 * TIMEOUT_S)
+    look(world)
+    assert generations(world) == [1, 1, 1]
+
+
+def test_whole_gang_without_recent_heartbeats_is_left_alone(world: World) -> None:
+    beat(world, *REPLICAS)
+    world.wait(10 * TIMEOUT_S)
+    look(world)
+    assert generations(world) == [1, 1, 1]
+
+
+def test_rate_limit_makes_heartbeats_unknown_and_breaks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(vm: object) -> None:
+        raise TemporaryError("rateLimitExceeded")
+
+    beat(world, *REPLICAS)
+    world.wait(TIMEOUT_S)
+    monkeypatch.setattr(world.fleet, "last_heartbeat", refuse)
+    look(world)
+    assert generations(world) == [1, 1, 1]
+
+
+def heartbeats_read(world: World, request: ProvisionRequest) -> int:
+    counts = Counts()
+    fleet_deps = replace(world.fleet_deps, fleet=counting_fleet(world.fleet, counts))
+    provision.handle(request, fleet_deps, world.deps)
+    return counts.calls["last_heartbeat"]
+
+
+def test_look_of_the_sweep_reads_each_heartbeat_once(world: World) -> None:
+    world.wait(TIMEOUT_S)
+    assert heartbeats_read(world, ProvisionRequest(world.job_id)) == len(REPLICAS)
+
+
+def test_requests_of_events_read_no_heartbeats(world: World) -> None:
+    """The exits of a gang request provisioning many times within seconds."""
+    world.wait(TIMEOUT_S)
+    world.kill(WORKER_0)
+    (entry_key,) = world.store.pending_keys(world.job_id)
+    assert heartbeats_read(world, ProvisionRequest(world.job_id, entry_key)) == 0

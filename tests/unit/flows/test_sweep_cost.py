@@ -1,0 +1,146 @@
+"""Cost of a sweep, and the losses that it must still find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from threading import Barrier
+
+import pytest
+
+from shared.core.model.replica import ReplicaState
+from shared.core.reconcile.attention import FULL_LOOK_MINUTES, needs_look
+from shared.flows import orphans, provision, sweep, vm_check
+from shared.messaging import internal_requests, topics
+from tests.support.counting import Counts, counting_fleet, counting_store
+from tests.support.jobs import WORKER_0, WORKER_1, a_spec
+from tests.support.world import World
+
+SWEEP_S = 60
+
+
+def running_job(size: int) -> World:
+    world = World()
+    world.submit(a_spec(workerCount=size - 1))
+    world.deliver()
+    world.report_all_ready()
+    world.deliver()
+    skip_full_look(world)
+    return world
+
+
+def skip_full_look(world: World) -> None:
+    """Move the clock to a minute in which the job needs no look for its own sake."""
+    while needs_look(world.job, world.now):
+        world.wait(SWEEP_S)
+
+
+def sweep_counted(world: World) -> Counts:
+    """Sweep, handle all requests that follow, and return what that cost."""
+    counts = Counts()
+    deps = replace(world.deps, store=counting_store(world.store, counts))
+    fleet_deps = replace(world.fleet_deps, fleet=counting_fleet(world.fleet, counts))
+    sweep.handle(deps)
+    while message := world.bus.take():
+        provision.handle(internal_requests.decode_provision(message.data), fleet_deps, deps)
+    return counts
+
+
+@pytest.mark.parametrize("size", [3, 60])
+def test_idle_job_costs_a_handful_of_reads_whatever_its_size(size: int) -> None:
+    counts = sweep_counted(running_job(size))
+    assert counts.reads <= 6
+    assert (counts.calls["list_all"], counts.calls["list_vms"]) == (1, 0)
+
+
+def test_idle_job_is_looked_at_once_in_ten_minutes() -> None:
+    world = running_job(3)
+    looks = []
+    for _ in range(2 * FULL_LOOK_MINUTES):
+        looks.append(sweep_counted(world).calls["list_vms"])
+        world.wait(SWEEP_S)
+    assert sum(looks) == 2
+
+
+@pytest.mark.parametrize("loss", ["stop", "vanish"])
+def test_vm_lost_without_an_event_is_found_by_the_next_sweep(loss: str) -> None:
+    world = running_job(3)
+    vm = world.vm(WORKER_0)
+    assert vm is not None
+    getattr(world.fleet, loss)(vm.name)
+    sweep_counted(world)
+    assert world.replica(WORKER_0).vm_generation == 2
+    new = world.vm(WORKER_0)
+    assert new is not None
+    assert new.instance_id != vm.instance_id
+
+
+def test_vm_of_a_completed_replica_that_exists_again_is_deleted() -> None:
+    world = running_job(3)
+    world.exit_program(WORKER_1, 0)
+    old = world.vm(WORKER_1)
+    assert old is not None
+    world.deliver()
+    assert world.vm(WORKER_1) is None
+    skip_full_look(world)
+    assert sweep_counted(world).calls["list_vms"] == 0, "two replicas, two VMs"
+    world.fleet._vms[(old.name, old.zone)] = ("digits_1", old)
+    skip_full_look(world)
+    sweep_counted(world)
+    assert world.vm(WORKER_1) is None
+
+
+def test_restarting_replica_gets_a_look_every_minute() -> None:
+    """Its agent must report within a time that no event announces."""
+    world = running_job(3)
+    world.kill(WORKER_0)
+    world.deliver()
+    assert world.replica(WORKER_0).state is ReplicaState.RESTARTING
+    for _ in range(2):
+        skip_full_look(world)
+        assert sweep_counted(world).calls["list_vms"] == 1
+        world.wait(SWEEP_S)
+
+
+def test_job_that_cannot_be_judged_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its deadline fails; the requests about all jobs are published before."""
+    world = running_job(3)
+    world.now += timedelta(days=30)
+
+    def fail(*_: object) -> None:
+        raise ValueError("unreadable")
+
+    monkeypatch.setattr(sweep, "record", fail)
+    with pytest.raises(Exception, match="deadlines of 1 jobs"):
+        world.sweep()
+    assert world.bus.size >= 1
+
+
+def test_running_jobs_are_compared_with_their_vms_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two counts of each job one after another would take longer than a minute with thousands of running jobs."""
+    world = running_job(3)
+    for number in (2, 3):
+        world.job_id = f"digits_{number}"
+        world.submit()
+        world.deliver()
+        world.report_all_ready()
+    monkeypatch.setattr(vm_check, "needs_look", lambda job, now: False)
+    all_jobs = Barrier(3, timeout=10)
+    count = world.store.count_replicas
+
+    def count_together(job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        all_jobs.wait()
+        return count(job_id, attempt, states)
+
+    monkeypatch.setattr(world.store, "count_replicas", count_together)
+    world.fleet.vanish(world.vms[0].name)
+    vm_check.handle(world.fleet, world.deps, orphans.OrphanTimes(), run_in_threads)
+    assert [message.topic for message in world.bus.drain()] == [topics.PROVISION]
+
+
+def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
+    with ThreadPoolExecutor(len(tasks) or 1) as pool:
+        for future in [pool.submit(task) for task in tasks]:
+            future.result()

@@ -1,0 +1,119 @@
+"""Machines that Compute Engine or the boot image would refuse later are refused when the job is submitted."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.core.model.plan import Plan
+from shared.jobspec import InvalidJob, Problem, accept
+from tests.unit.jobspec.bodies import custom, gpus
+
+OWN_IMAGE = "projects/my-project/global/images/with-driver-535"
+
+
+def plan_of(document: dict[str, object], **extension: object) -> Plan:
+    return accept({**document, "trainmaster": extension}, default_job_id=None).plan
+
+
+def problem_of(document: dict[str, object], **extension: object) -> Problem:
+    with pytest.raises(InvalidJob) as refused:
+        plan_of(document, **extension)
+    (problem,) = refused.value.problems
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("machine", "config", "field", "instead"),
+    [
+        ("standard_v100", None, "trainingInput.masterType", "a2-highgpu-1g"),
+        ("complex_model_l_v100", None, "trainingInput.masterType", "a2-highgpu-8g"),
+        (
+            "n1-standard-16",
+            gpus("NVIDIA_TESLA_V100", 4),
+            "trainingInput.masterConfig.acceleratorConfig.type",
+            "NVIDIA_TESLA_T4",
+        ),
+        (
+            "n1-standard-8",
+            gpus("NVIDIA_TESLA_P4", 1),
+            "trainingInput.masterConfig.acceleratorConfig.type",
+            "NVIDIA_TESLA_T4",
+        ),
+    ],
+)
+def test_gpu_that_the_images_driver_does_not_support_is_refused(
+    machine: str, config: dict[str, object] | None, field: str, instead: str
+) -> None:
+    problem = problem_of(custom(masterType=machine, masterConfig=config))
+
+    assert problem.field == field
+    assert instead in problem.example
+    assert "trainmaster.image" in problem.problem
+
+
+def test_gpu_that_the_images_driver_does_not_support_is_refused_for_containers() -> None:
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_V100", "acceleratorCount": 1},
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "us-docker.pkg.dev/p/r/i:1"},
+    }
+    problem = problem_of({"jobId": "a", "workerPoolSpecs": [pool]}, region="us-central1")
+
+    assert problem.field == "workerPoolSpecs[0].machineSpec.acceleratorType"
+
+
+def test_old_gpu_is_accepted_with_an_image_of_the_user() -> None:
+    plan = plan_of(custom(masterType="standard_v100"), image=OWN_IMAGE)
+
+    assert plan.groups[0].accelerator is not None
+    assert plan.groups[0].accelerator.type == "nvidia-tesla-v100"
+
+
+@pytest.mark.parametrize("machine", ["a3-highgpu-1g", "a3-highgpu-4g", "a3-ultragpu-8g", "a4-highgpu-8g"])
+def test_machine_that_is_not_sold_on_demand_is_refused_without_spot(machine: str) -> None:
+    problem = problem_of(custom(masterType=machine))
+
+    assert problem.field == "trainingInput.masterType"
+    assert "on demand" in problem.problem
+    assert "spot" in problem.example
+
+
+@pytest.mark.parametrize("machine", ["a3-highgpu-1g", "a3-ultragpu-8g", "a4-highgpu-8g", "a3-highgpu-8g"])
+def test_machine_that_is_not_sold_on_demand_is_accepted_on_spot_vms(machine: str) -> None:
+    assert plan_of(custom(masterType=machine), spot="all").groups[0].spot
+
+
+@pytest.mark.parametrize("machine", ["a3-ultragpu-8g", "a4-highgpu-8g"])
+def test_reservation_makes_the_largest_machines_available(machine: str) -> None:
+    assert plan_of(custom(masterType=machine), reservation="gpus").reservation == "gpus"
+
+
+def test_reservation_does_not_make_small_a3_machines_available() -> None:
+    assert "reservation" not in problem_of(custom(masterType="a3-highgpu-2g"), reservation="gpus").example
+
+
+def test_spot_workers_do_not_excuse_the_master() -> None:
+    document = custom(masterType="a3-highgpu-1g", workerType="a3-highgpu-1g", workerCount=1)
+
+    assert problem_of(document, spot="workers").field == "trainingInput.masterType"
+
+
+def test_fallback_to_on_demand_vms_is_refused_for_machines_that_are_not_sold_so() -> None:
+    problem = problem_of(custom(masterType="a3-highgpu-1g"), spot={"use": "all", "onDemandAfter": 2})
+
+    assert problem.field == "trainmaster.spot.onDemandAfter"
+
+
+@pytest.mark.parametrize(("requested", "size"), [(10, 50), (49, 50), (50, 50), (51, 51)])
+def test_boot_disk_is_as_large_as_the_deep_learning_image(requested: int, size: int) -> None:
+    plan = plan_of(custom(masterConfig={"diskConfig": {"bootDiskSizeGb": requested}}))
+
+    assert plan.groups[0].boot_disk_gib == size
+    assert [note.replacement for note in plan.substitutions] == ([] if requested >= size else ["50 GB"])
+
+
+def test_boot_disk_of_another_image_has_the_requested_size() -> None:
+    document = custom(masterConfig={"diskConfig": {"bootDiskSizeGb": 20}}, runtimeVersion="scikit-learn-1.9")
+
+    assert plan_of(document).groups[0].boot_disk_gib == 20
+    assert plan_of(document, image=OWN_IMAGE).groups[0].boot_disk_gib == 20

@@ -1,0 +1,217 @@
+"""A job whose submitter is unknown uses no account, network, image, reservation, key or secret of its own choice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from pydantic import ValidationError
+
+from shared.core.intake.job_files import Uploaded
+from shared.core.intake.named_resources import AllowedResources, NamedResource, ResourceKind
+from shared.core.model import vm_names
+from shared.core.model.vm_names import vm_name
+from shared.errors import PermanentError, TemporaryError
+from shared.flows import submit, upload
+from shared.jobspec import accept
+from shared.memory.objects import MemoryObjects
+from shared.messaging import topics
+from shared.settings import Settings
+from tests.support.jobs import CHIEF, START, a_spec
+from tests.support.world import World
+
+ACCOUNT: Final = "finance-prod@my-project.iam.gserviceaccount.com"
+NETWORK: Final = "projects/123/global/networks/prod"
+KEY: Final = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
+IMAGE: Final = "projects/p/global/images/private"
+POOLS: Final = [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
+                 "containerSpec": {"imageUri": "gcr.io/p/i"}}]  # fmt: skip
+
+
+def in_training_input(**fields: object) -> dict[str, Any]:
+    return a_spec(**fields)
+
+
+def in_extension(**fields: object) -> dict[str, Any]:
+    return {**a_spec(), "trainmaster": fields}
+
+
+def in_job_spec(**fields: object) -> dict[str, Any]:
+    return {
+        "displayName": "digits",
+        "jobSpec": {"workerPoolSpecs": POOLS, **fields},
+        "trainmaster": {"region": "us-central1"},
+    }
+
+
+JOBS: Final = {
+    "an account": (
+        in_training_input(serviceAccount=ACCOUNT),
+        "training_input.service_account",
+        f"service_account={ACCOUNT}",
+    ),
+    "a network": (in_training_input(network=NETWORK), "training_input.network", f"network={NETWORK}"),
+    "a key": (
+        in_training_input(encryptionConfig={"kmsKeyName": KEY}),
+        "training_input.encryption_config.kms_key_name",
+        f"kms_key={KEY}",
+    ),
+    "an image": (in_extension(image=IMAGE), "trainmaster.image", f"image={IMAGE}"),
+    "a reservation": (
+        in_extension(reservation="theirs"),
+        "trainmaster.reservation",
+        "reservation=projects/my-project/reservations/theirs",
+    ),
+    "a secret": (
+        in_extension(secrets={"API_KEY": "api-key/versions/3"}),
+        "trainmaster.secrets.API_KEY",
+        "secret=projects/my-project/secrets/api-key",
+    ),
+    "an account in the other format": (
+        in_job_spec(serviceAccount=ACCOUNT),
+        "job_spec.service_account",
+        f"service_account={ACCOUNT}",
+    ),
+    "a network in the other format": (in_job_spec(network=NETWORK), "job_spec.network", f"network={NETWORK}"),
+    "a key in the other format": (
+        {**in_job_spec(), "encryptionSpec": {"kmsKeyName": KEY}},
+        "encryption_spec.kms_key_name",
+        f"kms_key={KEY}",
+    ),
+}
+
+
+def publish(world: World, document: dict[str, Any]) -> str:
+    """Return the text of the refusal; empty if the job was accepted."""
+    try:
+        submit.handle(json.dumps({"jobId": "digits_1", **document}).encode(), None, world.deps)
+    except PermanentError as error:
+        return str(error)
+    return ""
+
+
+def upload_file(world: World, document: dict[str, Any]) -> str:
+    objects = MemoryObjects()
+    objects.write("gs://b/jobs/x.json", json.dumps(document).encode(), content_type="application/json")
+    job_id = upload.handle(Uploaded("b", "jobs/x.json", 1), objects, world.deps)
+    written = objects.read("gs://b/jobs/x.json.error.json", max_bytes=1 << 20)
+    assert (job_id is None) == (written is not None)
+    if written is None:
+        return ""
+    assert world.bus.drain() == [], "an uploaded file with problems must not be published"
+    return " ".join(f"{problem['field']} {problem['problem']}" for problem in json.loads(written)["problems"])
+
+
+@pytest.fixture
+def world() -> World:
+    return World(allowed=AllowedResources("my-project"))
+
+
+@pytest.mark.parametrize("submit_by", [publish, upload_file])
+@pytest.mark.parametrize(("document", "field", "entry"), JOBS.values(), ids=JOBS)
+def test_job_of_an_unknown_submitter_cannot_name_a_resource(
+    world: World, document: dict[str, Any], field: str, entry: str, submit_by: Callable[[World, dict[str, Any]], str]
+) -> None:
+    refusal = submit_by(world, document)
+    assert field.replace("_", "").lower() in refusal.replace("_", "").lower()
+    assert f"add {entry} to the setting TRAINMASTER_ALLOWED_RESOURCES" in refusal
+    assert "through the API" in refusal
+    assert world.store.recent_jobs(5) == ()
+    assert [message for message in world.bus.drain() if message.topic != topics.DEAD_LETTER] == []
+
+
+@pytest.mark.parametrize("submit_by", [publish, upload_file])
+@pytest.mark.parametrize(("document", "_field", "entry"), JOBS.values(), ids=JOBS)
+def test_administrator_may_open_a_resource_to_every_job(
+    document: dict[str, Any], _field: str, entry: str, submit_by: Callable[[World, dict[str, Any]], str]
+) -> None:
+    assert submit_by(World(allowed=AllowedResources("my-project", (entry,))), document) == ""
+    assert submit_by(World(allowed=AllowedResources("my-project", (f"{entry[:-1]}*",))), document) == ""
+    assert submit_by(World(allowed=AllowedResources("my-project", (f"{entry}-other",))), document) != ""
+
+
+def test_every_problem_is_reported_at_once(world: World) -> None:
+    refusal = publish(world, {**in_training_input(serviceAccount=ACCOUNT), "trainmaster": {"image": IMAGE}})
+    assert ACCOUNT in refusal
+    assert IMAGE in refusal
+
+
+def test_job_without_named_resources_needs_no_entry(world: World) -> None:
+    assert publish(world, a_spec()) == ""
+    assert accept({"jobId": "x", **a_spec()}, default_job_id=None).resources == ()
+
+
+def test_every_kind_of_resource_is_found_in_a_job() -> None:
+    found = [accept({"jobId": "x", **document}, default_job_id=None).resources for document, _, _ in JOBS.values()]
+    assert {resource.kind for resources in found for resource in resources} == set(ResourceKind)
+
+
+@pytest.mark.parametrize("entry", ["account=x", "secret", "secret=", "image=projects/*/global/images/x"])
+def test_wrong_entry_of_the_setting_is_refused(entry: str) -> None:
+    with pytest.raises(ValidationError, match="is not KIND=NAME"):
+        Settings(project="my-project", allowed_resources=entry)  # type: ignore[arg-type]
+
+
+def test_entry_for_one_kind_opens_no_other() -> None:
+    resource = NamedResource(ResourceKind.SERVICE_ACCOUNT, "x@p.iam.gserviceaccount.com", "f")
+    assert not AllowedResources("p", ("secret=x@p.iam.gserviceaccount.com",)).allow(resource)
+
+
+def test_messages_have_a_quota_of_their_own_and_wait_above_it(world: World) -> None:
+    """A flood of messages neither ends in rejections nor uses up the quota of the API."""
+    deps = world.deps
+
+    def send(number: int) -> None:
+        data = json.dumps({"jobId": f"flood_{number}", **a_spec()}).encode()
+        submit.handle(data, None, type(deps)(deps.store, deps.bus, deps.clock, deps.sleep, messages_per_minute=3))
+
+    for number in range(3):
+        send(number)
+    send(2)  # a redelivery is not a new job
+    with pytest.raises(TemporaryError, match="3 jobs were created by messages within a minute"):
+        send(3)
+    assert world.store.count_created_since(START, through_api=True) == 0
+    world.wait(61)
+    send(3)
+    assert len(world.store.recent_jobs(9)) == 4
+
+
+@pytest.mark.parametrize("source", ["api:", "api:4711"])
+def test_message_cannot_pass_for_a_submission_through_the_api(world: World, source: str) -> None:
+    with pytest.raises(PermanentError, match="cannot begin with api:"):
+        world.submit(source=source)
+    assert world.store.recent_jobs(5) == ()
+    assert len(world.store.rejections()) == 1
+
+
+def test_submission_with_the_source_of_a_schedule_cannot_be_taken_over_silently(world: World) -> None:
+    """The attacker is first, with the predictable source and job id. The true submission is refused, not swallowed."""
+    world.submit(a_spec(args=["--attacker"]), source="schedule:nightly")
+    with pytest.raises(PermanentError, match="already exists"):
+        world.submit(a_spec(args=["--nightly"]), source="schedule:nightly")
+    world.submit(a_spec(args=["--attacker"]), source="schedule:nightly")  # a redelivery is still the same job
+    (rejection,) = world.store.rejections()
+    assert (rejection.job_id, rejection.source) == ("digits_1", "schedule:nightly")
+    world.check()
+
+
+def test_job_whose_vms_would_have_the_names_of_another_jobs_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 4 bits of hash in place of 64, a search finds such a job id at once."""
+    monkeypatch.setattr(vm_names, "HASH_DIGITS", 1)
+    vm_names.vm_name.cache_clear()
+    try:
+        world.submit()
+        victim = vm_name(world.job_id, CHIEF)
+        other = next(
+            name for name in (f"Digits{'_' * count}1" for count in range(1, 99)) if vm_name(name, CHIEF) == victim
+        )
+        with pytest.raises(PermanentError, match="gives its VMs the names of the VMs of digits_1"):
+            World(job_id=other, store=world.store).submit()
+        world.submit()  # the same submission again is still accepted
+        assert len(world.store.recent_jobs(5)) == 1
+    finally:
+        vm_names.vm_name.cache_clear()

@@ -1,0 +1,117 @@
+"""No number in a message is larger than Firestore stores: such a message would fail and be redelivered without end."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from shared.errors import PermanentError
+from shared.messaging import agent_messages, google_events, internal_requests
+from shared.messaging.decoding import MessageModel
+
+FIRESTORE_MAX: Final = 2**63 - 1
+HUGE: Final = 10**30
+MESSAGE: Final[dict[str, Any]] = {
+    "version": 1,
+    "job_id": "digits_1",
+    "attempt": 1,
+    "task_type": "worker",
+    "task_index": 0,
+    "incarnation": 1,
+    "vm_generation": 1,
+    "vm": {"name": "tm-x", "zone": "us-central1-a", "instance_id": "4711"},
+    "at": "2026-11-21T03:00:00.123Z",
+}
+
+
+def models(base: type[BaseModel] = MessageModel) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from models(model)
+
+
+def integers(kind: Any, metadata: list[Any]) -> Iterator[list[Any]]:
+    """Yield the constraints of every integer in a type."""
+    if get_origin(kind) is Annotated:
+        inner, *more = get_args(kind)
+        found = [constraint for item in more if isinstance(item, FieldInfo) for constraint in item.metadata]
+        yield from integers(inner, [*metadata, *found])
+    elif get_origin(kind) in (Union, types.UnionType):
+        for member in get_args(kind):
+            yield from integers(member, metadata)
+    elif kind is int:
+        yield metadata
+
+
+FIELDS: Final = [(model, name) for model in models() for name in model.model_fields]
+
+
+@pytest.mark.parametrize(("model", "name"), FIELDS, ids=lambda item: getattr(item, "__name__", item))
+def test_integer_of_a_message_has_an_upper_and_a_lower_bound(model: type[BaseModel], name: str) -> None:
+    field = model.model_fields[name]
+    for constraints in integers(field.annotation, list(field.metadata)):
+        upper = [constraint.le for constraint in constraints if hasattr(constraint, "le")]
+        lower = [constraint.ge for constraint in constraints if hasattr(constraint, "ge")]
+        assert upper, "no upper bound"
+        assert lower, "no lower bound"
+        assert max(map(abs, upper + lower)) <= FIRESTORE_MAX
+
+
+def test_models_with_integers_are_found() -> None:
+    found = {name for model, name in FIELDS for _ in integers(model.model_fields[name].annotation, [])}
+    assert {"attempt", "task_index", "incarnation", "vm_generation", "host", "exit_status", "signal", "number"} <= found
+
+
+@pytest.mark.parametrize("field", ["attempt", "task_index", "incarnation", "vm_generation", "host"])
+@pytest.mark.parametrize("value", [HUGE, -HUGE, 2**31])
+def test_huge_number_in_an_agents_message_is_a_permanent_error(field: str, value: int) -> None:
+    with pytest.raises(PermanentError, match=field):
+        agent_messages.decode_vm_ready(json.dumps({**MESSAGE, field: value}).encode())
+
+
+@pytest.mark.parametrize("field", ["exit_status", "signal"])
+def test_huge_exit_status_or_signal_is_a_permanent_error(field: str) -> None:
+    data = json.dumps({**MESSAGE, "cause": "process", field: HUGE}).encode()
+    with pytest.raises(PermanentError, match=field):
+        agent_messages.decode_replica_exit(data)
+
+
+@pytest.mark.parametrize("name", ["name", "zone", "instance_id"])
+def test_endless_name_of_a_vm_is_a_permanent_error(name: str) -> None:
+    """The id of a VM becomes part of a document id."""
+    vm = {**MESSAGE["vm"], name: "9" * 2000}
+    with pytest.raises(PermanentError, match=f"vm.{name}"):
+        agent_messages.decode_vm_ready(json.dumps({**MESSAGE, "vm": vm}).encode())
+
+
+@pytest.mark.parametrize("instance_id", ["a/b", "../x", "4711\n"])
+def test_id_of_a_vm_cannot_lead_to_another_document(instance_id: str) -> None:
+    vm = {**MESSAGE["vm"], "instance_id": instance_id}
+    with pytest.raises(PermanentError, match="instance_id"):
+        agent_messages.decode_vm_ready(json.dumps({**MESSAGE, "vm": vm}).encode())
+
+
+def test_texts_of_an_exit_are_cut() -> None:
+    error = {"type": "E" * 10**6, "message": "m" * 10**6, "frame": "f" * 10**6}
+    data = json.dumps({**MESSAGE, "cause": "process", "exit_status": 1, "error": error, "tail": "t" * 10**6}).encode()
+    event = agent_messages.decode_replica_exit(data)
+    assert event.error is not None
+    assert {len(event.error.type), len(event.error.message), len(event.error.frame), len(event.tail)} == {4096}
+
+
+@pytest.mark.parametrize("generation", [str(HUGE), "-1", "0", "9" * 5000, "1.5", ""])
+def test_generation_of_an_upload_is_bounded(generation: str) -> None:
+    attributes = {"bucketId": "b", "objectId": "jobs/x.yaml", "objectGeneration": generation}
+    with pytest.raises(PermanentError, match="not a Cloud Storage notification"):
+        google_events.decode_upload(attributes, b"{}")
+
+
+def test_continuation_number_of_a_request_is_bounded() -> None:
+    with pytest.raises(PermanentError, match="number"):
+        internal_requests.decode_provision(json.dumps({"version": 1, "job_id": "x", "number": HUGE}).encode())
