@@ -21,7 +21,7 @@ from shared.core.model.replica_id import ReplicaId
 from shared.core.model.vm import Vm
 from shared.errors import TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
-from shared.flows.authenticate import AuthDeps, authenticate, authenticate_loss
+from shared.flows.authenticate import AuthDeps, Sender, authenticate, authenticate_loss
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
@@ -87,27 +87,24 @@ class ControlPlane:
     def vm_ready(self, message: Message) -> Delivery:
         def handle() -> None:
             event = agent_messages.decode_vm_ready(message.data)
-            if self.auth:
-                authenticate(event, message, self.auth)
-            vm_ready.handle(event, self.deps)
+            sender = authenticate(event, message, self.auth) if self.auth else Sender()
+            vm_ready.handle(event, self.deps, sender.loaded)
 
         return "vm_ready", handle
 
     def replica_exit(self, message: Message) -> Delivery:
         def handle() -> None:
             event = agent_messages.decode_replica_exit(message.data)
-            if self.auth:
-                authenticate(event, message, self.auth)
-            replica_exit.handle(event, self.deps)
+            sender = authenticate(event, message, self.auth) if self.auth else Sender()
+            replica_exit.handle(event, self.deps, sender.loaded)
 
         return "replica_exit", handle
 
     def maintenance(self, message: Message) -> Delivery:
         def handle() -> None:
             event = google_events.decode_maintenance(message.data)
-            if self.auth:
-                authenticate_loss(event, message, self.auth)
-            maintenance.handle(event, self.deps)
+            sender = authenticate_loss(event, message, self.auth) if self.auth else Sender()
+            maintenance.handle(event, self.deps, sender.loaded)
 
         return "maintenance", handle
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cli.installation import worker_account_of
 from shared.flows import maintenance, replica_exit, vm_ready
-from shared.flows.authenticate import AuthDeps, authenticate, authenticate_loss, authenticate_ready
+from shared.flows.authenticate import AuthDeps, authenticate, authenticate_loss
 from shared.messaging import topics
 from shared.messaging.agent_messages import decode_replica_exit, decode_vm_ready
 from shared.messaging.google_events import decode_maintenance
@@ -39,20 +39,21 @@ def replay_agent_event(letter: DeadLetter) -> bool:
 
 
 def _handle_vm_ready(message: Message) -> None:
-    event = authenticate_ready(decode_vm_ready(message.data), message, _auth_deps())
-    vm_ready.handle(event, core_services.deps())
+    event = decode_vm_ready(message.data)
+    sender = authenticate(event, message, _auth_deps())
+    vm_ready.handle(replace(event, host_vm=sender.machine), core_services.deps(), sender.loaded)
 
 
 def _handle_replica_exit(message: Message) -> None:
     event = decode_replica_exit(message.data)
-    authenticate(event, message, _auth_deps())
-    replica_exit.handle(event, core_services.deps())
+    sender = authenticate(event, message, _auth_deps())
+    replica_exit.handle(event, core_services.deps(), sender.loaded)
 
 
 def _handle_maintenance(message: Message) -> None:
     event = decode_maintenance(message.data)
-    authenticate_loss(event, message, _auth_deps())
-    maintenance.handle(event, core_services.deps())
+    sender = authenticate_loss(event, message, _auth_deps())
+    maintenance.handle(event, core_services.deps(), sender.loaded)
 
 
 HANDLERS: Final[dict[str, Callable[[Message], None]]] = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import functions_framework
 from flask import Request
 
 from shared.flows import vm_ready as flow
-from shared.flows.authenticate import authenticate_ready
+from shared.flows.authenticate import authenticate
 from shared.messaging import push
 from shared.messaging.agent_messages import decode_vm_ready
 from shared.wiring.authentication import auth_deps
@@ -19,5 +21,6 @@ def vm_ready(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    event = authenticate_ready(decode_vm_ready(message.data), message, auth_deps())
-    flow.handle(event, deps())
+    event = decode_vm_ready(message.data)
+    sender = authenticate(event, message, auth_deps())
+    flow.handle(replace(event, host_vm=sender.machine), deps(), sender.loaded)

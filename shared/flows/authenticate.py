@@ -19,7 +19,7 @@ nothing. docs/decisions/0033-acting-for-others.md
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count, takewhile
 from typing import Final
@@ -31,7 +31,7 @@ from shared.core.model.replica import Replica, replica_key
 from shared.core.model.vm_names import job_hash_in, vm_name
 from shared.messaging import topics
 from shared.messaging.push import Message
-from shared.ports import Claims, IdentityError, Store, Tokens
+from shared.ports import Claims, IdentityError, Loaded, Store, Tokens
 
 CLOCK_SKEW_MAX: Final = timedelta(minutes=5)
 """Allowed difference between Google's clocks; much more than was ever observed."""
@@ -51,19 +51,30 @@ class AuthDeps:
     """The installation's service account for VMs. If it is empty, events are not authenticated."""
 
 
-def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> str:
-    """Return the machine that sent the event for a slice, as `PROJECT/INSTANCE_ID`; for a VM, an empty string.
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The authenticated sender of an event."""
+
+    machine: str = ""
+    """The host of a slice that sent the event, as `PROJECT/INSTANCE_ID`; empty for a VM."""
+    loaded: Loaded | None = None
+    """What was read of the job for the check: all that `event.reads` names for the attempt of the event."""
+
+
+def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> Sender:
+    """Return the sender of the event.
 
     Raises IdentityError unless the event's own replica sent the message, and TemporaryError for network errors.
     """
     if not deps.account:
-        return ""
+        return Sender()
     token = read_token(message.attributes)
     if not token:
         raise IdentityError("identity: the event carries no token")
     subject, claims = event.subject, deps.tokens.claims(token)
     _check_audience(claims, subject, deps.project)
-    loaded = deps.store.load(subject.job_id, replica_key(subject.attempt, subject.replica_id))
+    key = replica_key(subject.attempt, subject.replica_id)
+    loaded = deps.store.load(subject.job_id, key, lost_peers=event.reads.lost_peers)
     if loaded is None:
         raise IdentityError(f"identity: there is no job {subject.job_id}")
     job, replica = loaded.state.job, loaded.state.find(subject.attempt, subject.replica_id)
@@ -71,28 +82,24 @@ def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps
     _check_time(claims, message)
     group = next((group for group in job.plan.groups if group.task_type == subject.replica_id.task_type), None)
     if group is not None and group.tpu is not None:
-        return _check_host(claims, subject, replica, group.hosts, deps.project)
+        return Sender(_check_host(claims, subject, replica, group.hosts, deps.project), loaded)
     _check_vm(claims, subject, replica, job, deps.project)
-    return ""
+    return Sender(loaded=loaded)
 
 
-def authenticate_ready(event: VmReady, message: Message, deps: AuthDeps) -> VmReady:
-    """Authenticate the event, and return it with the machine of a slice's host that sent it."""
-    return replace(event, host_vm=authenticate(event, message, deps))
-
-
-def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthDeps) -> None:
+def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthDeps) -> Sender:
     """Authenticate an agent's maintenance message, or an entry of Compute's audit log.
 
     Entries of the audit log have no token. They must come through a topic of their own, to which VMs cannot publish,
     because an entry can report the loss of any VM. The name of its log must be exactly that of Compute Engine's log.
     """
     if isinstance(event, VmLost):
-        authenticate(event, message, deps)
-    elif deps.account and not message.subscription.endswith(f"/{topics.SYSTEM_EVENTS}"):
+        return authenticate(event, message, deps)
+    if deps.account and not message.subscription.endswith(f"/{topics.SYSTEM_EVENTS}"):
         raise IdentityError(f"identity: an audit log entry must come through the topic {topics.SYSTEM_EVENTS}")
-    elif deps.account and event.log != log_name(deps.project):
+    if deps.account and event.log != log_name(deps.project):
         raise IdentityError(f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}")
+    return Sender()
 
 
 def read_token(attributes: Mapping[str, str]) -> str:

@@ -17,14 +17,14 @@ from shared.core.model.replica import replica_key
 from shared.core.model.vm_names import replica_id_from_vm_name
 from shared.flows.record import Deps, record
 from shared.messaging import internal_requests, topics
-from shared.ports import Store
+from shared.ports import Loaded, Store
 
 _log = logging.getLogger(__name__)
 
 
-def handle(event: VmLost | SystemEvent, deps: Deps) -> None:
+def handle(event: VmLost | SystemEvent, deps: Deps, loaded: Loaded | None = None) -> None:
     if isinstance(event, VmLost):
-        record(event, deps)
+        record(event, deps, loaded=loaded)
     else:
         _handle_system_event(event, deps)
 

@@ -74,13 +74,16 @@ class Recorded:
     """The job as it was when the event was judged; None: the job did not exist."""
 
 
-def record(event: Event, deps: Deps, admission_token: AdmissionToken | None = None) -> Recorded:
+def record(
+    event: Event, deps: Deps, admission_token: AdmissionToken | None = None, loaded: Loaded | None = None
+) -> Recorded:
     """Judge the event, commit what follows exactly once, and publish the effects. Safe to repeat.
 
     With an `admission_token`, the commit succeeds only if no other admission was committed since the token was read.
+    `loaded` is what the event reads, if it was read a moment ago; the first try uses it instead of reading it again.
     Raises PermanentError if the event's job does not exist, and ConflictError if other writers kept winning.
     """
-    recorded = _commit(event, deps, admission_token)
+    recorded = _commit(event, deps, admission_token, loaded)
     entry = recorded.entry
     _log.info(
         entry.decision.text,
@@ -122,10 +125,10 @@ def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:
         _log.warning("could not write to the job's log: %s", error, extra={"job_id": entry.job_id, "event": entry.key})
 
 
-def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None) -> Recorded:
+def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, known: Loaded | None) -> Recorded:
     now = deps.clock()
     for retry in range(TRIES):
-        loaded, decision = _decide(event, now, deps.store)
+        loaded, decision = _decide(event, now, deps.store, None if retry else known)
         state = loaded.state if loaded else None
         job = state.job if state else None
         change = evolve(state, decision, now)
@@ -146,9 +149,9 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None) ->
     raise ConflictError(f"{event.job_id}: {event.key} lost {TRIES} races")
 
 
-def _decide(event: Event, now: datetime, store: Store) -> tuple[Loaded | None, Decision]:
+def _decide(event: Event, now: datetime, store: Store, known: Loaded | None) -> tuple[Loaded | None, Decision]:
     """Load what the event reads, and judge it. A change of the whole attempt is judged again with all of it."""
-    loaded = _load(event.job_id, event.reads, store)
+    loaded = _load(event.job_id, event.reads, store, known)
     decision = judge(loaded.state if loaded else None, event, now)
     if loaded is not None and changes_whole_attempt(loaded.state.job, decision.action):
         loaded = store.load_attempt(event.job_id)
@@ -156,11 +159,11 @@ def _decide(event: Event, now: datetime, store: Store) -> tuple[Loaded | None, D
     return loaded, decision
 
 
-def _load(job_id: str, reads: Reads, store: Store) -> Loaded | None:
+def _load(job_id: str, reads: Reads, store: Store, known: Loaded | None) -> Loaded | None:
     if reads.whole_attempt:
         loaded = store.load_attempt(job_id)
     else:
-        loaded = store.load(job_id, reads.replica_key, lost_peers=reads.lost_peers)
+        loaded = known or store.load(job_id, reads.replica_key, lost_peers=reads.lost_peers)
         if reads.of_present_attempt:
             loaded = _load_present_attempt(loaded, job_id, reads, store)
         if reads.primary and loaded is not None:

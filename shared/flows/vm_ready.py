@@ -5,8 +5,9 @@ from __future__ import annotations
 from shared.core.events import VmReady
 from shared.flows.readiness import start_if_all_ready
 from shared.flows.record import Deps, record
+from shared.ports import Loaded
 
 
-def handle(event: VmReady, deps: Deps) -> None:
-    recorded = record(event, deps)
+def handle(event: VmReady, deps: Deps, loaded: Loaded | None = None) -> None:
+    recorded = record(event, deps, loaded=loaded)
     start_if_all_ready(recorded.job, deps)
