@@ -14,12 +14,12 @@ Sources: https://fetch.spec.whatwg.org/#origin-header, https://www.w3.org/TR/fet
 from __future__ import annotations
 
 import http
+import ipaddress
 import json
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar, Final
 
-LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 TYPED_BY_THE_USER: Final = "none"
 JSON_TYPE: Final = "application/json; charset=UTF-8"
 STATUS: Final = http.HTTPStatus.FORBIDDEN
@@ -36,9 +36,21 @@ def find_refusal(origin: str | None, fetch_site: str | None) -> str | None:
 
 def find_host_refusal(host: str | None) -> str | None:
     """Return why a request with this Host header is refused; None if the header contains an address of the stack."""
-    if (host or "").partition(":")[0].lower() in LOOPBACK_NAMES:
+    name = (host or "").partition(":")[0].lower()
+    if name == "localhost" or _is_loopback_address(name):
         return None
     return f"the local stack is called by its address, 127.0.0.1:PORT or localhost:PORT, not Host: {host}"
+
+
+def _is_loopback_address(name: str) -> bool:
+    """Whether this is an address of 127.0.0.0/8, not a name: a web page can make a name of its own mean this machine.
+
+    The hosts of an emulated slice have loopback addresses of their own.
+    """
+    try:
+        return ipaddress.IPv4Address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def refusal_body(reason: str) -> bytes:

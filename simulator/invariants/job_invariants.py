@@ -158,7 +158,8 @@ class JobInvariants:
             raise ViolationError(
                 f"I4: {entry.key} is not of the present incarnation of {replica}: {decision.action.kind}"
             )
-        self._vms.check_accepted(entry, subject)
+        is_slice = before.job.plan.group(subject.replica_id.task_type).tpu is not None
+        self._vms.check_accepted(entry, subject, is_slice=is_slice)
         if isinstance(event, ReplicaExited | VmLost) and not isinstance(decision.action, RecordHostDone):
             incarnation = (replica.key, replica.incarnation)
             if incarnation in self._ended_incarnations:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from shared.core.actions import MarkHostReady
 from shared.core.events import IncarnationRef
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import State
@@ -45,10 +44,11 @@ class VmInvariants:
         if observed.zone != zone:
             raise ViolationError(f"I5: {_words(generation)} is created in {observed.zone}, and was created in {zone}")
 
-    def check_accepted(self, entry: LedgerEntry, subject: IncarnationRef) -> None:
+    def check_accepted(self, entry: LedgerEntry, subject: IncarnationRef, *, is_slice: bool) -> None:
         """Check the VM of an event that changed something (I4). A VM that no longer exists has no id in its event.
 
-        A slice is known only when all of its hosts have reported: it may end, and be created again, before that.
+        The hosts of a slice may not know the id of their node. A repeated request may therefore create the slice of a
+        VM generation again after it was lost, and both count as that generation.
         """
         instance_id = subject.vm.instance_id
         if not instance_id:
@@ -57,7 +57,7 @@ class VmInvariants:
         created_for = self._created.get(instance_id)
         if created_for != generation:
             raise ViolationError(f"I4: {entry.key} is about VM {instance_id}, which was created for {created_for}")
-        if isinstance(entry.decision.action, MarkHostReady):
+        if is_slice:
             return
         accepted = self._accepted.setdefault(generation, instance_id)
         if accepted != instance_id:

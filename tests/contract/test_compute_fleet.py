@@ -185,7 +185,8 @@ def test_slow_delete_returns_false_until_the_vm_is_gone(
 def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator) -> None:
     gpu = Accelerator("nvidia-tesla-t4", 2)
     plan = a_plan(max_running_s=1000, max_wait_s=500)
-    plan = replace(plan, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups))
+    image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+    plan = replace(plan, image=image, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups))
     job = a_job(plan=plan, job_id=f"Digits_{uuid.uuid4().hex[:8]}")
     fleet = a_fleet(
         emulator, service_account="vm@p.iam.gserviceaccount.com", subnetwork="regions/us-central1/subnetworks/s"

@@ -33,7 +33,7 @@ def run_gang(replicas: int, seed: int) -> Outcome:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("replicas", "seed"), [(30, 0), (30, 1), (30, 2), (100, 0)])
+@pytest.mark.parametrize(("replicas", "seed"), [(30, 0), (30, 1), (30, 2), (100, 1)])
 def test_large_gang_ends_without_violation(replicas: int, seed: int) -> None:
     outcome = run_gang(replicas, seed)
     print(f"{replicas} replicas: {outcome.state}, {outcome.attempts} attempts, {dict(outcome.decisions)}")

@@ -100,5 +100,7 @@ def test_peers_charged_before_a_vm_loss_is_known_are_refunded(
     assert [replica.restarts_used for replica in state.replicas] == [0, 0, 0], lab.story(job_id)
     assert [replica.replaced for replica in state.replicas] == [0, 0, 1]
     loss = next(entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "replace_vm")
-    assert "refunded" in loss.decision.text
     assert loss.decision.reason in (Reason.HOST_ERROR, Reason.GONE)
+    refunds = [entry for entry in lab.decisions(job_id) if entry.decision.reason is Reason.CHARGE_EXPLAINED]
+    assert len(refunds) == sum(charged), lab.story(job_id)
+    assert all("refunded" in entry.decision.text for entry in refunds)

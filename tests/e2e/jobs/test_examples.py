@@ -74,7 +74,7 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
     assert {Rule.RESTART, Rule.VM_LOST, Rule.COLLATERAL, Rule.PRIMARY_DONE} <= rules
     decisions = [text for source, text in report.lines if source == "decision"]
     assert any("SIGKILL" in text and "restarts in the same VM" in text for text in decisions)
-    assert any("was preempted" in text and "same hostname" in text for text in decisions)
+    assert any("worker 1 restarts on another VM with the same hostname" in text for text in decisions)
     assert any(entry.decision.reason is Reason.PREEMPTION for entry in lab.decisions(job_id))
 
 

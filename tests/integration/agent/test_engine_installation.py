@@ -70,11 +70,12 @@ def test_engine_is_installed_before_the_image_is_pulled(cloud: Cloud, vm: Vm, do
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     vm.wait_for_line("TRAINED")
     assert len(docker.calls("pull")) == 1
-    assert [call.split()[0] for call in archive.calls] == ["dpkg", "apt-get", "apt-get"]
+    assert [call.split()[0] for call in archive.calls if "mask" not in call] == ["dpkg", "apt-get", "apt-get"]
+    calls = len(archive.calls)
 
     cloud.direct(1, 2)
     cloud.wait_for_message("replica-exit", (1, 2))
-    assert len(archive.calls) == 3
+    assert len(archive.calls) == calls
 
 
 def test_local_vm_installs_nothing_on_the_machine_that_it_shares(cloud: Cloud, vm: Vm, tmp_path: Path) -> None:

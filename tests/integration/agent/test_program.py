@@ -70,6 +70,7 @@ def test_success_is_reported_after_vm_ready_with_the_replicas_identity(cloud: Cl
         "vm_generation": 1,
         "vm": {"name": NAME, "zone": "us-central1-a", "instance_id": "4711"},
     }
+    assert 0 < exit_event.body.pop("ran_s") < 60
     assert {name: exit_event.body[name] for name in exit_event.body if name not in ready and name != "at"} == {
         "cause": "process",
         "exit_status": 0,
@@ -108,7 +109,8 @@ def test_exception_is_reported_with_type_message_and_innermost_frame(cloud: Clou
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["signal"]) == (1, None)
-    assert body["error"] == {"type": "ValueError", "message": "bad shape", "frame": "trainer/task.py:3 in main"}
+    frame = "trainer/task.py:3 in main"
+    assert body["error"] == {"type": "ValueError", "message": "bad shape", "frame": frame, "own_frame": frame}
     assert "step 1" in body["tail"]
     assert "ValueError: bad shape\n" in body["tail"]
 
