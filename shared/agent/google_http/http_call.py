@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+_JITTER = random.Random()  # noqa: S311 - jitter is no secret
+
 
 class HttpError(Exception):
     """An HTTP call was answered with an error `status`, or got no answer (`status` 0)."""
@@ -79,5 +81,5 @@ def backoffs(cap_s: float, base_s: float = 0.5) -> Iterator[float]:
     """Yield delays in seconds for ever: they double up to `cap_s`, with jitter, so that VMs do not retry in step."""
     wait = base_s
     while True:
-        yield min(wait, cap_s) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter is no secret
+        yield min(wait, cap_s) * _JITTER.uniform(0.5, 1.0)
         wait = min(wait * 2, cap_s)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
 REPEATS_RARE = 36  # the rarest repeats, as a multiple of the first interval: every six hours
+_JITTER = random.Random()  # noqa: S311 - jitter is no secret
 LOG_FLUSH_S = 3.0  # for the log before an exit is published; a shutdown leaves time for both
 
 
@@ -171,6 +172,6 @@ def repeat_intervals(first_s: float, event: Event) -> Iterator[float]:
     """
     wait = first_s
     while True:
-        yield wait * random.uniform(0.8, 1.2)  # noqa: S311 - jitter is no secret
+        yield wait * _JITTER.uniform(0.8, 1.2)
         if not event.is_final:
             wait = min(2 * wait, REPEATS_RARE * first_s)
