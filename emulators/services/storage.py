@@ -6,6 +6,7 @@ It serves plain HTTP for client libraries and gcloud, and TLS for gsutil, which 
 from __future__ import annotations
 
 import platform
+import shutil
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -54,6 +55,14 @@ def service(
     else:
         argv = [str(find_program()), *argv]
     return Service(NAME, argv, environment, address=address, health="/_internal/healthcheck", restartable=True)
+
+
+def add_folder(root: Path, bucket: str, folder: Path) -> None:
+    """Let the bucket contain a copy of the folder's files. Call it before the service starts.
+
+    A copy, because programs may write to the bucket, and the emulator would write to the files themselves.
+    """
+    shutil.copytree(folder, root / bucket, dirs_exist_ok=True)
 
 
 def create_bucket(host: str, project: str, bucket: str) -> None:

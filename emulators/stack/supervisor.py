@@ -88,6 +88,8 @@ class Supervisor:
     def _start(self, planned: service_plan.Plan) -> None:
         """Start all services at once: a service needs the others to work, not to start."""
         client_configuration.write_configuration(self._dir, self._config, planned.endpoints)
+        for bucket, folder in self._config.public_buckets.items():
+            storage.add_folder(self._dir / storage.NAME, bucket, folder)
         for planned_service in planned.services:
             self._launch(planned_service)
         self._write()
