@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -101,7 +102,8 @@ def create(
     if dry_run:
         print_json(body)
         return
-    is_new = _scheduler().put(body)
+    with closing(_scheduler()) as scheduler:
+        is_new = scheduler.put(body)
     say(f"{'created' if is_new else 'replaced'} {body['name']}: {cron} ({time_zone})")
 
 
@@ -109,7 +111,8 @@ def create(
 def list_schedules(location: Location = REGION, form: OutputFormat = Format.TABLE) -> None:
     """List the schedules of a region: those that submit jobs, and any others."""
     choose_installation()
-    schedules = _scheduler().list_jobs(_parent(location))
+    with closing(_scheduler()) as scheduler:
+        schedules = scheduler.list_jobs(_parent(location))
     if form is Format.JSON:
         print_json(schedules)
         return
@@ -142,7 +145,8 @@ def _result(job: dict[str, Any]) -> str:
 def run(name: Name, location: Location = REGION) -> None:
     """Submit the job file now, once. The schedule does not change."""
     choose_installation()
-    _scheduler().run(_resource(name, location))
+    with closing(_scheduler()) as scheduler:
+        scheduler.run(_resource(name, location))
     say(f"{name}: started")
 
 
@@ -150,7 +154,8 @@ def run(name: Name, location: Location = REGION) -> None:
 def pause(name: Name, location: Location = REGION) -> None:
     """Submit nothing until the schedule is resumed. The times that pass meanwhile are left out."""
     choose_installation()
-    _scheduler().pause(_resource(name, location))
+    with closing(_scheduler()) as scheduler:
+        scheduler.pause(_resource(name, location))
     say(f"{name}: paused")
 
 
@@ -158,7 +163,8 @@ def pause(name: Name, location: Location = REGION) -> None:
 def resume(name: Name, location: Location = REGION) -> None:
     """Continue a paused schedule with its next time."""
     choose_installation()
-    _scheduler().resume(_resource(name, location))
+    with closing(_scheduler()) as scheduler:
+        scheduler.resume(_resource(name, location))
     say(f"{name}: resumed")
 
 
@@ -166,7 +172,8 @@ def resume(name: Name, location: Location = REGION) -> None:
 def delete(name: Name, location: Location = REGION) -> None:
     """Delete a schedule. Jobs that it has submitted continue."""
     choose_installation()
-    _scheduler().delete(_resource(name, location))
+    with closing(_scheduler()) as scheduler:
+        scheduler.delete(_resource(name, location))
     say(f"{name}: deleted")
 
 

@@ -50,8 +50,9 @@ class Clock:
 
     def start_due(self) -> None:
         """Start an attempt of each job that is due and has none."""
+        running = set(self._running)  # before the query: an attempt that ends after it would look like one to start
         for scheduled in self._store.due(self._now()):
-            if scheduled.job.name not in self._running:
+            if scheduled.job.name not in running:
                 self._running.add(scheduled.job.name)
                 self._pool.submit(self._attempt, scheduled)
 

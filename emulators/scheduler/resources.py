@@ -176,7 +176,11 @@ class Job(Resource):
 
     def as_json(self) -> Json:
         """Return the resource without empty fields. Times have the suffix Z."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) | {
+        resource = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+        if self.http_target:
+            resource["httpTarget"]["httpMethod"] = self.http_target.method
+            resource["attemptDeadline"] = self.attempt_deadline
+        return resource | {
             "timeZone": self.time_zone,
             "state": self.state.value,
             "retryConfig": self.retry_config.model_dump(by_alias=True, exclude={"retry_count"})

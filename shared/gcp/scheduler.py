@@ -83,13 +83,11 @@ class CloudScheduler:
         with google_errors("Cloud Scheduler"):
             return [_as_json(job) for job in self._client.list_jobs(parent=parent, **CALL)]
 
-    def get(self, name: str) -> Json:
-        """Raises PermanentError if there is no such job. `name`: `projects/P/locations/L/jobs/JOB`, as below."""
-        with google_errors("Cloud Scheduler"):
-            return _as_json(self._client.get_job(name=name, **CALL))
-
     def run(self, name: str) -> None:
-        """Start the job now, once, whatever its schedule. Not repeated: each call is another run."""
+        """Start the job now, once, whatever its schedule. `name`: `projects/P/locations/L/jobs/JOB`, as below.
+
+        Raises PermanentError if there is no such job. The call is not repeated: each one is another run.
+        """
         with google_errors("Cloud Scheduler"):
             self._client.run_job(name=name, retry=None, timeout=CALL_S)
 

@@ -83,6 +83,7 @@ def test_changed_target_replaces_the_other_kind(client: scheduler_v1.CloudSchedu
     mask = field_mask_pb2.FieldMask(paths=["pubsub_target", "http_target"])
     changed = client.update_job(job=a_call("http://127.0.0.1:1/"), update_mask=mask)
     assert changed.http_target.uri == "http://127.0.0.1:1/"
+    assert changed.http_target.http_method == scheduler_v1.HttpMethod.POST
     assert not changed.pubsub_target.topic_name
 
 
