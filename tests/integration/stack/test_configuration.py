@@ -75,7 +75,7 @@ def test_service_account_of_the_project_needs_the_secret_in_its_token() -> None:
     def answer(account: str, secret: str) -> tuple[int, object]:
         with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)) as connection:
             token = iam.access_token(account, secret)
-            assert handler._TOKEN.fullmatch(token), "the function api refuses other texts before it asks for permissions"
+            assert handler._TOKEN.fullmatch(token), "the function api refuses any other text"
             connection.request("GET", "/v1/userinfo", headers={"Authorization": f"Bearer {token}"})
             response = connection.getresponse()
             return response.status, json.loads(response.read()).get("email")
