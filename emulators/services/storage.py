@@ -6,7 +6,6 @@ It serves plain HTTP for client libraries and gcloud, and TLS for gsutil, which 
 from __future__ import annotations
 
 import platform
-import shutil
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -57,14 +56,6 @@ def service(
     return Service(NAME, argv, environment, address=address, health="/_internal/healthcheck", restartable=True)
 
 
-def add_folder(root: Path, bucket: str, folder: Path) -> None:
-    """Let the bucket contain a copy of the folder's files. Call it before the service starts.
-
-    A copy, because programs may write to the bucket, and the emulator would write to the files themselves.
-    """
-    shutil.copytree(folder, root / bucket, dirs_exist_ok=True)
-
-
 def create_bucket(host: str, project: str, bucket: str) -> None:
     call(host, "POST", f"/storage/v1/b?project={project}", {"name": bucket})
 
@@ -73,6 +64,13 @@ def create_object(host: str, bucket: str, name: str, content: bytes) -> None:
     """Create an object. Raises CallError if it exists."""
     query = urlencode({"uploadType": "media", "name": name, "ifGenerationMatch": "0"})
     call(host, "POST", f"/upload/storage/v1/b/{bucket}/o?{query}", content)
+
+
+def create_bucket_from(host: str, project: str, bucket: str, folder: Path) -> None:
+    """Create a bucket whose objects are the files of the folder. Programs that write to it do not change the files."""
+    create_bucket(host, project, bucket)
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        create_object(host, bucket, file.relative_to(folder).as_posix(), file.read_bytes())
 
 
 def find_program() -> Path:

@@ -22,10 +22,10 @@ def test_bucket_contains_the_files_of_its_folder_and_writes_stay_in_the_stack(tm
     folder, root = tmp_path / "samples", tmp_path / "root"
     (folder / "census").mkdir(parents=True)
     (folder / "census" / "data.csv").write_text("a,b\n")
-    storage.add_folder(root, "cloud-samples-data", folder)
     with reserved_ports() as ports:
         emulator = storage.service(require_backend(), root, *ports.take_blocked_addresses(2))
         with service.run_alone(emulator, tmp_path / "log"):
+            storage.create_bucket_from(emulator.address, "p", "cloud-samples-data", folder)
             listed = call(emulator.address, "GET", OBJECTS)
             upload = f"/upload{OBJECTS}?uploadType=media&name=census/data.csv"
             call(emulator.address, "POST", upload, b"changed")
