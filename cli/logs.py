@@ -15,11 +15,11 @@ from cli.installation import open_store
 from cli.jobs import find_job
 from cli.options import JobId, OutputFormat, parse_duration
 from cli.output import Format, complain, make_visible
-from shared.core.model.job import public_id
+from shared.core.model.job import Job, public_id
 from shared.core.model.tuning import trial_number
 from shared.errors import TemporaryError
 from shared.ports import Store
-from shared.presentation.log_reader import TASK, TRIAL, LogLine, LogReader, ReadPage
+from shared.presentation.log_reader import DELAY_MAX_S, TASK, TRIAL, LogLine, LogReader, ReadPage
 from shared.settings import settings
 
 POLL_S: Final = 1.0
@@ -56,17 +56,32 @@ def logs(
     begin = job.created_at - timedelta(minutes=1)
     if since is not None:
         begin = max(begin, datetime.now(UTC) - timedelta(seconds=parse_duration(since)))
-    filters = [f'timestamp>="{begin.isoformat()}"']
-    filters += [f'{TASK}="{task}"'] if task else []
+    filters = [f'{TASK}="{task}"'] if task else []
     filters += [f'{TRIAL}="{trial_number(job_id)}"'] if trial_number(job_id) else []
     filters += [f"severity>={severity.upper()}"] if severity else []
-    reader = LogReader(with_retries(log_entries().page), public_id(job_id), filters)
+    since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    reader = LogReader(with_retries(log_entries().page), public_id(job_id), filters, since_text)
     show = _json if form is Format.JSON else _coloured if sys.stdout.isatty() else _plain
+    for lines in reader.read_history(history_end(job, datetime.now(UTC))):
+        show(lines)
     if follow:
         follow_log(reader, lambda: has_ended(store, job_id), show)
     else:
         for lines in reader.read_new():
             show(lines)
+
+
+def settle_time() -> timedelta:
+    """Return the age from which entries are complete."""
+    return timedelta(seconds=0 if settings().logging_endpoint else SETTLE_GOOGLE_S)
+
+
+def history_end(job: Job, now: datetime) -> datetime | None:
+    """Return the time before which the log does not grow any more; None: the job has ended, and its log is complete."""
+    late = settle_time() + timedelta(seconds=LATE_LINES_S)
+    if job.ended_at is not None and now - job.ended_at > late:
+        return None
+    return now - timedelta(seconds=DELAY_MAX_S)
 
 
 def with_retries(page: ReadPage, sleep: Callable[[float], None] = time.sleep) -> ReadPage:
@@ -101,7 +116,7 @@ def follow_log(
 ) -> None:
     """Show lines until the job has ended and no more lines arrive."""
     is_google = not settings().logging_endpoint
-    settle = timedelta(seconds=SETTLE_GOOGLE_S if is_google else 0)
+    settle = settle_time()
     poll_s = POLL_GOOGLE_S if is_google else POLL_S
     ended_at: datetime | None = None
     while True:

@@ -81,8 +81,8 @@ def _global_options(
 
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(schedule.app, name="schedule")
 app.command(context_settings={"allow_extra_args": True})(submit.submit)
-app.command()(schedule.schedule)
 jobs.app.command()(logs.logs)
 jobs.app.command()(why.why)
 app.command()(logs.logs)

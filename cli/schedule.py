@@ -1,4 +1,4 @@
-"""`trainmaster schedule`: submit a job file again and again, with Cloud Scheduler.
+"""`trainmaster schedule …`: submit a job file again and again, with Cloud Scheduler.
 
 Each firing publishes the job file to the topic `submit`. A `{time:FORMAT}` in its jobId becomes the publish time of the
 message (`shared.flows.submit`), so that a message that is delivered twice creates one job.
@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from cli.installation import choose_installation
-from cli.output import print_json, say
+from cli.options import OutputFormat
+from cli.output import Format, print_json, print_table, say
 from cli.submit import check_document, read_job
 from shared.core.intake.job_id_template import at_time, is_template
 from shared.core.intake.named_resources import AllowedResources
@@ -29,14 +32,38 @@ from shared.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
 from shared.messaging import topics
 from shared.settings import settings
 
+if TYPE_CHECKING:
+    from shared.gcp.scheduler import CloudScheduler
 
-def schedule(
+API_ENDPOINT: Final = "TRAINMASTER_API_ENDPOINT"
+"""Address of the function `api`, which `trainmaster local env` exports."""
+REGION: Final = "us-central1"
+
+
+class CreateByDefault(TyperGroup):
+    """`schedule NAME FILE --cron …` means `schedule create NAME FILE --cron …`, as before there were other commands."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        is_command = args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if is_command else ["create", *args])
+
+
+app = typer.Typer(
+    help="Submit job files at fixed times, with Cloud Scheduler.", no_args_is_help=True, cls=CreateByDefault
+)
+
+Name = Annotated[str, typer.Argument(help="Name of the schedule.", metavar="NAME")]
+Location = Annotated[str, typer.Option(help="Region of the schedule.")]
+
+
+@app.command()
+def create(
     name: Annotated[
         str, typer.Argument(help="Name of the schedule. Replaces an existing schedule of that name.", metavar="NAME")
     ],
     job_file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="Job file.")],
     cron: Annotated[str, typer.Option(help="When to submit, as a cron expression: '0 3 * * *'.")],
-    location: Annotated[str, typer.Option(help="Region of the schedule.")] = "us-central1",
+    location: Location = REGION,
     time_zone: Annotated[str, typer.Option(help="Time zone of --cron. Times in job ids are UTC.")] = "Etc/UTC",
     submit_as: Annotated[
         str | None,
@@ -47,16 +74,21 @@ def schedule(
         ),
     ] = None,
     api: Annotated[
-        str | None, typer.Option(help="Address of the function api, for --submit-as.", metavar="URL")
+        str | None,
+        typer.Option(
+            help=f"Address of the function api, for --submit-as. [default: ${API_ENDPOINT}, if it is set]",
+            metavar="URL",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the Cloud Scheduler job instead of creating it.")
     ] = False,
 ) -> None:
     """Submit a job file at fixed times. Its jobId contains the time: nightly_{time:%Y%m%d_%H%M}."""
-    from shared.gcp.scheduler import CloudScheduler, api_call, publication, scheduler_job
+    from shared.gcp.scheduler import api_call, publication, scheduler_job
 
     choose_installation()
+    api = api or (os.environ.get(API_ENDPOINT) if submit_as else None)
     if (submit_as is None) is not (api is None):
         raise PermanentError("--submit-as and --api belong together: give both or neither")
     project = settings().project
@@ -66,14 +98,102 @@ def schedule(
         target = api_call(project, api, submit_as, data)
     else:
         target = publication(project, name, topics.SUBMIT, data)
-    body = scheduler_job(f"projects/{project}/locations/{location}", name, cron, time_zone, target)
+    body = scheduler_job(_parent(location), name, cron, time_zone, target)
     if dry_run:
         print_json(body)
         return
-    if os.environ.get("PUBSUB_EMULATOR_HOST"):
-        raise PermanentError("the local stack has no Cloud Scheduler. --dry-run prints the Cloud Scheduler job")
-    is_new = CloudScheduler().put(body)
+    with closing(_scheduler()) as scheduler:
+        is_new = scheduler.put(body)
     say(f"{'created' if is_new else 'replaced'} {body['name']}: {cron} ({time_zone})")
+
+
+@app.command("list")
+def list_schedules(location: Location = REGION, form: OutputFormat = Format.TABLE) -> None:
+    """List the schedules of a region: those that submit jobs, and any others."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        schedules = scheduler.list_jobs(_parent(location))
+    if form is Format.JSON:
+        print_json(schedules)
+        return
+    print_table(
+        ["name", "cron", "time_zone", "state", "next", "last", "result"],
+        [
+            [
+                job["name"].rpartition("/")[2],
+                job.get("schedule", ""),
+                job.get("timeZone", ""),
+                job.get("state", ""),
+                job.get("scheduleTime", "") if job.get("state") == "ENABLED" else "",
+                job.get("lastAttemptTime", ""),
+                _result(job),
+            ]
+            for job in schedules
+        ],
+    )
+
+
+def _result(job: dict[str, Any]) -> str:
+    """Return how the last attempt ended; empty before the first one."""
+    if "lastAttemptTime" not in job:
+        return ""
+    status = job.get("status") or {}
+    return f"error {status['code']}: {status.get('message', '')}".rstrip(": ") if status.get("code") else "ok"
+
+
+@app.command()
+def run(name: Name, location: Location = REGION) -> None:
+    """Submit the job file now, once. The schedule does not change."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        scheduler.run(_resource(name, location))
+    say(f"{name}: started")
+
+
+@app.command()
+def pause(name: Name, location: Location = REGION) -> None:
+    """Submit nothing until the schedule is resumed. The times that pass meanwhile are left out."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        scheduler.pause(_resource(name, location))
+    say(f"{name}: paused")
+
+
+@app.command()
+def resume(name: Name, location: Location = REGION) -> None:
+    """Continue a paused schedule with its next time."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        scheduler.resume(_resource(name, location))
+    say(f"{name}: resumed")
+
+
+@app.command()
+def delete(name: Name, location: Location = REGION) -> None:
+    """Delete a schedule. Jobs that it has submitted continue."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        scheduler.delete(_resource(name, location))
+    say(f"{name}: deleted")
+
+
+def _scheduler() -> CloudScheduler:
+    from shared.gcp.scheduler import CloudScheduler
+
+    endpoint = settings().scheduler_endpoint
+    if os.environ.get("PUBSUB_EMULATOR_HOST") and not endpoint:
+        raise PermanentError(
+            "this local stack has no Cloud Scheduler: start it with its functions. --dry-run prints the job"
+        )
+    return CloudScheduler(endpoint)
+
+
+def _parent(location: str) -> str:
+    return f"projects/{settings().project}/locations/{location}"
+
+
+def _resource(name: str, location: str) -> str:
+    return f"{_parent(location)}/jobs/{name}"
 
 
 def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:

@@ -50,6 +50,10 @@ class Settings(BaseSettings):
     )
     tpu_endpoint: str = Field(default="", description="Cloud TPU endpoint; empty means Google's own.")
     logging_endpoint: str = Field(default="", description="Cloud Logging endpoint; empty means Google's own.")
+    scheduler_endpoint: str = Field(
+        default="",
+        description="Cloud Scheduler endpoint, which only `trainmaster schedule` calls; empty means Google's own.",
+    )
     addressing: Addressing = Field(
         default=Addressing.DNS,
         description="How replicas find each other: by the names of their VMs in Google's DNS, or, on the local stack, "

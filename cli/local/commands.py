@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -30,6 +32,8 @@ StateDir = Annotated[
 Vm = Annotated[str, typer.Argument(help="Name of the VM.", metavar="VM")]
 Notice = Annotated[float | None, typer.Option("--notice", help="Seconds between the notice and the end of the VM.")]
 DEFAULTS = StackConfig()
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]")
+"""Source: Cloud Storage's rules for bucket names."""
 
 app.command("run")(run)
 
@@ -48,6 +52,14 @@ def up(
     ] = DEFAULTS.images_dir,
     sweep_every: Annotated[float, typer.Option(min=1, help="Seconds between sweeps.")] = DEFAULTS.sweep_every_s,
     compute: Annotated[bool, typer.Option(help="Emulate VMs (Compute Engine).")] = True,
+    public_bucket: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Create a bucket with a copy of a folder, in place of a public bucket that programs read, such as "
+            "cloud-samples-data. May be repeated.",
+            metavar="NAME=DIR",
+        ),
+    ] = None,
     realistic: Realistic = False,
     time_scale: TimeScale = 1.0,
 ) -> None:
@@ -59,6 +71,7 @@ def up(
         images_dir=images_dir.absolute(),
         sweep_every_s=sweep_every,
         compute=compute,
+        public_buckets=read_public_buckets(public_bucket or [], {bucket, DEFAULTS.stage_bucket}),
         realistic=realistic,
         time_scale=time_scale,
     )
@@ -76,6 +89,22 @@ def up(
         say("stopping")
     finally:
         started.stop()
+
+
+def read_public_buckets(options: Sequence[str], taken: Collection[str]) -> dict[str, Path]:
+    """Return bucket name → folder. Raises BadParameter. `taken`: names of the stack's own buckets."""
+    buckets: dict[str, Path] = {}
+    for option in options:
+        name, _, folder = option.partition("=")
+        hint = f"--public-bucket {option!r}"
+        if not _BUCKET.fullmatch(name) or not folder:
+            raise typer.BadParameter(f"{hint}: must be NAME=DIR, such as cloud-samples-data=samples")
+        if name in taken or name in buckets:
+            raise typer.BadParameter(f"{hint}: the stack already has a bucket {name}; choose another name")
+        if not Path(folder).is_dir():
+            raise typer.BadParameter(f"{hint}: {folder} is not a folder")
+        buckets[name] = Path(folder).absolute()
+    return buckets
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

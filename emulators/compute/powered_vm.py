@@ -1,6 +1,6 @@
 """The disk of a VM, and its processes while it is powered on.
 
-Disk        DIR/vms/ID/{home,work,tmp,bin,startup-script}, deleted with the instance; DIR/serial/NAME-ID.log, kept
+Disk        DIR/vms/ID/{home,work,tmp,bin,python,startup-script}, deleted with the VM; DIR/serial/NAME-ID.log, kept
 PoweredVm   one power-on: `vm_init` and all its descendants
 """
 
@@ -49,6 +49,10 @@ class Disk:
     @property
     def tmp(self) -> Path:
         return self.root / "tmp"
+
+    @property
+    def python(self) -> Path:
+        return self.root / "python"
 
     def empty_tmp(self) -> None:
         """Remove what an earlier boot left in /tmp, as Google's images do at each boot."""

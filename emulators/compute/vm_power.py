@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from emulators.compute.instances import Instance
 from emulators.compute.metadata_server import MetadataServer
 from emulators.compute.metadata_tree import MetadataTree
 from emulators.compute.powered_vm import SYSTEM_PATH, PoweredVm
 from emulators.compute.vm_metadata import Project, build_tree, vm_identity
+from emulators.compute.vm_python import create_overlay
 from emulators.compute.vm_tokens import TokenIssuer
 
 BootEvent = Callable[[Instance, int], None]
@@ -45,16 +47,14 @@ class VmPower:
         identity = vm_identity(instance, self.tenant or self.project)
         instance.metadata_server = MetadataServer(self.host, instance.metadata_tree, self.issuer, identity)
         address = instance.metadata_server.address
+        instance.disk.create()
         environment = {
-            "PATH": f"{instance.properties.environment}/bin:{SYSTEM_PATH}"
-            if instance.properties.environment
-            else SYSTEM_PATH,
+            "PATH": _path(instance),
             "LANG": "C.UTF-8",
             "GCE_METADATA_HOST": address,
             "GCE_METADATA_IP": address,  # google-auth uses it to detect Compute Engine
             **self.vm_environment,
         }
-        instance.disk.create()
         instance.disk.log(f"{instance.name} powered on, instance {instance.id}, boot {boot}")
         script = instance.metadata.get("startup-script", "")
         instance.vm = PoweredVm(instance.disk, script, environment, lambda _: on_unexpected_end(instance, boot))
@@ -81,3 +81,11 @@ class VmPower:
             instance.metadata_server = instance.metadata_tree = None
         instance.disk.log(f"{instance.name} powered off")
         instance.stopped_at = datetime.now(UTC)
+
+
+def _path(instance: Instance) -> str:
+    """Return PATH of the VM's programs: its own Python, the image's other programs, the machine's."""
+    image = instance.properties.environment
+    if image is None:
+        return SYSTEM_PATH
+    return f"{create_overlay(Path(image), instance.disk.python)}:{image}/bin:{SYSTEM_PATH}"

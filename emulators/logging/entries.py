@@ -133,12 +133,14 @@ class Entries:
 
     def page(
         self, projects: Sequence[str], condition: Sql, after: Position | None, limit: int, *, descending: bool
-    ) -> tuple[list[Json], Position | None]:
-        """Return at most `limit` matching entries after a position, and the last one's position if there are more."""
+    ) -> tuple[list[str], Position | None]:
+        """Return at most `limit` entries after a position, as JSON, and the last one's position if there are more."""
         order, comparison = ("DESC", "<") if descending else ("ASC", ">")
         where = [f"({' OR '.join('log_name GLOB ?' for _ in projects)})", condition.text]
         values: list[object] = [f"{project}/logs/*" for project in projects] + list(condition.values)
         if after is not None:
+            # The plus keeps SQLite from searching by a time in the filter, from which all earlier pages would follow.
+            where[-1] = f"+({condition.text})"
             where.append(f"(timestamp, insert_id, log_name) {comparison} (?, ?, ?)")
             values += after
         by = ", ".join(f"{column} {order}" for column in ("timestamp", "insert_id", "log_name"))
@@ -147,7 +149,7 @@ class Entries:
             matches = self._database.execute(query, (*values, limit + 1)).fetchall()
         page = matches[:limit]
         last = (page[-1][0], page[-1][1], page[-1][2]) if len(matches) > limit else None
-        return [json.loads(entry) for *_, entry in page], last
+        return [entry for *_, entry in page], last
 
     def close(self) -> None:
         with self._lock:

@@ -55,7 +55,7 @@ class LoggingServer:
             log.exception("%s %s", request.method, request.path)
             return _respond(ApiError(500, "INTERNAL", "Internal error encountered.").body(), 500)
 
-    def _route(self, request: Request) -> Json:
+    def _route(self, request: Request) -> Json | str:
         match request.method, request.path:
             case "GET", "/emulator/v1/health":
                 return {}
@@ -75,7 +75,8 @@ class LoggingServer:
             raise _partial_error(errors)
         return {}
 
-    def _list(self, request: Json) -> Json:
+    def _list(self, request: Json) -> str:
+        """Return the response as JSON."""
         projects = request.get("resourceNames", [])
         if not projects or not all(isinstance(name, str) and name.startswith("projects/") for name in projects):
             raise invalid("This emulator requires resource_names of the form projects/PROJECT.")
@@ -89,8 +90,11 @@ class LoggingServer:
         query_hash = hashlib.sha256(json.dumps([projects, request.get("filter", ""), order]).encode()).hexdigest()[:16]
         after = _decode_token(request["pageToken"], query_hash) if request.get("pageToken") else None
         page, last = self._entries.page(projects, condition, after, min(size, PAGE_MAX), descending=ORDERS[order])
-        response: Json = {"entries": page} if page else {}
-        return {**response, "nextPageToken": _encode_token(last, query_hash)} if last else response
+        fields = (
+            [f'"entries": [{",".join(page)}]'] if page else []
+        )  # stored as JSON, so it is not read and written again
+        fields += [f'"nextPageToken": {json.dumps(_encode_token(last, query_hash))}'] if last else []
+        return f"{{{', '.join(fields)}}}"
 
 
 def _partial_error(errors: dict[int, ApiError]) -> ApiError:
@@ -133,8 +137,9 @@ def _reject_constant(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
 
 
-def _respond(body: Json, status: int = 200) -> Response:
-    return Response(json.dumps(body) + "\n", status, content_type="application/json; charset=UTF-8")
+def _respond(body: Json | str, status: int = 200) -> Response:
+    text = body if isinstance(body, str) else json.dumps(body)
+    return Response(text + "\n", status, content_type="application/json; charset=UTF-8")
 
 
 def listen(host: str, port: int, server: LoggingServer) -> BaseWSGIServer:

@@ -8,9 +8,11 @@ These accounts exist:
     local-viewer         has read permissions
     local-unprivileged   has no permissions, and its token's scopes do not include the e-mail address
     local-read-only      has all permissions, but its token has the scope for reading only
+    NAME@PROJECT.iam.gserviceaccount.com
+                         every service account of the project; has all permissions; scheduled jobs call as one
 
-The access token of an account is ya29.ACCOUNT.SECRET, with a secret that is random for each stack. Any other token is
-invalid: 401, Google's response to an expired token.
+The access token of an account is ya29.ACCOUNT.SECRET, with a secret that is random for each stack and `_` for `@`. Any
+other token is invalid: 401, Google's response to an expired token.
 
 Run as `python -m emulators.services.iam --port PORT --project P --token-file FILE`. The file contains the token of
 `local-stack`. The emulator stores nothing.
@@ -21,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import secrets
 import sys
 from collections.abc import Callable
 from http.server import ThreadingHTTPServer
@@ -46,13 +49,23 @@ _HAS_PERMISSION: Final[dict[str, Callable[[str], bool]]] = {
     READ_ONLY: lambda _: True,
 }
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+_SERVICE_ACCOUNT: Final = re.compile(r"[a-z][a-z0-9-]*@[a-z0-9-]+\.iam\.gserviceaccount\.com")
+
+
+def _permission_test(account: str) -> Callable[[str], bool] | None:
+    """Return the function that tells the permissions of an account; None for an unknown account."""
+    return _HAS_PERMISSION[OWNER] if _SERVICE_ACCOUNT.fullmatch(account) else _HAS_PERMISSION.get(account)
+
+
+def _email(account: str) -> str | None:
+    return account if _SERVICE_ACCOUNT.fullmatch(account) else EMAILS.get(account)
 
 
 def check_permissions(project: str, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """Return status and body, as Cloud Resource Manager and IAM v1 do: an empty object if nothing is granted."""
     if not re.fullmatch(rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path):
         return _error(403, "PERMISSION_DENIED", "The caller does not have permission")
-    has_permission = _HAS_PERMISSION.get(authorization.removeprefix("Bearer "))
+    has_permission = _permission_test(authorization.removeprefix("Bearer "))
     if has_permission is None:
         return _error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
     try:
@@ -66,7 +79,7 @@ def check_permissions(project: str, path: str, authorization: str, body: bytes) 
 def token_info(authorization: str) -> tuple[int, dict[str, Any]]:
     """Return status and body of OAuth's tokeninfo. Its errors have a form of their own."""
     token = authorization.removeprefix("Bearer ")
-    if token not in _HAS_PERMISSION:
+    if _permission_test(token) is None:
         return 400, {"error": "invalid_token", "error_description": "Invalid Value"}
     return 200, {
         "scope": f"openid {_SCOPE}.read-only" if token == READ_ONLY else f"openid {_SCOPE}",
@@ -77,11 +90,13 @@ def token_info(authorization: str) -> tuple[int, dict[str, Any]]:
 def get_project_or_user(project: str, path: str, authorization: str) -> tuple[int, dict[str, Any]]:
     """Return status and body of Cloud Resource Manager's `projects.get` or of OpenID Connect's UserInfo."""
     token = authorization.removeprefix("Bearer ")
-    if token not in _HAS_PERMISSION:
+    has_permission = _permission_test(token)
+    if has_permission is None:
         return _error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
     if path == "/v1/userinfo":
-        return 200, {"sub": token, **({"email": EMAILS[token], "email_verified": True} if token in EMAILS else {})}
-    if path != f"/v1/projects/{project}" or not _HAS_PERMISSION[token]("resourcemanager.projects.get"):
+        email = _email(token)
+        return 200, {"sub": token, **({"email": email, "email_verified": True} if email else {})}
+    if path != f"/v1/projects/{project}" or not has_permission("resourcemanager.projects.get"):
         return _error(403, "PERMISSION_DENIED", "The caller does not have permission")
     return 200, {"projectId": project, "projectNumber": PROJECT_NUMBER, "lifecycleState": "ACTIVE"}
 
@@ -91,13 +106,34 @@ def _error(code: int, status: str, message: str) -> tuple[int, dict[str, Any]]:
 
 
 def access_token(account: str, secret: str) -> str:
-    """Return the access token of an account. Without a secret, as in tests, it is the account's name."""
-    return f"ya29.{account}.{secret}" if secret else account
+    """Return the access token of an account. Without a secret, as in tests, it is the account's name.
+
+    Access tokens contain no `@`, and names of accounts no underscore.
+    """
+    return f"ya29.{account.replace('@', '_')}.{secret}" if secret else account
+
+
+def secret_of(token_file: Path) -> str:
+    """Return the secret part of the token in the file.
+
+    The command line of a process is visible to all users of the machine, so the secret is read from a file.
+    """
+    return token_file.read_text(encoding="utf-8").strip().removeprefix(f"ya29.{OWNER}.")
+
+
+def _account_of(authorization: str, project: str, secret: str) -> str:
+    """Return the account of the header's token; empty for a token that this stack did not make."""
+    prefix, suffix = ("Bearer ya29.", f".{secret}") if secret else ("Bearer ", "")
+    account = authorization.removeprefix(prefix).removesuffix(suffix).replace("_", "@")
+    is_known = account in _HAS_PERMISSION or (
+        _SERVICE_ACCOUNT.fullmatch(account) is not None and account.endswith(f"@{project}.iam.gserviceaccount.com")
+    )
+    expected = f"Bearer {access_token(account, secret)}".encode()
+    return account if is_known and secrets.compare_digest(authorization.encode(), expected) else ""
 
 
 def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
     """Return a server that listens; the caller runs `serve_forever`."""
-    authorizations = {f"Bearer {access_token(account, secret)}": f"Bearer {account}" for account in _HAS_PERMISSION}
 
     class Handler(GuardedHandler):
         protocol_version = "HTTP/1.1"
@@ -114,7 +150,8 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
 
         def _authorization(self) -> str:
             """Return the header with the account's name instead of its token; empty for an unknown token."""
-            return authorizations.get(self.headers.get("Authorization", ""), "")
+            account = _account_of(self.headers.get("Authorization", ""), project, secret)
+            return f"Bearer {account}" if account else ""
 
         def _send(self, status: int, body: dict[str, Any]) -> None:
             data = json.dumps(body).encode()
@@ -139,9 +176,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--project", required=True)
     parser.add_argument("--token-file", type=Path, required=True, help="file with the access token of local-stack")
     options = parser.parse_args(argv)
-    # The command line of a process is visible to all users of the machine, so the secret is read from a file.
-    secret = options.token_file.read_text(encoding="utf-8").strip().removeprefix(f"ya29.{OWNER}.")
-    listen(options.port, options.project, secret).serve_forever()
+    listen(options.port, options.project, secret_of(options.token_file)).serve_forever()
     return 0
 
 

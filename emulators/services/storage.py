@@ -66,6 +66,13 @@ def create_object(host: str, bucket: str, name: str, content: bytes) -> None:
     call(host, "POST", f"/upload/storage/v1/b/{bucket}/o?{query}", content)
 
 
+def create_bucket_from(host: str, project: str, bucket: str, folder: Path) -> None:
+    """Create a bucket whose objects are the files of the folder. Programs that write to it do not change the files."""
+    create_bucket(host, project, bucket)
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        create_object(host, bucket, file.relative_to(folder).as_posix(), file.read_bytes())
+
+
 def find_program() -> Path:
     """Return the program in the wheel. The wheel's own wrapper would not end it with its parent."""
     machine = ARCHITECTURES.get(platform.machine())

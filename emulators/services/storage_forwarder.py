@@ -5,6 +5,7 @@ This module corrects these differences between fake-gcs-server and Cloud Storage
 - The `Location` of a resumable upload contains fake-gcs-server's address. This module replaces it by its own host.
 - `https://storage.googleapis.com/BUCKET/OBJECT`, where TensorFlow reads objects, works in fake-gcs-server only if that
   host is its `-public-host`, which other clients need with another value. The JSON API's download URL is used instead.
+- A bucket that does not exist is reported as such, with the way to provide it. Most are public data sets.
 - fake-gcs-server has no `storageLayout` of a bucket, which TensorFlow gets before it renames a directory. This module
   returns the bucket itself: it has all fields of the layout except `hierarchicalNamespace`, whose absence means false.
 
@@ -14,6 +15,8 @@ false until the directory contains a file.
 
 from __future__ import annotations
 
+import contextlib
+import http
 import http.client
 import json
 import re
@@ -24,9 +27,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from emulators.browser_guard import GuardedHandler
+from emulators.services.missing_buckets import XML_HOST, find_bucket, missing_bucket_text
 from emulators.stack.certificates import GOOGLE_DOMAIN
 
-XML_HOST: Final = "storage.googleapis.com"
 STORAGE_HOSTS: Final = frozenset({"www.googleapis.com", XML_HOST})
 JSON_API_PATHS: Final = ("/storage/v1/", "/upload/", "/download/", "/batch/", "/resumable/")
 BUCKET_LAYOUT: Final = re.compile(r"^(/storage/v1/b/[^/?]+)/storageLayout(\?.*)?$")
@@ -77,7 +80,7 @@ class QuietHandler(GuardedHandler):
         body = json.dumps(
             {"error": {"code": status, "message": message, "errors": [{"reason": "localStack", "message": message}]}}
         ).encode()
-        self.send_response(status)
+        self.send_response(status, message.encode("ascii", "replace").decode().replace("\n", " "))
         self.send_header("Content-Type", "application/json; charset=UTF-8")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Connection", "close")
@@ -116,7 +119,23 @@ class StorageHandler(QuietHandler):
         except ValueError as error:
             self.send_google_error(400, f"malformed request body: {error}")
             return
+        bucket = find_bucket(host, self.path) if response.status == http.HTTPStatus.NOT_FOUND else ""
+        if bucket and self.command in {"GET", "HEAD"} and not self._has_bucket(bucket):
+            response.read()
+            self.send_google_error(404, missing_bucket_text(bucket))
+            return
         self._send_back(response, host)
+
+    def _has_bucket(self, bucket: str) -> bool:
+        """Return False only if fake-gcs-server reports that the bucket does not exist."""
+        with contextlib.closing(
+            http.client.HTTPConnection(*self.server.storage, timeout=UPSTREAM_TIMEOUT_S)
+        ) as storage:
+            try:
+                storage.request("GET", f"/storage/v1/b/{bucket}")
+                return storage.getresponse().status != http.HTTPStatus.NOT_FOUND
+            except (OSError, http.client.HTTPException):
+                return True
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _forward
 

@@ -22,7 +22,7 @@ CLIENTS: Final = "clients"
 PROXY_DIR: Final = "proxy"
 """Folder of the proxy's certificates below the state directory."""
 API_ENDPOINT_VARIABLE: Final = "TRAINMASTER_API_ENDPOINT"
-"""Address of the function `api`, for `aiplatform.init(api_endpoint=…)`. Nothing of ours reads it."""
+"""Address of the function `api`, for `aiplatform.init(api_endpoint=…)` and `trainmaster schedule --submit-as`."""
 SECRET_BYTES: Final = 16
 
 
@@ -68,6 +68,8 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
         # Local jobs take seconds; gcloud's default is a minute.
         "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL": "2",
     }
+    if endpoints.scheduler:
+        variables["TRAINMASTER_SCHEDULER_ENDPOINT"] = f"http://{endpoints.scheduler}"
     if endpoints.api:
         variables[API_ENDPOINT_VARIABLE] = f"http://{endpoints.api}"
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_ML"] = f"http://{endpoints.api}/"
@@ -91,6 +93,8 @@ def cloud_sdk_environment(state_dir: Path, config: StackConfig, endpoints: Endpo
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"http://{endpoints.logging}/",
         "BOTO_CONFIG": str(folder / "boto"),
     }
+    if endpoints.scheduler:
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER"] = f"http://{endpoints.scheduler}/"
     if endpoints.compute:
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"] = f"http://{endpoints.compute}/compute/v1/"
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"] = f"http://{endpoints.compute}/"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emulators.services import firestore, functions_host, iam, pubsub, scheduler, storage
+from emulators.services import firestore, functions_host, iam, pubsub, storage
 from emulators.stack import client_configuration, processes, runtime_images
 from emulators.stack.backends import Backend
 from emulators.stack.service import Service
@@ -19,6 +19,7 @@ COMPUTE: Final = "compute"
 LOGGING: Final = "logging"
 PROXY: Final = "proxy"
 IMAGES_FILE: Final = "images.json"
+SCHEDULER: Final = "scheduler"
 SWEEP: Final = "sweep"
 MAINTENANCE: Final = "maintenance"
 UPLOAD_TOPIC: Final = pubsub.topic_of("upload")
@@ -53,6 +54,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         logging=ports.take_address(),
         iam=ports.take_address() if has_api else None,
         api=ports.take_address() if has_api else None,
+        scheduler=None if config.control_plane else ports.take_address(),
     )
     vm_services = _vm_services(state_dir, config, endpoints, stack_id)
     if config.control_plane:
@@ -76,11 +78,8 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         *_api_services(state_dir, config, endpoints, variables),
         _logging_service(state_dir, endpoints),
         *vm_services,
+        *([_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)] if endpoints.scheduler else []),
     ]
-    if SWEEP in config.functions:
-        services.append(
-            scheduler.service(endpoints.pubsub, config.project, pubsub.topic_of(SWEEP), config.sweep_every_s)
-        )
     return Plan(endpoints, services, function_ports)
 
 
@@ -138,6 +137,19 @@ def _logging_service(state_dir: Path, endpoints: Endpoints) -> Service:
     argv = [sys.executable, "-m", "emulators.logging", "--host", processes.LOOPBACK]
     argv += ["--port", _port(endpoints.logging), "--state-dir", str(state_dir / LOGGING)]
     return Service(LOGGING, argv, address=endpoints.logging, health="/emulator/v1/health", restartable=True)
+
+
+def _scheduler_service(state_dir: Path, config: StackConfig, endpoints: Endpoints, address: str) -> Service:
+    """Return the Cloud Scheduler emulator, which also calls `sweep`. Its jobs are in a file, so it may be restarted."""
+    argv = [
+        sys.executable, "-m", "emulators.scheduler", "--port", _port(address),
+        "--state-dir", str(state_dir / SCHEDULER), "--project", config.project, "--pubsub", endpoints.pubsub,
+        "--token-file", str(client_configuration.token_file(state_dir)),
+    ]  # fmt: skip
+    if SWEEP in config.functions:
+        argv += ["--topic", pubsub.topic_of(SWEEP), "--every", f"{config.sweep_every_s:g}"]
+    health = "/emulator/v1/health"
+    return Service(SCHEDULER, argv, address=address, health=health, restartable=True)
 
 
 def _port(address: str) -> str:

@@ -8,6 +8,7 @@ STATE_DIR/stack.json   the StackState; replaced as a whole on every change
           compute/     disks and serial logs of the Compute emulator's VMs
           logging/     log entries
           pubsub/      the Pub/Sub emulator's table of hosts
+          scheduler/   jobs of Cloud Scheduler
           proxy/       certificate authority of the googleapis proxy
 """
 
@@ -30,7 +31,7 @@ STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
 LOGS: Final = "logs"
 SUPERVISOR_LOG: Final = "supervisor.log"
-DATA: Final = ("clients", "compute", "logging", "proxy", "pubsub", "storage")
+DATA: Final = ("clients", "compute", "logging", "proxy", "pubsub", "scheduler", "storage")
 """Directories that every start empties, because Firestore and Pub/Sub start empty, too."""
 PRIVATE: Final = 0o700
 """Mode of the state directory. It contains an access token, the key of a certificate authority, and the VMs' disks."""
@@ -69,6 +70,8 @@ class StackConfig(_StateModel):
     functions_dir: Path = ROOT / "functions"
     functions: tuple[str, ...] = FUNCTIONS
     """Functions that Pub/Sub delivers to."""
+    public_buckets: dict[str, Path] = {}
+    """Bucket name → folder whose files the bucket contains at the start of the stack, in place of a public bucket."""
     images_dir: Path = ROOT / ".images"
     """Python environments that replace VM images; see `runtime_images`."""
     sweep_every_s: float = 60.0
@@ -114,6 +117,8 @@ class Endpoints(_StateModel):
     iam: str | None = None
     """Set together with `api`."""
     api: str | None = None
+    scheduler: str | None = None
+    """None where the control plane runs in memory."""
 
     def addresses(self) -> list[str]:
         """Return all addresses that this stack has."""

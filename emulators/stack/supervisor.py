@@ -103,9 +103,11 @@ class Supervisor:
         self._write(status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._start_time, 2))
 
     def _create_buckets(self, host: str) -> None:
-        """Create the buckets that infra/ creates, and store the agent, as infra/ does."""
+        """Create the public buckets, the buckets that infra/ creates, and store the agent, as infra/ does."""
         storage.create_bucket(host, self._config.project, self._config.bucket)
         storage.create_bucket(host, self._config.project, self._config.stage_bucket)
+        for bucket, folder in self._config.public_buckets.items():
+            storage.create_bucket_from(host, self._config.project, bucket, folder)
         archive = agent_archive()
         storage.create_object(host, self._config.stage_bucket, agent_object(archive), archive)
 

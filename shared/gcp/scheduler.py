@@ -16,7 +16,7 @@ from google.protobuf import field_mask_pb2
 
 from shared.gcp import clients
 from shared.gcp.errors import google_errors
-from shared.gcp.retries import CALL
+from shared.gcp.retries import CALL, CALL_S
 
 Json = dict[str, Any]
 
@@ -78,9 +78,39 @@ class CloudScheduler:
                 return False
         return True
 
+    def list_jobs(self, parent: str) -> list[Json]:
+        """Return the jobs of a location. `parent`: `projects/P/locations/L`."""
+        with google_errors("Cloud Scheduler"):
+            return [_as_json(job) for job in self._client.list_jobs(parent=parent, **CALL)]
+
+    def run(self, name: str) -> None:
+        """Start the job now, once, whatever its schedule. `name`: `projects/P/locations/L/jobs/JOB`, as below.
+
+        Raises PermanentError if there is no such job. The call is not repeated: each one is another run.
+        """
+        with google_errors("Cloud Scheduler"):
+            self._client.run_job(name=name, retry=None, timeout=CALL_S)
+
+    def pause(self, name: str) -> None:
+        with google_errors("Cloud Scheduler"):
+            self._client.pause_job(name=name, **CALL)
+
+    def resume(self, name: str) -> None:
+        with google_errors("Cloud Scheduler"):
+            self._client.resume_job(name=name, **CALL)
+
+    def delete(self, name: str) -> None:
+        with google_errors("Cloud Scheduler"):
+            self._client.delete_job(name=name, **CALL)
+
     def close(self) -> None:
         self._client.transport.close()
 
     @cached_property
     def _client(self) -> scheduler_v1.CloudSchedulerClient:
         return clients.rest_client(scheduler_v1.CloudSchedulerClient, self._endpoint, transport="rest")
+
+
+def _as_json(job: scheduler_v1.Job) -> Json:
+    fields: Json = json.loads(scheduler_v1.Job.to_json(job, use_integers_for_enums=False))
+    return {key: value for key, value in fields.items() if value not in ("", None)}

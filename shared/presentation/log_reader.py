@@ -76,13 +76,30 @@ class LogReader:
     read_page: ReadPage
     job_id: str
     conditions: Sequence[str] = ()
-    """Further conditions in the Logging query language."""
+    """Further conditions in the Logging query language, on other fields than the time."""
+    since: str = ""
+    """Time of the oldest line to read, in UTC: `2026-11-21T03:00:00Z`. Empty: all lines."""
     _positions: dict[str, str] = field(default_factory=dict)
     """VM → time of its last line."""
     _service_ids: set[str] = field(default_factory=set)
     """insertIds of the service's lines, which are few."""
     _newest: str = ""
     """Time of the newest line of any source."""
+
+    def read_history(self, before: datetime | None) -> Iterator[list[LogLine]]:
+        """Yield pages of the lines that are older than `before`; None: all lines. Nothing writes such lines any more.
+
+        One query, whose pages follow each other by their tokens. Each query of `read_new` searches again from the
+        oldest position, so a long log takes many times longer with it. Read the history first, and then `read_new`.
+        """
+        text, token = self.filter(before), ""
+        while True:
+            entries, token = self.read_page(text, token)
+            lines = [line for line in map(parse_entry, entries) if self._accept(line)]
+            if lines:
+                yield lines
+            if not token:
+                return
 
     def read_new(self, until: datetime | None = None) -> Iterator[list[LogLine]]:
         """Yield pages of the lines that are new since the last call and older than `until`.
@@ -106,12 +123,14 @@ class LogReader:
             parts.append(f'timestamp<"{until.isoformat()}"')
         if self._newest:
             parts += self._after_positions()
+        elif self.since:
+            parts.append(f'timestamp>="{self.since}"')
         return " AND ".join(parts)
 
     def _after_positions(self) -> list[str]:
         """Return conditions for new lines. The first is on time alone, by which Cloud Logging searches fastest."""
         service_from = _earlier(self._newest, SERVICE_OVERLAP_S)
-        oldest = max(min([service_from, *self._positions.values()]), _earlier(self._newest, DELAY_MAX_S))
+        oldest = max(min([service_from, *self._positions.values()]), _earlier(self._newest, DELAY_MAX_S), self.since)
         latest = sorted(self._positions.items(), key=lambda position: position[1])[-POSITIONS_MAX:]
         parts = [f'({VM}="{vm}" AND timestamp>"{time}")' for vm, time in latest]
         vms = " OR ".join(f'"{vm}"' for vm, _ in latest)

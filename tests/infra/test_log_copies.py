@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_exclusion_drops_copies_of_program_lines_and_nothing_else(plan: Plan, tm
     entries.add([parse_entry({**entry, "insertId": str(n)}, {}, now_ns) for n, entry in enumerate([*copies, *kept])])
     excluded, _ = entries.page([PROJECT], parse(exclusion["filter"]), None, 100, descending=False)
     entries.close()
-    assert [entry["insertId"] for entry in excluded] == ["0", "1"]
+    assert [json.loads(entry)["insertId"] for entry in excluded] == ["0", "1"]
 
 
 def test_serial_console_is_not_logged_unless_a_variable_says_so(plan: Plan) -> None:

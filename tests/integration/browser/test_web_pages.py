@@ -71,6 +71,9 @@ def requests_for(project: str, bucket: str) -> dict[str, Request]:
     entry = {"logName": f"projects/{project}/logs/attacker", "resource": {"type": "global"}, "textPayload": "attacker"}
     instances = f"/compute/v1/projects/{project}/zones/{ZONE}/instances"
     documents = f"/v1/projects/{project}/databases/(default)/documents/jobs"
+    schedules = f"/v1/projects/{project}/locations/us-central1/jobs"
+    publication = {"topicName": f"projects/{project}/topics/trainmaster-submit", "data": message["data"]}
+    schedule = {"name": f"{schedules[4:]}/attacker", "schedule": "* * * * *", "pubsubTarget": publication}
     return {
         "insert a VM": Request("POST", instances, json.dumps(vm)),
         "list VMs": Request("GET", instances),
@@ -87,6 +90,8 @@ def requests_for(project: str, bucket: str) -> dict[str, Request]:
         "list documents": Request("GET", documents),
         "push an event": Request("POST", "/", json.dumps({"message": message, "subscription": "attacker"})),
         "list jobs": Request("GET", f"/v1/projects/{project}/jobs"),
+        "create a schedule": Request("POST", schedules, json.dumps(schedule)),
+        "list schedules": Request("GET", schedules),
         "read a VM's token": Request("GET", "/computeMetadata/v1/instance/service-accounts/default/token"),
         "read the user's name": Request("GET", "/v1/userinfo"),
     }
@@ -214,6 +219,9 @@ def effects(stack: LocalStack) -> dict[str, Any]:
         "objects": names(call(endpoints.storage, "GET", f"/storage/v1/b/{config.bucket}/o"), "items"),
         "log": call(endpoints.logging, "POST", "/v2/entries:list", {"resourceNames": [f"projects/{config.project}"]}),
         "jobs": names(call(endpoints.firestore, "GET", f"{documents}/jobs"), "documents"),
+        "schedules": names(
+            call(endpoints.scheduler or "", "GET", f"/v1/projects/{config.project}/locations/us-central1/jobs"), "jobs"
+        ),
         "rejections": names(call(endpoints.firestore, "GET", f"{documents}/rejections"), "documents"),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.logs import follow_log, has_ended, with_retries
+from cli.logs import follow_log, has_ended, history_end, with_retries
 from shared.core.model.job import CUSTOM_JOB_PREFIX
 from shared.errors import PermanentError, TemporaryError
 from shared.memory.store import MemoryStore
 from shared.ports import Loaded
-from shared.presentation.log_reader import LogLine, LogReader
+from shared.presentation.log_reader import DELAY_MAX_S, LogLine, LogReader
 from tests.integration.cli.conftest import Installation
 from tests.integration.logging.cloud import an_entry
 from tests.support.jobs import a_spec
@@ -73,6 +74,16 @@ def test_logs_are_filtered_by_severity_and_age(logged: Installation) -> None:
     severe = logged.run("logs", "digits_1", "--severity", "warning").stdout
     assert ("bad" in severe, "hello" in severe) == (True, False)
     assert len(logged.run("logs", "digits_1", "--since", "1h").stdout.splitlines()) == 3
+
+
+def test_log_is_complete_soon_after_the_end_of_its_job(logged: Installation) -> None:
+    loaded, at = logged.store.load("digits_1"), datetime.now(UTC)
+    assert loaded is not None
+    running = loaded.state.job
+    assert history_end(running, at) == at - timedelta(seconds=DELAY_MAX_S)
+    ended = replace(running, ended_at=at)
+    assert history_end(ended, at + timedelta(seconds=1)) is not None
+    assert history_end(ended, at + timedelta(seconds=60)) is None
 
 
 def test_follow_continues_after_the_end_until_no_more_lines_arrive(logged: Installation) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,26 @@ def test_read_new_returns_new_lines_though_vms_differ_in_delay(cloud: Cloud, rea
     assert read_new(reader) == ["d1", "c2", "c3"], (
         "lines that arrive later than those of other VMs, and the first line of a VM"
     )
+    assert read_new(reader) == []
+
+
+def test_history_is_read_with_one_query_and_later_lines_follow(cloud: Cloud) -> None:
+    filters: list[str] = []
+
+    def page(text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
+        filters.append(text)
+        return source.read_page(text, token)
+
+    source = reader_of(cloud, 3)
+    reader = LogReader(page, "digits_1", since="2026-11-21T03:00:01Z")
+    cloud.write(*[vm_entry(f"{vm}{second}", second, vm) for second in range(8) for vm in ("a", "b")])
+    before = START.replace(year=2026, month=11, day=21, hour=3, minute=0, second=6)
+    history = [line.message for lines in reader.read_history(before) for line in lines]
+    assert sorted(history) == sorted(f"{vm}{second}" for second in range(1, 6) for vm in ("a", "b"))
+    assert len(set(filters)) == 1
+    assert len(filters) == 4
+    cloud.write(vm_entry("a6.5", 6.5, "a"))
+    assert sorted(read_new(reader)) == ["a6", "a6.5", "a7", "b6", "b7"]
     assert read_new(reader) == []
 
 

@@ -13,6 +13,7 @@ import pytest
 from emulators.services import iam, pubsub
 from emulators.stack import client_configuration, runtime_images, stack, state
 from emulators.stack.state import FUNCTIONS, Endpoints, StackConfig, StackError, StackState, StackStatus
+from shared.api import handler
 from shared.jobspec.catalog.runtimes import RUNTIMES
 from shared.wiring.agent_archive import agent_archive, agent_uri
 from tests.support.serving import serving
@@ -68,6 +69,22 @@ def test_each_start_writes_another_access_token(tmp_path: Path) -> None:
         tokens.add(client_configuration.token_file(tmp_path).read_text(encoding="utf-8").strip())
     assert len(tokens) == 2
     assert all(len(token) >= 32 for token in tokens)
+
+
+def test_service_account_of_the_project_needs_the_secret_in_its_token() -> None:
+    def answer(account: str, secret: str) -> tuple[int, object]:
+        with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)) as connection:
+            token = iam.access_token(account, secret)
+            assert handler._TOKEN.fullmatch(token), "the function api refuses any other text"
+            connection.request("GET", "/v1/userinfo", headers={"Authorization": f"Bearer {token}"})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read()).get("email")
+
+    ours, other = "nightly@p-1.iam.gserviceaccount.com", "nightly@p-2.iam.gserviceaccount.com"
+    with serving(iam.listen(0, "p-1", "a" * 32)) as address:
+        assert answer(ours, "a" * 32) == (200, ours)
+        assert answer(ours, "b" * 32)[0] == 401
+        assert answer(other, "a" * 32)[0] == 401
 
 
 def test_account_of_the_stack_needs_the_secret_in_its_token() -> None:

@@ -114,6 +114,23 @@ def test_missing_object_is_404_at_both_addresses(session: requests.Session) -> N
     assert session.get(f"{JSON_API}/storage/v1/b/{BUCKET}/o/none", timeout=10).status_code == 404
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://storage.googleapis.com/cloud-samples-data/census/data.csv",
+        "https://cloud-samples-data.storage.googleapis.com/census/data.csv",
+        f"{JSON_API}/storage/v1/b/cloud-samples-data/o/census%2Fdata.csv?alt=media",
+        f"{JSON_API}/storage/v1/b/cloud-samples-data/o",
+    ],
+)
+def test_missing_bucket_is_404_that_names_the_way_to_provide_it(session: requests.Session, url: str) -> None:
+    response = session.get(url)
+    assert response.status_code == 404
+    expected = "trainmaster local up --public-bucket cloud-samples-data=DIR"
+    assert expected in response.reason, "urllib shows nothing but the reason"
+    assert expected in response.json()["error"]["message"]
+
+
 def test_resumable_upload_continues_through_the_proxy(session: requests.Session) -> None:
     started = session.post(
         f"{JSON_API}/upload/storage/v1/b/{BUCKET}/o", params={"uploadType": "resumable", "name": "r"}, timeout=10

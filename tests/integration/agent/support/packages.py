@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 import zipfile
+from collections.abc import Sequence
 from typing import Final
 
 SETUP: Final = """
@@ -46,11 +47,12 @@ def wheel(name: str, module: str, version: str = "0.1") -> bytes:
     return wheel_of(name, {f"{name}/__init__.py": module}, version)
 
 
-def wheel_of(name: str, files: dict[str, str], version: str = "0.1") -> bytes:
+def wheel_of(name: str, files: dict[str, str], version: str = "0.1", requires: Sequence[str] = ()) -> bytes:
     info = f"{name}-{version}.dist-info"
     files = {
         **files,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        + "".join(f"Requires-Dist: {requirement}\n" for requirement in requires),
         f"{info}/WHEEL": WHEEL,
     }
     record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])

@@ -1,0 +1,69 @@
+"""`python -m emulators.scheduler --port PORT --state-dir DIR --project P --pubsub HOST --token-file FILE`.
+
+`--every SECONDS --topic T`: also publish `{}` to that topic at this interval, which may be shorter than a crontab
+expression can say. The installed function `sweep` is called by a job of Cloud Scheduler, once a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from emulators.scheduler.clock import Clock
+from emulators.scheduler.dispatch import Dispatcher
+from emulators.scheduler.job_store import JobStore
+from emulators.scheduler.server import SchedulerServer, listen
+from emulators.services import iam
+from emulators.services.pubsub import PubSub
+from emulators.stack.loopback import CallError
+from emulators.stack.processes import LOOPBACK
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="python -m emulators.scheduler", description="Emulator of Cloud Scheduler.")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--state-dir", type=Path, required=True, help="directory of the jobs")
+    parser.add_argument("--project", required=True)
+    parser.add_argument("--pubsub", required=True, help="host:port of the Pub/Sub emulator")
+    parser.add_argument("--token-file", type=Path, required=True, help="file with the access token of local-stack")
+    parser.add_argument("--topic", help="topic that gets a message at an interval")
+    parser.add_argument("--every", type=float, default=60.0, help="seconds")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    options.state_dir.mkdir(parents=True, exist_ok=True)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    store = JobStore(options.state_dir / "jobs.sqlite")
+    dispatcher = Dispatcher(options.pubsub, iam.secret_of(options.token_file))
+    clock = Clock(store, dispatcher)
+    server = listen(LOOPBACK, options.port, SchedulerServer(options.project, store, clock, dispatcher))
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    threading.Thread(target=clock.run, daemon=True).start()
+    if options.topic:
+        publish_until(stopped, PubSub(options.pubsub, options.project), options.topic, options.every)
+    stopped.wait()
+    clock.stop()
+    server.shutdown()
+    server.server_close()
+    return 0
+
+
+def publish_until(stopped: threading.Event, pubsub: PubSub, topic: str, every_s: float) -> None:
+    """Publish at the interval. A failed call is logged and left out."""
+    while not stopped.wait(every_s):
+        try:
+            pubsub.publish(topic, b"{}")
+        except (OSError, CallError) as error:
+            log.warning("cannot publish to %s: %s", topic, error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

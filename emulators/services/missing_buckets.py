@@ -1,0 +1,26 @@
+"""The message for a bucket that the local stack does not have: in most cases, a public data set."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+XML_HOST: Final = "storage.googleapis.com"
+JSON_API_BUCKET: Final = re.compile(r"^(?:/upload|/download|/resumable)?/storage/v1/b/([^/?]+)")
+
+
+def find_bucket(host: str, path: str) -> str:
+    """Return the bucket of a request; empty for requests without one."""
+    if match := JSON_API_BUCKET.match(path):
+        return match[1]
+    if host.endswith(f".{XML_HOST}"):
+        return host.removesuffix(f".{XML_HOST}")
+    return path.lstrip("/").partition("?")[0].partition("/")[0] if host == XML_HOST else ""
+
+
+def missing_bucket_text(bucket: str) -> str:
+    """Return a message for the reason of the status line, too: urllib shows nothing else."""
+    return (
+        f"the local stack has no bucket {bucket}, and does not reach public data: let a folder stand in for it with "
+        f"trainmaster local up --public-bucket {bucket}=DIR"
+    )

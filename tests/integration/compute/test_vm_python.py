@@ -1,0 +1,88 @@
+"""The Python of a VM: `pip install --user` overrides the image's packages, and nothing reaches other VMs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from emulators.compute.vm_python import create_overlay
+from tests.integration.agent.support.packages import wheel_of
+
+NAME = "overlaid_package"
+SCRIPT = f"#!%s/bin/python3\nimport {NAME}; print('script', {NAME}.VERSION)\n"
+
+
+def run(command: list[str], home: Path) -> str:
+    environment = {**os.environ, "HOME": str(home), "PIP_NO_INDEX": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    for name in ("PYTHONNOUSERSITE", "PYTHONPATH", "PIP_USER", "PYTHONUSERBASE"):
+        environment.pop(name, None)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def wheel(folder: Path, version: str) -> str:
+    path = folder / f"{NAME}-{version}-py3-none-any.whl"
+    path.write_bytes(wheel_of(NAME, {f"{NAME}.py": f"VERSION = {version!r}"}, version=version))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A runtime image, as `make images` builds it, with version 2 of the package and a console script."""
+    folder = tmp_path_factory.mktemp("image")
+    image = folder / "runtime"
+    venv.create(image, with_pip=True, system_site_packages=True, symlinks=True)
+    run([str(image / "bin" / "python3"), "-m", "pip", "install", wheel(folder, "2.0")], folder)
+    (image / "bin" / "report-version").write_text(SCRIPT % image)
+    (image / "bin" / "report-version").chmod(0o755)
+    return image
+
+
+def imported_version(python: str, home: Path) -> str:
+    return run([python, "-c", f"import {NAME}; print({NAME}.VERSION)"], home)
+
+
+def test_user_install_overrides_a_package_of_the_image_in_this_vm_only(image: Path, tmp_path: Path) -> None:
+    first, second = (str(create_overlay(image, tmp_path / vm) / "python3") for vm in ("vm-0", "vm-1"))
+    homes = [tmp_path / "home-0", tmp_path / "home-1"]
+    assert [imported_version(first, homes[0]), imported_version(second, homes[1])] == ["2.0", "2.0"]
+    run([first, "-m", "pip", "install", "--user", wheel(tmp_path, "1.0")], homes[0])
+    assert [imported_version(first, homes[0]), imported_version(second, homes[1])] == ["1.0", "2.0"]
+    assert run([first, "-m", "pip", "show", NAME], homes[0]).splitlines()[1] == "Version: 1.0"
+    script = str(Path(first).parent / "report-version")
+    assert run([script], homes[0]) == "script 1.0"
+
+
+def test_plain_install_stays_in_its_vm(image: Path, tmp_path: Path) -> None:
+    first, second = (str(create_overlay(image, tmp_path / vm) / "python3") for vm in ("vm-0", "vm-1"))
+    run([first, "-m", "pip", "install", wheel(tmp_path, "3.0")], tmp_path)
+    assert [imported_version(first, tmp_path), imported_version(second, tmp_path)] == ["3.0", "2.0"]
+    assert imported_version(str(image / "bin" / "python3"), tmp_path) == "2.0"
+
+
+def test_second_boot_keeps_what_the_first_one_installed(image: Path, tmp_path: Path) -> None:
+    python = str(create_overlay(image, tmp_path / "vm") / "python3")
+    run([python, "-m", "pip", "install", wheel(tmp_path, "3.0")], tmp_path)
+    assert str(create_overlay(image, tmp_path / "vm") / "python3") == python
+    assert imported_version(python, tmp_path) == "3.0"
+
+
+def test_overlay_without_its_configuration_is_completed(image: Path, tmp_path: Path) -> None:
+    create_overlay(image, tmp_path / "vm")
+    (tmp_path / "vm" / "pyvenv.cfg").unlink()
+    assert imported_version(str(create_overlay(image, tmp_path / "vm") / "python3"), tmp_path) == "2.0"
+
+
+def test_sys_path_has_the_user_site_before_the_image_and_no_folder_twice(image: Path, tmp_path: Path) -> None:
+    python = str(create_overlay(image, tmp_path / "vm") / "python3")
+    run([python, "-m", "pip", "install", "--user", wheel(tmp_path, "1.0")], tmp_path)
+    folders = run([python, "-c", "import sys; print('\\n'.join(sys.path))"], tmp_path).splitlines()
+    assert len(folders) == len(set(folders))
+    order = [next(place for place, folder in enumerate(folders) if text in folder)
+             for text in (f"{tmp_path}/vm/", "/.local/", f"{image}/")]  # fmt: skip
+    assert order == sorted(order)

@@ -1,0 +1,119 @@
+"""When a job of the Cloud Scheduler emulator runs next: times of the schedule, missed times, retries, pauses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from emulators.logging.api_errors import ApiError
+from emulators.scheduler.execution import ScheduledJob, after_attempt, next_time, paused, planned, resumed, retry_delay
+from emulators.scheduler.resources import Job, JobState, RetryConfig
+
+NAME = "projects/p/locations/us-central1/jobs/nightly"
+TARGET = {"topicName": "projects/p/topics/t", "data": "e30="}
+FAILURE = {"code": 14, "message": "no response"}
+
+
+def a_job(schedule: str = "0 3 * * *", time_zone: str = "Etc/UTC", **retry: object) -> Job:
+    return Job.model_validate(
+        {"name": NAME, "schedule": schedule, "timeZone": time_zone, "pubsubTarget": TARGET, "retryConfig": retry}
+    )
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zone", "after", "expected"),
+    [
+        ("0 3 * * *", "Etc/UTC", "2026-11-21T03:00:00", "2026-11-22T03:00:00"),
+        ("0 3 * * *", "utc", "2026-11-21T02:59:59", "2026-11-21T03:00:00"),
+        ("0 9 * * 1", "Asia/Tokyo", "2026-11-21T00:00:00", "2026-11-23T00:00:00"),
+        ("*/15 * * * *", "Etc/UTC", "2026-11-21T00:07:00", "2026-11-21T00:15:00"),
+        # The clock of Berlin skips 02:30 on 29 March 2026: the job runs at 03:00 summer time, not a day later.
+        ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00", "2026-03-29T01:00:00"),
+        # The clock of Berlin shows 02:30 twice on 25 October 2026: the job runs at the first of them.
+        ("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00", "2026-10-25T00:30:00"),
+        ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00", "2026-10-26T01:30:00"),
+    ],
+)
+def test_next_time_follows_the_clock_of_its_zone(schedule: str, zone: str, after: str, expected: str) -> None:
+    assert next_time(a_job(schedule, zone), at(after)) == at(expected)
+
+
+def test_times_missed_during_an_outage_are_fired_once_with_the_first_time() -> None:
+    scheduled = planned(a_job(), 1, at("2026-11-20T12:00:00"))
+    assert scheduled.due_at == at("2026-11-21T03:00:00")
+    back = at("2026-11-24T12:00:00")
+    done = after_attempt(scheduled, back, {}, back)
+    assert done.due_at == at("2026-11-25T03:00:00")
+    assert done.job.last_attempt_time == back
+
+
+def test_failed_attempt_without_retries_waits_for_the_next_time() -> None:
+    scheduled = planned(a_job(), 1, at("2026-11-20T12:00:00"))
+    failed = after_attempt(scheduled, at("2026-11-21T03:00:00"), FAILURE, at("2026-11-21T03:00:01"))
+    assert failed.due_at == at("2026-11-22T03:00:00")
+    assert failed.job.status == FAILURE
+
+
+def test_retries_keep_the_time_of_their_execution_until_one_succeeds() -> None:
+    first = planned(a_job(retryCount=2, minBackoffDuration="10s"), 1, at("2026-11-20T12:00:00"))
+    due = at("2026-11-21T03:00:00")
+    second = after_attempt(first, due, FAILURE, due)
+    third = after_attempt(second, due + timedelta(seconds=10), FAILURE, due + timedelta(seconds=10))
+    assert [second.due_at, third.due_at] == [due + timedelta(seconds=10), due + timedelta(seconds=30)]
+    assert {second.execution_at, third.execution_at} == {due}
+    given_up = after_attempt(third, due + timedelta(seconds=30), FAILURE, due + timedelta(seconds=30))
+    succeeded = after_attempt(third, due + timedelta(seconds=30), {}, due + timedelta(seconds=30))
+    for ended in (given_up, succeeded):
+        assert (ended.due_at, ended.execution_at, ended.failures) == (at("2026-11-22T03:00:00"), None, 0)
+
+
+def test_backoff_doubles_then_grows_linearly_to_its_maximum() -> None:
+    """The example of Cloud Scheduler's documentation: 10, 20, 40, 80, 160, 240, 300, 300 seconds."""
+    config = RetryConfig.model_validate(
+        {"retryCount": 5, "maxRetryDuration": "9999s", "minBackoffDuration": "10s", "maxBackoffDuration": "300s",
+         "maxDoublings": 3}
+    )  # fmt: skip
+    delays = [retry_delay(config, failures, timedelta()) for failures in range(1, 9)]
+    assert delays == [timedelta(seconds=value) for value in (10, 20, 40, 80, 160, 240, 300, 300)]
+
+
+@pytest.mark.parametrize(
+    ("retry", "failures", "elapsed_s", "is_retried"),
+    [
+        ({}, 1, 0, False),
+        ({"retryCount": 1}, 1, 10**6, True),
+        ({"retryCount": 1}, 2, 0, False),
+        ({"maxRetryDuration": "60s"}, 9, 59, True),
+        ({"maxRetryDuration": "60s"}, 9, 60, False),
+        # Both limits must be reached.
+        ({"maxRetryDuration": "60s", "retryCount": 1}, 2, 59, True),
+        ({"maxRetryDuration": "60s", "retryCount": 3}, 2, 61, True),
+        ({"maxRetryDuration": "60s", "retryCount": 1}, 2, 61, False),
+    ],
+)
+def test_retries_end_when_both_limits_are_reached(
+    retry: dict[str, object], failures: int, elapsed_s: float, *, is_retried: bool
+) -> None:
+    config = RetryConfig.model_validate(retry)
+    assert (retry_delay(config, failures, timedelta(seconds=elapsed_s)) is not None) is is_retried
+
+
+def test_times_that_pass_during_a_pause_are_left_out() -> None:
+    stopped = paused(planned(a_job(), 1, at("2026-11-20T12:00:00")))
+    assert (stopped.due_at, stopped.job.state) == (None, JobState.PAUSED)
+    assert resumed(stopped, at("2026-11-24T12:00:00")).due_at == at("2026-11-25T03:00:00")
+
+
+def test_pause_and_resume_need_the_opposite_state() -> None:
+    scheduled: ScheduledJob = planned(a_job(), 1, at("2026-11-20T12:00:00"))
+    with pytest.raises(ApiError, match="needs a job that is PAUSED") as resumed_error:
+        resumed(scheduled, at("2026-11-20T12:00:00"))
+    stopped = paused(scheduled)
+    with pytest.raises(ApiError) as paused_error:
+        paused(stopped)
+    assert {resumed_error.value.status, paused_error.value.status} == {"FAILED_PRECONDITION"}

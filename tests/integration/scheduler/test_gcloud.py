@@ -1,0 +1,66 @@
+"""The real `gcloud scheduler jobs` against the emulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.scheduler.conftest import PROJECT, Emulator, Target
+from tests.support.stack import eventually
+
+pytestmark = pytest.mark.slow
+
+LOCATION = "--location=us-central1"
+
+
+def test_gcloud_creates_changes_runs_and_deletes_jobs(emulator: Emulator, target: Target, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("not-a-secret")
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))},
+        "CLOUDSDK_CONFIG": str(tmp_path / "config"),
+        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER": f"{emulator.address}/",
+        "CLOUDSDK_CORE_PROJECT": PROJECT,
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
+        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
+    }
+
+    def gcloud(*arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = ["gcloud", "scheduler", "jobs", *arguments, LOCATION]
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    def succeed(*arguments: str) -> str:
+        done = gcloud(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    succeed("create", "pubsub", "nightly", "--schedule=0 3 * * *", "--topic=jobs", "--message-body={}")
+    account = f"--oauth-service-account-email=nightly@{PROJECT}.iam.gserviceaccount.com"
+    succeed("create", "http", "call", "--schedule=0 4 * * *", f"--uri={target.url}/x", "--message-body={}", account,
+            "--max-retry-attempts=2", "--time-zone=Europe/Berlin")  # fmt: skip
+    listed = {job["name"].rpartition("/")[2]: job for job in json.loads(succeed("list", "--format=json"))}
+    assert {name: job["state"] for name, job in listed.items()} == {"nightly": "ENABLED", "call": "ENABLED"}
+    assert listed["call"]["scheduleTime"] == "2026-11-21T03:00:00Z"
+    succeed("update", "pubsub", "nightly", "--schedule=30 3 * * *")
+    described = json.loads(succeed("describe", "nightly", "--format=json"))
+    assert (described["schedule"], described["pubsubTarget"]["topicName"]) == (
+        "30 3 * * *", f"projects/{PROJECT}/topics/jobs",
+    )  # fmt: skip
+    succeed("run", "call")
+    eventually(lambda: [request.path for request in target.received] == ["/x"])
+    succeed("pause", "call")
+    assert "PAUSED" in succeed("describe", "call")
+    succeed("resume", "call")
+    for name in ("nightly", "call"):
+        succeed("delete", name)
+    missing = gcloud("describe", "call")
+    assert missing.returncode == 1
+    assert "NOT_FOUND" in missing.stderr
+    refused = gcloud("create", "pubsub", "bad", "--schedule=sometimes", "--topic=jobs", "--message-body={}")
+    assert "schedule: Schedule or time zone is invalid" in refused.stderr
