@@ -65,6 +65,6 @@ def note_facts(world: World, job_id: str, keys: tuple[str, ...]) -> None:
 
     try:
         world.until(are_logged, LINES_MAX_S, "all facts are logged")
-    except StepError:
+    except StepError as error:
         missing = ", ".join(key for key in keys if key not in world.facts)
-        raise StepError(f"the log of {job_id} lacks the facts {missing}") from None
+        raise StepError(f"the log of {job_id} lacks the facts {missing}: {error}") from None

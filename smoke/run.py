@@ -27,7 +27,7 @@ def smoke(installation: Installation, say: Callable[[str], None], steps: Sequenc
             facts, is_local = world.facts, world.is_local
             results.append(Result("install", Outcome.OK))
             try:
-                results += run(world, steps)
+                results.extend(run(world, steps))  # keeps the results of the steps before an interruption
             finally:
                 results.append(end_jobs(world))
         results.append(Result("remove", Outcome.OK))

@@ -7,7 +7,7 @@ needs have succeeded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -59,8 +59,8 @@ STEPS: Final = (
 )
 
 
-def run(world: World, steps: Sequence[Step] = STEPS) -> list[Result]:
-    """Run the steps and return their results. Only an interruption stops the others."""
+def run(world: World, steps: Sequence[Step] = STEPS) -> Iterator[Result]:
+    """Run the steps and yield the result of each. Only an interruption stops the others."""
     results: list[Result] = []
     for step in steps:
         ended = {result.name: result.outcome for result in results}
@@ -71,7 +71,7 @@ def run(world: World, steps: Sequence[Step] = STEPS) -> list[Result]:
         )
         world.report(f"step {step.name}: {result.outcome}" + (f", {result.text}" if result.text else ""))
         results.append(result)
-    return results
+        yield result
 
 
 def run_step(world: World, step: Step) -> Result:

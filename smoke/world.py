@@ -56,8 +56,8 @@ class ProcessCommands:
     variables: Mapping[str, str]
 
     def __call__(self, *argv: str, timeout_s: float = COMMAND_S) -> Output:
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        environment = {**os.environ, "PATH": path, **self.variables}
+        environment = {**os.environ, **self.variables}
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
         try:
             process = subprocess.Popen(
                 argv,

@@ -62,7 +62,7 @@ def skip(_: World) -> None:
 
 def test_failed_step_skips_only_the_steps_that_need_it() -> None:
     steps = [Step("a", fail), Step("b", note, ("a",)), Step("c", note), Step("d", skip), Step("e", note, ("d",))]
-    results = run(a_world(), steps)
+    results = list(run(a_world(), steps))
     assert [(result.name, result.outcome) for result in results] == [
         ("a", Outcome.FAILED),
         ("b", Outcome.SKIPPED),
@@ -87,6 +87,7 @@ def test_interrupted_run_removes_everything_and_prints_what_it_saw() -> None:
         smoke(installation, lines.append, [Step("a", note), Step("b", interrupt)])
     assert installation.events == ["installed", "removed"]
     assert any("DIFFERENT" in line and "3.10" in line for line in lines)
+    assert any(line.startswith("| a ") for line in lines), "the step that had ended is in the table"
 
 
 def test_interrupted_command_gets_sigint_and_time_to_store_its_state(tmp_path: Path) -> None:
