@@ -9,9 +9,8 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from random import Random
 from typing import Final
 
 from emulators.compute.api_errors import (
@@ -41,8 +40,8 @@ from emulators.compute.vm_metadata import Project
 from emulators.compute.vm_power import VmPower
 from emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
 from emulators.realism.call_quota import CallQuota
+from emulators.realism.list_lag import ListLag
 from emulators.realism.profile import Profile
-from emulators.realism.spans import Span
 
 RUN_DURATION_S_MIN: Final = 30.0
 """Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
@@ -70,11 +69,11 @@ class Cloud:
         self._instances: dict[tuple[str, str], Instance] = {}
         self.policies = PolicyStore(catalog, self.operations, self.list_all)
         self._quota: CallQuota | None = None
-        self._list_lag: Span | None = None
+        self._list_lag: ListLag | None = None
 
     def behave_like(self, profile: Profile) -> None:
         """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google Cloud."""
-        self._list_lag = profile.list_lag
+        self._list_lag = ListLag(profile.list_lag)
         self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
         self.lifecycle.fail_late(profile.late_failures, lambda vm: self._stockout(vm.zone, vm.properties))
 
@@ -114,12 +113,7 @@ class Cloud:
         if self._list_lag is None:
             return self.list_all()
         now = datetime.now(UTC)
-        return [vm for vm in self.list_all() if vm.created_at + self._list_delay(vm) <= now]
-
-    def _list_delay(self, instance: Instance) -> timedelta:
-        """Return the delay of a VM. It is the same for every list, so that a VM never disappears from one again."""
-        lag = self._list_lag.draw(Random(instance.id)) if self._list_lag else 0  # noqa: S311 - a duration, not a secret
-        return timedelta(seconds=lag)
+        return [vm for vm in self.list_all() if not self._list_lag.hides(vm.id, vm.created_at, now)]
 
     def forget(self, instance: Instance) -> None:
         with self._lock:
