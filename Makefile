@@ -96,6 +96,18 @@ ZONE ?=
 image: $(INSTALLED) ## build a boot image with a runtime's packages in your project, which starts VMs sooner
 	@$(BIN)/python -m infra.bake_image --runtime "$(RUNTIME)" --project "$(PROJECT)" --zone "$(ZONE)"
 
+# make smoke PROJECT=my-project REGION=us-central1, with YES=1 without a question, with REMOVE=1 to remove what an interrupted
+# run left. LOCAL=1 runs the same steps on a realistic local stack, TIME_SCALE=0.1 at ten times its speed.
+REGION ?=
+LOCAL ?=
+TIME_SCALE ?= 0.1
+YES ?=
+REMOVE ?=
+.PHONY: smoke
+smoke: $(INSTALLED) $(if $(LOCAL),$(call IMAGE,tensorflow) $(call IMAGE,scikit-learn)) ## try a whole installation in your project, compare it with the documentation, remove it
+	@$(BIN)/python -m smoke $(if $(LOCAL),--local --time-scale $(TIME_SCALE),--project "$(PROJECT)" --region "$(REGION)" \
+		$(if $(YES),--yes) $(if $(REMOVE),--remove))
+
 .PHONY: bench-cold
 bench-cold: $(INSTALLED) ## compare cold starts of the functions with an app that imports the same client libraries
 	@$(BIN)/python -m infra.bench_cold

@@ -107,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if profile:
         cloud.behave_like(profile)
     tpus = TpuCloud(SliceHosts(power, catalog, state_dir), cloud.faults, timing)
+    if profile:
+        tpus.lifecycle.behave_like(profile)
     control = Control(cloud, tpus, AddressBook(options.host), issuer)
     server = listen(options.host, options.port, ComputeServer(cloud, control))
 

@@ -80,12 +80,12 @@ class ComputeApi:
     def instances(self, zone: str) -> Json:
         self._cloud.catalog.zone(zone)
         links = self._cloud.links
-        instances = [instance.as_json(links) for instance in self._cloud.list_all() if instance.zone == zone]
+        instances = [instance.as_json(links) for instance in self._cloud.list_visible() if instance.zone == zone]
         return self._list("compute#instanceList", instances, "zones", zone, "instances")
 
     def aggregated_instances(self) -> Json:
         links = self._cloud.links
-        instances = ((instance.zone, instance.as_json(links)) for instance in self._cloud.list_all())
+        instances = ((instance.zone, instance.as_json(links)) for instance in self._cloud.list_visible())
         return self._aggregated("compute#instanceAggregatedList", "instances", instances)
 
     def instance(self, zone: str, name: str) -> Json:

@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,7 @@ from emulators.compute.vm_metadata import Project
 from emulators.compute.vm_power import VmPower
 from emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
 from emulators.realism.call_quota import CallQuota
+from emulators.realism.list_lag import ListLag
 from emulators.realism.profile import Profile
 
 RUN_DURATION_S_MIN: Final = 30.0
@@ -67,9 +69,11 @@ class Cloud:
         self._instances: dict[tuple[str, str], Instance] = {}
         self.policies = PolicyStore(catalog, self.operations, self.list_all)
         self._quota: CallQuota | None = None
+        self._list_lag: ListLag | None = None
 
     def behave_like(self, profile: Profile) -> None:
-        """Limit the calls per minute, and let some inserts fail late, as on Google Cloud."""
+        """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google Cloud."""
+        self._list_lag = ListLag(profile.list_lag)
         self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
         self.lifecycle.fail_late(profile.late_failures, lambda vm: self._stockout(vm.zone, vm.properties))
 
@@ -103,6 +107,13 @@ class Cloud:
         """Return all VMs, sorted by zone and name."""
         with self._lock:
             return [self._instances[key] for key in sorted(self._instances)]
+
+    def list_visible(self) -> Sequence[Instance]:
+        """Return the VMs that the API's lists contain: on a realistic stack, new ones are missing for some time."""
+        if self._list_lag is None:
+            return self.list_all()
+        now = datetime.now(UTC)
+        return [vm for vm in self.list_all() if not self._list_lag.hides(vm.id, vm.created_at, now)]
 
     def forget(self, instance: Instance) -> None:
         with self._lock:

@@ -28,6 +28,16 @@ class Profile:
     """API calls of a project within a minute, for reads and for changes each. Source: "Compute Engine rate quotas"."""
     minute_s: float
     """Length of the minute of `calls_per_minute`."""
+    list_lag: Span
+    """From the insert of a VM to its appearance in lists. Source: none; Compute Engine promises no time, and its own
+    tools wait for operations instead of listing."""
+    tpu_create: Span
+    """From the request of a TPU node to READY. Source: none; users report one to several minutes."""
+    tpu_delete: Span
+    """From the shutdown of a TPU node's hosts to the end of its deletion. Source: none; as for VMs."""
+    tpu_stockouts: float
+    """Share of the TPU nodes whose creation fails at its end, for lack of capacity. Source: none; users report that
+    on-demand nodes often fail so."""
     late_failures: float
     """Share of the inserts whose operation fails at its end, for lack of capacity. Source: none; chosen so that jobs
     of a few VMs see some."""
@@ -38,6 +48,9 @@ class Profile:
             create=self.create.scaled(factor),
             delete=self.delete.scaled(factor),
             audit_log=self.audit_log.scaled(factor),
+            list_lag=self.list_lag.scaled(factor),
+            tpu_create=self.tpu_create.scaled(factor),
+            tpu_delete=self.tpu_delete.scaled(factor),
             maintenance_notice_s=self.maintenance_notice_s * factor,
             minute_s=self.minute_s * factor,
         )
@@ -50,5 +63,9 @@ GOOGLE_CLOUD: Final = Profile(
     maintenance_notice_s=60,
     calls_per_minute=1_500,
     minute_s=60,
+    list_lag=Span(0, 5),
+    tpu_create=Span(60, 180),
+    tpu_delete=Span(30, 90),
+    tpu_stockouts=0.2,
     late_failures=0.05,
 )

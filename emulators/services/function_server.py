@@ -1,6 +1,8 @@
 """Serve one function under functions-framework, as in production, but not to web pages.
 
-python -m emulators.services.function_server --source FILE --target NAME --host HOST --port PORT
+python -m emulators.services.function_server --source FILE --target NAME --host HOST --port PORT [--push-time-scale S]
+
+With `--push-time-scale`, requests wait as Pub/Sub's messages would after failures (`emulators.realism.push_flow`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from functions_framework import create_app
 from functions_framework._http import create_server
 
 from emulators.browser_guard import BrowserGuard
+from emulators.realism.push_flow import PushedApplication, PushFlow
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,8 +25,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--target", required=True, help="name of the function")
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--push-time-scale", type=float, help="delay requests after failures, as Pub/Sub does")
     options = parser.parse_args(argv)
     app = create_app(options.target, str(options.source), "http")
+    if options.push_time_scale is not None:
+        app.wsgi_app = PushedApplication(app.wsgi_app, PushFlow(options.push_time_scale))
     app.wsgi_app = BrowserGuard(app.wsgi_app)
     create_server(app, debug=False).run(options.host, options.port)
     return 0

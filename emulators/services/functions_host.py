@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from emulators.stack.processes import LOOPBACK
@@ -17,8 +18,17 @@ THREADS: Final = 8
 """Concurrent requests of one process, of the same order as in production."""
 
 
-def services(folder: Path, ports: Mapping[str, int], environment: Mapping[str, str]) -> list[Service]:
-    """Return one service per function. `ports` maps the functions' names to their ports.
+def services(
+    folder: Path,
+    ports: Mapping[str, int],
+    environment: Mapping[str, str],
+    own: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    *,
+    push_time_scale: float | None = None,
+) -> list[Service]:
+    """Return one service per function. `ports` maps the functions' names to their ports, `own` to further variables.
+
+    `push_time_scale`: let requests wait after failures, as Pub/Sub's messages do; None: for functions without a topic.
 
     Raises StackError where a function's file is missing.
     """
@@ -31,8 +41,9 @@ def services(folder: Path, ports: Mapping[str, int], environment: Mapping[str, s
             [
                 sys.executable, "-m", "emulators.services.function_server",
                 "--source", str(folder / f"{name}.py"), "--target", name, "--host", LOOPBACK, "--port", str(port),
+                *(() if push_time_scale is None else ("--push-time-scale", str(push_time_scale))),
             ],
-            {**environment, "THREADS": str(THREADS), "K_SERVICE": name},
+            {**environment, **own.get(name, {}), "THREADS": str(THREADS), "K_SERVICE": name},
             address=f"{LOOPBACK}:{port}",
             health=HEALTH,
             restartable=True,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emulators.services import firestore, functions_host, iam, pubsub, storage
+from emulators.realism.storage_access import ACCOUNTS, WORKER
+from emulators.services import firestore, functions_host, iam, pubsub, storage, storage_gate
 from emulators.stack import client_configuration, processes, runtime_images
 from emulators.stack.backends import Backend
 from emulators.stack.service import Service
@@ -56,7 +57,9 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         api=ports.take_address() if has_api else None,
         scheduler=None if config.control_plane else ports.take_address(),
     )
-    vm_services = _vm_services(state_dir, config, endpoints, stack_id)
+    gates = {} if config.control_plane or not config.realistic else _gates(ports)
+    vm_endpoints = endpoints.model_copy(update={"storage": gates[WORKER]}) if gates else endpoints
+    vm_services = _vm_services(state_dir, config, vm_endpoints, stack_id)
     if config.control_plane:
         objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)
         return Plan(endpoints, [objects, _logging_service(state_dir, endpoints), *vm_services], {})
@@ -74,8 +77,15 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
             project=config.project,
             topic=UPLOAD_TOPIC,
         ),
-        *functions_host.services(config.functions_dir, function_ports, variables),
-        *_api_services(state_dir, config, endpoints, variables),
+        *_gate_services(config, endpoints, gates),
+        *functions_host.services(
+            config.functions_dir,
+            function_ports,
+            variables,
+            _own_variables(gates),
+            push_time_scale=config.time_scale if config.realistic else None,
+        ),
+        *_api_services(state_dir, config, endpoints, variables, gates),
         _logging_service(state_dir, endpoints),
         *vm_services,
         *([_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)] if endpoints.scheduler else []),
@@ -84,7 +94,11 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
 
 
 def _api_services(
-    state_dir: Path, config: StackConfig, endpoints: Endpoints, variables: Mapping[str, str]
+    state_dir: Path,
+    config: StackConfig,
+    endpoints: Endpoints,
+    variables: Mapping[str, str],
+    gates: Mapping[str, str],
 ) -> list[Service]:
     """Return the `api` function, which clients call directly, and the IAM emulator that it asks for permissions."""
     if endpoints.iam is None or endpoints.api is None:
@@ -93,7 +107,31 @@ def _api_services(
     argv = [sys.executable, "-m", "emulators.services.iam", "--port", port, "--project", config.project]
     argv += ["--token-file", str(client_configuration.token_file(state_dir))]
     iam_service = Service(iam.NAME, argv, address=endpoints.iam, restartable=True)
-    return [iam_service, *functions_host.services(config.functions_dir, {API: int(_port(endpoints.api))}, variables)]
+    ports = {API: int(_port(endpoints.api))}
+    return [
+        iam_service,
+        *functions_host.services(config.functions_dir, ports, variables, _own_variables(gates)),
+    ]
+
+
+def _gates(ports: processes.Ports) -> dict[str, str]:
+    """Return the address of Cloud Storage for each service account that has grants on it."""
+    return {account: ports.take_address() for account in ACCOUNTS}
+
+
+def _own_variables(gates: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    return {account: {"STORAGE_EMULATOR_HOST": f"http://{address}"} for account, address in gates.items()}
+
+
+def _gate_services(config: StackConfig, endpoints: Endpoints, gates: Mapping[str, str]) -> list[Service]:
+    """Return Cloud Storage's IAM, for a realistic stack."""
+    if not gates:
+        return []
+    argv = [sys.executable, "-m", "emulators.services.storage_gate", "--storage", endpoints.storage]
+    argv += ["--bucket", config.bucket, "--stage-bucket", config.stage_bucket]
+    for account, address in gates.items():
+        argv += ["--account", f"{account}={_port(address)}"]
+    return [Service(storage_gate.NAME, argv, address=gates[WORKER], health=storage_gate.HEALTH, restartable=True)]
 
 
 def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from random import Random
 from typing import Final
 
 from emulators.compute.api_errors import ApiError
@@ -16,7 +17,8 @@ from emulators.compute.injected_faults import FaultInjector
 from emulators.compute.instances import Instance
 from emulators.compute.lifecycle import PREEMPTION_NOTICE_S
 from emulators.compute.vm_transitions import Timing
-from emulators.tpu.api_errors import Json, TpuError
+from emulators.realism.profile import Profile
+from emulators.tpu.api_errors import Json, TpuError, stockout
 from emulators.tpu.hosts import SliceHosts, put_metadata
 from emulators.tpu.nodes import Node, NodeState
 from emulators.tpu.operations import Operation, OperationStore
@@ -35,6 +37,12 @@ class Lifecycle:
     ) -> None:
         self.operations, self.faults, self.hosts, self.timing = operations, faults, hosts, timing
         self._forget = forget
+        self._random = Random()  # noqa: S311 - durations, not secrets
+        self._profile: Profile | None = None
+
+    def behave_like(self, profile: Profile) -> None:
+        """Take as long as on Google Cloud, and let some creations fail at their end."""
+        self._profile = profile
 
     # Requests
 
@@ -122,6 +130,10 @@ class Lifecycle:
         try:
             if shortage is not None:
                 raise shortage
+            if self._profile:
+                time.sleep(self._profile.tpu_create.draw(self._random))
+                if self._random.random() < self._profile.tpu_stockouts:
+                    raise stockout(node.zone)
             node.hosts = self.hosts.build(node)
             self._start_up(node)
         except (ApiError, OSError, TpuError) as failure:
@@ -147,6 +159,8 @@ class Lifecycle:
     def _delete(self, node: Node) -> None:
         self.hosts.power_off(node.hosts, self.timing.shutdown_s)
         self._pause()
+        if self._profile:
+            time.sleep(self._profile.tpu_delete.draw(self._random))
         for host in node.hosts:
             host.disk.destroy()
         node.deleted = True

@@ -25,7 +25,7 @@ from emulators.stack.state import StackConfig
 from tests.integration.compute.emulator import PROJECT, an_instance, running_emulator
 from tests.integration.compute.emulator import ZONE as EMULATOR_ZONE
 
-FAST = replace(GOOGLE_CLOUD, create=Span(0.3, 0.4), delete=Span(0.2, 0.3), late_failures=0.0)
+FAST = replace(GOOGLE_CLOUD, create=Span(0.3, 0.4), delete=Span(0.2, 0.3), late_failures=0.0, list_lag=Span(0, 0))
 ZONE = "us-central1-a"
 BODY = {
     "name": "tm-a",
@@ -53,6 +53,15 @@ def ended(cloud: Cloud, operation: Operation) -> tuple[Operation, float]:
     start = time.monotonic()
     done = cloud.operations.wait(ZONE, operation.name)
     return done, time.monotonic() - start
+
+
+def test_new_vm_is_missing_in_lists_for_some_time_but_can_be_read(tmp_path: Path) -> None:
+    cloud = cloud_like(replace(FAST, list_lag=Span(0.5, 0.5), create=Span(2, 2)), tmp_path)
+    cloud.insert(ZONE, BODY, None)
+    assert cloud.get(ZONE, "tm-a").name == "tm-a"
+    assert cloud.list_visible() == []
+    time.sleep(0.6)
+    assert [vm.name for vm in cloud.list_visible()] == ["tm-a"]
 
 
 def test_span_draws_differ_and_stay_within_its_scaled_bounds() -> None:

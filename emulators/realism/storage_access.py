@@ -1,0 +1,141 @@
+"""What each service account may do with objects, as infra/iam.tf grants it.
+
+`tests/infra/test_storage_access.py` compares the grants with infra/. Sources of the rules: "IAM permissions for JSON
+methods" of Cloud Storage, and "Conditions" of IAM: a permission on the bucket is checked with the bucket's name, so a
+condition on names of objects excludes it or not, whatever the objects are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+WORKER: Final = "worker"
+"""The account of the VMs. Every other account is that of the function of its name."""
+GET: Final = "storage.objects.get"
+LIST: Final = "storage.objects.list"
+CREATE: Final = "storage.objects.create"
+UPDATE: Final = "storage.objects.update"
+DELETE: Final = "storage.objects.delete"
+ROLES: Final = {
+    "roles/storage.objectViewer": frozenset({GET, LIST}),
+    "roles/storage.objectUser": frozenset({GET, LIST, CREATE, UPDATE, DELETE}),
+    "trainmasterObjectLister": frozenset({LIST}),
+}
+"""Role → its permissions, as far as they matter here."""
+
+_OBJECT: Final = re.compile(r"(?:/download)?/storage/v1/b/(?P<bucket>[^/]+)/o(?:/(?P<name>[^/]+)(?P<rest>/.*)?)?")
+_UPLOAD: Final = re.compile(r"(?:/resumable)?/upload/storage/v1/b/(?P<bucket>[^/]+)/o")
+_OBJECT_METHODS: Final = {"GET": GET, "HEAD": GET, "DELETE": DELETE, "PATCH": UPDATE, "PUT": UPDATE}
+_NAME_IN_BODY: Final = re.compile(rb'"name"\s*:\s*("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True, slots=True)
+class StorageGrant:
+    """A role of an account on a bucket."""
+
+    account: str
+    role: str
+    bucket: str
+    """`this` or `stage`, as infra/ names the resource."""
+    only: tuple[str, ...] = ()
+    """Folders to which the condition limits the grant. Empty: no such condition."""
+    excluded: tuple[str, ...] = ()
+    """Folders that the condition excludes."""
+
+    def allows(self, permission: str, name: str) -> bool:
+        """Return whether the grant has the permission for this object. `name` empty: for the bucket."""
+        if permission not in ROLES[self.role]:
+            return False
+        return (not self.only or name.startswith(self.only)) and not name.startswith(self.excluded or "\0")
+
+
+GRANTS: Final = (
+    StorageGrant("upload", "roles/storage.objectUser", "this", only=("jobs/",)),
+    *(
+        StorageGrant(name, "roles/storage.objectViewer", "this", excluded=("jobs/",))
+        for name in ("upload", "submit", "api")
+    ),
+    StorageGrant("upload", "trainmasterObjectLister", "this"),
+    StorageGrant(WORKER, "roles/storage.objectViewer", "this", excluded=("jobs/",)),
+    StorageGrant(WORKER, "roles/storage.objectViewer", "stage", only=("agent/",)),
+    StorageGrant(WORKER, "roles/storage.objectUser", "this", excluded=("jobs/", "packages/", "agent/")),
+)
+ACCOUNTS: Final = tuple(sorted({grant.account for grant in GRANTS}))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A permission that a call needs. `name` empty: the permission is checked on the bucket."""
+
+    permission: str
+    bucket: str
+    name: str = ""
+
+
+def required_access(method: str, target: str, body: bytes) -> Iterator[Access]:
+    """Yield the permissions that a call of the JSON API needs; none for calls that this module does not know.
+
+    `target` is path and query. The name of an uploaded object is in the query, or in the metadata in the body.
+    """
+    url = urlsplit(target)
+    if match := _UPLOAD.fullmatch(url.path):
+        query = parse_qs(url.query)
+        if method == "POST" and (name := query.get("name", [""])[0] or _name_in(body)):
+            yield Access(CREATE, match["bucket"], name)
+    elif match := _OBJECT.fullmatch(url.path):
+        yield from _object_access(method, match["bucket"], unquote(match["name"] or ""), match["rest"] or "")
+
+
+def _object_access(method: str, bucket: str, name: str, rest: str) -> Iterator[Access]:
+    if not name:
+        if method == "GET":
+            yield Access(LIST, bucket)
+        return
+    if not rest:
+        yield Access(_OBJECT_METHODS.get(method, UPDATE), bucket, name)
+    elif rest == "/compose":
+        yield Access(CREATE, bucket, name)
+    elif copy := re.fullmatch(r"/(?:rewriteTo|copyTo)/b/([^/]+)/o/([^/]+)", rest):
+        yield Access(GET, bucket, name)
+        yield Access(CREATE, copy[1], unquote(copy[2]))
+
+
+def _name_in(body: bytes) -> str:
+    match = _NAME_IN_BODY.search(body)
+    return str(json.loads(match[1])) if match else ""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAccess:
+    """The permissions of one account."""
+
+    account: str
+    bucket: str
+    """Name of the bucket `this` of infra/."""
+    stage_bucket: str
+
+    def allows(self, access: Access) -> bool:
+        resources = {self.bucket: "this", self.stage_bucket: "stage"}
+        return any(
+            grant.account == self.account
+            and grant.bucket == resources.get(access.bucket)
+            and grant.allows(access.permission, access.name)
+            for grant in GRANTS
+        )
+
+    def refused(self, method: str, target: str, body: bytes) -> Access | None:
+        """Return the first permission that the call needs and the account does not have."""
+        return next((access for access in required_access(method, target, body) if not self.allows(access)), None)
+
+    def hides_missing(self, method: str, target: str) -> Access | None:
+        """Return the missing permission to list, if the call names an object: a missing one is then 403, not 404."""
+        for access in required_access(method, target, b""):
+            lister = Access(LIST, access.bucket)
+            if access.name and not self.allows(lister):
+                return lister
+        return None

@@ -1,0 +1,143 @@
+"""Cloud Storage with IAM: one address per service account, which refuses what infra/ does not grant.
+
+    function upload ──► its address ──┐
+    VMs and the proxy ► their address ┴─► fake-gcs-server, which has no IAM
+
+`python -m emulators.services.storage_gate --storage HOST:PORT --bucket B --stage-bucket S --account upload=PORT …`
+serves until it is ended. `emulators.realism.storage_access` has the rules. Google checks the token of a call; here the
+address takes its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import io
+import json
+import sys
+import threading
+from http import HTTPStatus
+from typing import cast
+from urllib.parse import urlsplit
+
+from emulators.browser_guard import find_host_refusal
+from emulators.realism.storage_access import Access, StorageAccess
+from emulators.services.storage_forwarder import ForwardingServer, StorageHandler, is_storage_host, read_chunks
+from emulators.stack.processes import LOOPBACK, split_address
+
+NAME = "storage-gate"
+HEALTH = "/_internal/healthcheck"
+
+
+class GateServer(ForwardingServer):
+    """Serves one account on one port."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, storage: tuple[str, int], access: StorageAccess) -> None:
+        self.storage, self.access = storage, access
+        super().__init__((LOOPBACK, port), GateHandler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class GateHandler(StorageHandler):
+    """Forwards a call that the account may make. Buffers the body, in which the name of a new object may be."""
+
+    def _forward(self) -> None:
+        # The googleapis proxy forwards the host that its client called. A web page cannot have one of these hosts.
+        host = self.headers.get("Host", "")
+        if not is_storage_host(host.partition(":")[0].lower()) and (reason := find_host_refusal(host)):
+            self.send_google_error(HTTPStatus.FORBIDDEN, reason)
+            return
+        body, client = self._read_body(), self.rfile
+        self.rfile = io.BufferedReader(io.BytesIO(body))
+        try:
+            self._answer(body)
+        finally:
+            self.rfile = client
+
+    def _answer(self, body: bytes) -> None:
+        access = cast(GateServer, self.server).access
+        if denied := access.refused(self.command, self.path, body):
+            self._refuse(denied)
+            return
+        host, port = self.server.storage
+        self.headers.replace_header("Host", f"{host}:{port}")
+        try:
+            response = self._send_upstream(host)
+        except (OSError, http.client.HTTPException) as error:
+            self.send_google_error(HTTPStatus.SERVICE_UNAVAILABLE, f"the local Cloud Storage does not respond: {error}")
+            return
+        hidden = access.hides_missing(self.command, self.path) if response.status == HTTPStatus.NOT_FOUND else None
+        if hidden:
+            response.read()
+            self._refuse(hidden)
+        else:
+            self._send_back(response, host)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _forward
+
+    def _read_body(self) -> bytes:
+        """Read the body. A chunked one is forwarded with its length."""
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            body = b"".join(read_chunks(self.rfile))
+            del self.headers["Transfer-Encoding"]
+            del self.headers["Content-Length"]
+            self.headers["Content-Length"] = str(len(body))
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        return body
+
+    def _location(self, value: str, host: str) -> str:
+        """Return the address of a resumable upload at this gate instead of fake-gcs-server's own."""
+        parts = urlsplit(value)
+        upstream_host, upstream_port = self.server.storage
+        if parts.netloc in (host, f"{upstream_host}:{upstream_port}"):
+            return parts._replace(netloc=f"{LOOPBACK}:{self.server.server_address[1]}").geturl()
+        return value
+
+    def _refuse(self, denied: Access) -> None:
+        """Send Google's error. Source of its text: Cloud Storage's JSON API."""
+        resource = "object" if denied.name else "bucket"
+        account = cast(GateServer, self.server).access.account
+        message = (
+            f"{account} does not have {denied.permission} access to the Google Cloud Storage {resource}. Permission "
+            f"'{denied.permission}' denied on resource (or it may not exist)."
+        )
+        error = {"message": message, "domain": "global", "reason": "forbidden"}
+        body = json.dumps({"error": {"code": 403, "message": message, "errors": [error]}}).encode()
+        self.send_response(HTTPStatus.FORBIDDEN)
+        self.send_header("Content-Type", "application/json; charset=UTF-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+        self.wfile.flush()
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m emulators.services.storage_gate")
+    parser.add_argument("--storage", required=True, metavar="HOST:PORT")
+    parser.add_argument("--bucket", required=True)
+    parser.add_argument("--stage-bucket", required=True)
+    parser.add_argument("--account", action="append", required=True, metavar="NAME=PORT")
+    options = parser.parse_args(argv)
+    threads = []
+    for pair in options.account:
+        account, _, port = pair.partition("=")
+        access = StorageAccess(account, options.bucket, options.stage_bucket)
+        server = GateServer(int(port), split_address(options.storage), access)
+        threads.append(threading.Thread(target=server.serve_forever, name=account))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,314 @@
+"""What the documentation assumes about Google Cloud, and whether a run of the smoke test saw it.
+
+The table has one row for each sentence of the repository that calls a fact unconfirmed, and for facts that decisions
+rely on and no one has seen on Google Cloud. A test compares it with the files that contain such sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Verdict(StrEnum):
+    CONFIRMED = "ok"
+    DIFFERENT = "DIFFERENT"
+    NOT_SEEN = "not seen"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """One fact about Google Cloud."""
+
+    key: str
+    """Name of the fact in `World.facts`."""
+    text: str
+    source: str
+    """File that documents it, relative to the repository."""
+    expected: str
+    """What the documentation assumes, in words."""
+    holds: Callable[[str], bool]
+    """Whether a seen value is as expected."""
+    read_from: str
+    """How the smoke test sees it. For a fact that it does not read, the reason."""
+    local: str = ""
+    """Why the local stack cannot show it. Empty: it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One row of the result."""
+
+    assumption: Assumption
+    verdict: Verdict
+    seen: str
+
+
+def _equals(word: str) -> Callable[[str], bool]:
+    return lambda seen: seen == word
+
+
+def _at_most(limit: int) -> Callable[[str], bool]:
+    return lambda seen: seen.isdigit() and int(seen) <= limit
+
+
+def _anything(_: str) -> bool:
+    """Accept every value: the code handles all of them, and the table shows which one is real."""
+    return True
+
+
+NEEDS_TPU: Final = "it needs TPU quota and a TPU node"
+OWN_IMAGE: Final = "local VMs have this machine's Python and engine"
+NO_SCHEMAS: Final = "the Pub/Sub emulator has no schemas of infra/"
+NO_TERRAFORM: Final = "the local stack is not installed by Terraform"
+
+ASSUMPTIONS: Final = (
+    Assumption(
+        "python",
+        "The image of the default runtime has Python 3.12.",
+        "docs/decisions/0040-images-and-packages.md",
+        "3.12",
+        _equals("3.12"),
+        "the agent's first line in the job's log",
+        OWN_IMAGE,
+    ),
+    Assumption(
+        "engine",
+        "That image has no container engine, or has one: the agent installs what is missing.",
+        "docs/decisions/0040-images-and-packages.md",
+        "either",
+        _anything,
+        "the agent's first line in the job's log",
+        OWN_IMAGE,
+    ),
+    Assumption(
+        "container",
+        "A container runs on a VM of the default image.",
+        "docs/decisions/0040-images-and-packages.md",
+        "ran",
+        _equals("ran"),
+        "the container's own line in the job's log",
+    ),
+    Assumption(
+        "missing_object",
+        "Cloud Storage answers 404 for a missing object to a caller who may list.",
+        "docs/decisions/0042-api-access.md",
+        "404",
+        _equals("404"),
+        "a read by a program on a VM, in its job directory",
+    ),
+    Assumption(
+        "missing_job_file",
+        "Cloud Storage answers 403 for an object that a condition on names excludes, whether it exists or not.",
+        "docs/security.md",
+        "403",
+        _equals("403"),
+        "a read by a program on a VM, in jobs/",
+    ),
+    Assumption(
+        "gang",
+        "A bulk insert passes the condition on the names of VMs.",
+        "infra/iam.tf",
+        "created",
+        _equals("created"),
+        "the job digits, whose three VMs are one or two bulk inserts",
+    ),
+    Assumption(
+        "maintenance",
+        "A VM with a run time limit and onHostMaintenance=MIGRATE migrates, and its program goes on.",
+        "docs/decisions/0005-host-maintenance.md",
+        "migrated",
+        _equals("migrated"),
+        "gcloud compute instances simulate-maintenance-event",
+    ),
+    Assumption(
+        "maintenance_event",
+        "A VM sees its migration in its metadata.",
+        "docs/decisions/0005-host-maintenance.md",
+        "MIGRATE_ON_HOST_MAINTENANCE",
+        _equals("MIGRATE_ON_HOST_MAINTENANCE"),
+        "instance/maintenance-event, read by a program on the VM",
+    ),
+    Assumption(
+        "heartbeat",
+        "Guest attributes that the agent writes can be read through Compute Engine's API.",
+        "docs/decisions/0037-silent-agents.md",
+        "readable",
+        _equals("readable"),
+        "instances.getGuestAttributes",
+    ),
+    Assumption(
+        "deletion_found_s",
+        "The sweep finds a VM that was deleted by hand within three minutes after the deletion.",
+        "docs/decisions/0003-provision-is-level-triggered.md",
+        "at most 180 s",
+        _at_most(180),
+        "the time from the deletion's end to the replica's next VM generation",
+    ),
+    Assumption(
+        "log_copies",
+        "Each line of a program is stored once.",
+        "docs/decisions/0043-each-line-once.md",
+        "1 in trainmaster",
+        _equals("1 in trainmaster"),
+        "gcloud logging read, all logs",
+    ),
+    Assumption(
+        "log_resource",
+        "A project may write log entries with the resource type ml_job.",
+        "docs/interfaces.md",
+        "ml_job",
+        _equals("ml_job"),
+        "gcloud logging read",
+    ),
+    Assumption(
+        "schemas",
+        "Pub/Sub's schemas accept original field names and nulls.",
+        "docs/decisions/0020-topic-schemas.md",
+        "accept the events",
+        _equals("accept the events"),
+        "trainmaster doctor",
+        NO_SCHEMAS,
+    ),
+    Assumption(
+        "invoker_check",
+        "The apply turns off Cloud Run's check of the callers of `api`, after its deployment.",
+        "docs/decisions/0042-api-access.md",
+        "off",
+        _equals("off"),
+        "gcloud run services describe",
+        NO_TERRAFORM,
+    ),
+    Assumption(
+        "disabled_api",
+        "Cloud Resource Manager reports permissions of a disabled API, or does not: infra/ enables the API.",
+        "infra/apis.tf",
+        "either",
+        _anything,
+        "testIamPermissions for an API that is not enabled",
+        "its IAM has no APIs to enable",
+    ),
+    Assumption(
+        "gcloud_ml",
+        "The installed gcloud still has the commands of AI Platform Training.",
+        "README.md",
+        "works",
+        _equals("works"),
+        "gcloud ai-platform jobs describe",
+    ),
+    Assumption(
+        "tpu_nodes",
+        "Cloud TPU lists the nodes of all zones in one call.",
+        "docs/decisions/0012-tpu-nodes.md",
+        "answers",
+        _equals("answers"),
+        "gcloud compute tpus tpu-vm list --zone=-",
+    ),
+    Assumption(
+        "tpu_queue",
+        "Cloud TPU lists the queued resources of all zones in one call.",
+        "docs/decisions/0021-tpu-queued-resources.md",
+        "answers",
+        _equals("answers"),
+        "gcloud compute tpus queued-resources list --zone=-",
+    ),
+    Assumption(
+        "dead_letters",
+        "No event of these jobs is refused.",
+        "docs/decisions/0014-sender-authentication.md",
+        "0",
+        _equals("0"),
+        "trainmaster dead-letters list",
+    ),
+    Assumption(
+        "tpu_preempted_node",
+        "The node of a preempted queued resource remains, or does not.",
+        "emulators/tpu/resource_queue.py",
+        "either",
+        _anything,
+        NEEDS_TPU,
+    ),
+    Assumption(
+        "tpu_delete_while_creating",
+        "A queued resource can be deleted while its node is being created, or cannot.",
+        "docs/decisions/0021-tpu-queued-resources.md",
+        "either",
+        _anything,
+        NEEDS_TPU,
+    ),
+    Assumption(
+        "tpu_repaired_host",
+        "A repaired TPU host keeps its instance id.",
+        "docs/decisions/0014-sender-authentication.md",
+        "kept",
+        _equals("kept"),
+        NEEDS_TPU,
+    ),
+    Assumption(
+        "tpu_replaced_host",
+        "Google repairs a host of a slice in place with another id, or does not.",
+        "docs/decisions/0033-acting-for-others.md",
+        "either",
+        _anything,
+        NEEDS_TPU,
+    ),
+    Assumption(
+        "tpu_token_project",
+        "The tokens of TPU hosts name the user's project or one of Google's.",
+        "docs/security.md",
+        "either",
+        _anything,
+        NEEDS_TPU,
+    ),
+    Assumption(
+        "tpu_firewall_accounts",
+        "Firewall rules by service account match TPU hosts, or do not.",
+        "infra/network.tf",
+        "either",
+        _anything,
+        NEEDS_TPU,
+    ),
+    Assumption(
+        "tpu_walled_accounts",
+        "The same for the networks of jobs with their own accounts.",
+        "infra/variables.tf",
+        "either",
+        _anything,
+        NEEDS_TPU,
+    ),
+    Assumption(
+        "tpu_walled_documentation",
+        "The same, in the page for administrators.",
+        "infra/README.md",
+        "either",
+        _anything,
+        NEEDS_TPU,
+    ),
+    Assumption(
+        "boot_image",
+        "`make image` builds an image that starts VMs sooner.",
+        "docs/decisions/0041-faster-starts.md",
+        "built",
+        _equals("built"),
+        "it takes another VM and half an hour: run `make image`",
+    ),
+)
+
+
+def compare(facts: Mapping[str, str], *, is_local: bool) -> list[Finding]:
+    """Return one finding for each assumption."""
+    return [_compare(assumption, facts, is_local=is_local) for assumption in ASSUMPTIONS]
+
+
+def _compare(assumption: Assumption, facts: Mapping[str, str], *, is_local: bool) -> Finding:
+    seen = facts.get(assumption.key)
+    if is_local and assumption.local:
+        return Finding(assumption, Verdict.NOT_SEEN, assumption.local)
+    if seen is None:
+        is_read = not re.match("it (needs|takes) ", assumption.read_from)
+        reason = "its step failed or was skipped" if is_read else assumption.read_from
+        return Finding(assumption, Verdict.NOT_SEEN, reason)
+    return Finding(assumption, Verdict.CONFIRMED if assumption.holds(seen) else Verdict.DIFFERENT, seen)

@@ -1,0 +1,70 @@
+"""Steps that run whole jobs: the example with TensorFlow, and a container."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import Final
+
+from smoke.submissions import container_job, digits_job, job_log, submit_by_upload, wait_for_success
+from smoke.world import SkippedError, StepError, World
+
+LINES_MAX_S: Final = 180.0
+"""How long Cloud Logging may take to show a line."""
+MACHINE_LINE: Final = re.compile(
+    r"This VM: (?P<image>.*?), Python (?P<python>\d+\.\d+)[^,]*, (?P<accelerator>[^,]*), (?P<engine>.*)\.$"
+)
+"""Source: `shared.agent.setup.machine_report`."""
+NO_ENGINE: Final = "no container engine"
+
+
+def train_digits(world: World) -> None:
+    """Train the example on three CPU VMs with the default runtime, and note what its VMs are made of."""
+    job_id = submit_by_upload(world, digits_job(world), "digits")
+    wait_for_success(world, job_id)
+    world.saw("gang", "created")
+    note_machine(world, job_id)
+
+
+def note_machine(world: World, job_id: str) -> None:
+    """Note image, Python and container engine, which the agent's first line names."""
+    found: list[re.Match[str]] = []
+
+    def is_logged() -> bool:
+        lines = job_log(world, job_id).splitlines()
+        found.extend(match for line in lines if (match := MACHINE_LINE.search(line.rstrip())))
+        return bool(found)
+
+    world.until(is_logged, LINES_MAX_S, f"the agent's first line is in the log of {job_id}")
+    world.saw("python", found[0]["python"])
+    world.saw("image", found[0]["image"])
+    world.saw("engine", found[0]["engine"])
+
+
+def run_container(world: World) -> None:
+    """Run a container on one VM."""
+    if world.is_local and not _has_engine(world):
+        raise SkippedError("this machine has no container engine, which local VMs would use")
+    job_id = submit_by_upload(world, container_job(world), "container")
+    wait_for_success(world, job_id)
+    world.until(lambda: "smoke-fact container ran" in job_log(world, job_id), LINES_MAX_S, "the container's line")
+    world.saw("container", "ran")
+
+
+def _has_engine(world: World) -> bool:
+    return any(shutil.which(name) and not world.run(name, "info").status for name in ("docker", "podman"))
+
+
+def note_facts(world: World, job_id: str, keys: tuple[str, ...]) -> None:
+    """Note the facts that the probe prints as `smoke-fact KEY VALUE`. Raises StepError if one is missing."""
+
+    def are_logged() -> bool:
+        for key, value in re.findall(r"smoke-fact (\w+) (\S+)", job_log(world, job_id)):
+            world.saw(key, value)
+        return all(key in world.facts for key in keys)
+
+    try:
+        world.until(are_logged, LINES_MAX_S, "all facts are logged")
+    except StepError as error:
+        missing = ", ".join(key for key in keys if key not in world.facts)
+        raise StepError(f"the log of {job_id} lacks the facts {missing}: {error}") from None

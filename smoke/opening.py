@@ -1,0 +1,70 @@
+"""Open the ports of an installation that environment variables describe."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from shared.gcp import clients
+from shared.gcp.compute_fleet import ComputeFleet
+from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.storage_objects import StorageObjects
+from smoke.world import ProcessCommands, World
+
+OPERATION_S: Final = 5.0
+
+
+@contextmanager
+def opened_world(
+    variables: Mapping[str, str], region: str, image: str, *, is_local: bool, report: Callable[[str], None]
+) -> Iterator[World]:
+    """Yield the world of the installation that the variables describe. They are set for the length of the block."""
+    with environment(variables), tempfile.TemporaryDirectory() as packages:
+        project = variables["TRAINMASTER_PROJECT"]
+        store = FirestoreStore(clients.firestore_client(project))
+        objects = StorageObjects(clients.storage_client())
+        fleet = ComputeFleet(
+            project=project,
+            endpoint=variables.get("TRAINMASTER_COMPUTE_ENDPOINT", ""),
+            service_account="",
+            network="global/networks/default",
+            subnetwork="",
+            wait_s=OPERATION_S,
+        )
+        try:
+            yield World(
+                project=project,
+                region=region,
+                bucket=variables["TRAINMASTER_BUCKET"],
+                run=ProcessCommands(variables),
+                store=store,
+                fleet=fleet,
+                objects=objects,
+                packages=Path(packages),
+                container_image=image,
+                api=variables["TRAINMASTER_API_ENDPOINT"],
+                is_local=is_local,
+                report=report,
+            )
+        finally:
+            store.close()
+            objects.close()
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables of this process, and restore their earlier values at the end."""
+    earlier = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in earlier.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,43 @@
+"""The result of a run as text: the steps, then each assumption with what was expected and what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from smoke.assumptions import Finding, Verdict
+from smoke.steps import Outcome, Result
+
+
+def lines(results: Sequence[Result], findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the result in Markdown, so that it can be put into a page or an issue as it is."""
+    yield from _table(("step", "result", ""), [(row.name, row.outcome.value, row.text) for row in results])
+    yield ""
+    yield from _table(
+        ("", "assumption", "expected", "seen", "documented in"),
+        [
+            (row.verdict.value, row.assumption.text, row.assumption.expected, row.seen, row.assumption.source)
+            for row in sorted(findings, key=lambda row: list(Verdict).index(row.verdict))
+        ],
+    )
+    yield ""
+    counts = ", ".join(f"{sum(row.verdict is verdict for row in findings)} {verdict}" for verdict in Verdict)
+    failed = [row.name for row in results if row.outcome is Outcome.FAILED]
+    yield f"Assumptions: {counts}. Failed steps: {', '.join(failed) or 'none'}."
+
+
+def exit_status(results: Sequence[Result], findings: Sequence[Finding]) -> int:
+    """Return 0 if no step failed and no assumption is wrong. What was not seen is neither."""
+    is_wrong = any(row.verdict is Verdict.DIFFERENT for row in findings)
+    return int(is_wrong or any(row.outcome is Outcome.FAILED for row in results))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    cells = [[_cell(text) for text in row] for row in (heads, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    cells.insert(1, ["-" * max(width, 3) for width in widths])
+    for row in cells:
+        yield f"| {' | '.join(text.ljust(width) for text, width in zip(row, widths, strict=True))} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

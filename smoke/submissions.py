@@ -1,0 +1,127 @@
+"""The jobs that the steps submit, and the waits for them."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from examples import package
+from shared.core.model.job import JobState
+from smoke.world import StepError, World
+
+ROOT: Final = Path(__file__).parents[1]
+PROBE: Final = Path(__file__).with_name("program")
+DIGITS: Final = ROOT / "examples" / "digits"
+MACHINE: Final = "n1-standard-2"
+STORED_MAX_S: Final = 180.0
+RUNNING_MAX_S: Final = 1_200.0
+JOB_MAX_S: Final = 1_800.0
+GONE_MAX_S: Final = 420.0
+
+
+def digits_job(world: World) -> dict[str, Any]:
+    """Return the example's job file for this installation, on VMs that are not preempted."""
+    document: dict[str, Any] = yaml.safe_load((DIGITS / "job.yaml").read_text(encoding="utf-8"))
+    document.pop("trainmaster", None)
+    spec = document["trainingInput"]
+    spec["packageUris"] = [upload_package(world, str(DIGITS), "digits")]
+    spec["jobDir"] = f"gs://{world.bucket}/smoke/digits"
+    spec["region"] = world.region
+    return document
+
+
+def probe_job(world: World, mark: str) -> dict[str, Any]:
+    """Return a job of three VMs that runs until `finish` is written. It installs no framework."""
+    spec = {
+        "scaleTier": "CUSTOM",
+        "masterType": MACHINE,
+        "workerType": MACHINE,
+        "workerCount": 2,
+        "packageUris": [upload_package(world, str(PROBE), "smoke")],
+        "pythonModule": "probe.task",
+        "args": ["--mark", mark],
+        "jobDir": probe_folder(world, mark),
+        "region": world.region,
+        "runtimeVersion": "scikit-learn-1.9",
+    }
+    return {"trainingInput": spec}
+
+
+def container_job(world: World) -> dict[str, Any]:
+    """Return a job of one VM that prints a line in a container."""
+    spec = {
+        "scaleTier": "CUSTOM",
+        "masterType": MACHINE,
+        "masterConfig": {
+            "imageUri": world.container_image,
+            "containerCommand": ["sh", "-c", "echo smoke-fact container ran"],
+        },
+        "region": world.region,
+    }
+    return {"trainingInput": spec}
+
+
+def probe_folder(world: World, mark: str) -> str:
+    return f"gs://{world.bucket}/smoke/{mark}"
+
+
+def new_mark() -> str:
+    """Return a word that no other run uses."""
+    return f"smoke{secrets.token_hex(4)}"
+
+
+def upload_package(world: World, sources: str, name: str) -> str:
+    """Build the package, upload it and return its address."""
+    archive = package.build(sources, world.packages)
+    uri = f"gs://{world.bucket}/packages/{name}/{archive.name}"
+    world.objects.write(uri, archive.read_bytes(), content_type="application/gzip")
+    return uri
+
+
+def submit_by_upload(world: World, document: dict[str, Any], name: str) -> str:
+    """Upload a job file with gcloud, as a user does, and return the id of its job."""
+    path = world.packages / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    uri = f"gs://{world.bucket}/jobs/{name}-{secrets.token_hex(4)}.yaml"
+    world.check("gcloud", "storage", "cp", str(path), uri)
+    job_ids: list[str] = []
+
+    def is_stored() -> bool:
+        job_ids.extend(job.job_id for job in world.store.recent_jobs(20) if job.submission.startswith(f"{uri}#"))
+        if not job_ids and (problems := world.objects.read(f"{uri}.error.json", max_bytes=1 << 16)):
+            raise StepError(f"the job file {uri} was refused: {problems.decode()}")
+        return bool(job_ids)
+
+    world.until(is_stored, STORED_MAX_S, f"the upload {uri} becomes a job")
+    world.jobs[name] = job_ids[0]
+    return job_ids[0]
+
+
+def wait_for_state(world: World, job_id: str, state: JobState, within_s: float) -> None:
+    """Wait for the state. Raises StepError if the job ends in another one."""
+
+    def has_state() -> bool:
+        job = world.state(job_id).job
+        if job.state.is_terminal and job.state is not state:
+            raise StepError(f"{job_id} is {job.state}: {job.error_message}. See `trainmaster why {job_id}`")
+        return job.state is state
+
+    world.until(has_state, within_s, f"{job_id} is {state}")
+
+
+def wait_for_success(world: World, job_id: str) -> None:
+    """Wait until the job has SUCCEEDED and its VMs are deleted."""
+    wait_for_state(world, job_id, JobState.SUCCEEDED, JOB_MAX_S)
+    wait_until_no_vms(world, job_id)
+
+
+def wait_until_no_vms(world: World, job_id: str) -> None:
+    world.until(lambda: not world.fleet.list_vms(job_id), GONE_MAX_S, f"all VMs of {job_id} are deleted")
+
+
+def job_log(world: World, job_id: str) -> str:
+    """Return all lines that the job has in Cloud Logging so far."""
+    return world.check("trainmaster", "logs", job_id)

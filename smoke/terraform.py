@@ -1,0 +1,151 @@
+"""The smoke test on Google Cloud: install with Terraform into a state of its own, and destroy everything.
+
+    build/smoke/PROJECT/infra/   a copy of infra/ with the state of this run; the state of a user's installation is
+                                 neither read nor written. The folder is deleted when everything has been destroyed.
+
+Names of resources are those of every installation. A project that has one, or a Firestore database, is refused before
+anything is created.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from smoke.opening import opened_world
+from smoke.world import Commands, Output, ProcessCommands, StepError, World, last_line
+
+ROOT: Final = Path(__file__).parents[1]
+COPIED: Final = ("*.tf", ".terraform.lock.hcl")
+STATE_FILE: Final = "terraform.tfstate"
+FOLDERS: Final = ("modules", "schemas")
+APPLY_S: Final = 3_600.0
+IMAGE: Final = "mirror.gcr.io/library/debian:bookworm-slim"
+WORKER_RANGE: Final = "10.128.0.0/20"
+
+
+@dataclass(frozen=True)
+class GoogleInstallation:
+    """An installation in a project that has none."""
+
+    project: str
+    region: str
+    notify: str
+    """E-mail address of the alerts, which infra/ requires."""
+    report: Callable[[str], None]
+    run: Commands = field(default_factory=lambda: ProcessCommands({}))
+    build: Path = ROOT / "build"
+    open_world: Callable[..., AbstractContextManager[World]] = opened_world
+
+    @property
+    def folder(self) -> Path:
+        return self.build / "smoke" / self.project
+
+    @property
+    def _infra(self) -> Path:
+        return self.folder / "infra"
+
+    @property
+    def _variables(self) -> tuple[str, ...]:
+        return (
+            f"-var=project={self.project}",
+            f"-var=region={self.region}",
+            f"-var=notify={self.notify}",
+            f"-var=stage={self.build / 'stage'}",
+            f'-var=worker_regions={{"{self.region}"="{WORKER_RANGE}"}}',
+            "-var=keep_data=false",
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[World]:
+        self._refuse_used_project()
+        try:
+            outputs = self._install()
+            with self.open_world(
+                self._environment(outputs), self.region, IMAGE, is_local=False, report=self.report
+            ) as world:
+                self._note_invoker_check(world)
+                yield world
+        finally:
+            self.remove()
+
+    def remove(self) -> None:
+        """Destroy what the state contains. Repeatable; does nothing without a state. Raises StepError."""
+        if not self._infra.is_dir():
+            return
+        if not (self._infra / STATE_FILE).exists():  # Terraform has created nothing
+            shutil.rmtree(self.folder)
+            return
+        self.report("removing everything: terraform destroy")
+        done = self._terraform("destroy", "-auto-approve", *self._variables)
+        if done.status:
+            raise StepError(
+                f"not everything was removed: {last_line(done.errors)}. Run `make smoke PROJECT={self.project} "
+                f"REGION={self.region} REMOVE=1` until it succeeds; the state is in {self._infra}"
+            )
+        shutil.rmtree(self.folder)
+
+    def _refuse_used_project(self) -> None:
+        if self._infra.is_dir():
+            raise StepError(f"an earlier run left resources in {self.project}: remove them with REMOVE=1 first")
+        functions = self._check(
+            *("gcloud", "functions", "list", f"--project={self.project}"),
+            *("--filter=name~/trainmaster-", "--format=value(name)"),
+        )
+        databases = self._check(
+            *("gcloud", "firestore", "databases", "list", f"--project={self.project}", "--format=value(name)")
+        )
+        if functions.strip():
+            raise StepError(f"{self.project} has an installation of Trainmaster: use a project without one")
+        if any(name.endswith("(default)") for name in databases.split()):
+            raise StepError(f"{self.project} has a Firestore database (default): use a project without one")
+
+    def _install(self) -> dict[str, str]:
+        self._infra.mkdir(parents=True)
+        source = ROOT / "infra"
+        for pattern in COPIED:
+            for path in source.glob(pattern):
+                shutil.copy(path, self._infra)
+        for name in FOLDERS:
+            shutil.copytree(source / name, self._infra / name)
+        self.report("installing: terraform apply, which takes ten to twenty minutes")
+        for words in (("init",), ("apply", "-auto-approve", *self._variables)):
+            done = self._terraform(*words)
+            if done.status:
+                raise StepError(f"terraform {words[0]}: {last_line(done.errors)}")
+        outputs = json.loads(self._check("terraform", f"-chdir={self._infra}", "output", "-json"))
+        return {name: str(output["value"]) for name, output in outputs.items()}
+
+    def _environment(self, outputs: dict[str, str]) -> dict[str, str]:
+        return {
+            "TRAINMASTER_PROJECT": self.project,
+            "TRAINMASTER_BUCKET": outputs["bucket"],
+            "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"trainmaster-worker@{self.project}.iam.gserviceaccount.com",
+            "TRAINMASTER_API_ENDPOINT": outputs["api"],
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": f"{outputs['api']}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{outputs['api']}/",
+            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        }
+
+    def _note_invoker_check(self, world: World) -> None:
+        described = world.check(
+            *("gcloud", "run", "services", "describe", "trainmaster-api", f"--project={self.project}"),
+            *(f"--region={self.region}", "--format=json"),
+        )
+        annotations = json.loads(described).get("metadata", {}).get("annotations", {})
+        is_off = annotations.get("run.googleapis.com/invoker-iam-disabled") == "true"
+        world.saw("invoker_check", "off" if is_off else "on")
+
+    def _terraform(self, verb: str, *words: str) -> Output:
+        return self.run("terraform", f"-chdir={self._infra}", verb, "-input=false", *words, timeout_s=APPLY_S)
+
+    def _check(self, *argv: str) -> str:
+        done = self.run(*argv)
+        if done.status:
+            raise StepError(f"{' '.join(argv[:4])}: {last_line(done.errors)}")
+        return done.text

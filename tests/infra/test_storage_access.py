@@ -1,0 +1,56 @@
+"""The local stack's IAM of Cloud Storage has the grants of infra/iam.tf, with their conditions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from emulators.realism.storage_access import GRANTS, WORKER
+from tests.infra import iam_table
+
+ACCOUNTS = {WORKER, "upload", "submit", "api"}
+FOLDER = re.compile(r"objects\}?/(\w+)/'")
+
+
+def bucket_grants() -> set[tuple[str, str, str, str, tuple[str, ...]]]:
+    """Return account, role, bucket, kind of condition and folders of each grant of infra/ to functions and VMs."""
+    found = set()
+    for entry in iam_table.load(iam_table.INFRA / "iam.tf")["resource"]:
+        for kind, resources in entry.items():
+            if kind.strip('"') == "google_storage_bucket_iam_member":
+                for body in resources.values():
+                    found |= set(_grants_of(body))
+    return {grant for grant in found if grant[0] in ACCOUNTS}
+
+
+def _grants_of(body: dict[str, Any]) -> list[tuple[str, str, str, str, tuple[str, ...]]]:
+    condition = str(body["condition"][0]["expression"]) if "condition" in body else ""
+    folders = FOLDER.findall(condition)
+    if "for folder in" in condition:
+        folders = re.findall(r'"(\w+)"', condition.partition("for folder in")[2].partition("]")[0])
+    kind = ("excluded" if "!resource.name" in condition else "only") if condition else ""
+    bucket = "stage" if "bucket.stage" in str(body["bucket"]) else "this"
+    return [
+        (
+            grant.member.removeprefix("function "),
+            grant.role.removesuffix(" (iam.tf)"),
+            bucket,
+            kind,
+            tuple(sorted(f"{folder}/" for folder in folders)),
+        )
+        for grant in iam_table._expand(body)
+    ]
+
+
+def test_grants_of_the_local_stack_are_those_of_infra() -> None:
+    local = {
+        (
+            grant.account,
+            grant.role,
+            grant.bucket,
+            "only" if grant.only else "excluded" if grant.excluded else "",
+            tuple(sorted(grant.only or grant.excluded)),
+        )
+        for grant in GRANTS
+    }
+    assert local == bucket_grants()

@@ -1,0 +1,45 @@
+"""Which services of a stack are different with `--realistic`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulators.realism.storage_access import ACCOUNTS
+from emulators.services import storage_gate
+from emulators.stack import service_plan
+from emulators.stack.backends import require_backend
+from emulators.stack.state import StackConfig
+from tests.support.stack import reserved_ports
+
+
+def planned(folder: Path, config: StackConfig) -> service_plan.Plan:
+    folder.mkdir(exist_ok=True)
+    for name in ("pubsub", "clients"):
+        (folder / name).mkdir(exist_ok=True)
+    with reserved_ports() as ports:
+        return service_plan.plan(folder, config, require_backend(), "stack", ports)
+
+
+@pytest.mark.emulator
+def test_accounts_have_addresses_of_cloud_storage_only_on_a_realistic_stack(tmp_path: Path) -> None:
+    plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
+    services = {service.name: service for service in plan.services}
+    addresses = {name: services[name].environment.get("STORAGE_EMULATOR_HOST") for name in ("upload", "submit", "api")}
+    assert len(set(addresses.values())) == 3
+    assert f"http://{plan.endpoints.storage}" not in addresses.values()
+    assert services["sweep"].environment["STORAGE_EMULATOR_HOST"] == f"http://{plan.endpoints.storage}"
+    gate = services[storage_gate.NAME].argv
+    assert [word.partition("=")[0] for word in gate if word.partition("=")[0] in ACCOUNTS] == list(ACCOUNTS)
+    vm_storage = next(word for word in services["compute"].argv if word.startswith("STORAGE_EMULATOR_HOST="))
+    assert vm_storage == f"STORAGE_EMULATOR_HOST=http://{services[storage_gate.NAME].address}"
+    assert "--push-time-scale" in services["submit"].argv
+    assert "--push-time-scale" not in services["api"].argv, "clients call it directly"
+
+
+@pytest.mark.emulator
+def test_ordinary_stack_has_neither_gate_nor_push_delays(tmp_path: Path) -> None:
+    plan = planned(tmp_path, StackConfig())
+    assert storage_gate.NAME not in {service.name for service in plan.services}
+    assert not any("--push-time-scale" in service.argv for service in plan.services)
