@@ -116,7 +116,10 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """Something the spec requests that no longer exists, and what the job gets instead. `describe` shows it."""
+    """Something the spec requests that no longer exists, and what the job gets instead. `describe` shows it.
+
+    It is a note about the requested value if the replacement is the same.
+    """
 
     field: str
     """Field of the spec, in its own spelling."""
