@@ -184,6 +184,8 @@ class Plan:
     """baseOutputDirectory of Vertex AI's format."""
     priority: int = 0
     """Position in the admission queue: larger first."""
+    gang: bool = True
+    """Whether all VMs of the job must exist before it runs. False: see `shared.core.model.gang`."""
     independent: bool = False
     """Whether no replica depends on another. An exit is then never the consequence of a peer's loss."""
 
