@@ -34,7 +34,9 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
     if not _is_present_request(job, event):
         return _no_longer_requested(event)
     error = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
-    match event.error_kind:
+    is_optional_error = event.required_present and event.error_kind is CapacityErrorKind.INTERNAL
+    # The job must not be rerun because of a VM that it can do without.
+    match CapacityErrorKind.STOCKOUT if is_optional_error else event.error_kind:
         case CapacityErrorKind.DENIED:
             message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
             text = f"Google returned {error}; another request cannot succeed."
