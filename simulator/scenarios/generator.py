@@ -44,9 +44,9 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
     if profile.name == SLICES.name:
         document, plan = slice_job(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
     else:
-        workers = STORM_WORKERS if profile.name in (STORM.name, PARTIAL.name) else WORKERS
+        workers = rng.choice(STORM_WORKERS if profile.name in (STORM.name, PARTIAL.name) else WORKERS)
         variant = rng.choice(PARTIAL_VARIANTS) if profile.name == PARTIAL.name else rng.randrange(VARIANTS)
-        document, plan = training_job(rng.choice(workers), variant)
+        document, plan = training_job(workers, variant)
     job = _draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name)
     if not plan.gang:  # programs that need all of their peers must not be in such a job
         job = replace(job, is_synchronous=False)
