@@ -68,6 +68,7 @@ def submit(
     parameter_server_count: options.Count = None,
     parameter_server_accelerator: options.Accelerator = None,
     parameter_server_image_uri: options.ImageUri = None,
+    check: options.Check = False,
     wait_for_end: options.Wait = False,
     asynchronous: options.Async = False,
     stream_logs: options.StreamLogs = False,
@@ -81,6 +82,10 @@ def submit(
     document = apply_flags(document, Flags(**given), context.args)
     store = open_store()
     document["jobId"] = _fill_time(name or document.pop("job_id", None) or document.get("jobId") or _derive_id(job))
+    if check:
+        from cli.doctor.command import report_job
+
+        report_job(document, form)
     if package_path or packages:
         _stage_packages(document, package_path, packages, staging_bucket)
     job_id = check_document(document)

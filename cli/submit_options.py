@@ -31,6 +31,10 @@ Packages = Annotated[
     str | None, _program(metavar="LIST", help="More packages: local files and gs:// URIs, separated by commas.")
 ]
 StagingBucket = Annotated[str | None, _program(metavar="BUCKET", help="Bucket that local packages are uploaded to.")]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Show what the job would lack, and do not submit it. Exit status 1 if anything."),
+]
 ModuleName = Annotated[str | None, _program(metavar="MODULE", help="Module to run: python -m MODULE.")]
 RuntimeVersion = Annotated[str | None, _program(metavar="VERSION", help="Preinstalled framework: 2.21, pytorch-2.9.")]
 PythonVersion = Annotated[str | None, _program(metavar="VERSION", help="Ignored: the runtime version decides.")]

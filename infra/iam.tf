@@ -120,6 +120,32 @@ resource "google_storage_bucket_iam_member" "upload_lists" {
   depends_on = [time_sleep.identities]
 }
 
+# These functions find out whether what a job names exists. The role shows metadata, and neither the values of secrets nor the contents of
+# images and buckets. docs/decisions/0056-resources-before-vms.md
+resource "google_project_iam_custom_role" "resource_viewer" {
+  role_id     = "trainmasterResourceViewer"
+  title       = "Trainmaster resource viewer"
+  description = "Finds out whether the resources that a job names exist."
+  permissions = [
+    "artifactregistry.tags.get",
+    "artifactregistry.versions.get",
+    "iam.serviceAccounts.get",
+    "secretmanager.versions.get",
+    "storage.buckets.get",
+  ]
+
+  depends_on = [time_sleep.apis]
+}
+
+resource "google_project_iam_member" "resource_viewer" {
+  for_each = toset(["upload", "submit", "api"])
+  project  = var.project
+  role     = google_project_iam_custom_role.resource_viewer.id
+  member   = google_service_account.function[each.key].member
+
+  depends_on = [time_sleep.identities]
+}
+
 # Only `provision` manages VMs, and it may act as the worker account only.
 resource "google_project_iam_custom_role" "provisioner" {
   role_id     = "trainmasterProvisioner"

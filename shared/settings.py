@@ -129,6 +129,16 @@ class Settings(BaseSettings):
         description="Where the API looks up the name of a caller who creates or cancels a job (OpenID Connect's "
         "UserInfo). Empty: names are not recorded.",
     )
+    secrets_endpoint: str = Field(
+        default="",
+        description="Where the secrets that a job names are looked up when it is submitted, and where VMs of the local "
+        "stack read them; empty means Google's Secret Manager.",
+    )
+    registry_endpoint: str = Field(
+        default="",
+        description="Where the container images that a job names are looked up when it is submitted; empty means "
+        "Google's Artifact Registry.",
+    )
     jobs_per_minute: int = Field(
         default=60,
         ge=0,

@@ -45,7 +45,7 @@ _FIX_BY_STATUS: Final[dict[int, str]] = {
 
 def run_checks(values: Settings, region: str | None, *, before_install: bool) -> Iterator[Finding]:
     """Run all checks. `region` is that of the jobs, or None. `before_install`: only what `terraform apply` needs."""
-    inspection = _inspection(values)
+    inspection = open_inspection(values)
     checks: list[tuple[str, Check]] = [
         ("clock", partial(_check_clock, inspection)),
         ("organisation policies", partial(check_policies, inspection, region, before_install=before_install)),
@@ -53,7 +53,7 @@ def run_checks(values: Settings, region: str | None, *, before_install: bool) ->
         *([] if before_install else _checks_of_the_installation(inspection, values)),
     ]
     for name, check in checks:
-        yield from _run_check(name, check)
+        yield from run_check(name, check)
 
 
 def _checks_of_the_installation(inspection: Inspection, values: Settings) -> list[tuple[str, Check]]:
@@ -73,7 +73,7 @@ def _checks_of_the_installation(inspection: Inspection, values: Settings) -> lis
     ]
 
 
-def _run_check(name: str, check: Check) -> Iterator[Finding]:
+def run_check(name: str, check: Check) -> Iterator[Finding]:
     """Run one check. An error that prevents it is a finding, too."""
     try:
         yield from check()
@@ -167,7 +167,9 @@ def _check_compute(inspection: Inspection, region: str | None) -> Iterator[Findi
     yield from check_quotas(inspection, region)
 
 
-def _inspection(values: Settings) -> Inspection:
+def open_inspection(values: Settings) -> Inspection:
+    """Return the installation that the settings and the emulators' variables name."""
+
     def emulator(variable: str) -> str:
         host = os.environ.get(variable, "")
         return host if not host or "://" in host else f"http://{host}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -32,23 +33,48 @@ BeforeInstall = Annotated[
 ]
 
 
+JobFile = Annotated[
+    Path | None, typer.Argument(metavar="[JOB.yaml]", dir_okay=False, help="Check what this job would lack instead.")
+]
+
+
 def doctor(
+    job: JobFile = None,
     project: Project = None,
     region: Region = None,
     before_install: BeforeInstall = False,
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Check an installation and show how to fix each problem. Exit status 1 if there is one.
+    """Check an installation, or a job before it is submitted, and show how to fix each problem.
 
-    Lines with ! name what some jobs or clients cannot do.
+    Exit status 1 if there is a problem. Lines with ! name what some jobs or clients cannot do. Lines with - are not
+    known.
     """
-    from cli.doctor.findings import Status
-
     if project:
         _use_project(project)
     choose_installation()
+    if job is not None:
+        from cli.submit import read_job
+
+        report_job(read_job(str(job), None)[1], form)
+    report(_findings(region, before_install), form)
+
+
+def report_job(document: Mapping[str, Any], form: Format) -> NoReturn:
+    """Print what the job would lack, and exit with status 1 if that prevents it."""
+    from cli.doctor.checks import open_inspection, run_check
+    from cli.doctor.job_checks import check_job
+
+    values = settings()
+    report(run_check("job", lambda: check_job(document, open_inspection(values), values)), form)
+
+
+def report(found: Iterator[Finding], form: Format) -> NoReturn:
+    """Print findings as they come. Exit with status 1 if one of them is a problem."""
+    from cli.doctor.findings import Status
+
     findings = []
-    for finding in _findings(region, before_install):
+    for finding in found:
         findings.append(finding)
         if form is not Format.JSON:
             line = f"{finding.status:<4} {finding.what}"

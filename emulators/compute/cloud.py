@@ -128,19 +128,24 @@ class Cloud:
             if earlier := self.operations.find_by_request(request_id):
                 return earlier
             properties = self._properties(zone, body)
+            shortage = self._shortage(zone, properties, self._room(zone, properties, 1) - 1)
             (instance,) = self._register(zone, [str(body.get("name", ""))], properties)
             operation = self._begin("insert", instance, request_id)
-            self.lifecycle.insert(operation, [(instance, operation)], self._shortage(zone, properties))
+            self.lifecycle.insert(operation, [(instance, operation)], shortage)
             return operation
 
     def bulk_insert(self, zone: str, body: Json, request_id: str | None) -> Operation:
-        """Create all VMs or none, whatever `minCount` says: an injected stockout always covers the whole zone."""
+        """Create all VMs, or at least `minCount` of them if the zone has no capacity for more, or none."""
         self.catalog.zone(zone)
         with self._lock:
             if earlier := self.operations.find_by_request(request_id):
                 return earlier
             properties = self._properties(zone, body.get("instanceProperties") or {})
             names = bulk_names(body, [name for name_zone, name in self._instances if name_zone == zone])
+            room = self._room(zone, properties, len(names))
+            if room >= int(body.get("minCount") or len(names)):
+                names = names[:room]
+            shortage = self._shortage(zone, properties, room - len(names))
             instances = self._register(zone, names, properties)
             group = secrets.token_hex(16)
             operation = self.operations.begin(
@@ -152,7 +157,7 @@ class Cloud:
                 group_id=group,
             )
             with_operations = [(instance, self._begin("insert", instance, None, group)) for instance in instances]
-            self.lifecycle.insert(operation, with_operations, self._shortage(zone, properties))
+            self.lifecycle.insert(operation, with_operations, shortage)
             return operation
 
     def _properties(self, zone: str, body: Json) -> Properties:
@@ -180,13 +185,23 @@ class Cloud:
         instance.transition_lock.acquire()  # lifecycle.insert releases it
         return instance
 
-    def _shortage(self, zone: str, properties: Properties) -> OperationError | None:
-        """Return the error by which an insert will fail because of the injected faults."""
+    def _room(self, zone: str, properties: Properties, requested: int) -> int:
+        """Return for how many of the requested VMs the zone has capacity, if there is no stockout."""
+        limit = self.faults.now.machine_limits.get(properties.machine_type)
+        if limit is None:
+            return requested
+        present = [one for (name_zone, _), one in self._instances.items() if name_zone == zone]
+        used = sum(instance.properties.machine_type == properties.machine_type for instance in present)
+        return max(0, min(requested, limit - used))
+
+    def _shortage(self, zone: str, properties: Properties, room: int) -> OperationError | None:
+        """Return the error by which an insert will fail because of the injected faults. `room` < 0: no capacity."""
         faults = self.faults.now
         region = zone.rpartition("-")[0]
         if region in faults.quota_regions:
             return quota_exceeded(region, "CPUS", 24.0)
-        return self._stockout(zone, properties) if zone in faults.stockout_zones else None
+        has_capacity = zone not in faults.stockout_zones and room >= 0
+        return None if has_capacity else self._stockout(zone, properties)
 
     def _stockout(self, zone: str, properties: Properties) -> OperationError:
         region_zones = [name for name in self.catalog.zone_names() if name.startswith(f"{zone.rpartition('-')[0]}-")]

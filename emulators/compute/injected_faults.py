@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from emulators.compute.api_errors import ApiError, Json, rate_limited
@@ -17,6 +18,8 @@ class InjectedFaults:
     """Zones without capacity."""
     quota_regions: tuple[str, ...] = ()
     """Regions in which the project's quota is exhausted."""
+    machine_limits: Mapping[str, int] = field(default_factory=dict)
+    """The most VMs of a machine type for which each zone has capacity."""
     slow_s: float = 0.0
     """Added to every change of state."""
     rate_limited: int = 0
@@ -25,13 +28,14 @@ class InjectedFaults:
 
 def parse_injected_faults(body: Json) -> InjectedFaults:
     """Return the requested faults. Faults that the body does not contain are off. Raises ApiError (400)."""
-    unknown = set(body) - {field.name for field in fields(InjectedFaults)}
+    unknown = set(body) - {known.name for known in fields(InjectedFaults)}
     if unknown:
         raise ApiError(400, "invalid", f"Unknown faults: {', '.join(sorted(unknown))}")
     try:
         return InjectedFaults(
             stockout_zones=_names(body.get("stockout_zones", ())),
             quota_regions=_names(body.get("quota_regions", ())),
+            machine_limits=_limits(body.get("machine_limits", {})),
             slow_s=float(body.get("slow_s", 0)),
             rate_limited=int(body.get("rate_limited", 0)),
         )
@@ -43,6 +47,12 @@ def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
         raise ValueError(f"{value!r} must be a list of names")
     return tuple(value)
+
+
+def _limits(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict) or not all(type(limit) is int and limit >= 0 for limit in value.values()):
+        raise ValueError(f"{value!r} must be a table from machine types to numbers of VMs")
+    return dict(value)
 
 
 class FaultInjector:

@@ -9,7 +9,7 @@ from emulators.stack.loopback import CallError, call
 from emulators.stack.state import StackError, StackState
 
 FAULTS_PATH: Final = "/emulator/v1/faults"
-NO_FAULTS: Final = {"stockout_zones": [], "quota_regions": [], "slow_s": 0, "rate_limited": 0}
+NO_FAULTS: Final = {"stockout_zones": [], "quota_regions": [], "machine_limits": {}, "slow_s": 0, "rate_limited": 0}
 """The faults of the whole project; see `emulators.compute.injected_faults`."""
 TIMEOUT_S: Final = 30.0
 

@@ -1,7 +1,7 @@
 """An emulator of the calls by which the `api` function authorises its callers.
 
 The calls are testIamPermissions of a project and of a service account, projects.get, OpenID Connect's UserInfo, and
-OAuth's tokeninfo.
+OAuth's tokeninfo. It also serves the resources that jobs name (`named_resources`), without asking for a token.
 These accounts exist:
 
     local-stack          has all permissions; the local stack's own clients use it
@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from emulators.browser_guard import GuardedHandler
+from emulators.services.named_resources import NamedResources
 from emulators.stack.processes import LOOPBACK
 
 NAME: Final = "iam"
@@ -105,6 +106,15 @@ def _error(code: int, status: str, message: str) -> tuple[int, dict[str, Any]]:
     return code, {"error": {"code": code, "message": message, "status": status}}
 
 
+def _json_of(body: bytes) -> dict[str, Any]:
+    """Return the object in the request's body; empty if there is none."""
+    try:
+        parsed = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
 def access_token(account: str, secret: str) -> str:
     """Return the access token of an account. Without a secret, as in tests, it is the account's name.
 
@@ -135,6 +145,8 @@ def _account_of(authorization: str, project: str, secret: str) -> str:
 def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
     """Return a server that listens; the caller runs `serve_forever`."""
 
+    resources = NamedResources(project)
+
     class Handler(GuardedHandler):
         protocol_version = "HTTP/1.1"
 
@@ -142,10 +154,19 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             if self.path == "/tokeninfo":
                 self._send(*token_info(self._authorization()))
+            elif answer := resources.answer("POST", self.path, _json_of(body)):
+                self._send(*answer)
             else:
                 self._send(*check_permissions(project, self.path, self._authorization(), body))
 
+        def do_DELETE(self) -> None:
+            answer = resources.answer("DELETE", self.path, {})
+            self._send(*(answer or _error(404, "NOT_FOUND", "Requested entity was not found.")))
+
         def do_GET(self) -> None:
+            if answer := resources.answer("GET", self.path, {}):
+                self._send(*answer)
+                return
             self._send(*get_project_or_user(project, self.path, self._authorization()))
 
         def _authorization(self) -> str:

@@ -98,6 +98,9 @@ def cloud_sdk_environment(state_dir: Path, config: StackConfig, endpoints: Endpo
     if endpoints.compute:
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"] = f"http://{endpoints.compute}/compute/v1/"
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"] = f"http://{endpoints.compute}/"
+    if endpoints.iam:
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM"] = f"http://{endpoints.iam}/"
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER"] = f"http://{endpoints.iam}/"
     return variables
 
 
@@ -125,6 +128,8 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         variables["TRAINMASTER_IAM_ACCOUNTS_ENDPOINT"] = f"http://{endpoints.iam}"
         variables["TRAINMASTER_IAM_PEOPLE_ENDPOINT"] = f"http://{endpoints.iam}"
         variables["TRAINMASTER_IAM_TOKENS_ENDPOINT"] = f"http://{endpoints.iam}"
+        variables["TRAINMASTER_SECRETS_ENDPOINT"] = f"http://{endpoints.iam}"
+        variables["TRAINMASTER_REGISTRY_ENDPOINT"] = f"http://{endpoints.iam}"
     return variables
 
 
@@ -145,6 +150,8 @@ def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -
     }
     if endpoints.compute:
         variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"
+    if endpoints.iam:
+        variables["TRAINMASTER_SECRETS_ENDPOINT"] = f"http://{endpoints.iam}"
     if endpoints.proxy:
         variables |= {
             "https_proxy": f"http://{endpoints.proxy}",

@@ -16,9 +16,10 @@ from shared.core.events import (
     VmsNotCreated,
     VmsQueued,
 )
+from shared.core.model.gang import required_replicas
 from shared.core.model.job import Job
 from shared.core.model.replica import Replica
-from shared.core.model.vm import Vm
+from shared.core.model.vm import Vm, VmStatus
 from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step
 from shared.core.reconcile.zone_order import Stockout, machine_kind
 from shared.flows.record import Deps, record
@@ -77,12 +78,26 @@ def _create_vms(
         case Pending():
             pass
         case NotCreated():
-            _record_capacity_error(create, outcome, job, deps)
+            _record_capacity_error(create, outcome, job, deps, required_present=_has_required_vms(job, fleet))
         case _:
             assert_never(outcome)
 
 
-def _record_capacity_error(create: Create, outcome: NotCreated, job: Job, deps: Deps) -> None:
+def _has_required_vms(job: Job, fleet: Fleet) -> bool:
+    """Whether a job without a gang has VMs for all required replicas in its zone. They are listed again, because the
+    inserts of a round run side by side."""
+    if job.plan.gang:
+        return False
+    vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
+    present = {
+        vm.replica_id for vm in vms if vm.zone == job.zone and vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
+    }
+    return present.issuperset(required_replicas(job.plan))
+
+
+def _record_capacity_error(
+    create: Create, outcome: NotCreated, job: Job, deps: Deps, *, required_present: bool
+) -> None:
     """Record why the VMs were not created, and remember a stockout for the zone order of later jobs."""
     kind = machine_kind(create.group, spot=create.spot)
     now = deps.clock()
@@ -99,6 +114,7 @@ def _record_capacity_error(create: Create, outcome: NotCreated, job: Job, deps: 
         at=now,
         zones_available=outcome.zones_available,
         requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
+        required_present=required_present,
     )
     record(not_created, deps)
 

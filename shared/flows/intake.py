@@ -20,8 +20,8 @@ from shared.core.rules.admission_queue import limit_problem
 from shared.core.rules.lifecycle import is_same_submission
 from shared.core.rules.tuning import planned_trials
 from shared.core.timeouts import STOCKOUT_MEMORY
-from shared.flows.package_versions import with_generations
 from shared.flows.record import Deps, record
+from shared.flows.resource_checks import with_resources
 from shared.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from shared.ports import Store
 
@@ -67,7 +67,7 @@ def create_job(
     """
     spec = accept(document, default_job_id=default_job_id)
     authorize(spec)
-    job = new_job(_with_generations(spec, deps), submission, now, origin)
+    job = new_job(_with_resources(spec, deps), submission, now, origin)
     _check_vm_names(job, deps.store)
     over_limit = limit_problem(spec.plan, deps.limits)
     wrong_region = region_problem(spec.plan, deps.regions)
@@ -108,10 +108,10 @@ def _check_vm_names(job: Job, store: Store) -> None:
         raise InvalidJob((Problem("jobId", f"gives its VMs the names of the VMs of {owner}", f"{job.job_id}_2"),))
 
 
-def _with_generations(spec: AcceptedSpec, deps: Deps) -> AcceptedSpec:
-    """Pin the packages. For a repeated submission, whose packages may be gone, the first one decides."""
+def _with_resources(spec: AcceptedSpec, deps: Deps) -> AcceptedSpec:
+    """Look up what the job names. For a repeated submission, whose packages may be gone, the first one decides."""
     try:
-        return with_generations(spec, deps.objects)
+        return with_resources(spec, deps.objects, deps.resources)
     except InvalidJob:
         if spec.job_id is None or deps.store.load(spec.job_id) is None:
             raise

@@ -6,11 +6,11 @@ install the replacement. docs/decisions/0036-code-integrity.md.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from shared.core.intake.document_fields import field_with
 from shared.core.model.package_uri import has_generation, with_generation
 from shared.core.model.plan import Plan, Program
 from shared.jobspec import AcceptedSpec, InvalidJob, Problem
@@ -30,7 +30,7 @@ def with_generations(spec: AcceptedSpec, objects: Callable[[], Objects] | None) 
     """
     if objects is None:
         return spec
-    programs = _programs(spec.plan)
+    programs = programs_of(spec.plan)
     uris = dict.fromkeys(uri for program in programs for uri in program.package_uris if not has_generation(uri))
     pinned: dict[str, str] = {}
     problems: list[Problem] = []
@@ -49,7 +49,8 @@ def with_generations(spec: AcceptedSpec, objects: Callable[[], Objects] | None) 
     return replace(spec, plan=_with_uris(spec.plan, pinned))
 
 
-def _programs(plan: Plan) -> list[Program]:
+def programs_of(plan: Plan) -> list[Program]:
+    """Return the program of the job, and those of its roles that have their own."""
     return [plan.program, *(group.program for group in plan.groups if group.program)]
 
 
@@ -62,17 +63,5 @@ def _with_uris(plan: Plan, pinned: dict[str, str]) -> Plan:
 
 
 def _problem(spec: AcceptedSpec, uri: str, text: str) -> Problem:
-    field = next(_fields_with(uri, json.loads(spec.spec_json), ""), "packageUris")
+    field = field_with(uri, spec.spec_json, "packageUris")
     return Problem(field, text, "upload the package first, and then submit the job")
-
-
-def _fields_with(value: str, part: object, path: str) -> Iterator[str]:
-    """Yield the paths of the fields that equal `value`, such as `trainingInput.packageUris[0]`."""
-    if part == value:
-        yield path
-    elif isinstance(part, dict):
-        for name, item in part.items():
-            yield from _fields_with(value, item, f"{path}.{name}" if path else name)
-    elif isinstance(part, list):
-        for index, item in enumerate(part):
-            yield from _fields_with(value, item, f"{path}[{index}]")

@@ -28,6 +28,7 @@ from functools import partial
 from typing import Final
 
 from shared.core.events import ProvisioningStarted
+from shared.core.model.gang import is_required
 from shared.core.model.job import Job, JobState
 from shared.core.reconcile.plan import plan
 from shared.core.reconcile.steps import Direct, Steps
@@ -289,9 +290,11 @@ class _Delivery:
 
 
 def _is_start_missed(loaded: Loaded) -> bool:
-    """Whether all replicas have been ready and the job does not run yet: the function that counted them died."""
+    """Whether the job does not run although its required replicas have been ready: the function that counted died."""
     state = loaded.state
-    return state.job.state is JobState.PREPARING and all(replica.ever_ready for replica in state.replicas)
+    return state.job.state is JobState.PREPARING and all(
+        replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id)
+    )
 
 
 def _release(job: Job, fleet: Fleet) -> bool:

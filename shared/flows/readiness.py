@@ -1,14 +1,16 @@
-"""The start of a job: it is RUNNING as soon as every replica of its attempt has been ready once."""
+"""The start of a job: it is RUNNING as soon as every required replica of its attempt has been ready once."""
 
 from __future__ import annotations
 
 from shared.core.events import AllReady
+from shared.core.model.gang import required_replicas
 from shared.core.model.job import Job, JobState
+from shared.core.model.replica import replica_key
 from shared.flows.record import Deps, record
 
 
 def start_if_all_ready(job: Job | None, deps: Deps) -> None:
-    """Record that the job runs, if all replicas of a preparing job have been ready. Safe to repeat.
+    """Record that the job runs, if all required replicas of a preparing job have been ready. Safe to repeat.
 
     `job` may be as it was before the commit of a replica's own event: a job that was running then needs no start, and
     of a preparing one the replicas are counted after the commit. Of two last replicas, at least the later one therefore
@@ -18,5 +20,17 @@ def start_if_all_ready(job: Job | None, deps: Deps) -> None:
     """
     if job is None or job.state is not JobState.PREPARING:
         return
-    if deps.store.count_ready(job.job_id, job.attempt) >= len(job.plan.replica_ids):
+    if _are_required_ready(job, deps):
         record(AllReady(job.job_id, job.attempt, deps.clock()), deps)
+
+
+def _are_required_ready(job: Job, deps: Deps) -> bool:
+    """Of a gang, the ready replicas are counted. Of another job, the required ones, which are few, are read."""
+    if job.plan.gang:
+        return deps.store.count_ready(job.job_id, job.attempt) >= len(job.plan.replica_ids)
+    for replica_id in required_replicas(job.plan):
+        loaded = deps.store.load(job.job_id, replica_key(job.attempt, replica_id))
+        replica = loaded.state.find(job.attempt, replica_id) if loaded else None
+        if replica is None or not replica.ever_ready:
+            return False
+    return True

@@ -31,7 +31,7 @@ from shared.core.rules.judge import judge
 from shared.core.transitions.change import Change, Effect
 from shared.errors import ConflictError, PermanentError, TemporaryError
 from shared.messaging import internal_requests, topics
-from shared.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Objects, Store
+from shared.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Objects, Resources, Store
 
 TRIES: Final = 12
 """Conflicts before the message is left to its redelivery. With 16 writers on one document the slowest needed 9."""
@@ -56,6 +56,8 @@ class Deps:
     """Resources that every job may name."""
     objects: Callable[[], Objects] | None = None
     """Builds the port that looks up packages when a job is accepted; None: no look-up, which is for tests."""
+    resources: Callable[[], Resources] | None = None
+    """Builds the port that looks up a job's account, images and secrets; None: no look-up."""
     messages_per_minute: int = 0
     """Most jobs created by messages and uploads within a minute; 0: no limit."""
     regions: tuple[str, ...] = ()

@@ -16,8 +16,8 @@ from typing import Final
 from shared.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, Uploaded
 from shared.core.rules.messages import JOB_EXISTS
 from shared.flows.intake import check_allowed, region_problem, resume_previous_study, with_time_in_job_id
-from shared.flows.package_versions import with_generations
 from shared.flows.record import Deps
+from shared.flows.resource_checks import with_resources
 from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
 from shared.messaging import topics
 from shared.ports import Objects
@@ -62,7 +62,7 @@ def _check(data: bytes, source: str, uploaded: Uploaded, deps: Deps) -> tuple[st
     if _is_new(spec.job_id, source, submitted, deps):
         if wrong_region := region_problem(spec.plan, deps.regions):
             raise InvalidJob((wrong_region,))
-        with_generations(spec, deps.objects)
+        with_resources(spec, deps.objects, deps.resources)
         if spec.tuning is not None:
             resume_previous_study(spec.tuning, deps.store)
     return spec.job_id, submitted

@@ -8,9 +8,10 @@ from typing import Any
 from google.api_core import exceptions
 from google.cloud.storage import Blob, Client
 
+from shared.core.intake.bucket_places import BucketPlace
 from shared.gcp.errors import google_errors
 from shared.gcp.retries import CALL
-from shared.ports import ObjectForbiddenError
+from shared.ports import BucketForbiddenError, ObjectForbiddenError
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,16 @@ class StorageObjects:
             except exceptions.Forbidden:
                 raise ObjectForbiddenError(uri) from None
         return int(blob.generation)
+
+    def bucket_place(self, bucket: str) -> BucketPlace | None:
+        with google_errors(f"look up gs://{bucket}"):
+            try:
+                found = self._client.get_bucket(bucket, **CALL)
+            except exceptions.NotFound:
+                return None
+            except exceptions.Forbidden:
+                raise BucketForbiddenError(bucket) from None
+        return BucketPlace(found.location or "", tuple(found.data_locations or ()))
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         blob = self._blob(uri)

@@ -27,14 +27,26 @@ class VmDefaults:
     def network_of(self, plan: Plan) -> tuple[str, str]:
         """Return network and subnetwork of a job's VMs. An empty subnetwork means the network's own in that region."""
         if plan.network:
-            return plan.network, ""
+            return plan.network, self._subnetwork_of(plan.network, plan.region)
         if own := self.account_networks.get(plan.service_account or ""):
-            project = f"projects/{self.project}"
-            return (
-                f"{project}/global/networks/{own}",
-                f"{project}/regions/{plan.region}/subnetworks/{own}-{plan.region}",
-            )
+            return f"projects/{self.project}/global/networks/{own}", self._account_subnetwork(own, plan.region)
         return self.network, self.subnetwork.replace("{region}", plan.region)
+
+    def _subnetwork_of(self, network: str, region: str) -> str:
+        """Return the subnetwork of a network that the job names. A custom-mode network, as those of infra/, needs one.
+
+        A project may be named by its number, which is not known here. Then only the network's name is compared: Compute
+        Engine refuses a subnetwork of another network.
+        """
+        project, name = network.split("/")[1], network.rpartition("/")[2]
+        own_project = self.network.split("/")[1] if self.network.startswith("projects/") else self.project
+        if name == self.network.rpartition("/")[2] and (project == own_project or project.isdecimal()):
+            return self.subnetwork.replace("{region}", region)
+        is_of_account = name in self.account_networks.values() and (project == self.project or project.isdecimal())
+        return self._account_subnetwork(name, region) if is_of_account else ""
+
+    def _account_subnetwork(self, network: str, region: str) -> str:
+        return f"projects/{self.project}/regions/{region}/subnetworks/{network}-{region}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from shared.core.model.tuning import Tuning
 from shared.jobspec.catalog.runtimes import OWN_IMAGE
 from shared.jobspec.fields.environment_size import check_environment_size
 from shared.jobspec.fields.extension_fields import ResolvedExtension, check_boot_image, resolve_extension
+from shared.jobspec.fields.gang import check_gang
 from shared.jobspec.fields.job_id import check_job_id, nearest_job_id
 from shared.jobspec.fields.labels import check_labels
 from shared.jobspec.fields.placement import resolve_zones
@@ -103,6 +104,7 @@ def _resolve(
     if isinstance(job, VertexTuningJob):
         tuning = resolve_study(job, problems, spec.substitutions)
     plan = _plan(spec, extension, resolved, problems)
+    check_gang(plan, problems)
     problems.raise_if_any()
     if job_id is not None:
         check_environment_size(job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None)
@@ -141,6 +143,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
         # Source: Vertex AI: disableRetries overrides restartJobOnWorkerRestart to false.
         restart_job_on_worker_restart=restarts_job and not disable_retries,
         disable_retries=disable_retries,
+        gang=extension.gang,
         independent=extension.independent_replicas,
         exit_policy=resolved.exit_policy,
         service_account=spec.service_account,

@@ -31,6 +31,8 @@ class MemoryFleet:
 
     stockout_zones: set[str] = field(default_factory=set)
     """Zones in which every insert fails for lack of capacity."""
+    capacity: dict[str, int] = field(default_factory=dict)
+    """The most VMs that a zone has room for; zones that are not named have room for any number."""
     is_slow: bool = False
     """If set, new VMs stay CREATING and deleted VMs stay STOPPING until `settle`."""
     clock: Clock = field(default_factory=lambda: _now)
@@ -51,6 +53,7 @@ class MemoryFleet:
             return replace(
                 self,
                 stockout_zones=set(self.stockout_zones),
+                capacity=dict(self.capacity),
                 _vms=dict(self._vms),
                 _metadata=dict(self._metadata),
                 _outcomes=dict(self._outcomes),
@@ -108,11 +111,22 @@ class MemoryFleet:
         existing = {name: self._vms[name, create.zone][1] for name in create.names if (name, create.zone) in self._vms}
         if any(vm.vm_generation != create.vm_generation for vm in existing.values()):
             return Pending()
-        for name in create.names:
-            if name not in existing:
-                status = VmStatus.CREATING if self.is_slow else VmStatus.RUNNING
-                self._add_vm(job, create, name, metadata, status)
+        missing = [name for name in create.names if name not in existing]
+        room = self._room(create.zone, len(missing))
+        if room < len(missing) and not (create.partial and room):
+            code = "ZONE_RESOURCE_POOL_EXHAUSTED"
+            return NotCreated(CapacityErrorKind.STOCKOUT, code, f"{create.zone} has no room for {len(missing)} VMs")
+        for name in missing[:room]:
+            status = VmStatus.CREATING if self.is_slow else VmStatus.RUNNING
+            self._add_vm(job, create, name, metadata, status)
         return Created()
+
+    def _room(self, zone: str, requested: int) -> int:
+        """Return how many of the requested VMs fit into the zone."""
+        limit = self.capacity.get(zone)
+        if limit is None:
+            return requested
+        return max(0, min(requested, limit - sum(vm_zone == zone for _, vm_zone in self._vms)))
 
     def _add_vm(self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus) -> None:
         self._last_number += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from shared.ports import ObjectForbiddenError
+from shared.core.intake.bucket_places import BucketPlace
+from shared.ports import BucketForbiddenError, ObjectForbiddenError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class MemoryObjects:
         self._generation = 0
         self.forbidden_buckets: set[str] = set()
         """Buckets that may not be read."""
+        self.missing_buckets: set[str] = set()
+        self.places: dict[str, BucketPlace] = {}
+        """Places of buckets; every other bucket is in the multi-region US."""
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
         with self._lock:
@@ -37,6 +41,11 @@ class MemoryObjects:
         with self._lock:
             stored = self._objects.get(uri)
         return stored.generation if stored else None
+
+    def bucket_place(self, bucket: str) -> BucketPlace | None:
+        if bucket in self.forbidden_buckets:
+            raise BucketForbiddenError(bucket)
+        return None if bucket in self.missing_buckets else self.places.get(bucket, BucketPlace("US"))
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         with self._lock:

@@ -17,7 +17,8 @@ from shared.ports.fleet import (
 )
 from shared.ports.identity import Claims, IdentityError, Tokens
 from shared.ports.job_log import JobLog
-from shared.ports.objects import ObjectForbiddenError, Objects
+from shared.ports.objects import BucketForbiddenError, ObjectForbiddenError, Objects
+from shared.ports.resources import Existence, Resources
 from shared.ports.store import (
     AdmissionToken,
     AlreadyRecordedError,
@@ -36,12 +37,14 @@ __all__ = [
     "AddressBook",
     "AdmissionToken",
     "AlreadyRecordedError",
+    "BucketForbiddenError",
     "Bus",
     "CallersProjectError",
     "Claims",
     "Clock",
     "CreateOutcome",
     "Created",
+    "Existence",
     "Fleet",
     "IdentityError",
     "JobLog",
@@ -55,6 +58,7 @@ __all__ = [
     "Orphan",
     "Pending",
     "Rejection",
+    "Resources",
     "Store",
     "Suggester",
     "Tokens",

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from shared.core.intake.bucket_places import BucketPlace
+
 
 class ObjectForbiddenError(Exception):
     """The installation's account may not read the object."""
+
+
+class BucketForbiddenError(Exception):
+    """The installation's account may not see the bucket."""
 
 
 class Objects(Protocol):
@@ -23,6 +29,13 @@ class Objects(Protocol):
         """Return the number of the object's current version, or None if it does not exist.
 
         Raises ObjectForbiddenError.
+        """
+        ...
+
+    def bucket_place(self, bucket: str) -> BucketPlace | None:
+        """Return where the bucket keeps its objects, or None if there is no such bucket.
+
+        Raises BucketForbiddenError.
         """
         ...
 

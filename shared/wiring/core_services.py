@@ -33,9 +33,13 @@ def job_log() -> JobLog:
 
 
 def allowed_resources() -> AllowedResources:
-    """Return the resources that every job may name: those of the setting, and the installation's own account."""
+    """Return the resources that every job may name: those of the setting, and the installation's own."""
     values = settings()
-    own = (f"{ResourceKind.SERVICE_ACCOUNT}={values.worker_service_account}",) if values.worker_service_account else ()
+    is_full_name = values.network.startswith("projects/")
+    network = values.network if is_full_name else f"projects/{values.project}/{values.network}"
+    own = [f"{ResourceKind.NETWORK}={network}"]
+    if values.worker_service_account:
+        own.append(f"{ResourceKind.SERVICE_ACCOUNT}={values.worker_service_account}")
     return AllowedResources(values.project, (*values.allowed_resources, *own))
 
 

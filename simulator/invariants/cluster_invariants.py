@@ -1,6 +1,6 @@
 """Invariants of a job's cluster: what must be true within a bounded time, and what slices report.
 
-ready     a job is RUNNING soon after its last replica has become ready
+ready     a job is RUNNING soon after its last required replica has become ready
 zones     all running replicas are in one zone, because a member's address contains its zone
 peers     a completed replica is reactivated if the primary starts again after its completion
 hosts     a slice is ready, or completed, only when each of its hosts has reported it in the same incarnation
@@ -15,6 +15,7 @@ from typing import Final
 from shared.core.actions import Ignore, MarkReady, RecordCompletion, SucceedJob
 from shared.core.events import ReplicaExited, VmReady
 from shared.core.ledger import LedgerEntry
+from shared.core.model.gang import is_required
 from shared.core.model.job import Job, JobState, State
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
@@ -65,7 +66,9 @@ class ClusterInvariants:
         self._check_hosts(entry, state.job)
         self._track_zones(entry, state)
         self._track_completed_peers(before, state)
-        is_overdue = state.job.state is JobState.PREPARING and all(map(_has_been_ready, state.replicas))
+        is_overdue = state.job.state is JobState.PREPARING and all(
+            _has_been_ready(replica) for replica in state.replicas if is_required(state.job.plan, replica.replica_id)
+        )
         self._ready_since = self._since(self._ready_since, condition=is_overdue)
 
     def _since(self, since: float | None, *, condition: bool) -> float | None:

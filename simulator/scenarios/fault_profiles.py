@@ -35,6 +35,8 @@ class Profile:
     """Per insert: the zone has no capacity, and the call fails at once."""
     stockout_late: float = 0.0
     """Per insert: the operation fails with a stockout after the call was accepted."""
+    partial: float = 0.0
+    """Per insert that may create fewer VMs than requested: it does. Jobs have optional replicas if it is set."""
     slow_create: float = 0.0
     """Per insert: the operation takes minutes."""
     quota: float = 0.0
@@ -154,9 +156,15 @@ REPLAYS: Final = replace(MACHINES, name="replays", replays_requests=True)
 HANGS: Final = Profile("hangs", hang_per_hour=10, fail=0.2, loss_per_hour=5, suspend=0.1, duplicate=0.1, crash=0.02)
 """Only the heartbeats of agents let these jobs end."""
 
+PARTIAL: Final = Profile(
+    "partial", partial=0.6, stockout=0.3, slow_create=0.1, loss_per_hour=15, lost_at_boot=0.05, fail=0.2, suspend=0.1,
+    duplicate=0.1, crash=0.02,
+)  # fmt: skip
+"""For jobs that start before all of their VMs exist."""
+
 _ALL: Final = (
     CALM, MESSAGES, FUNCTIONS, RACES, STORM, CAPACITY, MACHINES,
-    PROGRAMS, SKEW, SLICES, QUEUE, USERS, EVERYTHING, REPLAYS, LOST_EVENTS, HANGS,
+    PROGRAMS, SKEW, SLICES, QUEUE, USERS, EVERYTHING, REPLAYS, LOST_EVENTS, HANGS, PARTIAL,
 )  # fmt: skip
 PROFILES: Final = {profile.name: profile for profile in _ALL}
 

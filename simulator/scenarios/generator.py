@@ -12,13 +12,15 @@ from shared.core.model.plan import Plan
 from shared.core.reconcile.attention import FULL_LOOK_MINUTES
 from shared.core.timeouts import AGENT_TIMEOUT
 from shared.jobspec import accept, parse_document
-from simulator.scenarios.fault_profiles import QUEUE, SLICES, STORM, USERS, Profile
+from simulator.scenarios.fault_profiles import PARTIAL, QUEUE, SLICES, STORM, USERS, Profile
 from simulator.scenarios.scenario import Scenario, SimJob
 
 PACKAGE_URI: Final = "gs://bucket/trainer-0.1.tar.gz"
 """The package of every job; it exists."""
 JOB_ID: Final = "sim_1"
 VARIANTS: Final = 7
+PARTIAL_VARIANTS: Final = (7, 8)
+"""Variants of jobs that may start before all of their VMs exist."""
 WORKERS: Final = (0, 1, 1, 1, 2, 3)
 STORM_WORKERS: Final = (2, 4, 7, 11)
 SYNCHRONOUS_SHARE: Final = 0.75
@@ -42,9 +44,13 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
     if profile.name == SLICES.name:
         document, plan = slice_job(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
     else:
-        workers = STORM_WORKERS if profile.name == STORM.name else WORKERS
-        document, plan = training_job(rng.choice(workers), rng.randrange(VARIANTS))
-    scenario = Scenario((_draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name),), profile)
+        workers = rng.choice(STORM_WORKERS if profile.name in (STORM.name, PARTIAL.name) else WORKERS)
+        variant = rng.choice(PARTIAL_VARIANTS) if profile.name == PARTIAL.name else rng.randrange(VARIANTS)
+        document, plan = training_job(workers, variant)
+    job = _draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name)
+    if not plan.gang:  # programs that need all of their peers must not be in such a job
+        job = replace(job, is_synchronous=False)
+    scenario = Scenario((job,), profile)
     if profile.hang_per_hour:
         return replace(scenario, quiet_s=SILENCE_S, horizon_s=scenario.horizon_s + SILENCE_S)
     return scenario
@@ -94,6 +100,11 @@ def training_job(workers: int, variant: int, job_id: str = JOB_ID, priority: int
         case 2:
             training |= {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
             training |= {"evaluatorType": "n1-standard-4", "evaluatorCount": 1}
+        case 7:
+            training |= {"parameterServerType": "n1-standard-4", "parameterServerCount": 1}
+            extension["gang"] = False
+        case 8:
+            extension |= {"gang": False, "independentReplicas": True}
         case 3:
             extension["spot"] = {"use": "workers", "onDemandAfter": 2}
         case 4:

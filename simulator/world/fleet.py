@@ -148,9 +148,12 @@ class SimFleet:
             return self._operations[key]
         create_s = context.between(*(SLOW_CREATE_S if context.chance(faults.slow_create) else CREATE_S))
         error = _stockout(create.zone) if context.chance(faults.stockout_late) else None
-        vms = [self._add_vm(job, create, name, metadata) for name in create.names]
+        names = create.names
+        if create.partial and len(names) > 1 and context.chance(faults.partial):
+            names = names[: context.rng.randrange(1, len(names))]
+        vms = [self._add_vm(job, create, name, metadata) for name in names]
         operation = self._operations[key] = _Operation(context.now + create_s, error, vms)
-        context.log("insert", create.zone, f"round {create.round}", *create.names)
+        context.log("insert", create.zone, f"round {create.round}", *names)
         context.scheduler.after(create_s, lambda: self._finish(operation))
         return operation
 

@@ -15,7 +15,7 @@ from google.cloud import storage
 from shared.gcp import clients
 from shared.gcp.storage_objects import StorageObjects
 from shared.memory.objects import MemoryObjects
-from shared.ports import Objects
+from shared.ports import BucketForbiddenError, Objects
 from tests.support.serving import serving
 
 
@@ -111,3 +111,21 @@ def test_forbidden_deletion_is_logged_and_no_error(
         objects.delete(uri)
         objects.close()
     assert f"{uri} was not deleted" in caplog.text
+
+
+def test_place_of_a_bucket_is_known_and_a_missing_bucket_has_none(objects: Objects) -> None:
+    place = objects.bucket_place("bucket")
+    assert place is not None
+    assert place.serves("us-central1")
+    if isinstance(objects, MemoryObjects):
+        objects.missing_buckets.add("missing")
+    assert objects.bucket_place("missing") is None
+
+
+def test_forbidden_bucket_is_neither_present_nor_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Forbidding)) as endpoint:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", endpoint)
+        objects = StorageObjects(clients.storage_client())
+        with pytest.raises(BucketForbiddenError):
+            objects.bucket_place("bucket")
+        objects.close()

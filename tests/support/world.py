@@ -22,6 +22,7 @@ from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.fleet import MemoryFleet
 from shared.memory.objects import MemoryObjects
+from shared.memory.resources import MemoryResources
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, google_events, internal_requests, topics
 from shared.ports import Suggester
@@ -65,6 +66,8 @@ class World:
     allowed: AllowedResources = field(default_factory=AllowedResources)
     objects: MemoryObjects | None = None
     """Where packages are looked up; None: they are not."""
+    resources: MemoryResources | None = None
+    """Where accounts, images and secrets are looked up; None: they are not."""
     regions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -72,7 +75,7 @@ class World:
 
     @property
     def deps(self) -> Deps:
-        objects = self.objects
+        objects, resources = self.objects, self.resources
         return Deps(
             self.store,
             self.bus,
@@ -81,6 +84,7 @@ class World:
             limits=self.limits,
             allowed=self.allowed,
             objects=(lambda: objects) if objects else None,
+            resources=(lambda: resources) if resources else None,
             regions=self.regions,
         )
 

@@ -100,6 +100,8 @@ class VmsNotCreated(JobEventBase):
     """Zones that Google named as having capacity."""
     requested: str = "VMs"
     """The request in words: `2 x n1-standard-8 (worker)`."""
+    required_present: bool = False
+    """Whether a job without a gang has the VMs of all its required replicas in the zone."""
     kind: Literal["vms_not_created"] = "vms_not_created"
 
     @property

@@ -116,7 +116,10 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """Something the spec requests that no longer exists, and what the job gets instead. `describe` shows it."""
+    """Something the spec requests that no longer exists, and what the job gets instead. `describe` shows it.
+
+    It is a note about the requested value if the replacement is the same.
+    """
 
     field: str
     """Field of the spec, in its own spelling."""
@@ -181,6 +184,8 @@ class Plan:
     """baseOutputDirectory of Vertex AI's format."""
     priority: int = 0
     """Position in the admission queue: larger first."""
+    gang: bool = True
+    """Whether all VMs of the job must exist before it runs. False: see `shared.core.model.gang`."""
     independent: bool = False
     """Whether no replica depends on another. An exit is then never the consequence of a peer's loss."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.core.model.gang import is_required
 from shared.core.model.job import Job
 from shared.core.model.plan import Plan
 from shared.core.model.replica import Replica, ReplicaState
@@ -32,7 +33,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     """
     if job.state.is_terminal:
         return ()
-    is_peer_down = any(replica.state.is_down and replica.replica_id.is_in_cluster for replica in replicas)
+    is_peer_down = any(_is_waited_for(job.plan, replica) for replica in replicas)
     desired = []
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
@@ -43,6 +44,16 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         directive = Directive(replica.attempt, replica.incarnation, action, pause_s=pause_s)
         desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, replica.awaits_vm))
     return tuple(desired)
+
+
+def _is_waited_for(plan: Plan, replica: Replica) -> bool:
+    """Whether held replicas wait for this one: it is down, and not because the zone has no VM for it.
+
+    An optional replica may wait for a VM for hours; a restart in its own VM takes seconds.
+    """
+    if not replica.state.is_down or not replica.replica_id.is_in_cluster:
+        return False
+    return replica.state is ReplicaState.RESTARTING or is_required(plan, replica.replica_id)
 
 
 def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:

@@ -14,6 +14,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
+from shared.core.model.gang import is_required
 from shared.core.model.job import Job, State
 from shared.core.model.replica import Replica
 from shared.core.model.replica_id import TaskType
@@ -71,13 +72,13 @@ def vm_steps(
         and (job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation))
     ]
     waiting: list[Step] = []
-    missing: dict[tuple[TaskType, int, Directive, bool], list[DesiredVm]] = {}
+    missing: dict[tuple[TaskType, int, Directive, bool, bool], list[DesiredVm]] = {}
     for target in desired:
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):
             replica = target.replica
-            spot = is_spot(job.plan, replica)
-            key = (replica.replica_id.task_type, replica.vm_generation, target.directive, spot)
+            spot, required = is_spot(job.plan, replica), is_required(job.plan, replica.replica_id)
+            key = (replica.replica_id.task_type, replica.vm_generation, target.directive, spot, required)
             missing.setdefault(key, []).append(target)
         elif vm is None:
             steps.append(ReportLoss(target.replica, target.name, None))
@@ -85,8 +86,16 @@ def vm_steps(
             steps.append(step)
         elif target.awaits_slices:
             waiting.append(Await(vm))
-    steps.extend(_create(job, targets) for targets in missing.values())
+    steps.extend(_required_first([_create(job, targets) for targets in missing.values()]))
     return tuple(steps or waiting)
+
+
+def _required_first(creates: list[Create]) -> list[Create]:
+    """Return the inserts without those of optional replicas, as long as required ones are missing.
+
+    Optional VMs would otherwise take the capacity that the job needs in order to run at all.
+    """
+    return [create for create in creates if not create.partial] or creates
 
 
 def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
@@ -124,6 +133,7 @@ def _create(job: Job, targets: list[DesiredVm]) -> Create:
         names=tuple(target.name for target in targets),
         round=job.placement.round,
         spot=is_spot(job.plan, first.replica),
+        partial=not is_required(job.plan, first.replica.replica_id),
     )
 
 

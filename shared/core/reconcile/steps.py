@@ -16,7 +16,7 @@ from shared.core.model.vm import Directive, LossCause, Vm, VmStatus
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create VMs of one role, zone and VM generation in one bulk insert: all of them or none."""
+    """Create VMs of one role, zone and VM generation in one bulk insert: all of them or none, unless `partial`."""
 
     group: TaskGroup
     zone: str
@@ -30,6 +30,9 @@ class Create:
     """Provisioning round of the job's placement."""
     spot: bool = False
     """Whether the VMs are Spot VMs. All VMs of one insert are, or none is."""
+
+    partial: bool = False
+    """Whether fewer VMs, but at least one, may be created if the zone has no capacity for all of them."""
 
     def request_key(self, job_id: str) -> str:
         """Return a key that is the same for every repetition of this insert, and different for every other insert."""

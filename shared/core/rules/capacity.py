@@ -3,6 +3,7 @@
     before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets no maxWaitTime
     after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
                       gang moves to the next zone, free of charge
+    optional VMs      (`gang: false`) are requested in the zone of the required ones as long as the job lives
 
 `shared.core.rules.capacity_backoff` decides when the next round begins.
 """
@@ -33,7 +34,9 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
     if not _is_present_request(job, event):
         return _no_longer_requested(event)
     error = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
-    match event.error_kind:
+    is_optional_error = event.required_present and event.error_kind is CapacityErrorKind.INTERNAL
+    # The job must not be rerun because of a VM that it can do without.
+    match CapacityErrorKind.STOCKOUT if is_optional_error else event.error_kind:
         case CapacityErrorKind.DENIED:
             message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
             text = f"Google returned {error}; another request cannot succeed."
@@ -101,10 +104,13 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     problem = f"No capacity for {event.requested} in {event.zone}"
     zone_index = _next_zone_index(job, event)
     zone = job.plan.zones[zone_index]
+    if event.required_present:
+        text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
+        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, now, waits=True)
     if is_whole_gang_requested(state):
         text = f"{problem} ({error}): trying {zone} next"
         return _continue(state, zone_index, Reason.STOCKOUT, text, now, waits=is_round_over(job))
-    waited_s = max(((now - at).total_seconds() for at in provisioning_since(state)), default=0.0)
+    waited_s = max(((now - at).total_seconds() for at in provisioning_since(state, required_only=True)), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:
         text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
         return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, now, waits=True)

@@ -12,6 +12,7 @@ import hashlib
 from datetime import datetime
 from typing import Final
 
+from shared.core.model.gang import is_required
 from shared.core.model.job import Job, State
 from shared.core.model.replica import ReplicaState
 from shared.core.timeouts import FAST_RETRIES, RETRY_JITTER, RETRY_MAX, RETRY_MIN, RETRY_SHARE
@@ -19,10 +20,17 @@ from shared.core.timeouts import FAST_RETRIES, RETRY_JITTER, RETRY_MAX, RETRY_MI
 _AWAITING_VM: Final = (ReplicaState.WAITING, ReplicaState.REPLACING)
 
 
-def provisioning_since(state: State) -> tuple[datetime, ...]:
-    """Return when a VM was ordered for each replica whose present VM has not reported yet."""
+def provisioning_since(state: State, *, required_only: bool = False) -> tuple[datetime, ...]:
+    """Return when a VM was ordered for each replica whose present VM has not reported yet.
+
+    `required_only`: without the replicas that the job may start without.
+    """
     return tuple(
-        replica.ordered_at for replica in state.replicas if replica.state in _AWAITING_VM and replica.ordered_at
+        replica.ordered_at
+        for replica in state.replicas
+        if replica.state in _AWAITING_VM
+        and replica.ordered_at
+        and not (required_only and not is_required(state.job.plan, replica.replica_id))
     )
 
 

@@ -5,6 +5,8 @@
     third loss in a zone    in the next zone, with all other VMs that have not reported
     30th loss               the job FAILED
 
+A replica that the job may run without (`gang: false`) stays in its zone, and its losses never end the job.
+
 Such losses are a shortage of Spot VMs that no stockout reports, or an image that shuts its VM down. Without a limit,
 they would cost a boot per minute and replica for as long as the job may run.
 """
@@ -12,14 +14,19 @@ they would cost a boot per minute and replica for as long as the job may run.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from shared.core.actions import Budget, ContinueProvisioning, FailJob, RerunJob
 from shared.core.decisions import Decision, Reason, Rule
+from shared.core.model.gang import is_required
 from shared.core.model.job import Job, State
 from shared.core.model.replica import Replica
 from shared.core.rules import messages
 from shared.core.rules.capacity_backoff import is_too_early, is_whole_gang_requested
 from shared.core.timeouts import EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
+
+DOUBLINGS_MAX: Final = 10
+"""More would exceed `RETRY_MAX` by far, and at last what a timedelta can hold."""
 
 
 def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) -> Decision | None:
@@ -30,7 +37,7 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
     job, who = state.job, replica.replica_id.words
     losses = replica.early_losses + 1
     series = f"{cause} before its agent reported, as loss {losses} of {who} in a row"
-    if losses >= EARLY_LOSSES_MAX:
+    if losses >= EARLY_LOSSES_MAX and is_required(job.plan, replica.replica_id):
         message = messages.internal_error(f"{who} lost {losses} VMs in a row before their agents reported; {cause}")
         return Decision(Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message))
     zone_index = _zone_index(job, replica)
@@ -46,13 +53,15 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
 def _zone_index(job: Job, replica: Replica) -> int:
     """Return the zone for the next VM: the next one in order after `EARLY_LOSSES_PER_ZONE`, else the present one."""
     present = job.placement.zone_index
-    is_exhausted = replica.early_losses_in_zone + 1 >= EARLY_LOSSES_PER_ZONE
+    is_exhausted = replica.early_losses_in_zone + 1 >= EARLY_LOSSES_PER_ZONE and is_required(
+        job.plan, replica.replica_id
+    )
     return (present + 1) % len(job.plan.zones) if is_exhausted else present
 
 
 def _request_later(job: Job, replica: Replica, series: str, zone_index: int, losses: int, now: datetime) -> Decision:
     placement = job.placement
-    pause = min(RETRY_MIN * 2 ** (losses - 2), RETRY_MAX)
+    pause = min(RETRY_MIN * 2 ** min(losses - 2, DOUBLINGS_MAX), RETRY_MAX)
     text = f"{series}: trying {job.plan.zones[zone_index]} in {pause.total_seconds():.0f} s, free of charge."
     action = ContinueProvisioning(zone_index, placement.round + 1, placement.since, now + pause, lost=replica.key)
     return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, action)

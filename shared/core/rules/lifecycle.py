@@ -38,13 +38,14 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
-    """Begin RUNNING when every replica of the present attempt has been ready."""
+    """Begin RUNNING when every required replica of the present attempt has been ready."""
     job = state.job
     if event.attempt != job.attempt:
         return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {event.attempt}.")
     if job.state is not JobState.PREPARING:
         return stale(Reason.NOTHING_TO_DO, "The job is running already.")
-    cause = "The first trial runs" if job.tuning else "Every replica is ready"
+    everyone = "Every replica" if job.plan.gang else "Every replica that the job cannot start without"
+    cause = "The first trial runs" if job.tuning else f"{everyone} is ready"
     return Decision(Rule.LIFECYCLE, Reason.ALL_READY, f"{cause}: the job is running.", BeginRunning())
 
 

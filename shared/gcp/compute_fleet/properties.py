@@ -27,12 +27,12 @@ RESERVATION_KEY: Final = "compute.googleapis.com/reservation-name"
 def resource(
     job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[str, str]
 ) -> compute_v1.BulkInsertInstanceResource:
-    """Return the request for all VMs of `create`. It is all or nothing, because `min_count` is the count."""
+    """Return the request for all VMs of `create`. All or nothing: `min_count` is the count; partial: it is 1."""
     # The keys are the names; the field `name` is output only. Source: BulkInsertInstanceResource.
     per_vm = {name: compute_v1.BulkInsertInstanceResourcePerInstanceProperties() for name in create.names}
     return compute_v1.BulkInsertInstanceResource(
         count=len(create.names),
-        min_count=len(create.names),
+        min_count=1 if create.partial else len(create.names),
         per_instance_properties=per_vm,
         instance_properties=_properties(job, create, defaults, metadata),
     )

@@ -99,6 +99,11 @@ class Extension(WireModel):
     independent_replicas: Boolean = wire_field(
         True, "Replicas do not wait for each other: none is reactivated, no exit counts as collateral.", default=False
     )
+    gang: Boolean = wire_field(
+        False,
+        "Start only when all VMs exist. False: start with the replicas that have a VM, and add the rest later.",
+        default=True,
+    )
     exit_policy: ExitPolicySpec = wire_field(
         {"preset": "restart", "fail": ["3", "64-80"]}, "What the program's exit codes lead to.", factory=ExitPolicySpec
     )

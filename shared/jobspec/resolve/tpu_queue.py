@@ -46,7 +46,11 @@ def _check_single_slice(
         return  # the roles have problems, which are already reported
     example = "queue: none" if path[0] == EXTENSION else 'strategy: "STANDARD"'
     if not any(group.tpu for group in groups):
-        problem = f"cannot be {queue.name} for a job of VMs: only TPU slices can be requested through a queue"
+        problem = (
+            f"cannot be {queue.name} for a job of VMs: only TPU slices wait in a queue. VMs are requested in one zone "
+            "after the other until there is capacity, for as long as the job may wait; a reservation (trainmaster."
+            "reservation) or Spot VMs (trainmaster.spot) get GPUs sooner"
+        )
         problems.add_text(path, problem, example)
     elif (replicas := sum(group.count for group in groups)) > 1:
         problem = (

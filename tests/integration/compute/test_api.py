@@ -110,6 +110,19 @@ def test_stockout_fails_the_operation_with_available_zones_and_leaves_no_vm(emul
     assert emulator.names() == set()
 
 
+def test_zone_with_room_for_some_vms_creates_those_if_the_minimum_allows_it(emulator: Emulator) -> None:
+    emulator.faults(machine_limits={"n1-standard-4": 2})
+    all_or_nothing = emulator.done(bulk_insert(emulator, ["a", "b", "c"]))
+    assert all_or_nothing.http_error_status_code == 503
+    assert emulator.names() == set()
+    assert not emulator.done(bulk_insert(emulator, ["a", "b", "c"], min_count=1)).error.errors
+    assert len(emulator.names()) == 2
+    (missing,) = {"a", "b", "c"} - emulator.names()
+    assert emulator.done(bulk_insert(emulator, [missing], min_count=1)).http_error_status_code == 503
+    emulator.faults()
+    assert not emulator.done(bulk_insert(emulator, [missing])).error.errors
+
+
 def test_exhausted_quota_fails_the_operation(emulator: Emulator) -> None:
     emulator.faults(quota_regions=["us-central1"])
     finished = emulator.done(bulk_insert(emulator, ["a"]))

@@ -57,6 +57,8 @@ def test_functions_get_the_documented_settings() -> None:
         "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": "http://h:8",
         "TRAINMASTER_IAM_PEOPLE_ENDPOINT": "http://h:8",
         "TRAINMASTER_IAM_TOKENS_ENDPOINT": "http://h:8",
+        "TRAINMASTER_SECRETS_ENDPOINT": "http://h:8",
+        "TRAINMASTER_REGISTRY_ENDPOINT": "http://h:8",
         "TRAINMASTER_TPU": "true",
         "TRAINMASTER_TPU_ENDPOINT": "http://h:5",
     }

@@ -123,6 +123,22 @@ def test_spot_precedes_a_reservation(reservation: str | None, spot: bool, schedu
             tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
         ),
         (
+            {"network": "projects/123456789012/global/networks/n"},
+            VmDefaults("p", "", "projects/p/global/networks/n", "regions/{region}/subnetworks/s"),
+            tpu_v2.NetworkConfig(
+                network="projects/123456789012/global/networks/n",
+                subnetwork="projects/p/regions/us-central1/subnetworks/s",
+            ),
+        ),
+        (
+            {"network": "projects/p/global/networks/wall"},
+            VmDefaults("p", "", "n", "s", {"finance@p.iam.gserviceaccount.com": "wall"}),
+            tpu_v2.NetworkConfig(
+                network="projects/p/global/networks/wall",
+                subnetwork="projects/p/regions/us-central1/subnetworks/wall-us-central1",
+            ),
+        ),
+        (
             {"service_account": "finance@p.iam.gserviceaccount.com"},
             VmDefaults("p", "", "n", "s", {"finance@p.iam.gserviceaccount.com": "wall"}),
             tpu_v2.NetworkConfig(

@@ -10,7 +10,7 @@ import pytest
 from shared.core.actions import ContinueProvisioning, RerunJob
 from shared.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
 from shared.core.evolve import evolve
-from shared.core.model.job import Budgets, JobState, Placement
+from shared.core.model.job import Budgets, JobState, Placement, State
 from shared.core.model.replica import ReplicaState
 from shared.core.rules.judge import judge
 from tests.support.decisions import Case, action_of, check_case
@@ -93,3 +93,14 @@ def test_moving_the_whole_gang_is_free_and_requests_all_of_it_in_the_other_zone(
 def test_missing_quota_does_not_move_the_gang_because_zones_of_a_region_share_it() -> None:
     action = action_of(judge(PREPARING, QUOTA, NOW), ContinueProvisioning)
     assert (action.zone_index, action.round) == (0, 1)
+
+
+@pytest.mark.parametrize("kind", [CapacityErrorKind.STOCKOUT, CapacityErrorKind.INTERNAL, CapacityErrorKind.QUOTA])
+@pytest.mark.parametrize("state", [PREPARING, MISSING_FOR_900_S], ids=["before RUNNING", "after 15 minutes"])
+def test_error_for_an_optional_vm_keeps_the_job_in_its_zone_and_attempt(kind: CapacityErrorKind, state: State) -> None:
+    decision = judge(state, replace(capacity_error(kind), required_present=True), NOW)
+    action = decision.action
+    assert isinstance(action, ContinueProvisioning)
+    assert action.zone_index == state.job.placement.zone_index
+    assert action.next_at is not None
+    assert action.next_at > NOW

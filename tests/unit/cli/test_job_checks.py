@@ -1,0 +1,111 @@
+"""`trainmaster doctor JOB.yaml` and `submit --check`: what a job would lack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from cli.doctor import job_checks
+from cli.doctor.findings import Finding, Status
+from shared.core.model.plan import Accelerator, TaskGroup
+from shared.core.model.replica_id import TaskType
+from shared.gcp.inspection import Endpoints, Inspection, Quota
+from shared.gcp.project_access import ProjectAccess
+from shared.memory.objects import MemoryObjects
+from shared.memory.resources import MemoryResources
+from shared.settings import Settings
+from shared.wiring import objects as objects_wiring
+from shared.wiring import resources as resources_wiring
+from tests.support.jobs import a_plan, a_spec
+
+
+class Project(Inspection):
+    """A project with given quotas and permissions."""
+
+    def __init__(self, quotas: dict[str, tuple[float, float]], permissions: Sequence[str]) -> None:
+        """`quotas`: used and limit, by metric."""
+        super().__init__("my-project", Endpoints(), ProjectAccess("my-project", "", ""))
+        self._quotas = tuple(Quota(metric, used, most) for metric, (used, most) in quotas.items())
+        self._permissions = frozenset(permissions)
+
+    def quotas(self, region: str) -> tuple[Quota, ...] | None:
+        return self._quotas if region == "us-central1" else None
+
+    def permissions(self, permissions: Sequence[str]) -> frozenset[str]:
+        return self._permissions & frozenset(permissions)
+
+
+@pytest.fixture(autouse=True)
+def objects(monkeypatch: pytest.MonkeyPatch) -> MemoryObjects:
+    objects = MemoryObjects()
+    objects.write("gs://bucket/trainer-0.1.tar.gz", b"code", content_type="application/gzip")
+    monkeypatch.setattr(objects_wiring, "objects", lambda: objects)
+    monkeypatch.setattr(resources_wiring, "resources", MemoryResources)
+    return objects
+
+
+def check(
+    document: dict[str, object] | None = None,
+    quotas: dict[str, tuple[float, float]] | None = None,
+    permissions: Sequence[str] = job_checks.SUBMIT_PERMISSIONS,
+    **settings: object,
+) -> list[Finding]:
+    project = Project({"CPUS": (0, 100)} if quotas is None else quotas, permissions)
+    values = Settings(project="my-project", **settings)  # type: ignore[arg-type]
+    return list(job_checks.check_job(document or {"jobId": "digits_1", **a_spec()}, project, values))
+
+
+def problems(findings: list[Finding]) -> list[str]:
+    return [finding.what for finding in findings if finding.status is Status.FIX]
+
+
+def test_job_that_lacks_nothing_has_no_problem_and_names_what_is_unknown() -> None:
+    findings = check()
+    assert problems(findings) == []
+    unknown = [finding.what for finding in findings if finding.status is Status.NOT_CHECKED]
+    assert [text.partition(":")[0] for text in unknown] == [
+        "price of 1 x n1-standard-4, 2 x n1-standard-4",
+        "waiting time",
+    ]
+
+
+def test_invalid_job_file_is_reported_with_all_fields_and_nothing_else() -> None:
+    findings = check({"jobId": "digits_1", **a_spec(masterType="huge", jobDir="digits")})
+    assert len(problems(findings)) == len(findings) == 2
+
+
+def test_missing_permission_is_a_problem() -> None:
+    assert problems(check(permissions=())) == ["you lack the permissions aiplatform.customJobs.create"]
+
+
+def test_missing_bucket_is_a_problem(objects: MemoryObjects) -> None:
+    objects.missing_buckets.add("bucket")
+    assert problems(check()) == ["trainingInput.jobDir names the bucket bucket, which does not exist"]
+
+
+@pytest.mark.parametrize(("used", "limit", "status"), [(0, 12, Status.OK), (4, 12, Status.LIMIT), (0, 8, Status.FIX)])
+def test_quota_that_is_used_up_means_waiting_and_one_that_is_too_small_a_problem(
+    used: float, limit: float, status: Status
+) -> None:
+    (finding,) = [finding for finding in check(quotas={"CPUS": (used, limit)}) if "quota CPUS" in finding.what]
+    assert finding.status is status
+
+
+def test_region_without_an_installation_is_a_problem() -> None:
+    (text,) = problems(check(regions="europe-west4"))
+    assert "Trainmaster is not installed" in text
+
+
+def test_needs_are_counted_by_the_metric_of_their_quota() -> None:
+    gpus = TaskGroup(TaskType.WORKER, 3, "n1-standard-8", Accelerator("nvidia-tesla-t4", 2), spot=True)
+    plan = replace(a_plan(0), groups=(TaskGroup(TaskType.CHIEF, 1, "n2-standard-4"), gpus))
+    needs = job_checks.quota_needs(plan)
+    assert needs == {
+        "INSTANCES": 4,
+        "N2_CPUS": 4,
+        "CPUS": 24,
+        "PREEMPTIBLE_NVIDIA_T4_GPUS": 6,
+        "SSD_TOTAL_GB": 400,
+    }

@@ -1,0 +1,41 @@
+"""Which replicas a job may start without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shared.core.model.gang import is_required, required_replicas
+from shared.core.model.plan import TaskGroup
+from shared.core.model.replica_id import ReplicaId, TaskType
+from tests.support.jobs import a_plan
+
+SERVERS = TaskGroup(TaskType.PS, 2, "n1-standard-4")
+EVALUATOR = TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")
+
+
+def names(*groups: TaskGroup, **changes: object) -> list[str]:
+    plan = a_plan(2, **changes)
+    return [str(replica_id) for replica_id in required_replicas(replace(plan, groups=(*plan.groups, *groups)))]
+
+
+@pytest.mark.parametrize(
+    ("groups", "changes", "required"),
+    [
+        ((SERVERS, EVALUATOR), {}, ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1", "evaluator-0"]),
+        ((SERVERS, EVALUATOR), {"gang": False}, ["chief-0", "ps-0", "ps-1"]),
+        ((EVALUATOR,), {"gang": False}, ["chief-0", "worker-0", "worker-1"]),
+        ((SERVERS,), {"gang": False, "independent": True}, ["chief-0"]),
+    ],
+)
+def test_required_replicas_follow_from_the_jobs_roles(
+    groups: tuple[TaskGroup, ...], changes: dict[str, object], required: list[str]
+) -> None:
+    assert names(*groups, **changes) == required
+
+
+def test_worker_0_is_required_where_it_is_the_primary() -> None:
+    plan = replace(a_plan(2, gang=False, independent=True), groups=(TaskGroup(TaskType.WORKER, 3, "n1-standard-4"),))
+    assert is_required(plan, ReplicaId(TaskType.WORKER, 0))
+    assert not is_required(plan, ReplicaId(TaskType.WORKER, 1))
