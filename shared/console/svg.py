@@ -101,7 +101,7 @@ def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
         _lane(lane, AXIS_HEIGHT + index * LANE_HEIGHT, scale, timeline.end) for index, lane in enumerate(timeline.lanes)
     )
     marks = {mark.kind: MARK_SHAPES[mark.kind] for lane in timeline.lanes for mark in lane.marks}
-    labels = dict.fromkeys(bar.label for lane in timeline.lanes[1:] or timeline.lanes for bar in lane.bars)
+    labels = dict.fromkeys(bar.kind for lane in lanes[1:] or lanes for bar in lane.bars)
     return DrawnTimeline(
         WIDTH,
         AXIS_HEIGHT + len(lanes) * LANE_HEIGHT + 4,

@@ -20,7 +20,7 @@ from shared.console.pages.job_list import read_filters, read_job_list
 from shared.console.pages.job_page import View, find_job, read_job_page
 from shared.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page
 from shared.console.pages.replica_page import read_replica_page
-from shared.console.pages.service import Console
+from shared.console.pages.service import Console, NotFoundError
 from shared.console.sign_in import FormTokens, SignIn, User
 from shared.core.model.job import JobState, tuning_of
 from shared.errors import PermanentError, TemporaryError
@@ -34,7 +34,8 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # With `no-referrer`, browsers would send `Origin: null` with the console's own forms.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 FORM_BYTES_MAX: Final = 65_536
@@ -126,7 +127,7 @@ def _error_page(error: Exception) -> tuple[str, int]:
         code, text = 503, f"{error}. Reload the page in a moment."
         _log.warning("console: %s", error)
     else:
-        code, text = (404 if "there is no" in str(error) or "has no" in str(error) else 400), f"{error}."
+        code, text = 404 if isinstance(error, NotFoundError) else 400, f"{error}."
     return render_template("error.html", **_context(), text=text, code=code), code
 
 
@@ -156,7 +157,7 @@ def _flag(name: str) -> bool:
 def static_file(name: str) -> Response:
     path = (STATIC / name).resolve()
     if not path.is_relative_to(STATIC) or not path.is_file():
-        raise PermanentError(f"there is no file {name}")
+        raise NotFoundError(f"there is no file {name}")
     kind = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}[path.suffix]
     headers = {"Cache-Control": "private, max-age=31536000, immutable"}
     return Response(path.read_bytes(), headers=headers, content_type=f"{kind}; charset=utf-8")

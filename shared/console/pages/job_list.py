@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -21,6 +22,7 @@ from shared.ports import JobPosition
 
 SIZE: Final = 50
 SIZE_MAX: Final = 1_000
+_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 JOBS_READ_MAX: Final = 1_000
 """Jobs that one page reads when a filter accepts few of them."""
 
@@ -89,7 +91,7 @@ def decode_position(text: str) -> JobPosition:
         created_at = datetime.fromisoformat(time)
     except ValueError:
         created_at = None
-    if created_at is None or created_at.tzinfo is None or not job_id:
+    if created_at is None or created_at.tzinfo is None or not _ID.fullmatch(job_id):
         raise PermanentError("after: must be TIME/JOB, such as 2026-11-21T03:00:00+00:00/digits_1")
     return JobPosition(created_at, job_id)
 

@@ -10,7 +10,7 @@ import yaml
 
 from shared.console.durations import duration_words
 from shared.console.pages.job_list import job_kind, machine_words
-from shared.console.pages.service import Console
+from shared.console.pages.service import Console, NotFoundError
 from shared.console.svg import DrawnTimeline, draw
 from shared.console.timeline import read_timeline
 from shared.core.decisions import Rule
@@ -18,6 +18,7 @@ from shared.core.events import ReplicaExited
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, State
 from shared.core.model.replica_id import ReplicaId
+from shared.core.model.tuning import tuning_job_id
 from shared.core.model.vm_names import vm_name
 from shared.core.reporting.explain import concerns, condense, is_news, next_steps, rules_passed_over
 from shared.core.reporting.goodput import Goodput, goodput
@@ -26,7 +27,7 @@ from shared.core.reporting.phases import Phase
 from shared.core.reporting.submission_origin import describe_origin
 from shared.core.rules.admission_queue import wait_of
 from shared.core.rules.messages import cause, summary
-from shared.errors import PermanentError
+from shared.jobspec import JOB_ID
 from shared.presentation.ml_units import Usage, usage
 
 DECISIONS_MAX: Final = 500
@@ -114,15 +115,16 @@ class JobPage:
 
 
 def find_job(console: Console, job_id: str) -> Job:
-    """Return the job. Raises PermanentError if there is none, or its user deleted it."""
-    loaded = console.store.load(job_id)
+    """Return the job. Raises NotFoundError if there is none, or its user deleted it."""
+    is_valid = JOB_ID.fullmatch(tuning_job_id(job_id)) is not None
+    loaded = console.store.load(job_id) if is_valid else None
     if loaded is None or loaded.state.job.deleted_at is not None:
-        raise PermanentError(f"there is no job {job_id}")
+        raise NotFoundError(f"there is no job {job_id}")
     return loaded.state.job
 
 
 def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
-    """Return the page. Raises PermanentError if there is no such job, or no such replica in `view`."""
+    """Return the page. Raises NotFoundError if there is no such job, or no such replica in `view`."""
     job = find_job(console, job_id)
     replica_id = parse_replica(view.replica, job) if view.replica else None
     entries = console.ledgers.entries(job_id, has_ended=job.state.is_terminal)
@@ -158,13 +160,13 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
 
 
 def parse_replica(text: str, job: Job) -> ReplicaId:
-    """Return the replica of `worker-1`. Raises PermanentError if the job has no such replica."""
+    """Return the replica of `worker-1`. Raises NotFoundError if the job has no such replica."""
     try:
         replica_id = ReplicaId.parse(text)
     except ValueError:
         replica_id = None
     if replica_id is None or replica_id not in job.plan.replica_ids:
-        raise PermanentError(f"{job.job_id} has no replica {text}")
+        raise NotFoundError(f"{job.job_id} has no replica {text}")
     return replica_id
 
 

@@ -6,13 +6,12 @@ import json
 from dataclasses import dataclass
 
 from shared.console.pages.job_page import find_job, parse_replica
-from shared.console.pages.service import Console
+from shared.console.pages.service import Console, NotFoundError
 from shared.core.cluster.environment import environment
 from shared.core.cluster.tf_config import Cluster
 from shared.core.model.job import Job
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.vm_names import vm_name
-from shared.errors import PermanentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,10 @@ class ReplicaPage:
 
 
 def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPage:
-    """Return the page. Raises PermanentError if there is no such job or replica."""
+    """Return the page. Raises NotFoundError if there is no such job or replica."""
     job = find_job(console, job_id)
     if job.tuning is not None:
-        raise PermanentError(f"{job_id} is a tuning job: its trials have replicas")
+        raise NotFoundError(f"{job_id} is a tuning job: its trials have replicas")
     replica_id = parse_replica(replica, job)
     plan, task_type = job.plan, replica_id.task_type
     names = {other: vm_name(job_id, other) for other in plan.replica_ids}

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from shared.console.ledger_cache import LedgerCache
 from shared.core.rules.admission_queue import Limits
+from shared.errors import PermanentError
 from shared.ports import AddressBook, Store
 from shared.presentation.price import Price
 
@@ -16,6 +17,10 @@ PAGE_TIME_STEP_S: Final = 15
 
 ReadLog = Callable[[str], Sequence[Mapping[str, Any]]]
 """Filter → the newest entries of Cloud Logging that match it, the newest first."""
+
+
+class NotFoundError(PermanentError):
+    """The address names a job or replica that does not exist."""
 
 
 @dataclass(frozen=True)

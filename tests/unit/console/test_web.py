@@ -9,10 +9,10 @@ import pytest
 
 from shared.core.model.job import JobState
 from shared.core.reporting.explain import next_steps
+from tests.support.console_site import ORIGIN, Site
 from tests.support.jobs import CHIEF, WORKER_0, a_spec
 from tests.support.study import Study
 from tests.support.world import World
-from tests.unit.console.conftest import ORIGIN, Site
 
 PATHS = ("/jobs", "/jobs/digits_1", "/jobs/digits_1/logs", "/jobs/digits_1/replicas/worker-0", "/installation", "/help")
 
@@ -29,7 +29,7 @@ def test_page_of_a_running_job_has_all_security_headers(site: Site, path: str) -
     assert response.status_code == 200
     assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
     assert response.headers["X-Content-Type-Options"] == "nosniff"
-    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert response.headers["Referrer-Policy"] == "same-origin"
     assert response.headers["Cache-Control"] == "private, no-cache"
 
 
@@ -132,7 +132,7 @@ def test_list_pages_reach_every_job_once(site: Site) -> None:
     assert seen == ["digits_2", "digits_1"]
 
 
-@pytest.mark.parametrize("query", ["state=WRONG", "size=0", "size=x", "after=yesterday"])
+@pytest.mark.parametrize("query", ["state=WRONG", "size=0", "size=x", "after=yesterday", "after=2026-11-21T03:00:00Z/a/b"])
 def test_list_with_a_wrong_parameter_is_400_and_names_it(site: Site, query: str) -> None:
     response = site.get(f"/jobs?{query}")
     assert response.status_code == 400
@@ -143,6 +143,13 @@ def test_unknown_job_is_404(site: Site) -> None:
     response = site.get("/jobs/unknown_1")
     assert response.status_code == 404
     assert "there is no job unknown_1" in response.text
+
+
+@pytest.mark.parametrize("job_id", ["..", "__x__", "a.b", "x" * 2000])
+def test_invalid_job_id_is_never_looked_up(site: Site, job_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.world.store, "load", lambda *_: pytest.fail("looked up"))
+    for path in (f"/jobs/{job_id}/logs", f"/jobs/{job_id}/cancel"):
+        assert site.get(path).status_code in (302, 308, 404)
 
 
 def failed_job(site: Site) -> World:
