@@ -10,10 +10,12 @@ from typing import Final
 from shared.console.durations import duration_words
 from shared.console.timeline import Timeline
 
-GAP_SHARE: Final = 0.15
+GAP_SHARE: Final = 0.4
 """Share of the whole time above which a stretch without any change is drawn shorter."""
-GAP_DRAWN: Final = 0.05
+GAP_DRAWN: Final = 0.1
 """Share of the width that such a stretch gets."""
+PLAIN_SHARE_MIN: Final = 0.02
+"""Share of the time outside such stretches below which nothing is drawn shorter: a job that simply ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def time_scale(timeline: Timeline, width: float, *, shortens_gaps: bool = True) 
         shortens_gaps and len(pieces) > 1 and (end - begin).total_seconds() > GAP_SHARE * total for begin, end in pieces
     ]
     plain_s = sum((end - begin).total_seconds() for (begin, end), gap in zip(pieces, is_gap, strict=True) if not gap)
-    if plain_s < GAP_DRAWN * total:
+    if plain_s < PLAIN_SHARE_MIN * total:
         is_gap, plain_s = [False] * len(pieces), total
     plain_width = width * (1 - GAP_DRAWN * sum(is_gap))
     points, gaps, x = [(timeline.start, 0.0)], [], 0.0

@@ -9,23 +9,22 @@ from shared.console.pages.service import Console
 from shared.flows.user_requests import cancel_job
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.settings import Addressing, settings
-from shared.wiring.core_services import deps, store
-from shared.wiring.log_reader import log_entries
+from shared.wiring import core_services, log_reader
 
 
 def console(version: str) -> Console:
     """Return the console of the installation that the settings name. It acts with the credentials of the process."""
-    values = settings()
+    values, store = settings(), core_services.store()
     is_emulated = values.addressing is Addressing.EMULATOR
     return Console(
         project=values.project,
-        store=store(),
-        ledgers=LedgerCache(store()),
-        read_log=log_entries().newest,
+        store=store,
+        ledgers=LedgerCache(store),
+        read_log=log_reader.log_entries().newest,
         address_book=EmulatorAddresses(values.compute_endpoint) if is_emulated else DnsAddresses(values.project),
         clock=lambda: datetime.now(UTC),
         limits=values.limits,
         ml_unit_price=values.ml_unit_price,
-        cancel=lambda job_id, by: cancel_job(job_id, by, deps()),
+        cancel=lambda job_id, by: cancel_job(job_id, by, core_services.deps()),
         version=version,
     )

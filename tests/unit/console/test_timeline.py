@@ -69,7 +69,7 @@ def test_long_stretch_without_a_change_is_drawn_shorter_and_positions_stay_in_or
     short, full = time_scale(timeline, 900), time_scale(timeline, 900, shortens_gaps=False)
     (gap,) = short.gaps
     assert gap.end - gap.start > timedelta(seconds=900)
-    assert gap.width == pytest.approx(45)
+    assert gap.width == pytest.approx(90)
     assert full.gaps == ()
     moments = [timeline.start + timedelta(seconds=second) for second in range(0, 1060, 20)]
     positions = [short.x(moment) for moment in moments]

@@ -132,7 +132,9 @@ def test_list_pages_reach_every_job_once(site: Site) -> None:
     assert seen == ["digits_2", "digits_1"]
 
 
-@pytest.mark.parametrize("query", ["state=WRONG", "size=0", "size=x", "after=yesterday", "after=2026-11-21T03:00:00Z/a/b"])
+@pytest.mark.parametrize(
+    "query", ["state=WRONG", "size=0", "size=x", "after=yesterday", "after=2026-11-21T03:00:00Z/a/b"]
+)
 def test_list_with_a_wrong_parameter_is_400_and_names_it(site: Site, query: str) -> None:
     response = site.get(f"/jobs?{query}")
     assert response.status_code == 400
