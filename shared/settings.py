@@ -152,7 +152,8 @@ class Settings(BaseSettings):
         default="",
         pattern=r"^(https://[^/ ]+/?|http://(127\.0\.0\.1|localhost):[0-9]+/?)?$",
         description="Address of a console that others can open, such as https://console.example.com. If set, "
-        "`describe` links to it. A console that `trainmaster console` starts is for its own user only, and needs no setting.",
+        "`describe` links to it. A console that `trainmaster console` starts is for its own user only, and needs no "
+        "setting.",
     )
     operation_wait_s: float = Field(
         default=20.0,

@@ -179,7 +179,7 @@ def _waits(console: Console, jobs: list[Job]) -> dict[str, Wait]:
 
 
 def job_row(job: Job, now: datetime, wait: Wait | None) -> JobRow:
-    running = job.started_at and (job.ended_at or now) - job.started_at
+    running = (job.ended_at or now) - job.started_at if job.started_at else None
     waited = (job.started_at or job.ended_at or now) - job.created_at
     return JobRow(
         job,

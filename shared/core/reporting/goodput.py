@@ -9,7 +9,7 @@ a checkpoint just before, and at most the whole time that it ran.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,7 +61,7 @@ class Goodput:
 
     @property
     def words(self) -> str:
-        """`81 % to 93 % of the machine time was work that counts`; empty if nothing is counted."""
+        """`81 % to 93 % of the machine time`; empty if nothing is counted."""
         if self.at_least is None or self.at_most is None:
             return ""
         low, high = f"{self.at_least:.0%}".replace("%", " %"), f"{self.at_most:.0%}".replace("%", " %")
@@ -77,16 +77,17 @@ def goodput(history: History, now: datetime) -> Goodput | None:
 def goodput_of(job: Job, spans: Iterable[Span], now: datetime) -> Goodput:
     """Return where the machine time of these spans went. `spans` are all spans of the job, as `replica_spans` sorts."""
     hosts = {group.task_type: group.hosts for group in job.plan.groups}
-    total: dict[int, Counter[Phase]] = {}
-    counted: dict[int, Counter[Phase]] = {}
+    total: dict[int, dict[Phase, float]] = {}
+    counted: dict[int, dict[Phase, float]] = {}
     lost_s = 0.0
     previous: dict[ReplicaId, Span] = {}
     for span in spans:
         machines = hosts[span.replica_id.task_type]
-        total.setdefault(span.attempt, Counter())[span.phase] += machines * span.seconds(now)
-        counted.setdefault(span.attempt, Counter())
+        of_attempt = total.setdefault(span.attempt, defaultdict(float))
+        of_attempt[span.phase] += machines * span.seconds(now)
+        of_counted = counted.setdefault(span.attempt, defaultdict(float))
         if job.started_at is not None:
-            counted[span.attempt][span.phase] += machines * span.seconds(now, since=job.started_at)
+            of_counted[span.phase] += machines * span.seconds(now, since=job.started_at)
         last = previous.get(span.replica_id)
         if last is not None and last.phase is Phase.RUNNING and span.phase is not Phase.COMPLETED:
             lost_s += machines * last.seconds(now, since=job.started_at)

@@ -79,4 +79,4 @@ def _state_for(action: Action, job: Job, replicas: Mapping[str, Replica]) -> Sta
         key = action.replica
     elif isinstance(action, ContinueProvisioning):
         key = action.lost
-    return State(job, (replicas[key],) if key in replicas else ())
+    return State(job, (replicas[key],) if key is not None and key in replicas else ())
