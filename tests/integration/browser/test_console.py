@@ -6,6 +6,8 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
@@ -23,6 +25,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 UPDATE_MS = 60_000
 """Longest wait for a poll on a busy machine; the pages poll every 5 or 10 seconds."""
+JOB_PATHS = (
+    "/jobs",
+    "/jobs/digits_1",
+    "/jobs/digits_1/logs",
+    "/jobs/digits_1/replicas/worker-0",
+    "/jobs/digits_1/cancel",
+    "/installation",
+    "/help",
+)
+AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +84,35 @@ def failed_world() -> World:
 def test_pages_of_a_failed_job_show_no_error_and_run_no_text_of_programs(chromium: Browser) -> None:
     with opened(chromium, failed_world()) as (page, _):
         assert "token" not in page.url
-        for path in ("/jobs", "/jobs/digits_1/logs", "/jobs/digits_1/replicas/worker-0", "/installation"):
+        for path in JOB_PATHS:
             page.goto(path)
             assert "owned" not in page.title()
         page.goto("/jobs/digits_1")
         assert page.locator("#failure script, #failure img").count() == 0
         assert "<script>" in page.locator("pre.tail").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_have_no_barriers_that_axe_finds(chromium: Browser, scheme: Literal["light", "dark"]) -> None:
+    study = Study()
+    study.start_tuning()
+    study.report_ready(1)
+    study.complete_trial(1, 0.75)
+    for world, paths in ((failed_world(), JOB_PATHS), (study, ("/jobs/digits_1",))):
+        with opened(chromium, world) as (page, site):
+            site.entries = [log_entry("ERROR", "worker-replica-0"), log_entry("WARNING", "service")]
+            page.emulate_media(color_scheme=scheme)
+            for path in paths:
+                page.goto(path)
+                page.evaluate(AXE)
+                violations = page.evaluate("tags => axe.run(document, { runOnly: tags }).then(r => r.violations)", WCAG)
+                assert [(path, found["id"], found["nodes"][0]["html"]) for found in violations] == []
+
+
+def log_entry(severity: str, task: str) -> dict[str, object]:
+    labels = {"ml.googleapis.com/task_name": task}
+    time = "2026-11-21T03:05:00.000000001Z"
+    return {"timestamp": time, "insertId": task, "severity": severity, "labels": labels, "textPayload": "a line"}
 
 
 def test_pages_of_a_tuning_job_show_no_error(chromium: Browser) -> None:
