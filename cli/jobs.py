@@ -15,10 +15,13 @@ from cli.output import Format, complain, print_json, print_table, replica_state_
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, JobState, State
 from shared.core.model.tuning import Tuning
+from shared.core.reporting.goodput import Goodput, goodput
+from shared.core.reporting.history import read_history
 from shared.errors import PermanentError
 from shared.jobspec.reading.document_kinds import EXTENSION
 from shared.ports import JobPosition, Store
 from shared.presentation.job_view import job_view, timestamp
+from shared.presentation.machine_time import machine_time_lines, machine_time_view
 from shared.presentation.ml_units import Usage, usage
 from shared.settings import settings
 
@@ -58,13 +61,17 @@ def display_name(job: Job) -> str:
 @app.command()
 def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Show a job as the API shows it, with its replicas and what was substituted."""
-    state = find_job(open_store(), job_id)
-    view = _view(state)
+    store = open_store()
+    state = find_job(store, job_id)
+    result = _goodput_of(store, job_id)
+    view = _view(state, result)
     if form is Format.JSON:
         print_json(view)
         return
     extension = view.pop(EXTENSION)
     _print_summary(state.job, view, extension)
+    for line in machine_time_lines(result) if result else ():
+        say(line)
     if state.job.tuning is not None:
         print_trials(state.job.tuning)
     else:
@@ -79,6 +86,8 @@ def _print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any]) ->
         say(f"labels: {', '.join(f'{key}={value}' for key, value in view['labels'].items())}")
     say(f"submitted: {extension['submitted']}")
     say(f"{'used' if job.state.is_terminal else 'used so far'}: {_usage_of(job).words}")
+    if "console" in extension:
+        say(f"console: {extension['console']}")
     say(f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}")
     for name, budget in extension["budgets"].items():
         say(f"{name}: {budget['used']} of {budget['limit']}")
@@ -144,9 +153,10 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Wait until a job has ended. The exit status is 0 only if it SUCCEEDED."""
     from cli.wait import exit_status, wait
 
-    state = wait(job_id, open_store())
+    store = open_store()
+    state = wait(job_id, store)
     if form is Format.JSON:
-        print_json(_view(state))
+        print_json(_view(state, _goodput_of(store, job_id)))
     else:
         say(f"{job_id}: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else ""))
     raise typer.Exit(exit_status(state))
@@ -184,8 +194,19 @@ def find_job(store: Store, job_id: str) -> State:
     return loaded.state
 
 
-def _view(state: State) -> dict[str, Any]:
-    return job_view(state.job, state.replicas, settings().project, _usage_of(state.job))
+def _view(state: State, machine_time: Goodput | None) -> dict[str, Any]:
+    view = job_view(state.job, state.replicas, settings().project, _usage_of(state.job))
+    if machine_time is not None:
+        view[EXTENSION]["machineTime"] = machine_time_view(machine_time)
+    if address := settings().console_address:
+        view[EXTENSION]["console"] = f"{address.rstrip('/')}/jobs/{state.job.job_id}"
+    return view
+
+
+def _goodput_of(store: Store, job_id: str) -> Goodput | None:
+    """Return where the job's machine time went until now; None for a tuning job, or if its history has expired."""
+    history = read_history(store.ledger(job_id))
+    return goodput(history, datetime.now(UTC)) if history else None
 
 
 def _usage_of(job: Job) -> Usage:

@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from cli import dead_letters, job_schema, jobs, logs, orphans, schedule, simulate, submit, why
+from cli import console, dead_letters, job_schema, jobs, logs, orphans, schedule, simulate, submit, why
 from cli.doctor import command as doctor
 from cli.installation import LOCAL_EXTRA_MISSING, settings_problems
 from cli.output import complain, say
@@ -89,6 +89,7 @@ app.command()(logs.logs)
 app.command()(why.why)
 app.command()(why.replay)
 app.command()(orphans.orphans)
+app.command()(console.console)
 app.command()(doctor.doctor)
 app.command()(simulate.simulate)
 app.command()(job_schema.job_schema)

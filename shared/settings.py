@@ -162,6 +162,13 @@ class Settings(BaseSettings):
         description="Price of one ML unit, such as `0.49 USD`. If set, the command line shows what a job costs. There "
         "is no default, because prices differ by region and contract.",
     )
+    console_address: str = Field(
+        default="",
+        pattern=r"^(https://[^/ ]+/?|http://(127\.0\.0\.1|localhost):[0-9]+/?)?$",
+        description="Address of a console that others can open, such as https://console.example.com. If set, "
+        "`describe` links to it. A console that `trainmaster console` starts is for its own user only, and needs no "
+        "setting.",
+    )
     operation_wait_s: float = Field(
         default=20.0,
         ge=0,

@@ -81,6 +81,7 @@ def up(
     ready = started.wait_ready()
     say(f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in {folder}")
     say(f'To use it from a shell: eval "$(trainmaster local env{_option(state_dir)})"')
+    say("To see its jobs in a browser: trainmaster console")
     if detach:
         return
     try:

@@ -134,9 +134,10 @@ class FirestoreStore:
         return read(LedgerEntry, snapshot.to_dict()) if snapshot else None
 
     def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
-        snapshots = self._find(self._client.collection(_ledger(job_id)))
-        snapshots.sort(key=lambda snapshot: snapshot.create_time)
-        return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in snapshots)
+        return _in_order_of_commits(self._find(self._client.collection(_ledger(job_id))))
+
+    def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
+        return _in_order_of_commits(self._find(self._where(_ledger(job_id), ("at", ">=", moment))))
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         query = self._where(_ledger(job_id), ("is_pending", "==", True)).select(["__name__"])
@@ -347,6 +348,11 @@ class FirestoreStore:
         batch.create(self._client.document(path), document)
         with suppress(_ExistsError):
             _commit(batch, f"create {path}")
+
+
+def _in_order_of_commits(snapshots: list[DocumentSnapshot[Any]]) -> tuple[LedgerEntry, ...]:
+    snapshots.sort(key=lambda snapshot: snapshot.create_time)
+    return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in snapshots)
 
 
 def _read_job(snapshot: DocumentSnapshot[Any]) -> Job | None:

@@ -34,16 +34,28 @@ class LogEntries:
 
         Raises TemporaryError or PermanentError.
         """
+        answer = self._list(filter_text, "timestamp asc", token)
+        return answer.get("entries", []), answer.get("nextPageToken", "")
+
+    def newest(self, filter_text: str) -> Sequence[Entry]:
+        """Return the newest `PAGE_MAX` entries that match the filter, the newest first.
+
+        Raises TemporaryError or PermanentError.
+        """
+        entries: Sequence[Entry] = self._list(filter_text, "timestamp desc").get("entries", [])
+        return entries
+
+    def _list(self, filter_text: str, order: str, token: str = "") -> Mapping[str, Any]:
         body: dict[str, object] = {
             "resourceNames": [f"projects/{self._project}"],
             "filter": filter_text,
-            "orderBy": "timestamp asc",
+            "orderBy": order,
             "pageSize": PAGE_MAX,
             **({"pageToken": token} if token else {}),
         }
         with google_errors("read Cloud Logging"):
-            answer = self._api.call("POST", "/v2/entries:list", body)
-        return answer.get("entries", []), answer.get("nextPageToken", "")
+            answer: Mapping[str, Any] = self._api.call("POST", "/v2/entries:list", body)
+        return answer
 
     def close(self) -> None:
         self._api.close()

@@ -107,6 +107,9 @@ class MemoryStore:
             stored = self._jobs.get(job_id)
             return tuple(stored.ledger.values()) if stored else ()
 
+    def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
+        return tuple(entry for entry in self.ledger(job_id) if entry.at >= moment)
+
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         return tuple(entry.key for entry in self.ledger(job_id) if entry.is_pending)
 

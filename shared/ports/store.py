@@ -137,6 +137,10 @@ class Store(Protocol):
         """Return all ledger entries of the job in the order of their commits."""
         ...
 
+    def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
+        """Return the job's ledger entries with `at` not before `moment`, in the order of their commits."""
+        ...
+
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         """Return the keys of the job's ledger entries whose effects have not been confirmed."""
         ...

@@ -10,4 +10,5 @@ There is one module for each set of client libraries, because a function pays fo
     authentication  public keys of identity tokens         vm_ready, replica_exit, maintenance
     api             the project's IAM                      api
     log_reader      entries of Cloud Logging               the command line
+    console         Firestore, Pub/Sub, Cloud Logging      the command line
 """

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from typing import TypeVar
 
 import pytest
@@ -106,6 +107,16 @@ def test_ledger_entry_is_read_back_and_the_ledger_folds_to_the_state(store: Stor
     assert [recorded.key for recorded in store.ledger("digits_1")] == ["submitted", entry.key]
     now = must(store.load_attempt("digits_1"))
     assert fold(store.ledger("digits_1")) == now.state
+
+
+def test_ledger_since_a_moment_has_the_entries_of_that_moment_and_later(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, entry, change)
+    assert store.ledger_since("digits_1", entry.at) == (entry,)
+    assert store.ledger_since("digits_1", entry.at + timedelta(microseconds=1)) == ()
+    assert store.ledger_since("digits_1", START - timedelta(days=1)) == store.ledger("digits_1")
 
 
 def test_event_recorded_twice_raises_and_changes_nothing(store: Store) -> None:

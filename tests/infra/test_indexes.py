@@ -32,6 +32,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "load_attempt": lambda store, world: store.load_attempt(world.job_id),
     "entry": lambda store, world: store.entry(world.job_id, "x"),
     "ledger": lambda store, world: store.ledger(world.job_id),
+    "ledger_since": lambda store, world: store.ledger_since(world.job_id, NOW),
     "pending_keys": lambda store, world: store.pending_keys(world.job_id),
     "is_pending": lambda store, world: store.is_pending(world.job_id, "x"),
     "take_lease": lambda store, world: store.take_lease("x", NOW, NOW),

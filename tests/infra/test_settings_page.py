@@ -30,6 +30,7 @@ WRONG = {
     "messages_per_minute": "1.5",
     "requests_per_minute": "some",
     "ml_unit_price": "cheap",
+    "console_address": "http://console.example.com",
     "operation_wait_s": "1000",
 }
 """A wrong value for each setting that has any. The others accept any text."""

@@ -1,0 +1,59 @@
+"""`trainmaster console`: the console on this machine, with the caller's own credentials."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import webbrowser
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cli.installation import choose_installation
+from cli.output import complain, say
+from shared.errors import PermanentError
+
+if TYPE_CHECKING:
+    from werkzeug.serving import BaseWSGIServer
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+def console(
+    browser: Annotated[bool, typer.Option(help="Open the address in the default browser.")] = True,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any free one.")] = 0,
+) -> None:
+    """Show jobs, timelines, decisions and logs in a browser, until Ctrl-C.
+
+    The console listens on this machine only and acts with your own credentials. Its address works once.
+    """
+    server, address = start(port)
+    say(address)
+    complain("The console runs until Ctrl-C.")
+    if browser:
+        webbrowser.open(address)
+    try:
+        server.serve_forever()
+    finally:
+        server.server_close()
+
+
+def start(port: int) -> tuple[BaseWSGIServer, str]:
+    """Return a server on loopback, and the address that signs in. Raises PermanentError for a port in use."""
+    choose_installation()
+    from werkzeug.serving import make_server
+
+    from shared.console.sign_in import LoopbackSignIn
+    from shared.console.web import create_app
+    from shared.wiring.console import console as console_of_installation
+
+    sign_in = LoopbackSignIn(getpass.getuser())
+    app = create_app(console_of_installation(version("trainmaster")), sign_in)
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    try:
+        server = make_server(LOOPBACK, port, app, threaded=True)
+    except (OSError, SystemExit) as error:  # werkzeug exits where the port is in use
+        raise PermanentError(f"--port {port}: cannot listen on it ({error}). Leave it out to use a free port") from None
+    sign_in.hosts = (f"{LOOPBACK}:{server.server_port}", f"localhost:{server.server_port}")
+    return server, f"http://{sign_in.hosts[0]}/?token={sign_in.token}"

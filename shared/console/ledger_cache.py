@@ -1,0 +1,77 @@
+"""Ledgers of jobs, read once and then only as far as they are new.
+
+A page that is open polls every few seconds. Reading a whole ledger each time would cost a read per entry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from threading import Lock
+from typing import Final
+
+from cachetools import LRUCache
+
+from shared.core.actions import CancelJob, CompleteTuning, FailJob, SucceedJob
+from shared.core.ledger import LedgerEntry
+from shared.ports import Store
+
+ENTRIES_MAX: Final = 50_000
+"""Entries of all jobs in the cache: about 100 MiB."""
+REREAD_AFTER_S: Final = 600.0
+"""Time after which a ledger is read as a whole again: an entry may be committed long after its `at`."""
+OVERLAP: Final = timedelta(seconds=60)
+"""How far back entries are read again: longer than a function runs between its decision and its commit."""
+
+Entries = tuple[LedgerEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    entries: Entries
+    read_at: float
+    """When the ledger was last read as a whole."""
+
+
+class LedgerCache:
+    """Reads ledgers through a cache. Thread-safe: a ledger is read by one thread at a time."""
+
+    def __init__(self, store: Store, timer: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._timer = timer
+        self._known: LRUCache[str, _Known] = LRUCache(ENTRIES_MAX, getsizeof=lambda known: len(known.entries) + 1)
+        self._lock = Lock()
+
+    def entries(self, job_id: str, *, has_ended: bool) -> Entries:
+        """Return the job's ledger in the order of its commits. `has_ended`: whether the stored job has ended."""
+        with self._lock:
+            known = self._known.get(job_id)
+            if known is None or self._timer() - known.read_at > REREAD_AFTER_S:
+                known = _Known(self._store.ledger(job_id), self._timer())
+            elif not (has_ended and _is_final(known.entries)):
+                known = replace(known, entries=self._refreshed(job_id, known.entries))
+            if len(known.entries) < ENTRIES_MAX:
+                self._known[job_id] = known
+            return known.entries
+
+    def _refreshed(self, job_id: str, known: Entries) -> Entries:
+        since = max((entry.at for entry in known), default=None)
+        if since is None:
+            return self._store.ledger(job_id)
+        recent = {entry.key: entry for entry in self._store.ledger_since(job_id, since - OVERLAP)}
+        for entry in known:
+            if entry.is_pending and entry.key not in recent and (now := self._store.entry(job_id, entry.key)):
+                recent[entry.key] = now
+        return (*(recent.pop(entry.key, entry) for entry in known), *recent.values())
+
+
+def _is_final(entries: Entries) -> bool:
+    """Whether the entries hold the end of the job, and all effects were seen done."""
+    return any(isinstance(entry.decision.action, _ENDS) for entry in entries) and not any(
+        entry.is_pending for entry in entries
+    )
+
+
+_ENDS: Final = (SucceedJob, FailJob, CancelJob, CompleteTuning)

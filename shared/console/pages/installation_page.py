@@ -1,0 +1,66 @@
+"""The page of the installation: limits and the admission queue, capacity, and what no event reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.console.pages.service import Console
+from shared.core.model.job import JobState
+from shared.core.reconcile.zone_order import Stockout
+from shared.core.rules.admission_queue import Wait, queued_jobs, resource_needs
+from shared.ports import Orphan, Rejection
+
+STOCKOUT_WINDOW: Final = timedelta(days=1)
+REJECTIONS_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRow:
+    resource: str
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationPage:
+    project: str
+    version: str
+    at: datetime
+    live: int
+    """Number of jobs that have not ended."""
+    limits: tuple[LimitRow, ...]
+    queue: tuple[Wait, ...]
+    unreadable: tuple[str, ...]
+    stockouts: tuple[Stockout, ...]
+    orphans: tuple[Orphan, ...]
+    rejections: tuple[Rejection, ...]
+    rejections_omitted: int
+    pending: tuple[str, ...]
+    """Ids of jobs whose effects were not seen done."""
+
+
+def read_installation_page(console: Console) -> InstallationPage:
+    store, now = console.store, console.now
+    live = store.survey_live_jobs()
+    used: Counter[str] = Counter()
+    for job in live.jobs:
+        if job.state is not JobState.QUEUED and job.tuning is None:
+            used.update(resource_needs(job.plan))
+    rejections = sorted(store.rejections(), key=lambda rejection: rejection.at, reverse=True)
+    return InstallationPage(
+        console.project,
+        console.version,
+        now,
+        len(live.job_ids),
+        tuple(LimitRow(name, used[name], limit) for name, limit in console.limits.items()),
+        queued_jobs(live.jobs, console.limits),
+        live.unreadable,
+        store.stockouts(now - STOCKOUT_WINDOW),
+        store.orphans(),
+        tuple(rejections[:REJECTIONS_MAX]),
+        max(len(rejections) - REJECTIONS_MAX, 0),
+        store.jobs_with_pending(),
+    )

@@ -1,0 +1,128 @@
+"""What each replica did when: its phases, derived from the ledger.
+
+The phases of a replica follow each other without a gap, from the acceptance of the job to its end. Their times are
+those of the ledger entries, which `shared.presentation.ml_units` uses, too. The time at which a VM starts is no event,
+so STARTING contains both the search for a VM and its setup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from shared.core.model.job import JobState
+from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.replica_id import ReplicaId
+from shared.core.reporting.history import History
+
+
+class Phase(StrEnum):
+    """What a replica does."""
+
+    QUEUED = "queued"  # the job is in the admission queue
+    STARTING = "starting"  # its first VM is requested, or the VM is being set up
+    RUNNING = "running"
+    RESTARTING = "restarting"  # the next incarnation was ordered in the same VM
+    REPLACING = "replacing"  # another VM was ordered
+    HELD = "held"  # it waits until no peer is down
+    COMPLETED = "completed"  # it exited 0, and its VM was released
+
+
+_PHASES: Final = {
+    ReplicaState.WAITING: Phase.STARTING,
+    ReplicaState.RUNNING: Phase.RUNNING,
+    ReplicaState.RESTARTING: Phase.RESTARTING,
+    ReplicaState.REPLACING: Phase.REPLACING,
+    ReplicaState.HELD: Phase.HELD,
+    ReplicaState.COMPLETED: Phase.COMPLETED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One phase of one incarnation of a replica."""
+
+    replica_id: ReplicaId
+    attempt: int
+    incarnation: int
+    vm_generation: int
+    phase: Phase
+    start: datetime
+    end: datetime | None = None
+    """None: it lasts."""
+
+    def seconds(self, now: datetime, since: datetime | None = None) -> float:
+        """Return the length in seconds until its end, or until now; with `since`, only the part after that time."""
+        start = self.start if since is None else max(self.start, since)
+        return max(((self.end or now) - start).total_seconds(), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpan:
+    """One state of the job."""
+
+    state: JobState
+    start: datetime
+    end: datetime | None = None
+    """None: it lasts."""
+
+
+def job_spans(history: History) -> tuple[JobSpan, ...]:
+    """Return the states that the job had before its end, in order."""
+    spans: list[JobSpan] = []
+    for step in history.steps:
+        if spans and spans[-1].state is step.job.state:
+            continue
+        if spans and spans[-1].end is None:
+            spans[-1] = replace(spans[-1], end=max(step.entry.at, spans[-1].start))
+        if not step.job.state.is_terminal:
+            spans.append(JobSpan(step.job.state, step.entry.at))
+        elif spans[-1].end is not None:
+            break
+    return tuple(spans)
+
+
+def replica_spans(history: History) -> tuple[Span, ...]:
+    """Return the phases of all replicas: by attempt, then in the order of the plan, then by time."""
+    closed: list[Span] = []
+    open_spans: dict[ReplicaId, Span] = {}
+    for step in history.steps:
+        at, is_queued = step.entry.at, step.job.state is JobState.QUEUED
+        if step.job.state.is_terminal and step.previous is not None and not step.previous.state.is_terminal:
+            open_spans.update(_moved(step.changed, open_spans, at, closed, is_queued=False))
+            closed += [replace(span, end=max(at, span.start)) for span in open_spans.values()]
+            open_spans = {}
+        if step.job.state.is_terminal:
+            continue
+        if step.previous is not None and step.previous.state is JobState.QUEUED and not is_queued:
+            for replica_id, span in open_spans.items():
+                closed.append(replace(span, end=max(at, span.start)))
+                open_spans[replica_id] = replace(span, phase=Phase.STARTING, start=max(at, span.start))
+        open_spans.update(_moved(step.changed, open_spans, at, closed, is_queued=is_queued))
+    order = {replica_id: index for index, replica_id in enumerate(history.state.job.plan.replica_ids)}
+    spans = (*closed, *open_spans.values())
+    return tuple(sorted(spans, key=lambda span: (span.attempt, order[span.replica_id], span.start)))
+
+
+def _moved(
+    changed: Iterable[Replica],
+    open_spans: dict[ReplicaId, Span],
+    at: datetime,
+    closed: list[Span],
+    *,
+    is_queued: bool,
+) -> Iterator[tuple[ReplicaId, Span]]:
+    """Yield the new span of each replica that is in another phase, and append its last span to `closed`."""
+    for replica in changed:
+        phase = Phase.QUEUED if is_queued else _PHASES[replica.state]
+        last = open_spans.get(replica.replica_id)
+        start = at if last is None else max(at, last.start)
+        span = Span(replica.replica_id, replica.attempt, replica.incarnation, replica.vm_generation, phase, start)
+        if last is not None:
+            if replace(last, start=start) == span:
+                continue
+            closed.append(replace(last, end=start))
+        yield replica.replica_id, span

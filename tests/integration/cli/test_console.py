@@ -1,0 +1,73 @@
+"""`trainmaster console` on an installation, and machine time in `describe`."""
+
+from __future__ import annotations
+
+import json
+import re
+from http.cookiejar import CookieJar
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.console import start
+from cli.main import app
+from shared.errors import PermanentError
+from shared.flows import submit
+from tests.integration.cli.conftest import Installation
+from tests.support.jobs import WORKER_0, a_spec
+from tests.support.serving import serving
+from tests.support.world import World
+
+
+def test_printed_address_signs_in_once_and_shows_jobs_and_their_logs(installation: Installation) -> None:
+    submit.handle(json.dumps({"jobId": "digits_1", **a_spec()}).encode(), "gs://b/jobs/1.yaml#1", installation.deps)
+    server, address = start(0)
+    with serving(server) as origin:
+        assert re.fullmatch(rf"{re.escape(origin)}/\?token=[\w-]{{40,}}", address)
+        browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
+        with browser.open(address) as response:
+            assert response.url == f"{origin}/jobs"
+            assert b'id="job-digits_1"' in response.read()
+        with browser.open(f"{origin}/jobs/digits_1/logs") as response:
+            assert b"The job has printed nothing yet" in response.read()
+        with pytest.raises(HTTPError, match="401"):
+            build_opener(ProxyHandler({})).open(address)
+
+
+def test_port_in_use_is_an_error_that_names_the_option(installation: Installation) -> None:
+    server, _ = start(0)
+    try:
+        with pytest.raises(PermanentError, match=f"--port {server.server_port}: cannot listen"):
+            start(server.server_port)
+    finally:
+        server.server_close()
+
+
+def test_describe_shows_machine_time_by_phase_and_a_link_to_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.start_running()
+    world.wait(3600)
+    world.kill(WORKER_0)
+    world.deliver()
+    monkeypatch.setattr("cli.jobs.open_store", lambda: world.store)
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+    monkeypatch.setenv("TRAINMASTER_CONSOLE_ADDRESS", "https://console.example.com/")
+    from shared.settings import settings
+
+    settings.cache_clear()
+    try:
+        result = CliRunner().invoke(app, ["jobs", "describe", "digits_1", "--format", "json"])
+        text = CliRunner().invoke(app, ["jobs", "describe", "digits_1"]).stdout
+    finally:
+        settings.cache_clear()
+    view = json.loads(result.stdout)["trainmaster"]
+    assert view["console"] == "https://console.example.com/jobs/digits_1"
+    (attempt,) = view["machineTime"]["attempts"]
+    assert attempt["counted"]["running"] >= 3 * 3600
+    assert sum(attempt["counted"].values()) == pytest.approx(view["machineTime"]["countedMachineSeconds"], abs=0.01)
+    assert view["machineTime"]["lostAtMostMachineSeconds"] == pytest.approx(3601, abs=2)
+    assert "console: https://console.example.com/jobs/digits_1" in text
+    assert "goodput: " in text
+    assert "machine-hours of attempt 1: " in text

@@ -1,0 +1,77 @@
+"""A console on adapters in memory, and a signed-in client of its WSGI application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from shared.console.ledger_cache import LedgerCache
+from shared.console.pages.service import Console
+from shared.console.sign_in import LoopbackSignIn
+from shared.console.web import create_app
+from shared.flows.user_requests import cancel_job
+from tests.support.world import FixedAddresses, World
+
+HOST = "127.0.0.1:8080"
+ORIGIN = f"http://{HOST}"
+
+
+@dataclass
+class Site:
+    """The console of a world."""
+
+    world: World = field(default_factory=World)
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    """What Cloud Logging holds, the newest first."""
+    queries: list[str] = field(default_factory=list)
+    """Filters of the calls of Cloud Logging."""
+    is_read_only: bool = False
+
+    def __post_init__(self) -> None:
+        self.sign_in = LoopbackSignIn("anna@example.com", (HOST, "localhost:8080"))
+        self.app = create_app(self.console(), self.sign_in)
+        self.client: FlaskClient = self.app.test_client()
+
+    def console(self) -> Console:
+        return Console(
+            project="my-project",
+            store=self.world.store,
+            ledgers=LedgerCache(self.world.store),
+            read_log=self._read_log,
+            address_book=FixedAddresses(),
+            clock=lambda: self.world.now,
+            limits=self.world.limits,
+            ml_unit_price=None,
+            cancel=None if self.is_read_only else lambda job_id, by: cancel_job(job_id, by, self.world.deps),
+        )
+
+    def _read_log(self, query: str) -> list[dict[str, Any]]:
+        self.queries.append(query)
+        return self.entries
+
+    def open(self) -> None:
+        """Sign in as the command line does."""
+        response = self.client.get(f"/?token={self.sign_in.token}", base_url=ORIGIN)
+        assert response.status_code == 303
+
+    def get(self, path: str, **headers: str) -> TestResponse:
+        return self.client.get(path, base_url=ORIGIN, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def text(self, path: str) -> str:
+        response = self.get(path)
+        assert response.status_code == 200, response.text
+        return response.text
+
+    def post(self, path: str, token: str | None = None, **headers: str) -> TestResponse:
+        """Send a form as the browser does; `headers` override."""
+        sent = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
+        form = {"token": self.form_token(path) if token is None else token}
+        return self.client.post(path, base_url=ORIGIN, data=form, headers=sent)
+
+    def form_token(self, path: str) -> str:
+        return self.text(path).partition('name="token" value="')[2].partition('"')[0]

@@ -1,0 +1,162 @@
+"""Lanes, marks and the time scale of the timeline, and the cost of reading ledgers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from shared.console.durations import duration_words
+from shared.console.ledger_cache import OVERLAP, REREAD_AFTER_S, LedgerCache
+from shared.console.svg import draw
+from shared.console.time_scale import time_scale
+from shared.console.timeline import LANES_MAX, MarkKind, Timeline, read_timeline
+from shared.core.ledger import LedgerEntry
+from shared.core.model.job import JobState
+from shared.core.reporting.history import read_history
+from shared.memory.store import MemoryStore
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec, at
+from tests.support.world import World
+
+
+def timeline_of(world: World, *, with_all: bool = False) -> Timeline:
+    history = read_history(world.ledger)
+    assert history is not None
+    return read_timeline(history, world.now, with_all=with_all)
+
+
+def preempted_world() -> World:
+    world = World()
+    world.start_running()
+    world.wait(1000)
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.deliver()
+    world.wait(60)
+    world.send("vm-ready", WORKER_1)
+    world.deliver()
+    return world
+
+
+def test_lanes_of_a_preempted_worker_have_its_spans_and_mark() -> None:
+    timeline = timeline_of(preempted_world())
+    job, chief, _, worker = timeline.lanes
+    assert [lane.name for lane in timeline.lanes] == ["job", "chief 0", "worker 0", "worker 1"]
+    assert job.bars[-1].label == "running"
+    assert [bar.label for bar in worker.bars if bar.end is None or bar.end > bar.start] == [
+        "starting",
+        "running",
+        "replacing",
+        "running",
+    ]
+    (mark,) = worker.marks
+    assert (mark.kind, mark.replica_id, mark.rule) == (MarkKind.PREEMPTION, WORKER_1, 4)
+    assert chief.marks == ()
+    assert "incarnation 2" in worker.bars[-1].title
+
+
+def test_end_of_a_job_is_a_mark_of_its_own_lane_or_of_its_replica() -> None:
+    world = World()
+    world.start_running()
+    world.exit_program(CHIEF, 0)
+    world.deliver()
+    assert world.state == JobState.SUCCEEDED
+    assert [mark.kind for mark in timeline_of(world).marks] == [MarkKind.SUCCEEDED]
+    assert all(bar.end is not None for lane in timeline_of(world).lanes for bar in lane.bars)
+
+
+def test_long_stretch_without_a_change_is_drawn_shorter_and_positions_stay_in_order() -> None:
+    timeline = timeline_of(preempted_world())
+    short, full = time_scale(timeline, 900), time_scale(timeline, 900, shortens_gaps=False)
+    (gap,) = short.gaps
+    assert gap.end - gap.start > timedelta(seconds=900)
+    assert gap.width == pytest.approx(90)
+    assert full.gaps == ()
+    moments = [timeline.start + timedelta(seconds=second) for second in range(0, 1060, 20)]
+    positions = [short.x(moment) for moment in moments]
+    assert positions == sorted(positions)
+    assert short.x(timeline.start) == 0
+    assert short.x(timeline.end) == pytest.approx(900)
+    assert abs(short.at(short.x(at(500))) - at(500)) < timedelta(milliseconds=1)
+
+
+def test_large_job_shows_replicas_with_incidents_and_counts_the_others() -> None:
+    world = World()
+    world.submit(a_spec(workerCount=LANES_MAX + 50))
+    world.deliver()
+    world.report_all_ready()
+    world.kill(WORKER_0)
+    world.deliver()
+    timeline = timeline_of(world)
+    assert [lane.name for lane in timeline.lanes] == ["job", "worker 0"]
+    assert timeline.hidden == LANES_MAX + 50
+    assert len(timeline_of(world, with_all=True).lanes) == LANES_MAX + 52
+
+
+def test_drawing_keeps_bars_within_the_image() -> None:
+    drawn = draw(timeline_of(preempted_world()))
+    for lane in drawn.lanes:
+        assert all(bar.x > 0 and bar.x + bar.width <= drawn.width for bar in lane.bars)
+    assert dict(drawn.symbols).keys() == {"preemption"}
+    assert set(drawn.legend) == {"starting", "running", "replacing"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0.0 s"), (4.25, "4.2 s"), (59, "59 s"), (200, "3 min 20 s"), (8040, "2 h 14 min"), (266400, "3 d 2 h")],
+)
+def test_duration_in_words(seconds: float, words: str) -> None:
+    assert duration_words(timedelta(seconds=seconds)) == words
+
+
+class CountingStore(MemoryStore):
+    """Counts what a ledger cache reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole = 0
+        self.entries_read = 0
+
+    def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
+        self.whole += 1
+        return super().ledger(job_id)
+
+    def ledger_since(self, job_id: str, moment: object) -> tuple[LedgerEntry, ...]:
+        recent = tuple(entry for entry in MemoryStore.ledger(self, job_id) if entry.at >= moment)  # type: ignore[operator]
+        self.entries_read += len(recent)
+        return recent
+
+
+def test_ledger_cache_reads_a_ledger_once_and_then_what_is_new() -> None:
+    store, clock = CountingStore(), [0.0]
+    world = World(store=store)
+    cache = LedgerCache(store, lambda: clock[0])
+    world.start_running()
+    cache.entries("digits_1", has_ended=False)
+    world.wait(OVERLAP.total_seconds() + 60)
+    before = store.whole
+    world.kill(WORKER_0)
+    assert cache.entries("digits_1", has_ended=False) == world.store.ledger_since("digits_1", at(-1))
+    world.deliver()
+    assert cache.entries("digits_1", has_ended=False)[-1].done_at is not None, "a confirmation is seen"
+    store.entries_read = 0
+    world.wait(OVERLAP.total_seconds() + 60)
+    for _ in range(10):
+        cache.entries("digits_1", has_ended=False)
+    assert store.entries_read <= 10
+    reads_by_flows = store.whole - before
+    clock[0] = REREAD_AFTER_S + 1
+    cache.entries("digits_1", has_ended=False)
+    assert store.whole - before == reads_by_flows + 1
+
+
+def test_ledger_cache_reads_nothing_about_an_ended_job() -> None:
+    store = CountingStore()
+    world = World(store=store)
+    cache = LedgerCache(store, lambda: 0.0)
+    world.start_running()
+    world.exit_program(CHIEF, 0)
+    world.deliver()
+    entries = cache.entries("digits_1", has_ended=True)
+    store.whole = store.entries_read = 0
+    assert cache.entries("digits_1", has_ended=True) == entries
+    assert (store.whole, store.entries_read) == (0, 0)
