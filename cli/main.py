@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from cli import dead_letters, job_schema, jobs, logs, orphans, schedule, simulate, submit, why
+from cli import convert, dead_letters, job_schema, jobs, logs, orphans, schedule, simulate, submit, why
 from cli.doctor import command as doctor
 from cli.installation import LOCAL_EXTRA_MISSING, settings_problems
 from cli.output import complain, say
@@ -82,6 +82,7 @@ def _global_options(
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.command(context_settings={"allow_extra_args": True})(submit.submit)
+app.command()(convert.convert)
 app.command()(schedule.schedule)
 jobs.app.command()(logs.logs)
 jobs.app.command()(why.why)
