@@ -74,7 +74,7 @@ def read_manifest(document: Mapping[str, Any], findings: Findings) -> Manifest:
             findings.refuse(ANNOTATION_PATH, invalid.problems[0].problem, "region: us-central1")
     spec = document.get("spec")
     spec = spec if isinstance(spec, Mapping) else {}
-    return Manifest(str(document["apiVersion"]), str(document["kind"]), metadata, spec, extension)
+    return Manifest(str(document.get("apiVersion")), str(document.get("kind")), metadata, spec, extension)
 
 
 def job_file(manifest: Manifest, meaning: Meaning, region: str | None, findings: Findings) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def _with_trainer(job: Mapping[str, Any], trainer: Trainer, nodes: int) -> dict[
         if value := getattr(trainer, name):
             target[name] = value
     if trainer.env:
-        own = {item.get("name") for item in trainer.env}
+        own = [item.get("name") for item in trainer.env]
         inherited = target.get("env")
         others = [_mapping(item) for item in inherited] if isinstance(inherited, list) else []
         target["env"] = [item for item in others if item.get("name") not in own] + list(trainer.env)
