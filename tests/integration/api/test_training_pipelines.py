@@ -36,7 +36,7 @@ def a_pool(replicas: float, image: str = IMAGE, spec: str = "containerSpec", nam
     }
 
 
-def a_body(**changes: object) -> dict[str, Any]:
+def a_body(**changes: Any) -> dict[str, Any]:
     inputs = {
         "worker_pool_specs": [a_pool(1.0), a_pool(2.0)],
         "base_output_directory": {"output_uri_prefix": "gs://stage/aiplatform-custom-training-2026-11-22-05:19:41.110"},
@@ -45,13 +45,13 @@ def a_body(**changes: object) -> dict[str, Any]:
     body = {
         "displayName": "c",
         "trainingTaskDefinition": CUSTOM_TASK,
-        "trainingTaskInputs": {**inputs, **changes.pop("inputs", {})},  # type: ignore[dict-item]
+        "trainingTaskInputs": {**inputs, **changes.pop("inputs", {})},
         "labels": {"a": "b"},
     }
     return {**body, **changes}
 
 
-def create(api: Api, **changes: object) -> dict[str, Any]:
+def create(api: Api, **changes: Any) -> dict[str, Any]:
     created = api.send_ok("POST", PIPELINES, a_body(**changes), schema="TrainingPipeline")
     api.world.job_id = f"custom_{created['name'].rpartition('/')[2]}"
     return created
