@@ -23,6 +23,7 @@ class Trial:
     metric: float | None
     """Final value of the metric; None: the trial has not reported one."""
     state: str
+    """In the words of the API that answered: RUNNING, or ACTIVE of Vertex AI."""
 
 
 @dataclass(frozen=True, slots=True)
