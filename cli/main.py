@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from cli import console, dead_letters, job_schema, jobs, logs, orphans, schedule, simulate, submit, why
+from cli import console, convert, dead_letters, job_schema, jobs, logs, orphans, schedule, simulate, submit, why
 from cli.doctor import command as doctor
 from cli.installation import LOCAL_EXTRA_MISSING, settings_problems
 from cli.output import complain, say
@@ -83,6 +83,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(schedule.app, name="schedule")
 app.command(context_settings={"allow_extra_args": True})(submit.submit)
+app.command()(convert.convert)
 jobs.app.command()(logs.logs)
 jobs.app.command()(why.why)
 app.command()(logs.logs)

@@ -16,7 +16,7 @@ import typer
 from cli.options import OutputFormat, parse_duration
 from cli.output import Format, print_json, print_table, say
 from shared.errors import PermanentError
-from shared.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
+from shared.jobspec import AcceptedSpec, InvalidJob, accept, read_document
 
 if TYPE_CHECKING:
     from simulator.forecast import Forecast
@@ -81,7 +81,7 @@ def _print_forecast(forecast: Forecast, spec: AcceptedSpec, preemptions_per_hour
 def _accept(job_file: Path) -> tuple[AcceptedSpec, bytes]:
     """Return the spec, and the message that would submit it. Raises PermanentError if the file is invalid."""
     try:
-        document = dict(parse_document(job_file.read_bytes(), job_file.name))
+        document = dict(read_document(job_file.read_bytes(), job_file.name))
         spec = accept(document, default_job_id=DEFAULT_JOB_ID)
     except InvalidJob as invalid:
         raise PermanentError(str(invalid)) from None

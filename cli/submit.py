@@ -25,7 +25,9 @@ from cli.wait import exit_status, wait
 from shared.core.intake.job_id_template import at_time
 from shared.core.model.job import Job
 from shared.errors import PermanentError
-from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
+from shared.jobspec import InvalidJob, Problem, accept, job_id_from, read_document
+from shared.jobspec.job_document import CONVERTED_FROM
+from shared.jobspec.reading.document_kinds import EXTENSION
 from shared.messaging import topics
 from shared.ports import Store
 from shared.presentation.job_view import job_view
@@ -78,7 +80,9 @@ def submit(
     given = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}
     if asynchronous and (stream_logs or wait_for_end):
         raise PermanentError("--async cannot be combined with --stream-logs or --wait")
-    name, document = read_job(job, config)
+    name, document = read_job(job, config, region)
+    if _list_substitutions(document):
+        given["region"] = None  # the conversion of the manifest has used it
     document = apply_flags(document, Flags(**given), context.args)
     store = open_store()
     document["jobId"] = _fill_time(name or document.pop("job_id", None) or document.get("jobId") or _derive_id(job))
@@ -97,10 +101,11 @@ def submit(
     _print_job(stored, form)
 
 
-def read_job(job: str, config: Path | None) -> tuple[str | None, dict[str, Any]]:
+def read_job(job: str, config: Path | None, region: str | None = None) -> tuple[str | None, dict[str, Any]]:
     """Return the job id that the command names, or None, and the content of the job file.
 
-    `job` is a job file or a job id. Raises PermanentError if the file cannot be read.
+    `job` is a job file, a manifest of Kubeflow or JobSet, or a job id. `region` is that of a manifest, which is
+    converted. Raises PermanentError if the file cannot be read or converted.
     """
     is_file = Path(job).is_file() or job.endswith(JOB_FILE_SUFFIXES)
     if is_file and config:
@@ -109,12 +114,25 @@ def read_job(job: str, config: Path | None) -> tuple[str | None, dict[str, Any]]
     if source is None:
         return job, {}
     try:
-        document = dict(parse_document(source.read_bytes(), source.name))
+        document = dict(read_document(source.read_bytes(), source.name, region))
     except FileNotFoundError:
         raise PermanentError(f"there is no file {source}") from None
     except InvalidJob as invalid:
-        raise PermanentError(f"{source}: {invalid}") from None
+        problems = "".join(f"\n  {_describe_problem(problem)}" for problem in invalid.problems)
+        raise PermanentError(f"{source} cannot be read:{problems}") from None
     return (None if is_file else job), document
+
+
+def _list_substitutions(document: dict[str, Any]) -> bool:
+    """Return whether the job file was made from a manifest, after printing what the conversion replaced."""
+    extension = document.get(EXTENSION)
+    converted = extension.get(CONVERTED_FROM) if isinstance(extension, dict) else None
+    if not isinstance(converted, dict) or "jobSpec" not in document:
+        return False
+    complain(f"converted {converted.get('manifest')}")
+    for item in converted.get("substitutions", ()):
+        complain(f"  {item['field']}: {item['requested']} -> {item['replacement']}. {item['reason']}")
+    return True
 
 
 def check_document(document: dict[str, Any]) -> str:

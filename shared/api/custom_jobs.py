@@ -1,4 +1,7 @@
-"""`projects.locations.customJobs` of Vertex AI v1. Source: its discovery document."""
+"""`projects.locations.customJobs` of Vertex AI v1. Source: its discovery document.
+
+The job of a training pipeline is listed here too: it is the `backingCustomJob` of the pipeline.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ _FIELDS_BESIDE_SPEC: Final = {
     "displayName": "displayName",
     "display_name": "displayName",
     "jobSpec": "jobSpec",
+    "trainingTaskInputs": "jobSpec",
+    "training_task_inputs": "jobSpec",
+    "trainingTaskDefinition": "",
+    "training_task_definition": "",
     "job_spec": "jobSpec",
     "encryptionSpec": "encryptionSpec",
     "encryption_spec": "encryptionSpec",

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from pydantic.alias_generators import to_camel
+
 _ACCELERATORS: Final = {
     0: "ACCELERATOR_TYPE_UNSPECIFIED",
     1: "NVIDIA_TESLA_K80",
@@ -67,11 +69,14 @@ NAMES: Final[Mapping[str, Mapping[int, str]]] = {
 
 
 def replace_numbers(value: object, field: str = "") -> object:
-    """Return a document, or the value of a field, with names for numbers. The clients write fields in camelCase."""
+    """Return a document, or the value of a field, with names for numbers.
+
+    Field names are in camelCase, and in snake_case in the inputs of training pipelines.
+    """
     if isinstance(value, Mapping):
         return {name: replace_numbers(item, str(name)) for name, item in value.items()}
     if isinstance(value, list):
         return [replace_numbers(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):
-        return NAMES.get(field, {}).get(value, value)
+        return NAMES.get(to_camel(field), {}).get(value, value)
     return value

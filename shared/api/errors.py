@@ -112,9 +112,7 @@ def not_found(resource: str) -> ApiError:
 
 
 def unknown_method(method: str, path: str) -> ApiError:
-    """Vertex AI's training pipelines are not served: they are custom jobs with models and data sets around them."""
-    hint = " Create a custom job instead (aiplatform.CustomJob)." if "/trainingPipelines" in path else ""
-    return ApiError(404, "NOT_FOUND", f"There is no method {method} {path[:200]}.{hint}")
+    return ApiError(404, "NOT_FOUND", f"There is no method {method} {path[:200]}.")
 
 
 def job_exists() -> ApiError:

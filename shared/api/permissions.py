@@ -20,11 +20,17 @@ TUNING_GET: Final = "aiplatform.hyperparameterTuningJobs.get"
 TUNING_LIST: Final = "aiplatform.hyperparameterTuningJobs.list"
 TUNING_CANCEL: Final = "aiplatform.hyperparameterTuningJobs.cancel"
 TUNING_DELETE: Final = "aiplatform.hyperparameterTuningJobs.delete"
+PIPELINE_CREATE: Final = "aiplatform.trainingPipelines.create"
+PIPELINE_GET: Final = "aiplatform.trainingPipelines.get"
+PIPELINE_LIST: Final = "aiplatform.trainingPipelines.list"
+PIPELINE_CANCEL: Final = "aiplatform.trainingPipelines.cancel"
+PIPELINE_DELETE: Final = "aiplatform.trainingPipelines.delete"
 PROJECT: Final = "resourcemanager.projects.get"
 
 REQUIRED_PERMISSIONS: Final = (
     *(CREATE, GET, LIST, CANCEL, DELETE, PROJECT),
     *(TUNING_CREATE, TUNING_GET, TUNING_LIST, TUNING_CANCEL, TUNING_DELETE),
+    *(PIPELINE_CREATE, PIPELINE_GET, PIPELINE_LIST, PIPELINE_CANCEL, PIPELINE_DELETE),
 )
 EQUIVALENT_PERMISSIONS: Final[dict[str, str]] = {
     **{permission: permission for permission in REQUIRED_PERMISSIONS},

@@ -16,6 +16,11 @@ from shared.api.permissions import (
     DELETE,
     GET,
     LIST,
+    PIPELINE_CANCEL,
+    PIPELINE_CREATE,
+    PIPELINE_DELETE,
+    PIPELINE_GET,
+    PIPELINE_LIST,
     PROJECT,
     TUNING_CANCEL,
     TUNING_CREATE,
@@ -24,6 +29,7 @@ from shared.api.permissions import (
     TUNING_LIST,
 )
 from shared.api.request import Call, Service
+from shared.api.training_pipelines import TRAINING_PIPELINES
 from shared.api.tuning_jobs import TUNING_JOBS
 
 Handler = Callable[[Call, Service], Json]
@@ -60,6 +66,8 @@ _JOB: Final = f"{_PROJECT}/jobs/{{job}}"
 _LOCATION: Final = f"{_PROJECT}/locations/{{location}}"
 _CUSTOM_JOB: Final = f"{_LOCATION}/customJobs/{{job}}"
 _TUNING_JOB: Final = f"{_LOCATION}/hyperparameterTuningJobs/{{job}}"
+_PIPELINES: Final = f"{_LOCATION}/trainingPipelines"
+_PIPELINE: Final = f"{_PIPELINES}/{{job}}"
 
 ROUTES: Final = (
     Route("POST", f"{_PROJECT}/jobs", CREATE, jobs.create, creates_job=True),
@@ -83,6 +91,11 @@ ROUTES: Final = (
     Route("GET", _TUNING_JOB, TUNING_GET, TUNING_JOBS.get),
     Route("POST", f"{_TUNING_JOB}:cancel", TUNING_CANCEL, TUNING_JOBS.cancel),
     Route("DELETE", _TUNING_JOB, TUNING_DELETE, TUNING_JOBS.delete),
+    Route("POST", _PIPELINES, PIPELINE_CREATE, TRAINING_PIPELINES.create, creates_job=True),
+    Route("GET", _PIPELINES, PIPELINE_LIST, TRAINING_PIPELINES.list_jobs),
+    Route("GET", _PIPELINE, PIPELINE_GET, TRAINING_PIPELINES.get),
+    Route("POST", f"{_PIPELINE}:cancel", PIPELINE_CANCEL, TRAINING_PIPELINES.cancel),
+    Route("DELETE", _PIPELINE, PIPELINE_DELETE, TRAINING_PIPELINES.delete),
 )
 
 

@@ -1,4 +1,4 @@
-"""Methods common to the resources of Vertex AI v1: `customJobs` and `hyperparameterTuningJobs` of a location.
+"""Methods common to the resources of Vertex AI v1: `customJobs`, `hyperparameterTuningJobs` and `trainingPipelines`.
 
 Each is a job of this project like any other. Vertex AI names jobs by numbers: the number is derived from the request
 that creates the job, and the job is stored as `custom_NUMBER`. A job that was submitted as a file keeps its name.
@@ -53,6 +53,12 @@ class VertexResource(ABC):
     required: ClassVar[tuple[str, ...]]
     """Fields without which no job is created."""
 
+    states: ClassVar[Mapping[JobState, str]] = STATES
+
+    def read_document(self, sent: Mapping[str, object]) -> dict[str, object]:
+        """Return the job document of a request's body. Raises ApiError."""
+        return {name: enum_numbers.replace_numbers(value, name) for name, value in sent.items()}
+
     @abstractmethod
     def includes(self, job: Job) -> bool:
         """Return whether a Vertex AI job is of this kind."""
@@ -62,8 +68,7 @@ class VertexResource(ABC):
         """Return the fields of the job that its submitter set."""
 
     def create(self, call: Call, service: Service) -> Json:
-        sent = parse_document(call.request.body, BODY_NAME)
-        document = {name: enum_numbers.replace_numbers(value, name) for name, value in sent.items()}
+        document = self.read_document(parse_document(call.request.body, BODY_NAME))
         for name in self.required:
             if not get_field(document, name):
                 raise errors.invalid_argument(f"{self.message}.{snake_case(name)}", "is required")
@@ -93,7 +98,7 @@ class VertexResource(ABC):
         """Return a completed operation. The job is no longer found; its history stays in the ledger."""
         job = self.find(call, service)
         if not delete_job(job.job_id, call.idempotency_key, service.deps):
-            raise errors.failed_precondition(f"The job is in {STATES[job.state]}. Cancel it before you delete it.")
+            raise errors.failed_precondition(f"The job is in {self.states[job.state]}. Cancel it before you delete it.")
         now = timestamp(service.now())
         return {
             "name": f"{_parent(call)}/operations/{_number(call.idempotency_key)}",
@@ -118,6 +123,7 @@ class VertexResource(ABC):
             "displayName": job.job_id,
             **self.specification(job),
             **_status(job, call),
+            "state": self.states[job.state],
         }
 
     def _is_listed(self, job: Job, call: Call) -> bool:
@@ -132,10 +138,9 @@ def get_field(document: Mapping[str, object], name: str) -> object:
 
 
 def _status(job: Job, call: Call) -> Json:
-    """Return state, times, labels and error."""
+    """Return times, labels and error."""
     times = [time for time in (job.created_at, job.started_at, job.ended_at) if time]
     status: Json = {
-        "state": STATES[job.state],
         "createTime": timestamp(job.created_at),
         "updateTime": timestamp(max(times)),
     }

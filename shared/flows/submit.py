@@ -22,7 +22,7 @@ from shared.flows.intake import (
     with_time_in_job_id,
 )
 from shared.flows.record import Deps
-from shared.jobspec import AcceptedSpec, InvalidJob, parse_document
+from shared.jobspec import AcceptedSpec, InvalidJob, read_document
 from shared.ports import Rejection, Store
 
 API_SOURCE: Final = "api:"
@@ -48,7 +48,7 @@ def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime |
     submission = source or f"{MESSAGE_SOURCE}:{hashlib.sha256(data).hexdigest()}"
     job_id: str | None = None
     try:
-        document = parse_document(data, "message.json")
+        document = read_document(data, "message.json")
         job_id = requested_job_id(document)
         document = with_time_in_job_id(document, published_at)
         job_id = requested_job_id(document)

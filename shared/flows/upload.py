@@ -18,7 +18,7 @@ from shared.core.rules.messages import JOB_EXISTS
 from shared.flows.intake import check_allowed, region_problem, resume_previous_study, with_time_in_job_id
 from shared.flows.record import Deps
 from shared.flows.resource_checks import with_resources
-from shared.jobspec import InvalidJob, Problem, accept, job_id_from, parse_document
+from shared.jobspec import InvalidJob, Problem, accept, job_id_from, read_document
 from shared.messaging import topics
 from shared.ports import Objects
 
@@ -52,7 +52,7 @@ def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
 
 def _check(data: bytes, source: str, uploaded: Uploaded, deps: Deps) -> tuple[str, Mapping[str, object]]:
     """Return the job id and the document with that id. Raises InvalidJob with every problem that can be found now."""
-    document = with_time_in_job_id(parse_document(data, uploaded.name), uploaded.created_at)
+    document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
     spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
     if spec.job_id is None:
         raise ValueError("a spec that was accepted with a default job id must have a job id")

@@ -1,6 +1,7 @@
 """The job format: what a submitted document means, or everything that is wrong with it.
 
     parse_document    bytes of a job file or message → a mapping, safely
+    read_document     the same; a manifest of Kubeflow or JobSet is converted to a job file
     accept            a mapping → spec, labels and plan
     job_id_from       an object's name → a legal job id
     read_exit_policy  a mapping → an exit policy
@@ -14,6 +15,7 @@ All but `job_id_from` raise InvalidJob with every problem at once. Sub-packages:
     fields     rules of single fields that both formats share
     machines   a role's request → its hardware
     resolve    model → ResolvedSpec, the meaning of a document in either format
+    manifests  manifests of Kubeflow and JobSet → job files
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from shared.jobspec.accept import AcceptedSpec, accept
 from shared.jobspec.fields.exit_policy import read_exit_policy
 from shared.jobspec.fields.job_id import JOB_ID, job_id_from
 from shared.jobspec.fields.labels import read_labels
+from shared.jobspec.job_document import read_document
 from shared.jobspec.reading.parse_document import parse_document
 from shared.jobspec.reading.problems import InvalidJob, Problem
 
@@ -33,6 +36,7 @@ __all__ = [
     "accept",
     "job_id_from",
     "parse_document",
+    "read_document",
     "read_exit_policy",
     "read_labels",
 ]

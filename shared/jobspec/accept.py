@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shared.core.intake.named_resources import NamedResource
-from shared.core.model.plan import Container, Plan, Program, TaskGroup, TpuQueue
+from shared.core.model.plan import Container, Plan, Program, Substitution, TaskGroup, TpuQueue
 from shared.core.model.replica_id import TaskType
 from shared.core.model.tuning import Tuning
 from shared.jobspec.catalog.runtimes import OWN_IMAGE
@@ -148,7 +148,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
         exit_policy=resolved.exit_policy,
         service_account=spec.service_account,
         network=spec.network,
-        substitutions=tuple(spec.substitutions),
+        substitutions=(*_listed_substitutions(extension), *spec.substitutions),
         packages=() if has_bare_image else spec.runtime.packages,
         gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
         on_demand_after=resolved.on_demand_after,
@@ -159,6 +159,14 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
         dialect=spec.dialect,
         output_directory=spec.output_directory,
         priority=spec.priority,
+    )
+
+
+def _listed_substitutions(extension: Extension) -> tuple[Substitution, ...]:
+    """Return what the conversion of a manifest to this document replaced."""
+    return tuple(
+        Substitution(item.field or "", item.requested or "", item.replacement or "", item.reason or "")
+        for item in extension.converted_from.substitutions
     )
 
 

@@ -26,6 +26,8 @@ _BODY_FIELDS: Final = {
     "training_input": "trainingInput",
     "jobSpec": "jobSpec",
     "job_spec": "jobSpec",
+    "trainingTaskInputs": "jobSpec",
+    "training_task_inputs": "jobSpec",
 }
 """Name of a document's body as submitted → its canonical name."""
 

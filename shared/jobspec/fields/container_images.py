@@ -27,8 +27,16 @@ _PREBUILT: Final = re.compile(
     r"(?P<framework>[a-z]+(?:-learn)?)[0-9]?(?:-(?:cpu|gpu|tpu|xla))?\.[0-9]+-[0-9]+(?:\.py[0-9]+)?(?::[A-Za-z0-9_.-]+)?"
 )
 
+_REDUCTION_SERVER: Final = re.compile(
+    r"(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai-restricted/training/reductionserver"
+)
+
 
 def check_image(image: str, path: FieldPath, problems: Problems) -> None:
+    if _REDUCTION_SERVER.match(image):
+        problem = "is Vertex AI's reduction server, which runs only there; NCCL reduces gradients without it"
+        problems.add_text(path, problem, "leave the pool out (reduction_server_replica_count)")
+        return
     if len(image) > IMAGE_CHARS_MAX or not _IMAGE.fullmatch(image):
         rule = "must be the name of a container image (registry/repository:tag)"
         problems.add(path, f"{rule}, not {quoted(image)}", "us-docker.pkg.dev/my-project/training/trainer:1")

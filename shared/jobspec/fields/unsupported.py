@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from shared.jobspec.formats.base_model import WireModel
+from shared.jobspec.formats.vertex_pipeline import CUSTOM_TASK
 from shared.jobspec.reading.problems import FieldPath, Problems
 
 
@@ -33,6 +34,24 @@ _PARAMETERS: Final = "studySpec.parameters.*"
 _AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity.reservationAffinityType"
 
 UNSUPPORTED_FEATURES: Final = (
+    UnsupportedFeature(
+        "trainingTaskDefinition",
+        "another task than custom training",
+        "use a job of the SDK whose name begins with Custom",
+        f'trainingTaskDefinition: "{CUSTOM_TASK}"',
+        lambda value: value not in (None, CUSTOM_TASK),
+    ),
+    UnsupportedFeature(
+        "inputDataConfig", "a managed data set", "pass its location in Cloud Storage as an argument", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "modelToUpload",
+        "the upload of a model",
+        "leave out model_serving_container_image_uri, and read the model below AIP_MODEL_DIR",
+        _LEAVE_OUT,
+    ),
+    UnsupportedFeature("modelId", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT),
+    UnsupportedFeature("parentModel", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT),
     UnsupportedFeature(
         f"{_PARAMETERS}.conditionalParameterSpecs", "conditional parameters", "list all parameters", _LEAVE_OUT
     ),
@@ -76,7 +95,6 @@ UNSUPPORTED_FEATURES: Final = (
 
 UNSUPPORTED_DOCUMENTS: Final = {
     "predictionInput": ("batch prediction", 'trainingInput: {region: "us-central1"}'),
-    "trainingTaskDefinition": ("a Vertex AI TrainingPipeline", "its inputs as jobSpec"),
 }
 """Top-level name that identifies another kind of document → (its feature, example)."""
 

@@ -65,6 +65,22 @@ class SpotSpec(WireModel):
     on_demand_after: LostVms = wire_field(3, "A replica that has lost this many Spot VMs gets one on demand.")
 
 
+class ListedSubstitution(WireModel):
+    """What a converter replaced; the job lists it among its substitutions."""
+
+    field: OptionalString = wire_field("spec.runPolicy.backoffLimit", "Field of the manifest.")
+    requested: OptionalString = wire_field("3", "What it requested.")
+    replacement: OptionalString = wire_field("5 restarts of each replica", "What the job gets instead.")
+    reason: OptionalString = wire_field("The budgets of restarts are fixed.", "Why.")
+
+
+class ConvertedFrom(WireModel):
+    """Written by the conversion of a manifest; it has no effect on how the job runs."""
+
+    manifest: OptionalString = wire_field("PyTorchJob digits (kubeflow.org/v1)", "The manifest.")
+    substitutions: tuple[ListedSubstitution, ...] = wire_field([], "What the conversion replaced.", default=())
+
+
 class Extension(WireModel):
     region: OptionalString = wire_field("us-central1", "Region of a CustomJob; a TrainingInput has its own field.")
     zones: tuple[String, ...] = wire_field(
@@ -106,4 +122,9 @@ class Extension(WireModel):
     )
     exit_policy: ExitPolicySpec = wire_field(
         {"preset": "restart", "fail": ["3", "64-80"]}, "What the program's exit codes lead to.", factory=ExitPolicySpec
+    )
+    converted_from: ConvertedFrom = wire_field(
+        {"manifest": "PyTorchJob digits (kubeflow.org/v1)"},
+        "The manifest that the job was converted from.",
+        factory=ConvertedFrom,
     )

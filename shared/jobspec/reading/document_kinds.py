@@ -3,6 +3,7 @@
 AI_PLATFORM     a TrainingInput under `trainingInput`
 VERTEX          worker pools under `jobSpec`, or at the top level
 VERTEX_TUNING   a study, and the worker pools of each trial under `trialJobSpec`
+VERTEX_PIPELINE a training pipeline, and its worker pools under `trainingTaskInputs`
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from shared.jobspec.formats.base_model import WireModel, accepted_names, field_example, nested_models
 from shared.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob
+from shared.jobspec.formats.vertex_pipeline import VertexPipeline
 from shared.jobspec.formats.vertex_study import VertexTuningJob
 from shared.jobspec.reading.problems import FieldPath, snake_case
 
@@ -60,6 +62,11 @@ VERTEX: Final = DocumentKind(
 )
 VERTEX_TUNING: Final = DocumentKind(VertexTuningJob, JOB_SPEC, CustomJobSpec, (*VERTEX.output_only, "trials"))
 
+VERTEX_PIPELINE: Final = DocumentKind(
+    VertexPipeline, JOB_SPEC, CustomJobSpec, (*VERTEX.output_only, "trainingTaskMetadata")
+)
+
+_PIPELINE_FIELDS: Final = ("trainingTaskDefinition", "training_task_definition", *VertexPipeline.other_names)
 _TUNING_FIELDS: Final = ("studySpec", "study_spec", *VertexTuningJob.other_names)
 _VERTEX_FIELDS: Final = (JOB_SPEC, "workerPoolSpecs")
 BODY_NAMES: Final = frozenset(
@@ -72,6 +79,8 @@ def detect_kind(document: Mapping[str, object]) -> DocumentKind:
     """Return the kind by the names at the top level; AI_PLATFORM if they do not tell."""
     if any(name in _TUNING_FIELDS for name in document):
         return VERTEX_TUNING
+    if any(name in _PIPELINE_FIELDS for name in document):
+        return VERTEX_PIPELINE
     vertex_names = accepted_names(VertexCustomJob) | accepted_names(CustomJobSpec)
     is_vertex = any(vertex_names.get(name) in _VERTEX_FIELDS for name in document)
     is_ai_platform = any(accepted_names(AiPlatformJob).get(name) == TRAINING_INPUT for name in document)

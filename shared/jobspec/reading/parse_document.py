@@ -81,7 +81,7 @@ def _from_json(text: str, name: str) -> object:
 def _from_yaml(text: str, name: str) -> object:
     try:
         _check_events(text, name)
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader with fewer types
+        documents = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = _where(name, mark)
@@ -95,6 +95,20 @@ def _from_yaml(text: str, name: str) -> object:
         ) from None
     except ValueError as error:  # Python refuses integers of thousands of digits
         raise _invalid(f"{name}: {error}", _JOB_EXAMPLE) from None
+    return _one_of(documents, text, name)
+
+
+def _one_of(documents: list[object], text: str, name: str) -> object:
+    """Return the only document, or a Kubernetes List of several objects. Raises InvalidJob for other documents."""
+    if len(documents) <= 1:
+        return documents[0] if documents else None
+    if all(isinstance(document, dict) and "apiVersion" in document for document in documents):
+        return {"apiVersion": "v1", "kind": "List", "items": documents}
+    starts = [event.start_mark for event in yaml.parse(text) if isinstance(event, yaml.DocumentStartEvent)]
+    where = _where(name, starts[1])
+    raise _invalid(
+        f"{where}: is another document; the file has {len(documents)}, a job file one", "a file for each job"
+    )
 
 
 def _line_of(text: str, number: int) -> str:

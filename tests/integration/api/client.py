@@ -29,6 +29,7 @@ PROJECT = "my-project"
 JOBS = f"/v1/projects/{PROJECT}/jobs"
 CUSTOM_JOBS = f"/v1/projects/{PROJECT}/locations/us-central1/customJobs"
 TUNING_JOBS = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
+PIPELINES = CUSTOM_JOBS.replace("customJobs", "trainingPipelines")
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 
 ALL_PERMISSIONS = frozenset(EQUIVALENT_PERMISSIONS.values())
@@ -38,6 +39,9 @@ TOKENS = {
     VIEWER: frozenset(permission for permission in ALL_PERMISSIONS if permission.endswith((".get", ".list"))),
     UNPRIVILEGED: frozenset[str](),
 }
+LOCATION_SLASHES = 5
+"""Slashes in the address of a location; addresses of Vertex AI's resources have more."""
+VERBATIM = {"trainingInput", "jobSpec", "trialJobSpec", "studySpec", "trainingTaskInputs", "trainingTaskMetadata"}
 STATUSES_BY_CODE = {
     400: {"INVALID_ARGUMENT", "FAILED_PRECONDITION"},
     401: {"UNAUTHENTICATED"},
@@ -82,10 +86,10 @@ class Api:
         """Send a request that must succeed; check the response against the schema and return it."""
         status, content = self.send(method, path, body, **more)
         assert status == 200, content
-        api = "aiplatform" if "/customJobs" in path or "/hyperparameterTuningJobs" in path else "ml"
+        api = "aiplatform" if "/locations/" in path and path.count("/") > LOCATION_SLASHES else "ml"
         prefix = {"ml": "GoogleCloudMlV1__", "aiplatform": "GoogleCloudAiplatformV1"}[api]
         name = schema if schema.startswith("Google") else prefix + schema
-        assert faults(api, name, content, verbatim={"trainingInput", "jobSpec", "trialJobSpec", "studySpec"}) == []
+        assert faults(api, name, content, verbatim=VERBATIM) == []
         return content
 
     def create(self, job_id: str = "digits_1", /, **changes: object) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tests.integration.api.client import (
     CUSTOM_JOBS,
     JOBS,
     OWNER,
+    PIPELINES,
     TUNING_JOBS,
     UNPRIVILEGED,
     VIEWER,
@@ -46,7 +47,8 @@ CALLS = [
     ("POST", f"{CUSTOM_JOBS}/1:cancel", CANCEL),
     ("DELETE", f"{CUSTOM_JOBS}/1", DELETE),
     *(
-        (method, f"{TUNING_JOBS}{path}", f"aiplatform.hyperparameterTuningJobs.{verb}")
+        (method, f"{collection}{path}", f"aiplatform.{collection.rpartition('/')[2]}.{verb}")
+        for collection in (TUNING_JOBS, PIPELINES)
         for method, path, verb in (
             ("POST", "", "create"),
             ("GET", "", "list"),

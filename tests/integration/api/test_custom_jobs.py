@@ -244,9 +244,3 @@ def test_enum_names_are_those_of_the_discovery_document(field: str, schema: str)
     known = document("aiplatform")["schemas"][f"GoogleCloudAiplatformV1{schema}"]["properties"]
     name = "reservationAffinityType" if schema == "ReservationAffinity" else field
     assert set(enum_numbers.NAMES[field].values()) <= set(known[name]["enum"])
-
-
-def test_training_pipeline_is_refused_with_hint_to_custom_jobs(api: Api) -> None:
-    error = api.send_refused("POST", CUSTOM_JOBS.replace("customJobs", "trainingPipelines"), {})
-    assert (error["code"], error["status"]) == (404, "NOT_FOUND")
-    assert "Create a custom job instead" in error["message"]

@@ -112,7 +112,6 @@ def test_sdk_describes_cancels_and_deletes_tuning_job(results: dict[str, Any]) -
         ("wrong", "BadRequest", "job_spec.worker_pool_specs[0].machine_spec.machine_type Error: "),
         ("account", "Forbidden", "You do not have permission to act as service_account: other@"),
         ("viewer", "Forbidden", "Permission 'aiplatform.customJobs.create' denied"),
-        ("pipeline", "NotFound", "Create a custom job instead (aiplatform.CustomJob)"),
         ("stranger", "RefreshError", ""),
     ],
 )

@@ -188,3 +188,26 @@ def test_vertex_sdk_packages_a_script_and_waits_for_its_job(stack: LocalStack, t
     assert "submitted: through the API, by owner@example.com" in description
     log = trainmaster(stack, "logs", f"custom_{number}").stdout
     assert f"TRAINED ['--epochs', '5'] gs://{config.bucket}/out/model/" in log
+
+
+@pytest.mark.heavy
+def test_vertex_sdk_runs_training_pipelines_to_their_end(stack: LocalStack, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("import os, sys; print('TRAINED', sys.argv[1:], os.environ['AIP_MODEL_DIR'])")
+    config = stack.state.config
+    root = Path(__file__).parents[3]
+    result = stack.run(
+        str(root / ".images" / "aiplatform" / "bin" / "python"),
+        str(root / "tests" / "integration" / "api" / "programs" / "vertex_pipelines.py"),
+        f"http://{stack.state.endpoints.api}", stack.token, config.project, config.bucket, str(tmp_path / "task.py"),
+        timeout_s=380,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+    results = json.loads(result.stdout.splitlines()[-1])
+    for name, epochs in (("script", 5), ("package", 6)):
+        number, state = results[name]
+        assert state == "PIPELINE_STATE_SUCCEEDED"
+        log = trainmaster(stack, "logs", f"custom_{number}").stdout
+        assert f"TRAINED ['--epochs', '{epochs}'] gs://{config.bucket}/out/model/" in log
+    assert results["container"][1:] == ["PIPELINE_STATE_CANCELLED", "1"]
+    assert {"script", "package"} <= set(results["listed"])
+    assert "container" not in results["listed"]

@@ -142,9 +142,6 @@ def refused() -> dict[str, Any]:
         "account": call_error(
             lambda: a_job("account").submit(service_account="other@my-project.iam.gserviceaccount.com")
         ),
-        "pipeline": call_error(
-            lambda: aiplatform.CustomContainerTrainingJob("p", "gcr.io/p/i:1").run(machine_type="n1-standard-4")
-        ),
     }
     init(sys.argv[3])
     result["viewer"] = call_error(lambda: a_job("viewer").submit())

@@ -1,0 +1,179 @@
+"""The Python client against the function api, which runs in memory behind a port."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shared.core.model.job import JobState
+from shared.errors import PermanentError
+from shared.memory.access import MemoryAccess
+from shared.memory.objects import MemoryObjects
+from shared.wiring import objects
+from tests.integration.api.client import OWNER, PROJECT, TOKENS, VIEWER, an_app
+from tests.integration.api.served import serving
+from tests.integration.api.test_custom_jobs import BODY
+from tests.integration.logging.cloud import Cloud
+from tests.support.jobs import a_spec
+from tests.support.world import World
+from trainmaster import Client, JobFailedError, package_folder
+
+MANIFESTS = Path(__file__).parents[2] / "unit" / "jobspec" / "manifests"
+
+
+@dataclass
+class Running:
+    world: World
+    client: Client
+    token_file: Path
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """Return a client of an installation in which each GET advances the job by one step."""
+    world = World()
+    app = an_app(world, MemoryAccess(TOKENS), monkeypatch)
+
+    def moving(environ: dict[str, Any], start: Any) -> Any:
+        if environ["REQUEST_METHOD"] == "GET":
+            advance(world)
+        return app(environ, start)
+
+    token_file = tmp_path / "token"
+    token_file.write_text(OWNER)
+    monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", str(token_file))
+    with serving(moving) as endpoint:
+        yield Running(world, Client(PROJECT, endpoint, poll_s=0.01), token_file)
+
+
+def advance(world: World) -> None:
+    """Advance the newest job by one step; one whose id ends in `bad` fails."""
+    for job in world.store.recent_jobs(1):
+        world.job_id = job.job_id
+        if job.state is JobState.RUNNING:
+            status = 2 if "bad" in job.spec_json else 0
+            world.send("replica-exit", job.plan.primary, cause="process", exit_status=status)
+        elif job.state is JobState.PREPARING:
+            world.report_all_ready()
+        elif job.state is JobState.QUEUED:
+            world.deliver()
+
+
+def test_job_file_is_submitted_and_waited_for(running: Running, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump({"jobId": "digits_{time:%Y}", **a_spec()}))
+    job = running.client.submit(tmp_path / "job.yaml")
+    assert (job.job_id, job.state, job.has_ended) == (f"digits_{datetime.now(UTC):%Y}", "QUEUED", False)
+    assert running.client.wait(job).state == "SUCCEEDED"
+    assert running.client.describe(job.job_id).has_ended
+
+
+def test_failed_job_raises_its_reason(running: Running) -> None:
+    job = running.client.submit({"jobId": "bad", **a_spec()})
+    with pytest.raises(JobFailedError, match=r"bad: FAILED: .*non-zero status of 2"):
+        running.client.wait(job)
+
+
+def test_vertex_job_is_created_in_its_region(running: Running) -> None:
+    job = running.client.submit({**BODY, "trainmaster": {"region": "us-central1"}})
+    assert job.address == f"locations/us-central1/customJobs/{job.job_id}"
+    assert running.client.wait(job).state == "SUCCEEDED"
+
+
+def test_manifest_of_kubeflow_is_submitted(running: Running) -> None:
+    job = running.client.submit(MANIFESTS / "tf-dist-mnist.yaml", region="us-central1")
+    assert job.document["displayName"] == "dist-mnist-for-e2e-test"
+    assert [group.count for group in running.world.store.recent_jobs(1)[0].plan.groups] == [1, 2, 1]
+
+
+def test_job_is_cancelled(running: Running) -> None:
+    job = running.client.submit({"jobId": "digits_1", **a_spec()})
+    running.client.cancel(job)
+    with pytest.raises(JobFailedError, match="digits_1: CANCELLED"):
+        running.client.wait(job)
+
+
+def test_wait_ends_after_its_timeout(running: Running) -> None:
+    job = running.client.submit({"jobId": "digits_1", **a_spec()})
+    with pytest.raises(TimeoutError, match="digits_1 is PREPARING after 0 s"):
+        running.client.wait(job, timeout_s=0)
+
+
+@pytest.mark.parametrize(
+    ("job", "problem"),
+    [
+        ({"jobId": "digits_1", "trainingInput": {"region": "moon"}}, "training_input.region"),
+        (a_spec(), "jobId: is required"),
+        (BODY, "trainmaster.region: is required"),
+        ("missing.yaml", "there is no file missing.yaml"),
+    ],
+)
+def test_wrong_job_raises_every_problem(running: Running, job: Any, problem: str) -> None:
+    with pytest.raises(PermanentError, match=problem):
+        running.client.submit(job)
+    assert running.world.store.recent_jobs(1) == ()
+
+
+def test_token_is_read_again_for_each_call(running: Running) -> None:
+    running.token_file.write_text(VIEWER)
+    with pytest.raises(PermanentError, match=r"aiplatform.customJobs.create"):
+        running.client.submit({"jobId": "digits_1", **a_spec()})
+    running.token_file.write_text(OWNER)
+    assert running.client.submit({"jobId": "digits_1", **a_spec()}).state == "QUEUED"
+
+
+def test_logs_yields_lines_until_the_job_has_ended(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmaster.client.LATE_LINES_S", 0.1)
+    cloud = Cloud(tmp_path)
+    job = running.client.submit({"jobId": "digits_1", **a_spec()})
+    labels = {"ml.googleapis.com/job_id": "digits_1", "ml.googleapis.com/task_name": "master-replica-0"}
+    at = str(job.document["createTime"])
+    cloud.write(
+        {"resource": {"type": "ml_job"}, "labels": labels, "timestamp": at, "jsonPayload": {"message": "epoch 1"}}
+    )
+    with cloud.serving() as address:
+        monkeypatch.setenv("TRAINMASTER_LOGGING_ENDPOINT", address)
+        lines = [(line.task, line.message) for line in running.client.logs(job, follow=True)]
+    cloud.entries.close()
+    assert lines == [("master-replica-0", "epoch 1")]
+
+
+def test_settings_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRAINMASTER_PROJECT", raising=False)
+    with pytest.raises(PermanentError, match="set TRAINMASTER_PROJECT"):
+        Client()
+
+
+def test_folder_of_a_notebook_is_packaged_without_being_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = MemoryObjects()
+    monkeypatch.setattr(objects, "objects", lambda: stored)
+    (tmp_path / "task.py").write_text("import helpers")
+    (tmp_path / "data.csv").write_text("1,2")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").touch()
+    before = sorted(tmp_path.rglob("*"))
+    uri = package_folder(tmp_path, "bucket", requirements=["pandas"])
+    assert sorted(tmp_path.rglob("*")) == before
+    name, _, generation = uri.partition("#")
+    content = stored.read(name, generation=int(generation), max_bytes=1 << 20)
+    assert content is not None
+    with tarfile.open(fileobj=BytesIO(content)) as archive:
+        names = {Path(member).name for member in archive.getnames()}
+    assert {"task.py", "models"} <= names
+    assert "data.csv" not in names
+
+
+def test_folder_without_modules_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match="has no Python module"):
+        package_folder(tmp_path, "bucket")
