@@ -61,9 +61,7 @@ def _method(value: object) -> object:
 def _time_zone(name: str) -> str:
     try:
         ZoneInfo("UTC" if name.lower() == "utc" else name)
-    except (OSError, ValueError):  # ZoneInfoNotFoundError is a KeyError; see below
-        raise ValueError(f"{name!r} is not a time zone of the tz database") from None
-    except KeyError:
+    except (OSError, ValueError, KeyError):
         raise ValueError(f"{name!r} is not a time zone of the tz database") from None
     return name
 
