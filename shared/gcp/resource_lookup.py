@@ -12,7 +12,6 @@ from typing import Final
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
-from shared.agent.setup.secret_values import version_path
 from shared.core.intake.registry_images import RegistryImage
 from shared.errors import TemporaryError
 from shared.gcp.errors import google_errors
@@ -30,6 +29,8 @@ _OWNERS: Final = (
     re.compile(r"(?P<project>[a-z0-9-]+)@appspot\.gserviceaccount\.com"),
 )
 """Forms of e-mail addresses that contain the project of their service account, or its number."""
+_SECRET: Final = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/versions/([^/]+))?")
+"""Project, secret and version, as the agent reads them (`shared.agent.setup.secret_values`)."""
 
 
 class GoogleResources:
@@ -53,10 +54,12 @@ class GoogleResources:
         return Existence.MISSING if account.get("disabled") else found
 
     def secret_version(self, name: str) -> Existence:
-        path = version_path(name, self._project)
-        if path is None:
+        match = _SECRET.fullmatch(name)
+        if match is None:
             return Existence.MISSING
-        found, version = _look_up(self._secrets, f"/v1/{path}")
+        owner, secret, number = match.groups()
+        path = f"/v1/projects/{owner or self._project}/secrets/{secret}/versions/{number or 'latest'}"
+        found, version = _look_up(self._secrets, path)
         return Existence.MISSING if version.get("state", _ENABLED) != _ENABLED else found
 
     def image(self, image: RegistryImage) -> Existence:

@@ -122,7 +122,7 @@ def check_trainmaster(words: tuple[str, ...]) -> None:
 
 def check_make(words: tuple[str, ...]) -> None:
     verbs = set(re.findall(r"(?m)^([a-z][a-z-]*):.*## ", MAKEFILE))
-    variables = set(re.findall(r"(?m)^([A-Z]+) \??:?=", MAKEFILE))
+    variables = set(re.findall(r"(?m)^([A-Z_]+) \??:?=", MAKEFILE))
     for word in words[1:]:
         name, is_variable, _ = word.partition("=")
         if PROSE.search(word) or name in (variables if is_variable else verbs):

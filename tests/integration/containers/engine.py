@@ -1,7 +1,7 @@
 """A container engine for the tests, with images that are built here instead of downloaded.
 
     .images/engine/     the images, kept from one session to the next; only one session at a time may use them
-    /tmp/tm-engine-…    the engine's socket and other files that are removed at its end
+    /run/tm-engine-…    the engine's socket and other files that are removed at its end
 
 It needs root and some Debian packages (`missing` names them). Containers use the machine's own network or none: no
 bridge, no firewall rule, nothing that outlives the session. The image names are invented, so that no public registry
@@ -220,7 +220,7 @@ class Engine:
 def running_engine() -> Iterator[Engine]:
     """Run an engine and its registry during the block. They end with this process, even if it is killed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="tm-engine-") as run:
+    with (FOLDER / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="tm-engine-", dir="/run") as run:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with _registry(Path(run)) as registry, _daemon(Path(run)) as host:
             engine = Engine(host, registry)

@@ -87,7 +87,8 @@ def test_container_is_pulled_run_with_its_environment_and_removed(
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"]) == ("process", 1)
-    assert body["error"] == {"type": "ValueError", "message": "bad shape", "frame": "/task.py:6 in <module>"}
+    frame = "/task.py:6 in <module>"
+    assert body["error"] == {"type": "ValueError", "message": "bad shape", "frame": frame, "own_frame": frame}
     assert json.loads(vm.wait_for_line("ARGV ")[5:]) == ["show", "a b", "--job-dir", "gs://b/d"]
     env = json.loads(vm.wait_for_line("ENV ")[4:])
     assert (env["LINES"], env["DOCKER_HOST"]) == ("one\ntwo", "theirs")
