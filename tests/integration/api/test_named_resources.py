@@ -43,7 +43,7 @@ def grant(api: Api, project: str, permissions: set[str]) -> None:
     api.access.tokens = {**api.access.tokens, OWNER: {CREATE, *(permissions if not project else ())}}
 
 
-@pytest.mark.parametrize(("kind", "document", "project", "permissions"), CASES, ids=lambda case: str(case)[:20])
+@pytest.mark.parametrize(("kind", "document", "project", "permissions"), CASES, ids=[kind.value for kind, *_ in CASES])
 def test_resource_requires_its_permissions_on_its_project(
     api: Api, world: World, kind: ResourceKind, document: dict[str, Any], project: str, permissions: set[str]
 ) -> None:
