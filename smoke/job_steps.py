@@ -52,7 +52,8 @@ def run_container(world: World) -> None:
 
 
 def _has_engine(world: World) -> bool:
-    return any(shutil.which(name) and not world.run(name, "info").status for name in ("docker", "podman"))
+    engine = next(filter(shutil.which, ("docker", "podman")), None)  # the one that the agent takes
+    return engine is not None and not world.run(engine, "info").status
 
 
 def note_facts(world: World, job_id: str, keys: tuple[str, ...]) -> None:
