@@ -14,6 +14,7 @@ from shared.memory.store import MemoryStore
 from shared.messaging import topics
 from simulator.invariants.global_invariants import GlobalInvariants
 from simulator.invariants.job_invariants import JobInvariants
+from simulator.invariants.notification_invariants import check_notifications
 from simulator.invariants.submission_invariants import check_submissions
 from simulator.invariants.violation import ViolationError
 from simulator.scenarios.fault_profiles import Profile
@@ -74,6 +75,8 @@ class History:
         scheduler.run_until(scenario.horizon_s, stop_when=self._is_over)
         self.invariants.check_end()
         check_submissions(self.users.submissions, self.store, self.objects)
+        for job_id in self.jobs:
+            check_notifications(job_id, self.bus.notifications, self.store.ledger(job_id))
         # A refused submission is kept, so that its user can correct and replay it: see the check above.
         if letters := [letter for letter in self.bus.dead_letters if letter[0] != "submit"]:
             raise ViolationError(f"dead letters: {letters}")
@@ -130,6 +133,7 @@ class History:
             and not self.functions.running
             and self.invariants.has_ended
             and not self.store.jobs_with_pending()
+            and not self.store.open_notifications(1)
         )
 
 

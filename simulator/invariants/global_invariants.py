@@ -2,7 +2,8 @@
 
 I5        two VMs of one name, in two zones, exist only for a short time
 limits    what all admitted jobs need together never exceeds the limits
-queue     no job is admitted that takes capacity from a job before it in the admission queue
+queue     no job is admitted that takes capacity from a job before it in the admission queue, as the admitting
+          invocation has read the queue; a job that was submitted after that may be overtaken
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from simulator.world.vm import VmPool
 DUPLICATE_NAME_MAX_S: Final = 400.0
 """How long two VMs may have one name. A late insert in a zone that was given up creates a second VM, which the next
 sweep finds; its shutdown takes some time."""
-KNOWN_TO_ALL_S: Final = 30.0
-"""Jobs stored at least this long ago are visible to every admission decision, even one made by a suspended function."""
 
 
 @dataclass(slots=True)
@@ -42,13 +41,16 @@ class GlobalInvariants:
     def has_ended(self) -> bool:
         return all(job.has_ended for job in self.jobs.values())
 
-    def check_commit(self, job_id: str) -> None:
-        """To be called after every commit of this job."""
+    def check_commit(self, job_id: str, queue_read_at: float | None = None) -> None:
+        """To be called after every commit of this job.
+
+        `queue_read_at`: when the committing invocation last read the admission queue. None: it has not read it.
+        """
         invariants = self.jobs[job_id]
         invariants.check_commit()
         self.last_commit_s = self.context.now
         if self.limits and invariants.job is not None:
-            self._check_admission(invariants.job)
+            self._check_admission(invariants.job, queue_read_at)
 
     def check_action(self) -> None:
         """To be called after every action. Within a zone, Compute Engine itself keeps names unique."""
@@ -68,7 +70,7 @@ class GlobalInvariants:
         for invariants in self.jobs.values():
             invariants.check_end()
 
-    def _check_admission(self, job: Job) -> None:
+    def _check_admission(self, job: Job, queue_read_at: float | None) -> None:
         if job.state is JobState.QUEUED:
             self._queued_since.setdefault(job.job_id, self.context.now)
             return
@@ -78,7 +80,7 @@ class GlobalInvariants:
         live = [entry.job for entry in self.jobs.values() if entry.job and not entry.job.state.is_terminal]
         admitted = [other for other in live if other.state is not JobState.QUEUED]
         self._check_limits(admitted, "limits: the admitted jobs need more than the limits allow")
-        known_before = self.context.now - KNOWN_TO_ALL_S
+        known_before = self.context.now if queue_read_at is None else queue_read_at
         ahead = [
             other
             for other in live

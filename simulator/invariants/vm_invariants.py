@@ -30,7 +30,7 @@ class VmInvariants:
     """The VMs of one job."""
 
     _created: dict[str, Generation] = field(default_factory=dict)
-    """What each VM was created for, by instance id."""
+    """Instance id → the replica and generation that the VM was created for."""
     _zones: dict[Generation, str] = field(default_factory=dict)
     _accepted: dict[Generation, str] = field(default_factory=dict)
     """Instance id of the VM whose event first changed anything."""

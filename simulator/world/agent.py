@@ -56,6 +56,7 @@ class SimAgent:
         self._disk = _Disk()
         self._boots = 0  # actions that were planned before the last boot are dropped
         self._is_up = False
+        self._agent_started_at = context.scheduler.clock()
         self._reset()
 
     def _reset(self) -> None:
@@ -75,7 +76,12 @@ class SimAgent:
         self._boots += 1
         self._is_up = True
         self._reset()
-        self._plan_within(BOOT_S, self.wake)
+        self._plan_within(BOOT_S, self._begin)
+
+    def _begin(self) -> None:
+        """The agent's process starts."""
+        self._agent_started_at = self._context.scheduler.clock()
+        self.wake()
 
     def power_off(self) -> None:
         self._boots += 1
@@ -209,7 +215,8 @@ class SimAgent:
     def _start(self, key: Key) -> None:
         self._disk.started, self._disk.closed, self._disk.exit = key, False, None
         self._unwanted = False
-        self._send(self._events, topics.VM_READY, key, {}, lambda: None)
+        details: dict[str, object] = {"agent_started_at": self._agent_started_at.isoformat()}
+        self._send(self._events, topics.VM_READY, key, details, lambda: None)
         boots, observed = self._boots, self._vm.observed
         self._running, self._started_at = key, self._context.now
         self._context.log("start", observed.replica_id, *key)

@@ -32,6 +32,8 @@ class SimBus:
     in_flight: int = 0
     """Deliveries that are planned or being retried."""
     dead_letters: list[tuple[str, bytes]] = field(default_factory=list)
+    notifications: list[bytes] = field(default_factory=list)
+    """Notifications of jobs that subscribers received."""
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         context, faults = self.context, self.context.faults
@@ -43,6 +45,9 @@ class SimBus:
             return
         if topic == topics.DEAD_LETTER:
             self.dead_letters.append((attributes.get("function", ""), data))
+            return
+        if topic == topics.JOB_STATE:
+            self.notifications.append(data)
             return
         for _ in range(2 if context.chance(faults.duplicate) else 1):
             delay_s = context.between(1, LATE_S) if context.chance(faults.late) else context.between(0.02, 0.4)

@@ -111,6 +111,10 @@ class SimFleet:
             agent.wake()
         return True
 
+    def reported_metric(self, vm: Vm) -> str | None:  # noqa: ARG002 - the port's signature
+        """Simulated jobs are no trials: tuning jobs have histories of their own in tests/sim."""
+        return None
+
     def last_heartbeat(self, vm: Vm) -> datetime | None:
         """An agent writes one every minute until its VM hangs."""
         existing = self._find(vm)

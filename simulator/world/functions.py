@@ -48,11 +48,22 @@ from simulator.world.user_actions import CANCEL, DELETE, LABEL
 
 SUSPENDED_S: Final = (0.01, 12.0)
 JITTER_S: Final = 1.0
+ALGORITHMS: Final = f"gs://stage/algorithms/{'0' * 64}/algorithms.whl"
+"""Address of the package of the built-in algorithms. Nothing downloads it."""
 PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The waits of `provision` between two rounds. Any other wait of a flow is jitter after a lost race."""
 USER_ACTIONS: Final = (CANCEL, DELETE, LABEL)
 COMMIT: Final = "commit"
 """The store's method that changes a job."""
+READ_QUEUE: Final = "admission_token"
+"""The store's method that reads all live jobs for an admission pass."""
+
+
+@dataclass(slots=True)
+class QueueRead:
+    """When an invocation last began to read the admission queue."""
+
+    at: float | None = None
 
 
 @dataclass(slots=True)
@@ -64,8 +75,8 @@ class Functions:
     bus: SimBus
     fleet: SimFleet
     objects: MemoryObjects
-    on_change: Callable[[str], None]
-    """Called with a job's id after every commit of that job."""
+    on_change: Callable[[str, float | None], None]
+    """Called after every commit: with the job's id, and when the invocation last read the admission queue."""
     limits: Limits = field(default_factory=dict)
     running: int = 0
     """Invocations that have not ended, among them the suspended ones."""
@@ -136,11 +147,13 @@ class Functions:
         skew_s = self.context.faults.skew_s
         skew_s = self.context.between(-skew_s, skew_s) if skew_s else 0.0
         return Deps(
-            cast("Store", InterceptedPort(self._store, self._intercept)),
+            cast("Store", InterceptedPort(self._store, partial(self._intercept, queue_read=QueueRead()))),
             cast("Bus", InterceptedPort(self.bus, self._intercept)),
             clock=lambda: self.context.scheduler.clock(skew_s),
             sleep=self._sleep_of_flow,
+            notifications=cast("Bus", InterceptedPort(self.bus, self._intercept)),
             limits=self.limits,
+            algorithms=ALGORITHMS,
         )
 
     def _machines(self) -> provision.FleetDeps:
@@ -151,25 +164,25 @@ class Functions:
         """Sleep. Jitter, which the flow drew from a generator without a seed, is drawn from the history's generator."""
         self.sleep(seconds if seconds in PROVISION_WAITS_S else self.context.between(0, JITTER_S))
 
-    def _intercept(self, name: str, call: partial[Any]) -> Any:
+    def _intercept(self, name: str, call: partial[Any], queue_read: QueueRead | None = None) -> Any:
         context, faults = self.context, self.context.faults
         drawn = context.rng.random()
         if drawn < faults.crash:
             if drawn < faults.crash / 2:
-                self._apply(name, call)
+                self._apply(name, call, queue_read)
             raise FunctionCrashed(name)
         drawn -= faults.crash
         if drawn < faults.temporary_error:
             if drawn < faults.temporary_error / 2:
-                self._apply(name, call)
+                self._apply(name, call, queue_read)
             raise TemporaryError(f"simulated error in {name}")
         drawn -= faults.temporary_error
         if drawn >= faults.suspend:
-            return self._apply(name, call)
+            return self._apply(name, call, queue_read)
         if drawn < faults.suspend / 2:
             self.sleep(context.between(*SUSPENDED_S))
-            return self._apply(name, call)
-        result = self._apply(name, call)
+            return self._apply(name, call, queue_read)
+        result = self._apply(name, call, queue_read)
         self.sleep(context.between(*SUSPENDED_S))
         return result
 
@@ -178,11 +191,13 @@ class Functions:
         if self.context.chance(self.context.faults.split_reads):
             self.sleep(self.context.between(*SUSPENDED_S))
 
-    def _apply(self, name: str, call: partial[Any]) -> Any:
+    def _apply(self, name: str, call: partial[Any], queue_read: QueueRead | None) -> Any:
+        if name == READ_QUEUE and queue_read is not None:
+            queue_read.at = self.context.now
         result = call()
         if name == COMMIT:
             entry: LedgerEntry = call.args[1]
-            self.on_change(entry.job_id)
+            self.on_change(entry.job_id, queue_read.at if queue_read else None)
         return result
 
 

@@ -26,6 +26,7 @@ from shared.core.rules import judge as judging
 from shared.core.rules.admission_queue import Limits
 from shared.core.transitions.change import Change
 from shared.flows import admission, provision, record, vm_ready
+from shared.flows import notify as notifying
 from shared.flows.execute_steps import execute_step
 from shared.flows.vm_metadata import vm_metadata
 from shared.memory import store as stores
@@ -37,6 +38,7 @@ from simulator.invariants.violation import ViolationError
 from simulator.scenarios.fault_profiles import (
     CALM,
     EVERYTHING,
+    FUNCTIONS,
     HANGS,
     LOST_EVENTS,
     MACHINES,
@@ -234,6 +236,22 @@ def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryStore, "reject", lambda *_: None)
 
 
+def publish_no_open_notification(patch: pytest.MonkeyPatch) -> None:
+    """Leave the notifications of functions that crashed before their publication."""
+    patch.setattr("shared.flows.notify.publish_open", lambda *_: None)
+    patch.setattr(MemoryStore, "open_notifications", lambda *_: ())
+
+
+def confirm_before_publication(patch: pytest.MonkeyPatch) -> None:
+    """Confirm a notification, and then publish it."""
+
+    def notify(entry: LedgerEntry, job: Job | None, bus: Any, store: Any, clock: Any) -> None:
+        store.confirm_notification(entry.job_id, entry.key, clock())
+        notifying.notify(entry, job, bus, store, clock)
+
+    patch.setattr(record, "notify", notify)
+
+
 def delete_live_jobs(patch: pytest.MonkeyPatch) -> None:
     decision = Decision(Rule.LIFECYCLE, Reason.DELETED_BY_USER, "", DeleteJob())
     patch.setitem(judging.ENDED_JOB_RULES, DeleteRequested, lambda *_: decision)
@@ -258,6 +276,8 @@ BROKEN: tuple[tuple[RemoveDefence, Profile], ...] = (
     (report_each_event_once, LOST_EVENTS),
     (refund_no_charge, replace(RACES, suspend=0.4, fail=0.4)),
     (read_no_heartbeat, HANGS),
+    (publish_no_open_notification, FUNCTIONS),
+    (confirm_before_publication, FUNCTIONS),
     (leave_second_submission_unanswered, USERS),
     (delete_live_jobs, USERS),
 )

@@ -49,6 +49,14 @@ def test_simulate_without_preemptions_loses_no_work(runner: CliRunner, app: type
     assert report["lost_h"] == {"p50": 0, "p90": 0}
 
 
+def test_simulate_runs_a_job_of_a_built_in_algorithm(runner: CliRunner, app: typer.Typer) -> None:
+    job_file = Path(__file__).parents[2] / "examples" / "algorithm_boosted_trees" / "job.yaml"
+    result = runner.invoke(app, [str(job_file), "--seeds", "2", "--duration", "1h", "--format", "json"])
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["states"] == {"SUCCEEDED": 2}
+
+
 def test_simulate_with_frequent_checkpoints_loses_less_work(
     runner: CliRunner, app: typer.Typer, job_file: Path
 ) -> None:

@@ -1,7 +1,8 @@
 """Tuning jobs under all faults at once.
 
 Messages are lost, repeated and reordered; functions crash after any port call, or are suspended between two of them
-while others run; trials fail, VMs are lost, users cancel. Each seed is one history. During it, the ledgers lead to the
+while others run; trials fail, report measurements and are stopped early, VMs are lost, users cancel. Each seed is one
+history. During it, the ledgers lead to the
 stored state, not too many trials run, and no trial is created twice or with other values than the ledger's. After the
 faults, everything ends.
 """
@@ -17,7 +18,7 @@ import pytest
 
 from shared.core.ledger import fold
 from shared.core.model.job import Job
-from shared.core.model.tuning import trial_id
+from shared.core.model.tuning import TrialState, trial_id
 from shared.core.rules.tuning import planned_trials
 from shared.errors import TemporaryError
 from shared.flows import provision, sweep, tune, user_requests
@@ -177,6 +178,20 @@ class FaultyStudy(Study):
         self.now = max(self.now, trial.now)
         self.fleet.clock = lambda: self.now
 
+    def run_and_measure_a_trial(self) -> None:
+        """Let a random live trial get ready and report; a negative value makes it unpromising. Then look at the job."""
+        trial = self.faults.rng.choice(self.tuning.live) if self.tuning.live else None
+        vm = self.trial(trial.number).vm(CHIEF) if trial else None
+        if trial is None or vm is None or vm.directive is None:
+            return
+        self.handle(lambda: self.send_from_vm(self.trial(trial.number), "vm-ready", {}))
+        values = [self.faults.rng.uniform(-1.0, 0.5) for _ in range(self.faults.rng.randint(1, 3))]
+        if self.trial(trial.number).vm(CHIEF):
+            self.write_metric(trial.number, *values)
+        self.sweep()
+        for _ in range(self.bus.size):
+            self.run_others()
+
     def send_from_vm(self, trial: World, kind: str, details: dict[str, object]) -> None:
         trial.__class__ = FaultyTrial
         trial.__dict__["study"] = self
@@ -214,7 +229,9 @@ def check(study: FaultyStudy) -> None:
             assert job.state.job.trial_of is not None
             assert tuple(parameter.value for parameter in job.state.job.trial_of.assigned) == trial.values
             assert fold(study.store.ledger(job.state.job.job_id)) == job.state
-            assert not trial.state.is_terminal or trial.state == job.state.job.state.value
+            own_state = "CANCELLED" if trial.state is TrialState.STOPPED else trial.state
+            assert not trial.state.is_terminal or own_state == job.state.job.state.value
+        assert trial.state is not TrialState.STOPPED or trial.measurement == trial.reported[-1]
 
 
 def run_to_end_without_faults(study: FaultyStudy) -> None:
@@ -238,13 +255,15 @@ def run_to_end_without_faults(study: FaultyStudy) -> None:
     raise AssertionError(f"{study.state}, live: {[job.job_id for job in study.store.live_jobs()]}")
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_tuning_job_under_all_faults_equals_its_ledger_and_ends(seed: int) -> None:
+def run_history(seed: int) -> FaultyStudy:
     rng = random.Random(seed)  # noqa: S311 - reproducible randomness is the purpose
     faults = Faults(rng)
     study = FaultyStudy(bus=FaultyBus(faults), faults=faults)
     spec = a_tuning_spec(
-        maxTrials=rng.randint(1, 6), maxParallelTrials=rng.randint(1, 3), maxFailedTrials=rng.choice((0, 1, 2, 9))
+        maxTrials=rng.randint(1, 6),
+        maxParallelTrials=rng.randint(1, 3),
+        maxFailedTrials=rng.choice((0, 1, 2, 9)),
+        enableTrialEarlyStopping=rng.random() < 0.7,
     )
     study.handle(lambda: study.submit(spec))
     steps = rng.randrange(STEPS_MAX)
@@ -254,8 +273,10 @@ def test_tuning_job_under_all_faults_equals_its_ledger_and_ends(seed: int) -> No
         study.cancel_requested |= step == cancel_step
         if choice < 0.5:
             study.run_others()
-        elif choice < 0.9:
+        elif choice < 0.75:
             study.send_agent_event()
+        elif choice < 0.94:
+            study.run_and_measure_a_trial()
         else:
             study.wait(rng.choice((1, 60)))
             study.sweep()
@@ -264,3 +285,16 @@ def test_tuning_job_under_all_faults_equals_its_ledger_and_ends(seed: int) -> No
     check(study)
     assert study.fleet.list_all() == ()
     assert all(trial.state.is_terminal for trial in study.tuning.trials)
+    return study
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_tuning_job_under_all_faults_equals_its_ledger_and_ends(seed: int) -> None:
+    run_history(seed)
+
+
+def test_histories_contain_trials_that_are_stopped_early() -> None:
+    """Otherwise the histories would not test it."""
+    states = [trial.state for seed in range(20) for trial in run_history(seed).tuning.trials]
+    assert states.count(TrialState.STOPPED) >= 3
+    assert states.count(TrialState.SUCCEEDED) >= 10

@@ -1,0 +1,114 @@
+"""Machine time of simulated jobs, against the VMs that really existed, and under every kind of fault."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.core.model.job import Job
+from shared.core.reporting.goodput import Goodput, goodput_of
+from shared.core.reporting.history import read_history
+from shared.core.reporting.lost_work import written_objects
+from shared.core.reporting.phases import Span, replica_spans
+from shared.jobspec import accept
+from simulator.history import History
+from simulator.scenarios.fault_profiles import (
+    CAPACITY,
+    EVERYTHING,
+    MACHINES,
+    MESSAGES,
+    PROGRAMS,
+    QUEUE,
+    SLICES,
+    Profile,
+    preemptions,
+)
+from simulator.scenarios.generator import draw_scenario, rng_of
+from simulator.scenarios.scenario import Scenario, SimJob
+from tests.support.jobs import a_spec
+
+PROFILES = (CAPACITY, EVERYTHING, MACHINES, MESSAGES, PROGRAMS, QUEUE, SLICES)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A hundred histories log thousands of lines."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def run_drawn(seed: int, profile: Profile) -> History:
+    rng = rng_of(seed, profile)
+    history = History(draw_scenario(rng, profile), rng)
+    history.run()
+    return history
+
+
+def spans_of(history: History, job_id: str) -> tuple[Job, tuple[Span, ...]] | None:
+    told = read_history(history.store.ledger(job_id))
+    return None if told is None or told.state.job.tuning else (told.state.job, replica_spans(told))
+
+
+def machine_time(job: Job, spans: tuple[Span, ...], checkpoints_s: list[int]) -> Goodput:
+    assert job.ended_at is not None
+    written = written_objects(("ckpt", job.created_at + timedelta(seconds=second)) for second in checkpoints_s)
+    return goodput_of(job, spans, job.ended_at, written)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 10_000),
+    profile=st.sampled_from(PROFILES),
+    checkpoints_s=st.lists(st.integers(0, 4000), max_size=20),
+)
+def test_machine_time_of_any_simulated_job_adds_up(seed: int, profile: Profile, checkpoints_s: list[int]) -> None:
+    history = run_drawn(seed, profile)
+    for simulated in history.scenario.jobs:
+        found = spans_of(history, simulated.job_id)
+        if found is None:
+            continue
+        job, spans = found
+        accepted_at = history.store.ledger(job.job_id)[0].at
+        for replica_id in job.plan.replica_ids:
+            own = [span for span in spans if span.replica_id == replica_id]
+            assert own[0].start == accepted_at
+            assert own[-1].end == job.ended_at
+            assert all(span.end == following.start for span, following in pairwise(own)), own
+        result = machine_time(job, spans, checkpoints_s)
+        machines = sum(group.count * group.hosts for group in job.plan.groups)
+        assert job.ended_at is not None
+        total_s = sum(sum(attempt.total_s.values()) for attempt in result.attempts)
+        assert total_s == pytest.approx(machines * (job.ended_at - accepted_at).total_seconds())
+        counted_s = machines * (job.ended_at - job.started_at).total_seconds() if job.started_at else 0.0
+        assert result.counted_s == pytest.approx(counted_s)
+        assert 0 <= result.lost.at_least_s <= result.lost.at_most_s <= result.running_s + 1e-6
+        assert 0 <= result.running_s <= result.paid_s <= total_s + 1e-6
+        assert all(seconds >= 0 for attempt in result.attempts for seconds in attempt.total_s.values())
+
+
+@pytest.mark.parametrize(("per_hour", "seed"), [(0.0, 1), (0.0, 2), (0.5, 3), (0.5, 4), (0.5, 5)])
+def test_paid_time_is_that_of_the_vms_that_existed(per_hour: float, seed: int) -> None:
+    """Each VM exists for up to 15 s before its agent starts, and for seconds after the job's end."""
+    spec = accept({"jobId": "job", **a_spec()}, default_job_id="job")
+    document = json.dumps({"jobId": "job", **a_spec()}).encode()
+    job = SimJob("job", document, spec.plan, 6 * 3600.0, 600.0)
+    history = History(
+        Scenario((job,), preemptions(per_hour), faults_s=20 * 3600.0, horizon_s=30 * 3600.0),
+        random.Random(seed),  # noqa: S311
+    )
+    history.run()
+    found = spans_of(history, "job")
+    assert found is not None
+    result = machine_time(*found, checkpoints_s=[])
+    existed_s = history.outcome().vm_s
+    assert result.unparted_s == 0
+    assert result.paid_s == pytest.approx(existed_s, rel=0.01)
