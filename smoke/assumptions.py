@@ -1,4 +1,4 @@
-"""What the documentation assumes about Google Cloud, and whether a run of the smoke test saw it.
+"""The assumptions of the documentation about Google Cloud, and whether a run of the smoke test confirms them.
 
 The table has one row for each sentence of the repository that calls a fact unconfirmed, and for facts that decisions
 rely on and no one has seen on Google Cloud. A test compares it with the files that contain such sentences.
@@ -26,10 +26,10 @@ class Assumption:
     key: str
     """Name of the fact in `World.facts`."""
     text: str
-    source: str
-    """File that documents it, relative to the repository."""
+    sources: tuple[str, ...]
+    """Files that document it, relative to the repository."""
     expected: str
-    """What the documentation assumes, in words."""
+    """The assumed value, in words."""
     holds: Callable[[str], bool]
     """Whether a seen value is as expected."""
     read_from: str
@@ -69,7 +69,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "python",
         "The image of the default runtime has Python 3.12.",
-        "docs/decisions/0040-images-and-packages.md",
+        ("docs/decisions/0040-images-and-packages.md",),
         "3.12",
         _equals("3.12"),
         "the agent's first line in the job's log",
@@ -78,7 +78,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "engine",
         "That image has no container engine, or has one: the agent installs what is missing.",
-        "docs/decisions/0040-images-and-packages.md",
+        ("docs/decisions/0040-images-and-packages.md",),
         "either",
         _anything,
         "the agent's first line in the job's log",
@@ -87,7 +87,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "container",
         "A container runs on a VM of the default image.",
-        "docs/decisions/0040-images-and-packages.md",
+        ("docs/decisions/0040-images-and-packages.md",),
         "ran",
         _equals("ran"),
         "the container's own line in the job's log",
@@ -95,7 +95,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "missing_object",
         "Cloud Storage answers 404 for a missing object to a caller who may list.",
-        "docs/decisions/0042-api-access.md",
+        ("docs/decisions/0042-api-access.md",),
         "404",
         _equals("404"),
         "a read by a program on a VM, in its job directory",
@@ -103,7 +103,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "missing_job_file",
         "Cloud Storage answers 403 for an object that a condition on names excludes, whether it exists or not.",
-        "docs/security.md",
+        ("docs/security.md",),
         "403",
         _equals("403"),
         "a read by a program on a VM, in jobs/",
@@ -111,7 +111,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "gang",
         "A bulk insert passes the condition on the names of VMs.",
-        "infra/iam.tf",
+        ("infra/iam.tf",),
         "created",
         _equals("created"),
         "the job digits, whose three VMs are one or two bulk inserts",
@@ -119,7 +119,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "maintenance",
         "A VM with a run time limit and onHostMaintenance=MIGRATE migrates, and its program goes on.",
-        "docs/decisions/0005-host-maintenance.md",
+        ("docs/decisions/0005-host-maintenance.md",),
         "migrated",
         _equals("migrated"),
         "gcloud compute instances simulate-maintenance-event",
@@ -127,7 +127,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "maintenance_event",
         "A VM sees its migration in its metadata.",
-        "docs/decisions/0005-host-maintenance.md",
+        ("docs/decisions/0005-host-maintenance.md",),
         "MIGRATE_ON_HOST_MAINTENANCE",
         _equals("MIGRATE_ON_HOST_MAINTENANCE"),
         "instance/maintenance-event, read by a program on the VM",
@@ -135,7 +135,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "heartbeat",
         "Guest attributes that the agent writes can be read through Compute Engine's API.",
-        "docs/decisions/0037-silent-agents.md",
+        ("docs/decisions/0037-silent-agents.md",),
         "readable",
         _equals("readable"),
         "instances.getGuestAttributes",
@@ -143,7 +143,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "deletion_found_s",
         "The sweep finds a VM that was deleted by hand within three minutes after the deletion.",
-        "docs/decisions/0003-provision-is-level-triggered.md",
+        ("docs/decisions/0003-provision-is-level-triggered.md",),
         "at most 180 s",
         _at_most(180),
         "the time from the deletion's end to the replica's next VM generation",
@@ -151,7 +151,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "log_copies",
         "Each line of a program is stored once.",
-        "docs/decisions/0043-each-line-once.md",
+        ("docs/decisions/0043-each-line-once.md",),
         "1 in trainmaster",
         _equals("1 in trainmaster"),
         "gcloud logging read, all logs",
@@ -159,7 +159,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "log_resource",
         "A project may write log entries with the resource type ml_job.",
-        "docs/interfaces.md",
+        ("docs/interfaces.md",),
         "ml_job",
         _equals("ml_job"),
         "gcloud logging read",
@@ -167,7 +167,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "schemas",
         "Pub/Sub's schemas accept original field names and nulls.",
-        "docs/decisions/0020-topic-schemas.md",
+        ("docs/decisions/0020-topic-schemas.md",),
         "accept the events",
         _equals("accept the events"),
         "trainmaster doctor",
@@ -176,7 +176,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "invoker_check",
         "The apply turns off Cloud Run's check of the callers of `api`, after its deployment.",
-        "docs/decisions/0042-api-access.md",
+        ("docs/decisions/0042-api-access.md",),
         "off",
         _equals("off"),
         "gcloud run services describe",
@@ -185,7 +185,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "disabled_api",
         "Cloud Resource Manager reports permissions of a disabled API, or does not: infra/ enables the API.",
-        "infra/apis.tf",
+        ("infra/apis.tf",),
         "either",
         _anything,
         "testIamPermissions for an API that is not enabled",
@@ -194,7 +194,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "gcloud_ml",
         "The installed gcloud still has the commands of AI Platform Training.",
-        "README.md",
+        ("README.md",),
         "works",
         _equals("works"),
         "gcloud ai-platform jobs describe",
@@ -202,7 +202,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_nodes",
         "Cloud TPU lists the nodes of all zones in one call.",
-        "docs/decisions/0012-tpu-nodes.md",
+        ("docs/decisions/0012-tpu-nodes.md",),
         "answers",
         _equals("answers"),
         "gcloud compute tpus tpu-vm list --zone=-",
@@ -210,7 +210,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_queue",
         "Cloud TPU lists the queued resources of all zones in one call.",
-        "docs/decisions/0021-tpu-queued-resources.md",
+        ("docs/decisions/0021-tpu-queued-resources.md",),
         "answers",
         _equals("answers"),
         "gcloud compute tpus queued-resources list --zone=-",
@@ -218,7 +218,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "dead_letters",
         "No event of these jobs is refused.",
-        "docs/decisions/0014-sender-authentication.md",
+        ("docs/decisions/0014-sender-authentication.md",),
         "0",
         _equals("0"),
         "trainmaster dead-letters list",
@@ -226,7 +226,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_preempted_node",
         "The node of a preempted queued resource remains, or does not.",
-        "emulators/tpu/resource_queue.py",
+        ("emulators/tpu/resource_queue.py",),
         "either",
         _anything,
         NEEDS_TPU,
@@ -234,7 +234,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_delete_while_creating",
         "A queued resource can be deleted while its node is being created, or cannot.",
-        "docs/decisions/0021-tpu-queued-resources.md",
+        ("docs/decisions/0021-tpu-queued-resources.md",),
         "either",
         _anything,
         NEEDS_TPU,
@@ -242,7 +242,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_repaired_host",
         "A repaired TPU host keeps its instance id.",
-        "docs/decisions/0014-sender-authentication.md",
+        ("docs/decisions/0014-sender-authentication.md",),
         "kept",
         _equals("kept"),
         NEEDS_TPU,
@@ -250,7 +250,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_replaced_host",
         "Google repairs a host of a slice in place with another id, or does not.",
-        "docs/decisions/0033-acting-for-others.md",
+        ("docs/decisions/0033-acting-for-others.md",),
         "either",
         _anything,
         NEEDS_TPU,
@@ -258,7 +258,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_token_project",
         "The tokens of TPU hosts name the user's project or one of Google's.",
-        "docs/security.md",
+        ("docs/security.md",),
         "either",
         _anything,
         NEEDS_TPU,
@@ -266,23 +266,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_firewall_accounts",
         "Firewall rules by service account match TPU hosts, or do not.",
-        "infra/network.tf",
-        "either",
-        _anything,
-        NEEDS_TPU,
-    ),
-    Assumption(
-        "tpu_walled_accounts",
-        "The same for the networks of jobs with their own accounts.",
-        "infra/variables.tf",
-        "either",
-        _anything,
-        NEEDS_TPU,
-    ),
-    Assumption(
-        "tpu_walled_documentation",
-        "The same, in the page for administrators.",
-        "infra/README.md",
+        ("infra/network.tf", "infra/variables.tf", "infra/README.md", "infra/ssh.tf", "docs/decisions/0079-ssh.md"),
         "either",
         _anything,
         NEEDS_TPU,
@@ -290,7 +274,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "boot_image",
         "`make image` builds an image that starts VMs sooner.",
-        "docs/decisions/0041-faster-starts.md",
+        ("docs/decisions/0041-faster-starts.md",),
         "built",
         _equals("built"),
         "it takes another VM and half an hour: run `make image`",

@@ -104,14 +104,14 @@ def call_python_client(world: World) -> None:
     """Get a job with Google's discovery client, and with the access token that gcloud sends."""
     try:
         token = clients.caller_token(world.project)
-        service = discovery.build(
+        with discovery.build(
             "ml",
             "v1",
             credentials=Credentials(token=token),
             client_options={"api_endpoint": world.api},
             static_discovery=True,
-        )
-        job = service.projects().jobs().get(name=f"projects/{world.project}/jobs/{world.jobs[PROBE]}").execute()
+        ) as service:
+            job = service.projects().jobs().get(name=f"projects/{world.project}/jobs/{world.jobs[PROBE]}").execute()
     except (ClientError, GoogleAuthError, OSError) as error:
         raise StepError(f"the Python client cannot get the job: {error}") from error
     if job.get("state") != "SUCCEEDED":

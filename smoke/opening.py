@@ -51,6 +51,7 @@ def opened_world(
                 report=report,
             )
         finally:
+            fleet.close()
             store.close()
             objects.close()
 

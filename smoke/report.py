@@ -15,7 +15,13 @@ def lines(results: Sequence[Result], findings: Sequence[Finding]) -> Iterator[st
     yield from _table(
         ("", "assumption", "expected", "seen", "documented in"),
         [
-            (row.verdict.value, row.assumption.text, row.assumption.expected, row.seen, row.assumption.source)
+            (
+                row.verdict.value,
+                row.assumption.text,
+                row.assumption.expected,
+                row.seen,
+                ", ".join(row.assumption.sources),
+            )
             for row in sorted(findings, key=lambda row: list(Verdict).index(row.verdict))
         ],
     )
@@ -26,7 +32,7 @@ def lines(results: Sequence[Result], findings: Sequence[Finding]) -> Iterator[st
 
 
 def exit_status(results: Sequence[Result], findings: Sequence[Finding]) -> int:
-    """Return 0 if no step failed and no assumption is wrong. What was not seen is neither."""
+    """Return 0 if no step failed and no assumption is wrong. An assumption that was not seen counts as neither."""
     is_wrong = any(row.verdict is Verdict.DIFFERENT for row in findings)
     return int(is_wrong or any(row.outcome is Outcome.FAILED for row in results))
 

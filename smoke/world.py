@@ -1,4 +1,4 @@
-"""What the steps of the smoke test work with: one installation, seen through ports and command lines."""
+"""The installation that the steps of the smoke test work with, through ports and command lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SkippedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command printed."""
+    """Exit status and output of a command."""
 
     status: int
     text: str
@@ -111,9 +111,11 @@ class World:
     is_local: bool = False
     report: Callable[[str], None] = print
     facts: dict[str, str] = field(default_factory=dict)
-    """What the steps saw, by the key of an assumption (`assumptions`)."""
+    """Values that the steps saw, by the key of an assumption (`assumptions`)."""
     jobs: dict[str, str] = field(default_factory=dict)
     """Ids of the jobs that were started, by step."""
+    vm_generations: dict[ReplicaId, int] = field(default_factory=dict)
+    """VM generations before a fault."""
 
     def saw(self, key: str, value: object) -> None:
         """Note a fact."""

@@ -1,4 +1,4 @@
-"""A training program of the smoke test: it prints facts about its VM and runs until it is told to finish.
+"""A training program of the smoke test: it prints facts about its VM and runs until the object FOLDER/finish exists.
 
     python -m probe.task --mark WORD --job-dir gs://BUCKET/FOLDER
 

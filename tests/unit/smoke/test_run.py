@@ -93,7 +93,7 @@ def test_interrupted_run_removes_everything_and_prints_what_it_saw() -> None:
 def test_interrupted_command_gets_sigint_and_time_to_store_its_state(tmp_path: Path) -> None:
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.5)
-    script = f"trap 'sleep 0.3; touch {tmp_path}/stored; exit 1' INT; sleep 20 & wait"
+    script = f"trap 'sleep 0.3; touch {tmp_path}/stored; exit 1' INT; while :; do sleep 0.1; done"
     with pytest.raises(KeyboardInterrupt):
         ProcessCommands({})("sh", "-c", script)
     assert (tmp_path / "stored").exists()
