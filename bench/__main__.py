@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench import delivery, gangs, job_cost, many_jobs, report, throughput, warm_events
+from bench import console, delivery, gangs, job_cost, many_jobs, report, throughput, warm_events
 from bench.cloud import Emulators, emulators
 from bench.figures import Figures
 
@@ -30,6 +30,7 @@ FULL: Final[dict[str, Measure]] = {
     "job-cost": lambda cloud: [job_cost.measure(cloud, JOB_SIZES)],
     "queue": lambda cloud: many_jobs.measure_queue(cloud, SIZES),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, SIZES),
+    "console": partial(console.measure, jobs=1_000, replicas=1_000, trials=1_000, repetitions=20),
     **{f"gang-{size}": partial(gangs.measure, sizes=[size]) for size in SIZES},
 }
 QUICK: Final[dict[str, Measure]] = {
@@ -39,6 +40,7 @@ QUICK: Final[dict[str, Measure]] = {
     "job-cost": lambda cloud: [job_cost.measure(cloud, QUICK_SIZES)],
     "queue": lambda cloud: many_jobs.measure_queue(cloud, [3]),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, [3]),
+    "console": partial(console.measure, jobs=60, replicas=20, trials=20, repetitions=2),
     "gang": lambda cloud: gangs.measure(cloud, [3]),
 }
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
-from bench import prices
 from bench.agents import ACCOUNT, agents
 from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane
@@ -21,6 +20,7 @@ from bench.jobs import job_spec
 from bench.meter import Meter, attach
 from shared.core.model.job import JobState
 from shared.core.model.replica_id import TaskType
+from shared.cost import operation_prices
 from shared.flows.authenticate import AuthDeps
 from shared.gcp.identity_tokens import IdentityTokens
 
@@ -39,7 +39,7 @@ class Cost:
 
     @property
     def dollars(self) -> float:
-        return prices.dollars(self.reads, self.writes, self.deletes, self.invocations)
+        return operation_prices.dollars(self.reads, self.writes, self.deletes, self.invocations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,17 +105,19 @@ def _running_jobs(project: Project, jobs: int) -> ControlPlane:
     for number in range(jobs):
         job_id = f"{COPIED}_{number}"
         job = replace(loaded.state.job, job_id=job_id)
-        change = Change(job=job, replicas=loaded.state.replicas)
+        ids = _create_vms(functions.fleet, job)
+        replicas = tuple(replace(replica, instance_id=ids[replica.replica_id]) for replica in loaded.state.replicas)
+        change = Change(job=job, replicas=replicas)
         project.store.commit(None, replace(entry, job_id=job_id, done_at=entry.at), change)
-        _create_vms(functions.fleet, job)
     return functions
 
 
-def _create_vms(fleet: MemoryFleet, job: Job) -> None:
-    """Create the VMs that a running job has."""
+def _create_vms(fleet: MemoryFleet, job: Job) -> dict[ReplicaId, str]:
+    """Create the VMs that a running job has. Return their ids."""
     directive = Directive(job.attempt, 1, DirectiveAction.RUN)
     metadata = {"trainmaster-directive": json.dumps({"attempt": job.attempt, "incarnation": 1, "action": "run"})}
     for group in job.plan.groups:
         replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
         names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
         fleet.create(job, Create(group, job.zone, 1, directive, replica_ids, names, round=0), metadata)
+    return {vm.replica_id: vm.instance_id for vm in fleet.list_vms(job.job_id)}

@@ -29,6 +29,7 @@ def test_quick_benchmark_measures_everything(firestore_emulator: str, pubsub_emu
         "job cost",
         "queue",
         "sweep",
+        "console",
         *("start", "rerun", "loss", "end"),
     }
     assert all(figure.value > 0 for name, figure in figures.items() if "time" in name)

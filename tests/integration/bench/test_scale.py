@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.scale import Scenario, run
+from bench.scale.run import run
+from bench.scale.scenario import Scenario
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,185 @@
+"""Consoles with many jobs, many replicas and many trials, on adapters in memory."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from flask.testing import FlaskClient
+
+from bench.jobs import job_spec
+from shared.console.actions import Actions
+from shared.console.ledger_cache import LedgerCache
+from shared.console.pages.service import Console
+from shared.console.sign_in import LoopbackSignIn
+from shared.console.web import create_app
+from shared.core.model.job import tuning_of
+from shared.core.model.tuning import Measurement, Trial, TrialState
+from shared.core.model.vm_names import vm_name
+from shared.flows import provision, replica_exit, submit, vm_ready
+from shared.flows.record import Deps
+from shared.memory.bus import MemoryBus
+from shared.memory.fleet import MemoryFleet
+from shared.memory.store import MemoryStore
+from shared.messaging import agent_messages, internal_requests
+from shared.ports import Loaded
+from shared.ports.metrics import MetricQuery, MetricSeries
+
+HOST: Final = "127.0.0.1:8080"
+START: Final = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+SEED: Final = 7
+LINES: Final = 1_000
+"""Lines of a page of a log."""
+
+
+class Addresses:
+    def address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}:2222"
+
+
+class TrialsStore(MemoryStore):
+    """A store whose tuning job has trials that nobody has run."""
+
+    trials: tuple[Trial, ...] = ()
+
+    def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
+        loaded = super().load(job_id, replica, lost_peers=lost_peers)
+        if loaded is None or loaded.state.job.tuning is None:
+            return loaded
+        job = loaded.state.job
+        job = replace(job, tuning=replace(tuning_of(job), trials=self.trials))
+        return replace(loaded, state=replace(loaded.state, job=job))
+
+
+def _run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
+    for task in tasks:
+        task()
+
+
+class NoMetrics:
+    """A MetricReader of jobs that have reported nothing."""
+
+    def read(self, _query: MetricQuery) -> Sequence[MetricSeries]:
+        return ()
+
+
+@dataclass
+class ConsoleSite:
+    """A console, and a signed-in client of its application."""
+
+    store: MemoryStore = field(default_factory=TrialsStore)
+    now: datetime = START
+
+    def __post_init__(self) -> None:
+        self.fleet = MemoryFleet(clock=lambda: self.now)
+        self.deps = Deps(self.store, MemoryBus(), clock=lambda: self.now, sleep=lambda _: None)
+        self.sign_in = LoopbackSignIn("anna@example.com", (HOST,))
+        self.restart()
+
+    def restart(self) -> None:
+        """Start another instance of the application: its caches are empty."""
+        console = Console(
+            project="my-project",
+            store=self.store,
+            ledgers=LedgerCache(self.store),
+            read_log=lambda _: LOG,
+            metrics=NoMetrics(),
+            address_book=Addresses(),
+            clock=lambda: self.now,
+            limits={},
+            ml_unit_price=None,
+            actions=Actions(lambda: self.deps),
+        )
+        self.sign_in = LoopbackSignIn("anna@example.com", self.sign_in.hosts)
+        self.app = create_app(console, self.sign_in)
+        self.client: FlaskClient = self.app.test_client()
+        self.client.get(f"/?token={self.sign_in.token}", base_url=f"http://{self.sign_in.hosts[0]}")
+
+    def get(self, path: str, **headers: str) -> tuple[int, bytes, Mapping[str, str]]:
+        response = self.client.get(path, base_url=f"http://{self.sign_in.hosts[0]}", headers=headers)
+        return response.status_code, response.data, dict(response.headers)
+
+    def submit(self, job_id: str, spec: Mapping[str, object]) -> None:
+        self.now += timedelta(seconds=1)
+        submit.handle(json.dumps({"jobId": job_id, **spec}).encode(), f"bench:{job_id}", self.deps)
+
+    def run(self, job_id: str, replicas: int, incidents: int) -> None:
+        """Submit a job, let all of its replicas run, and end the programs of some of them with status 1."""
+        self.submit(job_id, job_spec(replicas))
+        fleet = provision.FleetDeps(self.fleet, Addresses(), "my-project", {}, _run_in_sequence)
+        provision.handle(internal_requests.ProvisionRequest(job_id), fleet, self.deps)
+        loaded = self.store.load_attempt(job_id)
+        if loaded is None:
+            raise LookupError(job_id)
+        ids = [replica.replica_id for replica in loaded.state.replicas]
+        for replica_id in ids:
+            self._send(job_id, vm_name(job_id, replica_id), exits=False)
+        for number in range(incidents):
+            self.now += timedelta(seconds=20)
+            self._send(job_id, vm_name(job_id, ids[1 + number % (len(ids) - 1)]), exits=True)
+            provision.handle(internal_requests.ProvisionRequest(job_id), fleet, self.deps)
+        self.now += timedelta(hours=1)
+
+    def _send(self, job_id: str, name: str, *, exits: bool) -> None:
+        self.now += timedelta(milliseconds=5)
+        vm = next(vm for vm in self.fleet.list_vms(job_id) if vm.name == name)
+        task_type, index = vm.replica_id.task_type, vm.replica_id.index
+        if vm.directive is None:
+            raise LookupError(f"{name} has no directive")
+        message = {
+            "version": 1,
+            "job_id": job_id,
+            "attempt": vm.directive.attempt,
+            "task_type": task_type,
+            "task_index": index,
+            "incarnation": vm.directive.incarnation,
+            "vm_generation": vm.vm_generation,
+            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
+            "at": self.now.isoformat(),
+        }
+        if exits:
+            data = json.dumps({**message, "cause": "process", "exit_status": 1}).encode()
+            replica_exit.handle(agent_messages.decode_replica_exit(data), self.deps)
+        else:
+            vm_ready.handle(agent_messages.decode_vm_ready(json.dumps(message).encode()), self.deps)
+
+    def tune(self, job_id: str, trials: int, parameters: int) -> None:
+        """Submit a tuning job, and give it trials with values."""
+        params = [
+            {"parameterName": f"p{number}", "type": "DOUBLE", "minValue": 0.0, "maxValue": 1.0}
+            for number in range(parameters)
+        ]
+        hyperparameters = {"goal": "MAXIMIZE", "params": params, "maxTrials": trials, "maxParallelTrials": 4}
+        spec = job_spec(1)
+        training = spec["trainingInput"]
+        if not isinstance(training, dict):
+            raise TypeError("a job file has a trainingInput")
+        self.submit(job_id, {"trainingInput": {**training, "hyperparameters": hyperparameters}})
+        chance = random.Random(SEED)  # noqa: S311 - values of a plot
+        TrialsStore.trials = tuple(
+            Trial(
+                number,
+                tuple(f"{chance.random():.6f}" for _ in range(parameters)),
+                TrialState.SUCCEEDED,
+                self.now,
+                self.now + timedelta(minutes=5),
+                Measurement(chance.random(), 100),
+            )
+            for number in range(1, trials + 1)
+        )
+
+
+LOG: Final = [
+    {
+        "timestamp": f"2026-11-21T03:{LINES // 60 - number // 60:02d}:{59 - number % 60:02d}.000000001Z",
+        "insertId": f"line{number}",
+        "severity": "INFO",
+        "labels": {"ml.googleapis.com/task_name": f"worker-replica-{number % 8}"},
+        "textPayload": f"step {LINES - number}: loss = {number / LINES:.6f}, accuracy = {1 - number / LINES:.6f}",
+    }
+    for number in range(LINES)
+]
