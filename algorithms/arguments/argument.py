@@ -1,0 +1,167 @@
+"""One argument of an algorithm, and what is wrong with a value."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+Value = bool | int | float | str | tuple[int, ...] | None
+Values = Mapping[str, Value]
+
+STORAGE: Final = "gs://"
+_TRUE: Final = ("true", "1", "yes")
+_FALSE: Final = ("false", "0", "no")
+BOOLEANS: Final = (*_TRUE, *_FALSE)
+
+
+class Kind(StrEnum):
+    """Type of an argument's values."""
+
+    FLAG = "flag"  # --name, --name=true, --name=false
+    INTEGER = "integer"
+    NUMBER = "number"
+    TEXT = "text"
+    PATH = "path"  # gs://BUCKET/OBJECT
+    INTEGERS = "integers"  # 30,30,30
+
+
+class Source(StrEnum):
+    """Where a default comes from."""
+
+    SERVICE = "AI Platform Training"
+    VERTEX = "its successor on Vertex AI"
+    OURS = "Trainmaster; that of AI Platform Training is unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    name: str
+    kind: Kind
+    help: str
+    default: Value = None
+    """Value without the argument; None: the algorithm or its library decides, as `help` says."""
+    source: Source = Source.OURS
+    """Where the default comes from."""
+    low: float | None = None
+    """Smallest value of a number, included unless `is_open`."""
+    high: float | None = None
+    """Largest value of a number, included."""
+    is_open: bool = False
+    """Whether `low` itself is not allowed."""
+    choices: tuple[str, ...] = ()
+    """Allowed texts; empty: any."""
+    is_required: bool = False
+    replaced: tuple[tuple[str, str, str], ...] = ()
+    """Texts that today's libraries no longer have: (requested, replacement, reason)."""
+    ignored: str = ""
+    """Why the argument no longer has an effect; empty: it has one."""
+
+    @property
+    def allowed(self) -> str:
+        """Allowed values, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        match self.kind:
+            case Kind.FLAG:
+                return "true or false"
+            case Kind.INTEGER | Kind.NUMBER:
+                noun = "a whole number" if self.kind is Kind.INTEGER else "a number"
+                return " ".join(filter(None, (noun, self._range)))
+            case Kind.INTEGERS:
+                return "whole numbers greater than 0, separated by commas"
+            case Kind.PATH:
+                return "a path in Cloud Storage (gs://BUCKET/OBJECT)"
+            case Kind.TEXT:
+                return "a text"
+
+    @property
+    def _range(self) -> str:
+        parts = []
+        if self.low is not None:
+            parts.append(f"greater than {self.low:g}" if self.is_open else f"of at least {self.low:g}")
+        if self.high is not None:
+            parts.append(f"of at most {self.high:g}" if not parts else f"at most {self.high:g}")
+        return " and ".join(parts)
+
+    def read(self, text: str) -> Value:
+        """Return the value that a text stands for. Raises ValueError without a message if it is not allowed."""
+        match self.kind:
+            case Kind.FLAG:
+                return _read_boolean(text)
+            case Kind.INTEGER | Kind.NUMBER:
+                return self._read_number(text)
+            case Kind.INTEGERS:
+                numbers = tuple(int(part) for part in text.replace(",", " ").split())
+                if not numbers or min(numbers) < 1:
+                    raise ValueError
+                return numbers
+            case Kind.TEXT | Kind.PATH:
+                if not text or (self.choices and text not in self.choices):
+                    raise ValueError
+                return text
+
+    def _read_number(self, text: str) -> int | float:
+        number = float(text)
+        if not math.isfinite(number) or (self.kind is Kind.INTEGER and number != int(number)):
+            raise ValueError
+        if self.low is not None and (number < self.low or (self.is_open and number == self.low)):
+            raise ValueError
+        if self.high is not None and number > self.high:
+            raise ValueError
+        return int(number) if self.kind is Kind.INTEGER else number
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """Why a command line is refused."""
+
+    name: str
+    """Name of the argument; empty if there is none."""
+    text: str
+    """What is wrong, as a predicate of the argument."""
+    example: str
+
+    def __str__(self) -> str:
+        subject = f"--{self.name} " if self.name else ""
+        return f"{subject}{self.text}; for example: {self.example}"
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentNote:
+    """An argument that has another effect than it had."""
+
+    name: str
+    requested: str
+    replacement: str
+    reason: str
+
+
+Finding = ArgumentProblem | ArgumentNote
+Rule = Callable[[Values, frozenset[str]], Iterator[Finding]]
+"""Checks values together. The second parameter has the names of the arguments that were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentTable:
+    """All arguments of one algorithm."""
+
+    arguments: tuple[Argument, ...]
+    rules: tuple[Rule, ...] = ()
+
+    def find(self, name: str) -> Argument | None:
+        return next((argument for argument in self.arguments if argument.name == name), None)
+
+    def nearest(self, name: str) -> str:
+        """Return the name of the argument that is most like this one."""
+        names = [argument.name for argument in self.arguments]
+        return (difflib.get_close_matches(name, names, n=1, cutoff=0.4) or names)[0]
+
+
+def _read_boolean(text: str) -> bool:
+    if text.lower() not in BOOLEANS:
+        raise ValueError
+    return text.lower() in _TRUE

@@ -1,0 +1,7 @@
+"""What a user has to change before an algorithm can run."""
+
+from __future__ import annotations
+
+
+class DataError(Exception):
+    """Data that an algorithm cannot train on. The text names the file, the column or the value, and the fix."""

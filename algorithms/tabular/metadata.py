@@ -1,0 +1,101 @@
+"""What each column of the data is: `artifacts/metadata.json`.
+
+    {"version": 1,
+     "target": {"type": "categorical", "classes": ["no", "yes"]},
+     "columns": [{"index": 1, "type": "numerical", "treatment": "none", "statistics": {"mean": 3.2, …}},
+                 {"index": 2, "type": "categorical", "treatment": "vocabulary", "categories": ["apple", "pear"], …}]}
+
+Types and treatments have the names of the service's page on preprocessing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Final
+
+VERSION: Final = 1
+
+
+class ColumnType(StrEnum):
+    NUMERICAL = "numerical"
+    CATEGORICAL = "categorical"
+
+
+class Treatment(StrEnum):
+    """What happens to a column."""
+
+    NONE = "none"  # a number
+    IDENTITY = "identity"  # categories that are whole numbers
+    VOCABULARY = "vocabulary"  # categories that are texts
+    HASHING = "hashing"  # too many categories: each belongs to one of `buckets`
+    CONSTANT = "constant"  # dropped
+    ROW_IDENTIFIER = "row_identifier"  # dropped
+
+    @property
+    def is_feature(self) -> bool:
+        return self not in (Treatment.CONSTANT, Treatment.ROW_IDENTIFIER)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Statistics of a column in the training data. The last four are None for categories."""
+
+    count: int
+    """Rows with a value."""
+    missing: int
+    distinct: int
+    mean: float | None = None
+    std: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    index: int
+    """Position in the CSV file, from 0; the target has position 0."""
+    type: ColumnType
+    treatment: Treatment
+    statistics: Statistics
+    categories: tuple[str, ...] = ()
+    """Known categories in their order; empty unless the treatment is identity or vocabulary."""
+    buckets: int = 0
+    """Number of buckets of the treatment hashing."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns after one-hot encoding."""
+        return len(self.categories) or self.buckets or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    type: ColumnType
+    classes: tuple[str, ...] = ()
+    """Classes in the order of their numbers; empty for regression."""
+    mean: float = 0.0
+    std: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    target: Target
+    columns: tuple[Column, ...] = field(default=())
+    """All columns except the target."""
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.treatment.is_feature)
+
+    @property
+    def numerical(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.features if column.type is ColumnType.NUMERICAL)
+
+    @property
+    def categorical(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.features if column.type is ColumnType.CATEGORICAL)
+
+    def to_json(self) -> bytes:
+        return json.dumps({"version": VERSION, **asdict(self)}, indent=1, ensure_ascii=False).encode()

@@ -1,0 +1,139 @@
+"""From CSV files to tables: reading, splitting, dropping and filling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algorithms.errors import DataError
+from algorithms.tabular.analysis import ONE_HOT
+from algorithms.tabular.preparation import Prepared, prepare
+from tests.unit.algorithms.tables import values_of, write_csv
+
+ROWS = [f"{'ab'[n % 2]},{n / 2 + 0.25},{'red' if n % 3 else 'blue'}" for n in range(100)]
+
+
+def prepared(folder: Path, lines: list[str], *arguments: str, is_classification: bool = True) -> Prepared:
+    values = values_of("linear_learner", write_csv(folder, lines), "--model_type=classification", *arguments)
+    return prepare(values, ONE_HOT, is_classification=is_classification)
+
+
+def test_rows_are_split_by_the_shares_and_each_is_used_once(tmp_path: Path) -> None:
+    parts = prepared(tmp_path, ROWS, "--preprocess", "--validation_split=0.1", "--test_split=0.3")
+
+    assert (len(parts.training), len(parts.validation), len(parts.test)) == (60, 10, 30)
+    numbers = [number for name in ("training", "validation", "test") for number in parts.part(name)[1]]
+    assert sorted(numbers) == [n / 2 + 0.25 for n in range(100)]
+
+
+def test_split_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    first, second = (prepared(tmp_path, ROWS, "--preprocess") for _ in range(2))
+
+    assert first.test.equals(second.test)
+
+
+def test_without_preprocess_nothing_is_split(tmp_path: Path) -> None:
+    parts = prepared(tmp_path, ROWS)
+
+    assert (len(parts.training), len(parts.validation), len(parts.test)) == (100, 0, 0)
+
+
+def test_file_replaces_the_split(tmp_path: Path) -> None:
+    other = write_csv(tmp_path, ROWS[:7], "validation.csv")
+    parts = prepared(tmp_path, ROWS, "--preprocess", f"--validation_data_path={other}", "--test_split=0.2")
+
+    assert (len(parts.training), len(parts.validation), len(parts.test)) == (80, 7, 20)
+
+
+def test_missing_number_is_filled_with_the_mean_and_missing_category_stays_empty(tmp_path: Path) -> None:
+    cells = ",".join(["0.5"] * 9)
+    lines = [f"{'ab'[n % 2]},{n}.0,{'xy'[n % 2]},{','.join(str(n % 7 + 0.5) for _ in range(9))}" for n in range(8)]
+    parts = prepared(tmp_path, [*lines, f"a,,x,{cells}", f"b,3.0,,{cells}"], "--preprocess", *SPLIT_NOTHING)
+
+    assert parts.training[1][8] == pytest.approx(31 / 9)
+    assert parts.training[2][9] == ""
+
+
+SPLIT_NOTHING = ("--validation_split=0", "--test_split=0")
+
+
+def test_row_with_more_than_a_tenth_missing_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = prepared(tmp_path, [*ROWS, "a,,red", ",4.5,red"], "--preprocess", *SPLIT_NOTHING)
+
+    assert len(parts.training) == 100
+    assert "dropped 2 of 102 rows" in capsys.readouterr().out
+
+
+def test_missing_value_without_preprocess_is_refused_with_its_column(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="column 2 of the training data misses 1 of 101 values; --preprocess"):
+        prepared(tmp_path, [*ROWS, "a,,red"])
+
+
+def test_class_that_the_training_data_lack_is_refused(tmp_path: Path) -> None:
+    other = write_csv(tmp_path, ["c,1.5,red"], "validation.csv")
+
+    with pytest.raises(DataError, match="the validation data have the class 'c'"):
+        prepared(tmp_path, ROWS, f"--validation_data_path={other}")
+
+
+def test_text_in_a_column_of_numbers_is_refused(tmp_path: Path) -> None:
+    other = write_csv(tmp_path, ["a,many,red"], "validation.csv")
+
+    with pytest.raises(DataError, match="column 2 of the validation data has the value 'many'"):
+        prepared(tmp_path, ROWS, f"--validation_data_path={other}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["label,size,colour", *ROWS], "has a header: column 2 is 'size' and numbers below"),
+        (["a,1", "b,2,3"], "is no CSV file with the same columns"),
+        (["a", "b"], "has one column"),
+        ([], "is empty"),
+    ],
+)
+def test_file_of_another_form_is_refused(lines: list[str], expected: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=expected):
+        prepared(tmp_path, lines)
+
+
+def test_file_with_other_columns_than_the_training_data_is_refused(tmp_path: Path) -> None:
+    other = write_csv(tmp_path, ["a,1.5"], "validation.csv")
+
+    with pytest.raises(DataError, match=r"has 2 columns, and .* has 3"):
+        prepared(tmp_path, ROWS, f"--validation_data_path={other}")
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    values = values_of("linear_learner", str(tmp_path / "absent.csv"), "--model_type=classification")
+
+    with pytest.raises(DataError, match=r"absent\.csv does not exist"):
+        prepare(values, ONE_HOT, is_classification=True)
+
+
+CELL = st.sampled_from(["", "1", "2", "x", "y z", "3.5", "-1e3", "ä"])
+LINES = st.integers(2, 5).flatmap(
+    lambda width: st.lists(st.lists(CELL, min_size=width, max_size=width), min_size=1, max_size=30)
+)
+
+
+@settings(max_examples=60)
+@given(LINES)
+def test_any_table_is_prepared_without_missing_values_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]
+) -> None:
+    """A table is either refused with a DataError, or all its tables are complete."""
+    folder = tmp_path_factory.mktemp("any")
+    try:
+        parts = prepared(folder, [",".join(row) for row in rows], "--preprocess")
+    except DataError:
+        return
+    features = [column.index for column in parts.metadata.features]
+    for name in ("training", "validation", "test"):
+        table = parts.part(name)
+        assert not table.isna().any(axis=None)
+        assert set(table.columns) == {0, *features}
+    assert len(parts.training) + len(parts.validation) + len(parts.test) <= len(rows)
