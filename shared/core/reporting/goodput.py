@@ -1,23 +1,26 @@
 """Where the machine time of a job went: machine-seconds by phase and attempt, and the part that was lost.
 
-Machine time counts from RUNNING to the end of the job, as the service counted it, so that the sum of all phases equals
-the machine-hours of `shared.presentation.ml_units.usage`. Time before RUNNING is listed, but not counted.
+Two sums count:
 
-Lost work is known only within bounds: an incarnation that did not end well lost at least nothing, if the program saved
-a checkpoint just before, and at most the whole time that it ran.
+    paid       machine-seconds in which a replica had a VM that ran: what Compute Engine charges for
+    counted    machine-seconds of all machines from RUNNING to the end: what the service charged for, and equal to
+               `shared.presentation.ml_units.usage`
+
+Goodput is (running - lost work) / paid. Lost work has two bounds, and so has goodput.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from shared.core.model.job import Job
 from shared.core.model.replica_id import ReplicaId
 from shared.core.reporting.history import History
-from shared.core.reporting.phases import Phase, Span, replica_spans
+from shared.core.reporting.lost_work import LostWork, WrittenObjects, losses, lost_work_by_attempt
+from shared.core.reporting.phases import PAID, PARTLY_PAID, Phase, Span, replica_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,13 @@ class AttemptTime:
     """Machine-seconds since the acceptance of the job, by phase."""
     counted_s: Mapping[Phase, float]
     """The part of them after the job became RUNNING."""
+    lost: LostWork = field(default_factory=LostWork)
+    """The part of `running` that was lost."""
+
+    @property
+    def paid_s(self) -> float:
+        """Machine-seconds in which there was a VM: the sum of the phases in `PAID`."""
+        return sum(seconds for phase, seconds in self.total_s.items() if phase in PAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +46,11 @@ class Goodput:
     """Where the machine time of a job went."""
 
     attempts: tuple[AttemptTime, ...]
-    lost_at_most_s: float
-    """Machine-seconds that incarnations ran which did not end well: an upper bound of the lost work."""
+    unparted_s: float = 0.0
+    """Machine-seconds that contain the setup of a VM and are not in `paid_s`: an agent of an earlier release did not
+    report when it started."""
+    has_evidence: bool = False
+    """Whether the job's directory was listed, so that the lost work is an estimate and not only a bound."""
 
     @property
     def counted_s(self) -> float:
@@ -45,42 +58,51 @@ class Goodput:
         return sum(sum(attempt.counted_s.values()) for attempt in self.attempts)
 
     @property
+    def paid_s(self) -> float:
+        return sum(attempt.paid_s for attempt in self.attempts)
+
+    @property
     def running_s(self) -> float:
-        """Counted machine-seconds in which programs ran."""
-        return sum(attempt.counted_s.get(Phase.RUNNING, 0.0) for attempt in self.attempts)
+        """Machine-seconds in which programs ran."""
+        return sum(attempt.total_s.get(Phase.RUNNING, 0.0) for attempt in self.attempts)
+
+    @property
+    def lost(self) -> LostWork:
+        return sum((attempt.lost for attempt in self.attempts), LostWork())
 
     @property
     def at_most(self) -> float | None:
-        """Share of the counted time in which programs ran; None: nothing is counted."""
-        return self.running_s / self.counted_s if self.counted_s else None
+        """Share of the paid time in which programs did work that was not lost, at most; None: nothing is paid."""
+        return (self.running_s - self.lost.at_least_s) / self.paid_s if self.paid_s else None
 
     @property
     def at_least(self) -> float | None:
-        """The same share without all work that may have been lost; None: nothing is counted."""
-        return max(self.running_s - self.lost_at_most_s, 0.0) / self.counted_s if self.counted_s else None
+        """The same share without all work that may have been lost; None: nothing is paid."""
+        return max(self.running_s - self.lost.at_most_s, 0.0) / self.paid_s if self.paid_s else None
 
     @property
     def words(self) -> str:
-        """`81 % to 93 % of the machine time`; empty if nothing is counted."""
+        """`81 % to 93 % of the machine time`; empty if nothing is paid."""
         if self.at_least is None or self.at_most is None:
             return ""
         low, high = f"{self.at_least:.0%}".replace("%", " %"), f"{self.at_most:.0%}".replace("%", " %")
         return f"{high} of the machine time" if low == high else f"{low} to {high} of the machine time"
 
 
-def goodput(history: History, now: datetime) -> Goodput | None:
-    """Return where the job's machine time went until its end, or until now. None for a tuning job: see its trials."""
+def goodput(history: History, now: datetime, written: WrittenObjects | None = None) -> Goodput | None:
+    """Return where the job's machine time went until its end, or until now. None for a tuning job: see its trials.
+
+    `written`: what the listing of the job's directory found; None: it was not listed.
+    """
     job = history.state.job
-    return None if job.tuning is not None else goodput_of(job, replica_spans(history), now)
+    return None if job.tuning is not None else goodput_of(job, replica_spans(history), now, written)
 
 
-def goodput_of(job: Job, spans: Iterable[Span], now: datetime) -> Goodput:
+def goodput_of(job: Job, spans: Sequence[Span], now: datetime, written: WrittenObjects | None = None) -> Goodput:
     """Return where the machine time of these spans went. `spans` are all spans of the job, as `replica_spans` sorts."""
     hosts = {group.task_type: group.hosts for group in job.plan.groups}
     total: dict[int, dict[Phase, float]] = {}
     counted: dict[int, dict[Phase, float]] = {}
-    lost_s = 0.0
-    previous: dict[ReplicaId, Span] = {}
     for span in spans:
         machines = hosts[span.replica_id.task_type]
         of_attempt = total.setdefault(span.attempt, defaultdict(float))
@@ -88,9 +110,20 @@ def goodput_of(job: Job, spans: Iterable[Span], now: datetime) -> Goodput:
         of_counted = counted.setdefault(span.attempt, defaultdict(float))
         if job.started_at is not None:
             of_counted[span.phase] += machines * span.seconds(now, since=job.started_at)
+    lost = lost_work_by_attempt(losses(job.plan, spans), written, now)
+    attempts = tuple(
+        AttemptTime(number, total[number], counted[number], lost.get(number, LostWork())) for number in sorted(total)
+    )
+    unparted = (hosts[span.replica_id.task_type] * span.seconds(now) for span in unparted_spans(spans))
+    return Goodput(attempts, sum(unparted), written is not None)
+
+
+def unparted_spans(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield the spans that contain both the search for a VM and its setup."""
+    previous: dict[ReplicaId, Span] = {}
+    for span in spans:
         last = previous.get(span.replica_id)
-        if last is not None and last.phase is Phase.RUNNING and span.phase is not Phase.COMPLETED:
-            lost_s += machines * last.seconds(now, since=job.started_at)
+        is_search = last is not None and last.phase in (*PARTLY_PAID, Phase.REPLACING)
+        if last is not None and is_search and span.phase is Phase.RUNNING and last.end != last.start:
+            yield last
         previous[span.replica_id] = span
-    attempts = tuple(AttemptTime(number, total[number], counted[number]) for number in sorted(total))
-    return Goodput(attempts, lost_s)

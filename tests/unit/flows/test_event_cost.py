@@ -7,10 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from shared.flows import replica_exit, vm_ready
-from shared.messaging import agent_messages
+from shared.core.decisions import Rule
+from shared.core.model.replica import replica_key
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.flows import maintenance, replica_exit, vm_ready
+from shared.messaging import agent_messages, google_events
+from shared.ports import Loaded
 from tests.support.counting import Counts, counting_store
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 
 
@@ -23,15 +27,15 @@ def world() -> World:
     return world
 
 
-def calls_of(world: World, kind: str, **more: object) -> dict[str, int]:
-    """Handle an event of worker 0 and return the store's calls."""
+def calls_of(world: World, kind: str, loaded: Loaded | None = None, **more: object) -> dict[str, int]:
+    """Handle an event of worker 0 and return the store's calls. `loaded`: what authentication has read."""
     counts = Counts()
     deps = replace(world.deps, store=counting_store(world.store, counts))
     data = json.dumps({**world.message_fields(WORKER_0), **more}).encode()
     if kind == "vm-ready":
-        vm_ready.handle(agent_messages.decode_vm_ready(data), deps)
+        vm_ready.handle(agent_messages.decode_vm_ready(data), deps, loaded)
     else:
-        replica_exit.handle(agent_messages.decode_replica_exit(data), deps)
+        replica_exit.handle(agent_messages.decode_replica_exit(data), deps, loaded)
     return dict(counts.calls)
 
 
@@ -63,3 +67,38 @@ def test_repeated_last_ready_report_starts_a_job_whose_first_report_was_cut_off(
     assert world.state == "PREPARING"
     world.send("vm-ready", WORKER_0)
     assert world.state == "RUNNING"
+
+
+def test_event_reads_nothing_again_that_authentication_has_read(world: World) -> None:
+    world.report_all_ready()
+    loaded = world.store.load(world.job_id, replica_key(1, WORKER_0))
+    assert calls_of(world, "replica-exit", loaded, cause="process", exit_status=0) == {"commit": 1}
+
+
+def test_event_is_judged_by_the_present_state_if_another_event_came_after_authentication(world: World) -> None:
+    world.report_all_ready()
+    read_before = world.store.load(world.job_id, replica_key(1, WORKER_0), lost_peers=True)
+    loss = json.dumps({**world.message_fields(WORKER_0), "cause": "preemption"}).encode()
+    world.exit_program(WORKER_0)
+    maintenance.handle(google_events.decode_maintenance(loss), world.deps, read_before)
+    lost = world.ledger[-1]
+    assert lost.decision.rule is Rule.VM_LOST
+    assert lost.before.restarts_used == 1, "the exit that was committed in between is part of the state"
+    assert world.replica(WORKER_0).incarnation == 3
+    world.check()
+
+
+def test_reports_of_a_job_that_starts_without_its_evaluator_read_no_peers_before_enough_are_ready() -> None:
+    """Its required replicas are all others: reading them with every report would cost their number squared."""
+    world = World()
+    spec = a_spec(workerCount=20, evaluatorCount=1, evaluatorType="n1-standard-4")
+    world.submit({**spec, "trainmaster": {"gang": False}})
+    world.deliver()
+    counts = Counts()
+    world.store = counting_store(world.store, counts)  # type: ignore[assignment]
+    for replica_id in (CHIEF, *(ReplicaId(TaskType.WORKER, index) for index in range(20))):
+        assert world.state == "PREPARING"
+        world.send("vm-ready", replica_id)
+    assert world.state == "RUNNING"
+    loads = counts.calls["load"] - 22  # those of `world.state`
+    assert loads <= 21 + 21 + 1, "one per report, and each required replica once"

@@ -156,7 +156,9 @@ def test_lost_work_is_at_most_the_time_of_incarnations_that_did_not_end_well() -
     world.send("vm-ready", WORKER_0)
     world.wait(100)
     result = goodput_of(world)
-    assert result.lost_at_most_s == 100
+    assert result.lost.at_most_s == 101, "from its vm-ready, one second before RUNNING, until its end"
+    assert result.lost.at_least_s == 0
+    assert not result.has_evidence
     assert result.at_least is not None
     assert result.at_most is not None
     assert result.at_least < result.at_most < 1
@@ -168,7 +170,7 @@ def test_work_of_a_job_without_faults_is_not_lost() -> None:
     world.start_running()
     world.wait(100)
     result = goodput_of(world)
-    assert result.lost_at_most_s == 0
+    assert result.lost.at_most_s == 0
     assert result.at_least == result.at_most == 1
 
 

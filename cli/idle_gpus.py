@@ -1,0 +1,24 @@
+"""Idle GPUs of a job that runs, for `describe`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from cli.output import complain
+from shared.core.model.job import Job, JobState
+from shared.errors import TemporaryError
+from shared.ports.metrics import MetricsDeniedError
+
+
+def idle_gpus_of(job: Job) -> str:
+    """Return a sentence about idle GPUs; empty if there are none, or if metrics cannot be read, which is reported."""
+    if job.state is not JobState.RUNNING or not any(group.accelerator for group in job.plan.groups):
+        return ""
+    from shared.presentation.utilization import read_idle_gpus
+    from shared.wiring.metrics import metric_reader
+
+    try:
+        return read_idle_gpus(metric_reader(), job, datetime.now(UTC))
+    except (MetricsDeniedError, TemporaryError) as error:
+        complain(f"Whether its GPUs are idle is unknown: {error}")
+        return ""

@@ -1,0 +1,59 @@
+"""The checkpoint interval that wastes least, after Young (1974) and Daly (2006).
+
+waste = save / interval + (interval / 2 + restart) / time between interruptions
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+Z: Final = 1.2816
+"""Limits that the true number of interruptions keeps with a probability of 80 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalAdvice:
+    """Times in seconds."""
+
+    interval_s: float
+    """Daly's optimum."""
+    shortest_s: float
+    longest_s: float
+    """The optimum at both limits of the rate of interruptions, which few interruptions leave uncertain."""
+
+
+def advise_interval(save_s: float, running_s: float, interruptions: int) -> IntervalAdvice:
+    """Return the best interval. Needs `save_s` > 0 and at least one interruption."""
+    low, high = poisson_limits(interruptions)
+    return IntervalAdvice(
+        daly_interval(save_s, running_s / interruptions),
+        daly_interval(save_s, running_s / high),
+        daly_interval(save_s, running_s / low),
+    )
+
+
+def young_interval(save_s: float, between_s: float) -> float:
+    """Return the first-order optimum."""
+    return math.sqrt(2 * save_s * between_s)
+
+
+def daly_interval(save_s: float, between_s: float) -> float:
+    """Return the higher-order optimum: Young's, corrected for saving that is not short against the interruptions."""
+    if save_s >= 2 * between_s:
+        return between_s
+    ratio = save_s / (2 * between_s)
+    return young_interval(save_s, between_s) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - save_s
+
+
+def waste(interval_s: float, save_s: float, between_s: float, restart_s: float) -> float:
+    """Return the share of the time that checkpoints, lost work and restarts take; at most 1."""
+    return min(save_s / (interval_s + save_s) + (interval_s / 2 + restart_s) / between_s, 1.0)
+
+
+def poisson_limits(count: int) -> tuple[float, float]:
+    """Return limits of the expected number of events if `count` were seen (Wilson and Hilferty)."""
+    low = count * (1 - 1 / (9 * count) - Z / (3 * math.sqrt(count))) ** 3
+    upper = count + 1
+    return max(low, 0.05), upper * (1 - 1 / (9 * upper) + Z / (3 * math.sqrt(upper))) ** 3

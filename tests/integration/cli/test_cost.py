@@ -1,0 +1,153 @@
+"""Prices, cost and advice on the command line, with the emulated catalogue and objects in memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from emulators.billing.server import BillingServer, listen
+from shared.cost.checkpoint_times import CheckpointTimes
+from shared.memory.objects import MemoryObjects
+from shared.settings import settings
+from shared.wiring import objects as object_wiring
+from shared.wiring import prices as price_wiring
+from tests.support.cost_jobs import a_job_with_three_losses, start
+from tests.support.serving import serving
+from tests.support.world import World
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryObjects]:
+    """The installation's bucket in memory, and the emulated catalogue."""
+    found = MemoryObjects()
+    with serving(listen("127.0.0.1", 0, BillingServer())) as address:
+        monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+        monkeypatch.setenv("TRAINMASTER_BUCKET", "installation")
+        monkeypatch.setenv("TRAINMASTER_BILLING_ENDPOINT", address)
+        monkeypatch.setattr(object_wiring, "objects", lambda: found)
+        monkeypatch.setattr(price_wiring, "objects", lambda: found)
+        monkeypatch.setattr(price_wiring, "checkpoint_times", lambda: CheckpointTimes(lambda: found))
+        settings.cache_clear()
+        price_wiring.price_list.cache_clear()
+        yield found
+    settings.cache_clear()
+    price_wiring.price_list.cache_clear()
+    logging.disable(logging.NOTSET)  # as `jobs advise` leaves it
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the commands see this world, at its time."""
+
+    class WorldTime(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+            return world.now
+
+    for module in ("cli.jobs", "cli.advise"):
+        monkeypatch.setattr(f"{module}.open_store", lambda: world.store)
+        monkeypatch.setattr(f"{module}.datetime", WorldTime)
+
+
+def test_prices_are_fetched_stored_and_listed(bucket: MemoryObjects) -> None:
+    result = run("prices", "update")
+    assert result.exit_code == 0, result.output
+    assert "gs://installation/prices/v1.json: prices of " in result.stdout
+    assert " in 4 regions, in USD" in result.stdout
+    table = run("prices", "list", "n1-standard-4", "g2-standard-8", "v5litepod", "m3-ultramem-32").stdout
+    lines = {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:]}
+    assert lines["n1-standard-4"] == ["0.1900", "USD", "0.0400", "USD"]
+    assert lines["g2-standard-8"][:2] == ["0.8536", "USD"]
+    assert lines["v5litepod"] == ["1.2000", "USD", "0.5400", "USD"]
+    assert "certain" in lines["m3-ultramem-32"]
+
+
+def test_list_without_arguments_shows_all_machines_with_a_price(bucket: MemoryObjects) -> None:
+    run("prices", "update")
+    view = json.loads(run("prices", "list", "--region", "europe-west4", "--format", "json").stdout)
+    names = {row["machine"] for row in view["prices"]}
+    assert {"n1-standard-4", "g2-standard-4", "a2-highgpu-1g", "nvidia-l4", "v6e"} <= names
+    assert not any(name.startswith("pd-") for name in names)
+
+
+def test_list_before_an_update_says_what_to_do(bucket: MemoryObjects) -> None:
+    result = CliRunner().invoke(app, ["prices", "list"])
+    assert "trainmaster prices update" in str(result.exception)
+
+
+def test_describe_and_wait_show_cost_goodput_and_lost_work(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("prices", "update")
+    use(a_job_with_three_losses(bucket), monkeypatch)
+    text = run("jobs", "describe", "digits_1").stdout
+    assert "lost work: " in text
+    assert "from the times of objects in gs://bucket/digits" in text
+    assert "paid " in text
+    assert " USD at list prices of " in text
+    assert "cost of attempt 1: setting up " in text
+    assert "control plane: " in text
+    view = json.loads(run("jobs", "describe", "digits_1", "--format", "json").stdout)["trainmaster"]
+    assert float(view["cost"]["amount"]) > 0
+    assert view["cost"]["currency"] == "USD"
+    assert view["controlPlane"]["invocations"] > 10
+    last = run("jobs", "wait", "digits_1").stdout.splitlines()[-1]
+    assert "machine-hours paid, goodput " in last
+    assert " USD at list prices of " in last
+
+
+def test_describe_without_prices_says_so(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    start(world)
+    use(world, monkeypatch)
+    assert (
+        "cost: price not known: there is no price list; `trainmaster prices update`"
+        in run("jobs", "describe", "digits_1").stdout
+    )
+
+
+def test_invalid_price_list_does_not_break_describe(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket.write("gs://installation/prices/v1.json", b"{", content_type="application/json")
+    world = World()
+    start(world)
+    use(world, monkeypatch)
+    result = run("jobs", "describe", "digits_1")
+    assert result.exit_code == 0
+    assert "the price list is invalid" in result.stdout
+
+
+def test_advice_of_a_job_with_enough_data_has_figures(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("prices", "update")
+    use(a_job_with_three_losses(bucket, every_s=3000), monkeypatch)
+    monkeypatch.setattr("cli.advise.RUNS_MIN", 3)
+    monkeypatch.setattr("cli.advise.RUNS_MAX", 3)
+    lines = run("jobs", "advise", "digits_1", "--save-time", "30s").stdout.splitlines()
+    advice = {line.partition(": ")[0]: line.partition(": ")[2] for line in lines}
+    assert advice["measured"].startswith("3 interruptions in 12.")
+    assert advice["checkpoint interval"].startswith("save every ")
+    assert "with Spot VMs" in advice["Spot VMs"]
+    assert advice["Spot VMs"].startswith("keep them: ")
+    assert "succeed" in advice["restart policy"]
+
+
+def test_advice_of_a_job_with_too_little_data_says_what_is_missing(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    start(world)
+    world.wait(3600)
+    use(world, monkeypatch)
+    view = json.loads(run("jobs", "advise", "digits_1", "--format", "json").stdout)
+    assert all(not advice["text"] for advice in view["advice"])
+    missing = {advice["topic"]: advice["missing"] for advice in view["advice"]}
+    assert "interruptions: 0 in 1.0 hours" in missing["checkpoint interval"]
+    assert "the job had none" in missing["Spot VMs"]

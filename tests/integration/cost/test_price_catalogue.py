@@ -1,0 +1,69 @@
+"""Google's client of the catalogue, against the emulator: pages, tiers, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from emulators.billing.server import BillingServer, listen
+from shared.cost.sku import Sku
+from shared.errors import PermanentError
+from shared.gcp.price_catalogue import SERVICES, PriceCatalogue
+from tests.support.serving import serving
+from tests.unit.cost.price_lists import emulated_skus
+
+COMPUTE = SERVICES["Compute Engine"]
+
+
+@pytest.fixture
+def server() -> BillingServer:
+    return BillingServer(page_max=50)
+
+
+@pytest.fixture
+def catalogue(server: BillingServer) -> Iterator[PriceCatalogue]:
+    with serving(listen("127.0.0.1", 0, server)) as address:
+        opened = PriceCatalogue(address)
+        yield opened
+        opened.close()
+
+
+def by_id(skus: tuple[Sku, ...]) -> dict[str, Sku]:
+    return {sku.sku_id: sku for sku in skus}
+
+
+def test_all_pages_of_both_services_are_read_as_they_are(server: BillingServer, catalogue: PriceCatalogue) -> None:
+    read = tuple(sku for service in SERVICES.values() for sku in catalogue.skus(service, "USD"))
+    assert by_id(read) == by_id(emulated_skus())
+    assert server.calls > 3
+
+
+def test_tiers_units_and_nanos_are_exact(catalogue: PriceCatalogue) -> None:
+    skus = {(sku.description, sku.regions[:1]): sku for sku in catalogue.skus(COMPUTE, "USD")}
+    disk = skus["Storage PD Capacity", ("us-central1",)]
+    assert [tier.start for tier in disk.tiers] == [Decimal(0), Decimal(30)]
+    assert [tier.price for tier in disk.tiers] == [Decimal(0), Decimal("0.04")]
+    gpu = skus["Nvidia H100 80GB GPU running in Americas", ("us-central1",)]
+    assert [tier.price for tier in gpu.tiers] == [Decimal("9.79655")]
+
+
+def test_currency_without_prices_is_a_permanent_error(catalogue: PriceCatalogue) -> None:
+    with pytest.raises(PermanentError, match="XYZ"):
+        list(catalogue.skus(COMPUTE, "XYZ"))
+
+
+def test_unknown_service_is_a_permanent_error(catalogue: PriceCatalogue) -> None:
+    with pytest.raises(PermanentError, match="was not found"):
+        list(catalogue.skus("services/0000-0000-0000", "USD"))
+
+
+def test_api_key_is_sent_in_place_of_credentials() -> None:
+    client = PriceCatalogue(api_key="a-key")
+    headers: dict[str, str] = {}
+    credentials: Any = client._client.transport._credentials
+    credentials.apply(headers)
+    assert headers == {"x-goog-api-key": "a-key"}
+    client.close()

@@ -1,0 +1,120 @@
+"""Lost work and its bounds, from the times of losses and checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shared.core.reporting.goodput import Goodput, goodput
+from shared.core.reporting.history import read_history
+from shared.core.reporting.lost_work import Loss, LostWork, WrittenObjects, is_checkpoint, lost_work, written_objects
+from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, at
+from tests.support.world import World
+
+LOSS = Loss(WORKER_0, 1, 1, machines=2, start=at(100), at=at(500), resumed_at=at(600))
+
+
+def checkpoints(*seconds: float) -> WrittenObjects:
+    return written_objects([(f"ckpt-{number}.index", at(second)) for number, second in enumerate(seconds)])
+
+
+def goodput_of(world: World, written: WrittenObjects) -> Goodput:
+    history = read_history(world.ledger)
+    assert history is not None
+    result = goodput(history, world.now, written)
+    assert result is not None
+    return result
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        pytest.param(None, LostWork(0, 800), id="not listed"),
+        pytest.param(checkpoints(460), LostWork(80, 80), id="checkpoint before the loss"),
+        pytest.param(checkpoints(300, 460), LostWork(80, 80), id="newest checkpoint counts"),
+        pytest.param(checkpoints(50), LostWork(800, 800), id="no checkpoint in this incarnation"),
+        pytest.param(checkpoints(), LostWork(0, 800), id="empty directory: saves elsewhere or never"),
+        pytest.param(checkpoints(510), LostWork(0, 0), id="saved on notice, after the loss was judged"),
+        pytest.param(checkpoints(460, 700), LostWork(80, 80), id="later checkpoints delete older ones first"),
+        pytest.param(
+            written_objects([("ckpt-1", at(460)), ("last.ckpt", at(700))]),
+            LostWork(0, 80),
+            id="a later checkpoint may have replaced a newer one",
+        ),
+        pytest.param(
+            written_objects([("ckpt-1.index", at(460)), ("ckpt-2.index", at(700)), ("checkpoint", at(700))]),
+            LostWork(80, 80),
+            id="TensorFlow's list of checkpoints is no checkpoint of its own",
+        ),
+        pytest.param(checkpoints(700), LostWork(0, 800), id="all checkpoints are later: replaced or deleted"),
+        pytest.param(replace(checkpoints(460), is_complete=False), LostWork(0, 80), id="listing was cut off"),
+        pytest.param(
+            written_objects([("ckpt-1", at(300)), ("events.out.tfevents.1.host", at(490))]),
+            LostWork(20, 400),
+            id="event file written after the checkpoint",
+        ),
+    ],
+)
+def test_lost_work_has_bounds(written: WrittenObjects | None, expected: LostWork) -> None:
+    assert lost_work(LOSS, written, at(1000)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("digits/model.ckpt-1000.index", True),
+        ("digits/checkpoint", True),
+        ("digits/step_100/model.pt", True),
+        ("digits/export/saved_model.pb", True),
+        ("digits/events.out.tfevents.1700000000.host", False),
+        ("digits/train.log", False),
+        ("digits/metrics.CSV", False),
+        ("digits/", False),
+    ],
+)
+def test_checkpoints_are_told_from_event_files_and_logs(name: str, expected: bool) -> None:
+    assert is_checkpoint(name) is expected
+
+
+def test_preemption_forty_seconds_after_a_checkpoint_loses_forty_seconds() -> None:
+    world = World()
+    world.start_running()
+    world.wait(300)
+    checkpoint_s = (world.now - START).total_seconds()
+    world.wait(39)
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.deliver()
+    world.wait(30)
+    world.send("vm-ready", WORKER_1)
+    result = goodput_of(world, checkpoints(checkpoint_s))
+    assert result.lost == LostWork(40, 40)
+    assert result.has_evidence
+    assert result.at_least == result.at_most == (result.running_s - 40) / result.paid_s
+
+
+def test_loss_of_a_gang_loses_the_time_of_each_machine() -> None:
+    """Both peers of the preempted worker fail with it, one and two seconds later."""
+    world = World()
+    world.start_running()
+    world.wait(300)
+    checkpoint_s = (world.now - START).total_seconds()
+    world.wait(39)
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.exit_program(WORKER_0, 1)
+    world.exit_program(CHIEF, 1)
+    world.deliver()
+    world.send("vm-ready", WORKER_1)
+    world.deliver()
+    for replica_id in (WORKER_0, CHIEF):
+        world.send("vm-ready", replica_id)
+    assert goodput_of(world, checkpoints(checkpoint_s)).lost == LostWork(40 + 41 + 42, 40 + 41 + 42)
+
+
+def test_work_of_a_completed_replica_is_not_lost() -> None:
+    world = World()
+    world.start_running()
+    world.wait(100)
+    world.exit_program(WORKER_0, 0)
+    world.deliver()
+    assert goodput_of(world, checkpoints()).lost == LostWork()

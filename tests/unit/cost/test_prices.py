@@ -1,0 +1,219 @@
+"""The price list, and the prices of machines that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from shared.core.model.plan import Accelerator, Plan, TaskGroup, Tpu, TpuQueue
+from shared.core.model.replica_id import TaskType
+from shared.cost.job_cost import hourly_cost
+from shared.cost.machine_price import machine_price
+from shared.cost.machine_shapes import shape_of
+from shared.cost.price_list import make_price_file, read_price_list, write_price_list
+from shared.cost.sku import Unknown
+from shared.cost.sku_resources import RESOURCES, SERIES, Pricing, Resource
+from shared.errors import PermanentError
+from shared.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_NAMES, N1_MACHINES
+from tests.support.jobs import a_plan
+from tests.unit.cost.price_lists import FETCHED_AT, emulated_skus, price_file, price_list
+
+
+def plan_of(group: TaskGroup, **changes: Any) -> Plan:
+    return replace(a_plan(workers=0), groups=(group,), **changes)
+
+
+def a_group(machine_type: str = "n1-standard-4", **changes: object) -> TaskGroup:
+    values: dict[str, object] = {"boot_disk_gib": 100, "boot_disk_type": "pd-ssd", **changes}
+    return TaskGroup(TaskType.CHIEF, 1, machine_type, **values)  # type: ignore[arg-type]
+
+
+def price_of(group: TaskGroup, *, is_spot: bool = False, **changes: Any) -> Decimal | Unknown:
+    return machine_price(plan_of(group, **changes), group, price_list(), is_spot=is_spot)
+
+
+DISK = 100 * Decimal("0.17") / 730
+
+
+@pytest.mark.parametrize(
+    ("group", "is_spot", "expected"),
+    [
+        (a_group("n1-standard-4"), False, 4 * Decimal("0.031611") + 15 * Decimal("0.004237") + DISK),
+        (a_group("n1-standard-4"), True, 4 * Decimal("0.006655") + 15 * Decimal("0.000892") + DISK),
+        (
+            a_group("n1-standard-8", accelerator=Accelerator("nvidia-tesla-t4", 2)),
+            False,
+            8 * Decimal("0.031611") + 30 * Decimal("0.004237") + 2 * Decimal("0.35") + DISK,
+        ),
+        (
+            a_group("n1-standard-8", accelerator=Accelerator("nvidia-tesla-t4", 2)),
+            True,
+            8 * Decimal("0.006655") + 30 * Decimal("0.000892") + 2 * Decimal("0.14") + DISK,
+        ),
+        (
+            a_group("n1-highcpu-16", boot_disk_type="pd-standard"),
+            False,
+            16 * Decimal("0.031611") + Decimal("14.4") * Decimal("0.004237") + 100 * Decimal("0.04") / 730,
+        ),
+        (
+            a_group("g2-standard-8", accelerator=Accelerator("nvidia-l4", 1)),
+            False,
+            Decimal("0.853608") + DISK,
+        ),
+        (
+            a_group("a2-ultragpu-1g", accelerator=Accelerator("nvidia-a100-80gb", 1)),
+            False,
+            12 * Decimal("0.031611")
+            + 170 * Decimal("0.004237")
+            + Decimal("3.9276")
+            + 375 * Decimal("0.08") / 730
+            + DISK,
+        ),
+        (a_group("", tpu=Tpu("v5litepod-8", "r")), False, 8 * Decimal("1.2")),
+        (a_group("", tpu=Tpu("v5litepod-16", "r", hosts=4)), True, 4 * Decimal("0.54")),
+        (a_group("", tpu=Tpu("v5p-16", "r", hosts=2)), False, 4 * Decimal("4.2")),
+    ],
+)
+def test_price_of_a_machine_is_the_sum_of_its_parts(group: TaskGroup, is_spot: bool, expected: Decimal) -> None:
+    assert price_of(group, is_spot=is_spot) == pytest.approx(expected, rel=Decimal("1e-20"))
+
+
+def test_price_of_a_worked_example_equals_the_published_one() -> None:
+    """g2-standard-8 in us-central1: 0.853608 USD per hour with its L4, and a quarter of that without."""
+    group = a_group("g2-standard-8", accelerator=Accelerator("nvidia-l4", 1), boot_disk_gib=0)
+    assert price_of(group) == Decimal("0.853608")
+
+
+@pytest.mark.parametrize(
+    ("group", "changes", "reason"),
+    [
+        (a_group("m3-ultramem-32"), {}, "m3-ultramem-32"),
+        (a_group("e2-custom-4-8192"), {}, "e2-custom-4-8192"),
+        (a_group("n4-standard-4"), {}, "hyperdisk-balanced"),
+        (a_group("n1-standard-4"), {"region": "me-west1"}, "no on-demand price of n1 core in me-west1"),
+        (a_group("n1-standard-4"), {"reservation": "mine"}, "reservation mine"),
+        (a_group("n1-standard-4", accelerator=Accelerator("nvidia-tesla-k80", 1)), {}, "nvidia-tesla-k80"),
+        (a_group("", tpu=Tpu("v2-8", "r")), {}, "v2-8"),
+        (a_group("", tpu=Tpu("v6e-8", "r", queue=TpuQueue.FLEX_START)), {}, "flex-start"),
+    ],
+)
+def test_price_that_is_not_certain_is_unknown_with_a_reason(
+    group: TaskGroup, changes: dict[str, Any], reason: str
+) -> None:
+    price = price_of(group, **changes)
+    assert isinstance(price, Unknown)
+    assert reason in price.reason
+
+
+def test_every_n1_machine_type_and_gpu_machine_type_of_the_catalogue_has_a_shape_or_no_price() -> None:
+    assert all(shape_of(name) for name in N1_MACHINES)
+    unknown = {name for name in BUILT_IN_GPUS if shape_of(name) is None}
+    assert {name.rpartition("-")[0] for name in unknown} <= {
+        "a3-megagpu", "a3-ultragpu", "a3-edgegpu", "a4-highgpu", "g4-standard",
+    }  # fmt: skip
+
+
+def test_every_shape_has_a_series_with_prices() -> None:
+    for name in (*N1_MACHINES, *BUILT_IN_GPUS, "e2-medium", "n2-highmem-128", "c3-standard-8"):
+        shape = shape_of(name)
+        assert shape is None or shape.series in SERIES
+    assert {Resource(name, "h") for name in ("nvidia-tesla-t4", "nvidia-l4", "nvidia-h100-80gb")} <= RESOURCES
+    assert "nvidia-l4" in GPU_NAMES.values()
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "vcpus", "memory_gib"),
+    [
+        ("n1-standard-96", 96, 360),
+        ("n1-highmem-96", 96, 624),
+        ("n1-highcpu-96", 96, Decimal("86.4")),
+        ("n2-highmem-128", 128, 864),
+        ("c2-standard-60", 60, 240),
+        ("e2-small", Decimal("0.5"), 2),
+        ("a2-highgpu-8g", 96, 680),
+        ("a3-highgpu-8g", 208, 1872),
+    ],
+)
+def test_shape_is_that_of_compute_engine(machine_type: str, vcpus: Decimal, memory_gib: Decimal) -> None:
+    shape = shape_of(machine_type)
+    assert shape is not None
+    assert shape.vcpus == vcpus
+    assert shape.memory_gib == memory_gib
+
+
+@pytest.mark.parametrize("name", ["c4-standard-2", "c3d-highcpu-360", "n1-standard-x", "c3-standard-8-lssd", ""])
+def test_machine_type_that_breaks_the_rule_of_its_kind_has_no_shape(name: str) -> None:
+    assert shape_of(name) is None
+
+
+def test_hourly_cost_of_a_job_counts_all_machines_and_uses_spot_prices() -> None:
+    plan = a_plan(workers=3)
+    spot = replace(plan, groups=(plan.groups[0], replace(plan.groups[1], spot=True)))
+    chief = machine_price(plan, plan.groups[0], price_list(), is_spot=False)
+    worker = machine_price(plan, plan.groups[1], price_list(), is_spot=True)
+    assert isinstance(chief, Decimal)
+    assert isinstance(worker, Decimal)
+    assert hourly_cost(plan, price_list()) == 4 * chief
+    assert hourly_cost(spot, price_list()) == chief + 3 * worker
+    assert hourly_cost(replace(spot, on_demand_after=0), price_list()) == 4 * chief
+
+
+def test_two_prices_of_one_resource_leave_it_without_a_price() -> None:
+    skus = emulated_skus()
+    core = next(sku for sku in skus if sku.description == "N1 Predefined Instance Core running in Americas")
+    other = replace(core, sku_id="ZZZZ", tiers=(replace(core.tiers[0], price=Decimal("0.05")),))
+    prices = read_price_list(write_price_list(make_price_file([*skus, other], FETCHED_AT)))
+    price = prices.price(Resource("n1 core", "h"), "us-central1", Pricing.ON_DEMAND)
+    assert isinstance(price, Unknown)
+    assert "several SKUs" in price.reason
+    assert isinstance(prices.price(Resource("n1 core", "h"), "europe-west4", Pricing.ON_DEMAND), Decimal)
+
+
+def test_same_price_in_two_skus_is_known() -> None:
+    skus = emulated_skus()
+    core = next(sku for sku in skus if sku.description == "N1 Predefined Instance Core running in Americas")
+    prices = read_price_list(write_price_list(make_price_file([*skus, replace(core, sku_id="ZZZZ")], FETCHED_AT)))
+    assert prices.price(Resource("n1 core", "h"), "us-central1", Pricing.ON_DEMAND) == Decimal("0.031611")
+
+
+def test_price_list_is_read_as_it_was_written() -> None:
+    prices = price_list()
+    assert prices.currency == "USD"
+    assert prices.fetched_at == FETCHED_AT
+    assert not prices.is_old(FETCHED_AT + timedelta(days=89))
+    assert prices.is_old(FETCHED_AT + timedelta(days=90))
+    assert len(write_price_list(price_file())) < 100_000
+
+
+def test_unknown_fields_of_a_newer_release_are_ignored() -> None:
+    data = write_price_list(price_file()).replace(b'"currency"', b'"newer": {"a": 1}, "currency"', 1)
+    assert read_price_list(data) == price_list()
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        (b"{}", "version"),
+        (b"not json", "file"),
+        (write_price_list(price_file()).replace(b'"version": 1', b'"version": 2', 1), "version"),
+        (write_price_list(price_file()).replace(b'"0.031611', b'"-0.031611', 1), "amount"),
+    ],
+)
+def test_invalid_price_list_names_the_field_and_the_repair(data: bytes, field: str) -> None:
+    with pytest.raises(PermanentError, match=rf"{field}.*trainmaster prices update"):
+        read_price_list(data)
+
+
+def test_catalogue_without_prices_of_machines_is_refused() -> None:
+    with pytest.raises(PermanentError, match="none of the prices"):
+        make_price_file([sku for sku in emulated_skus() if sku.usage_type == "Commit1Yr"], FETCHED_AT)
+
+
+def test_catalogue_with_two_currencies_is_refused() -> None:
+    first, *others = emulated_skus()
+    with pytest.raises(PermanentError, match="EUR, USD"):
+        make_price_file([replace(first, currency="EUR"), *others], FETCHED_AT)
