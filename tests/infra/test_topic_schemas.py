@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Iterator
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,10 +32,12 @@ from tests.infra.conftest import Plan
 SCHEMAS: Final = ROOT / "infra" / "schemas"
 RELEASED: Final = FOLDER / str(documents.SCHEMA)
 MODELS: Final[dict[str, type[BaseModel]]] = {
-    "vm-ready": agent_messages.AgentMessage,
+    "vm-ready": agent_messages.VmReadyMessage,
     "replica-exit": agent_messages.ReplicaExitMessage,
     "maintenance": agent_messages.MaintenanceMessage,
 }
+WITH_SCHEMA: Final = (*MODELS, "job-state")
+"""`job-state` is no message of an agent: tests/infra/test_notifications.py."""
 TYPES: Final = {
     int: FieldDescriptor.TYPE_INT32,
     float: FieldDescriptor.TYPE_DOUBLE,
@@ -48,18 +51,22 @@ SAME: Final = {FieldDescriptor.TYPE_INT64: FieldDescriptor.TYPE_INT32}
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Descriptor]:
     """Compile every schema in its own pool, because the messages of two releases have the same name."""
-    messages = {}
-    for path in (*SCHEMAS.glob("*.proto"), *RELEASED.glob("*.proto")):
-        output = tmp_path_factory.mktemp("proto") / "descriptors"
-        command = ["protoc", f"--proto_path={path.parent}", f"--descriptor_set_out={output}", str(path)]
-        assert protoc.main(command) == 0, path
-        files = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes())
-        pool = descriptor_pool.DescriptorPool()
-        pool.Add(files.file[0])
-        (message,) = files.file[0].message_type  # Pub/Sub accepts one top-level message and no imports
-        assert not files.file[0].dependency
-        messages[path] = pool.FindMessageTypeByName(message.name)
-    return messages
+    return {
+        path: compile_schema(path, tmp_path_factory.mktemp("proto") / "descriptors")
+        for path in (*SCHEMAS.glob("*.proto"), *RELEASED.glob("*.proto"))
+    }
+
+
+def compile_schema(path: Path, output: Path) -> Descriptor:
+    """Compile a schema in a pool of its own. `output` is the file that protoc writes."""
+    command = ["protoc", f"--proto_path={path.parent}", f"--descriptor_set_out={output}", str(path)]
+    assert protoc.main(command) == 0, path
+    files = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes())
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(files.file[0])
+    (message,) = files.file[0].message_type  # Pub/Sub accepts one top-level message and no imports
+    assert not files.file[0].dependency
+    return pool.FindMessageTypeByName(message.name)
 
 
 def accepts(descriptor: Descriptor, message: object) -> bool:
@@ -123,14 +130,14 @@ def test_schema_changes_since_the_release_can_be_committed(topic: str, compiled:
         assert kind, path
 
 
-def test_only_the_agents_topics_have_schemas(plan: Plan) -> None:
+def test_only_the_topics_of_agents_and_subscribers_have_schemas(plan: Plan) -> None:
     schemas = {schema["name"]: schema["definition"] for schema in plan.of("google_pubsub_schema").values()}
     assert schemas == {
-        f"trainmaster-{topic}": (SCHEMAS / f"{topic}.proto").read_text(encoding="utf-8") for topic in MODELS
+        f"trainmaster-{topic}": (SCHEMAS / f"{topic}.proto").read_text(encoding="utf-8") for topic in WITH_SCHEMA
     }
     settings = {topic["name"]: topic["schema_settings"] for topic in plan.of("google_pubsub_topic").values()}
     assert {name: blocks[0]["schema"] for name, blocks in settings.items() if blocks} == {
-        f"trainmaster-{topic}": f"projects/my-project/schemas/trainmaster-{topic}" for topic in MODELS
+        f"trainmaster-{topic}": f"projects/my-project/schemas/trainmaster-{topic}" for topic in WITH_SCHEMA
     }
     assert {blocks[0]["encoding"] for blocks in settings.values() if blocks} == {"JSON"}
 
@@ -167,7 +174,7 @@ def schema_type(annotation: Any) -> Any:
         return "repeated", schema_type(get_args(annotation)[0])
     if issubclass(annotation, BaseModel):
         return fields_of_model(annotation)
-    if issubclass(annotation, Enum | AwareDatetime):
+    if issubclass(annotation, Enum | AwareDatetime | datetime):
         return FieldDescriptor.TYPE_STRING
     return TYPES[annotation]
 

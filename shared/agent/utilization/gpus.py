@@ -1,0 +1,91 @@
+"""Use of the GPUs, from one run of nvidia-smi for each sample."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+PROGRAM = "nvidia-smi"
+QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"
+FORMAT = "--format=csv,noheader,nounits"
+TIMEOUT_S = 10.0
+FAILURES_MAX = 3
+"""After as many failures in a row, GPUs are not measured any more: a driver that hangs would collect processes."""
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    index: int
+    utilization: float | None
+    """Share of the last moments in which a kernel ran, from 0 to 1. None: the GPU does not report it, as with MIG."""
+    memory: float | None
+    """Share of the GPU's memory in use, from 0 to 1."""
+
+
+class Gpus:
+    """The GPUs of this machine; none while it has no nvidia-smi, which some images install at their first boot."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        report_problem: Callable[[str], None],
+        run: Callable[[Sequence[str]], str] | None = None,
+    ) -> None:
+        """`run` returns the standard output of a command. It raises OSError or subprocess.SubprocessError."""
+        self._search_path = environ.get("PATH")
+        self._report_problem = report_problem
+        self._run = run or _run
+        self._failures = 0
+
+    def read(self) -> list[GpuReading]:
+        """Return a reading for each GPU; none if nvidia-smi fails."""
+        program = shutil.which(PROGRAM, path=self._search_path) if self._failures < FAILURES_MAX else None
+        if program is None:
+            return []
+        try:
+            readings = parse_readings(self._run([program, QUERY, FORMAT]))
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            self._failures += 1
+            if self._failures == FAILURES_MAX:
+                self._report_problem(f"The use of the GPUs is not measured any more: {error}")
+            return []
+        self._failures = 0
+        return readings
+
+
+def parse_readings(output: str) -> list[GpuReading]:
+    """Parse lines such as ``0, 97, 15000, 16160``. Raises ValueError."""
+    readings = []
+    for line in output.splitlines():
+        if not line.strip():
+            continue
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) != QUERY.count(",") + 1:
+            raise ValueError(f"{PROGRAM} printed {line!r}")
+        percent, used, total = (_number(field) for field in fields[1:])
+        memory = min(used / total, 1.0) if used is not None and total else None
+        readings.append(GpuReading(int(fields[0]), None if percent is None else min(percent / 100, 1.0), memory))
+    return readings
+
+
+def _number(field: str) -> float | None:
+    """Return the number, or None for values such as ``[N/A]`` and ``[Not Supported]``."""
+    return None if field.startswith("[") else float(field)
+
+
+def _run(command: Sequence[str]) -> str:
+    return subprocess.run(
+        list(command),
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=TIMEOUT_S,
+        encoding="utf-8",
+        errors="replace",
+    ).stdout

@@ -1,0 +1,155 @@
+"""CPU time and memory of this machine, from the kernel's files.
+
+WholeMachine     /proc: a VM, or a host of a TPU slice, with everything that runs there
+OwnCgroup        cgroup v2: the agent runs in a container, which is its machine
+OwnProcesses     the agent and its descendants: a VM of the local stack is a process tree
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Union
+
+    Machine = Union["WholeMachine", "OwnCgroup", "OwnProcesses"]
+
+EMULATED_VM = "TRAINMASTER_EMULATED_VM"
+"""Set in all processes of a VM of the local stack."""
+CGROUP = "sys/fs/cgroup"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Fields of the first line of /proc/stat. The time of guests is in `user` and `nice`. Source: proc(5).
+BUSY_FIELDS = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal
+
+
+@dataclass(frozen=True)
+class MachineReading:
+    cpu_s: float
+    """CPU time used so far, in seconds, of all CPUs together."""
+    cpus: float
+    """CPUs that the machine may use; a container may have a part of one."""
+    memory: float
+    """Memory in use as a share of all memory, from 0 to 1. Caches that the kernel can drop do not count."""
+
+
+class WholeMachine:
+    """A VM. `root` is the root of the file system, which tests replace."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._proc = root / "proc"
+
+    def read(self) -> MachineReading:
+        """Raises OSError, ValueError, KeyError or IndexError for files that this kernel does not have."""
+        lines = (self._proc / "stat").read_text(encoding="ascii").splitlines()
+        ticks = [int(field) for field in lines[0].split()[1:]]
+        cpus = sum(1 for line in lines if line.startswith("cpu")) - 1
+        memory = read_memory_info(self._proc)
+        busy_s = sum(ticks[field] for field in BUSY_FIELDS) / TICKS_PER_S
+        return MachineReading(busy_s, cpus, 1 - memory["MemAvailable"] / memory["MemTotal"])
+
+
+class OwnCgroup:
+    """A container with cgroup v2."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._folder = root / CGROUP
+        self._proc = root / "proc"
+
+    def read(self) -> MachineReading:
+        """Raises as WholeMachine.read."""
+        cpu_s = int(read_fields(self._folder / "cpu.stat")["usage_usec"]) / 1e6
+        # The kernel drops inactive pages of files first; Kubernetes leaves them out of a container's memory as well.
+        dropped = int(read_fields(self._folder / "memory.stat").get("inactive_file", 0))
+        used = int((self._folder / "memory.current").read_text(encoding="ascii")) - dropped
+        return MachineReading(cpu_s, self._cpus(), min(max(used, 0) / self._memory_bytes(), 1.0))
+
+    def _cpus(self) -> float:
+        quota, period = (self._folder / "cpu.max").read_text(encoding="ascii").split()
+        return float(_cpu_count()) if quota == "max" else int(quota) / int(period)
+
+    def _memory_bytes(self) -> int:
+        total = read_memory_info(self._proc)["MemTotal"]
+        limit = (self._folder / "memory.max").read_text(encoding="ascii").strip()
+        return total if limit == "max" else min(int(limit), total)
+
+
+class OwnProcesses:
+    """The agent and its descendants.
+
+    A process that leaves the tree, because its parent ended before it, is not counted any more. CPU time of ended
+    processes is in that of their parents.
+    """
+
+    def __init__(self, root: Path = Path("/"), pid: int | None = None) -> None:
+        self._proc = root / "proc"
+        self._pid = os.getpid() if pid is None else pid
+        self._cpu_s = 0.0
+
+    def read(self) -> MachineReading:
+        """Raises as WholeMachine.read."""
+        stats = self._stats()
+        ticks = resident = 0
+        for pid in _descendants(self._pid, stats):
+            fields = stats[pid]
+            ticks += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
+            resident += int(fields[21])
+        self._cpu_s = max(self._cpu_s, ticks / TICKS_PER_S)
+        total = read_memory_info(self._proc)["MemTotal"]
+        return MachineReading(self._cpu_s, float(_cpu_count()), min(resident * PAGE_BYTES / total, 1.0))
+
+    def _stats(self) -> dict[int, list[bytes]]:
+        """Return the fields of /proc/PID/stat after the command, by process id."""
+        stats = {}
+        for entry in self._proc.iterdir():
+            if entry.name.isdigit():
+                try:
+                    # pid (comm) state ppid …; comm may contain spaces and parentheses
+                    stats[int(entry.name)] = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                except OSError:  # the process has ended meanwhile
+                    continue
+        return stats
+
+
+def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
+    """Return what to measure. The root cgroup has `memory.current` only within a container's namespace."""
+    if environ.get(EMULATED_VM):
+        return OwnProcesses(root)
+    folder = root / CGROUP
+    if all((folder / name).exists() for name in ("memory.current", "memory.max", "cpu.stat", "cpu.max")):
+        return OwnCgroup(root)
+    return WholeMachine(root)
+
+
+def read_memory_info(proc: Path) -> dict[str, int]:
+    """Return the values of /proc/meminfo in bytes."""
+    lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
+    return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
+
+
+def read_fields(path: Path) -> dict[str, str]:
+    """Return the lines `NAME VALUE` of a file of a cgroup."""
+    lines = path.read_text(encoding="ascii").splitlines()
+    return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+
+
+def _cpu_count() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _descendants(root: int, stats: Mapping[int, list[bytes]]) -> list[int]:
+    """Return the process and everything below it, as far as it runs."""
+    children = defaultdict(list)
+    for pid, fields in stats.items():
+        children[int(fields[1])].append(pid)
+    found, remaining = [], [root] if root in stats else []
+    while remaining:
+        pid = remaining.pop()
+        found.append(pid)
+        remaining += children[pid]
+    return found

@@ -1,0 +1,95 @@
+"""The reader of Cloud Monitoring, on what the agents send to the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from shared.agent.utilization.averages import Report
+from shared.agent.utilization.time_series import SeriesOrigin, request_body
+from shared.errors import TemporaryError
+from shared.gcp.monitoring_metrics import MonitoringMetrics
+from shared.ports.metrics import Label, Metric, MetricQuery, MetricsDeniedError, Reducer
+from tests.integration.agent.support.vm import FIRST, NAME, agent_identity
+from tests.integration.monitoring.cloud import PROJECT, START, START_NS, Cloud
+
+JOB = "digits_1"
+
+
+@pytest.fixture
+def reader(cloud: Cloud) -> Iterator[MonitoringMetrics]:
+    """The reader, after three minutes of two workers."""
+    for minute in (1, 2, 3):
+        cloud.now_s = 60 * minute
+        for names, cpu in (([NAME, FIRST], 0.1 * minute), ([FIRST, NAME], 0.2 * minute)):
+            origin = SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
+            report = Report(cpu, 0.5, {0: 0.9, 1: 0.3}, {}, received=6000 * minute, sent=None)
+            cloud.write(*request_body(origin, 1, report, START_NS, START_NS + 60 * minute * 10**9)["timeSeries"])
+    with cloud.serving() as address:
+        reader = MonitoringMetrics(PROJECT, address)
+        yield reader
+        reader.close()
+
+
+def a_query(metric: Metric, **more: object) -> MetricQuery:
+    return MetricQuery(JOB, metric, START, START + timedelta(minutes=3), **more)  # type: ignore[arg-type]
+
+
+def test_raw_points_have_their_labels_and_order(reader: MonitoringMetrics) -> None:
+    found = {series.labels[Label.TASK_ID]: series for series in reader.read(a_query(Metric.CPU))}
+    assert set(found) == {"worker-0", "worker-1"}
+    assert [(point.at, round(point.value, 2)) for point in found["worker-1"].points] == [
+        (START + timedelta(minutes=minute), round(0.2 * minute, 2)) for minute in (1, 2, 3)
+    ]
+    assert found["worker-1"].labels == {
+        Label.TASK_ID: "worker-1",
+        Label.TASK_TYPE: "worker",
+        Label.ATTEMPT: "1",
+        Label.GENERATION: "1",
+    }
+
+
+def test_counters_have_the_start_of_their_count(reader: MonitoringMetrics) -> None:
+    (series, _) = reader.read(a_query(Metric.RECEIVED))
+    assert [(point.value, point.since) for point in series.points] == [(6000.0 * n, START) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("reducer", "last"), [(Reducer.MEAN, 0.45), (Reducer.MIN, 0.3), (Reducer.MAX, 0.6)])
+def test_replicas_of_a_role_are_reduced(reader: MonitoringMetrics, reducer: Reducer, last: float) -> None:
+    query = a_query(Metric.CPU, period_s=60, reducer=reducer, group_by=(Label.TASK_TYPE,))
+    (series,) = reader.read(query)
+    assert series.labels == {Label.TASK_TYPE: "worker"}
+    assert len(series.points) == 3
+    assert series.points[-1].value == pytest.approx(last)
+
+
+def test_bytes_are_read_as_a_rate(reader: MonitoringMetrics) -> None:
+    (series,) = reader.read(a_query(Metric.RECEIVED, period_s=60, group_by=(Label.TASK_TYPE,)))
+    assert [point.value for point in series.points] == pytest.approx([100.0] * 3)
+
+
+def test_gpus_of_one_replica_have_a_series_each(reader: MonitoringMetrics) -> None:
+    found = reader.read(a_query(Metric.GPU, replica="worker-1", period_s=60, group_by=(Label.GPU,)))
+    assert {series.labels[Label.GPU]: series.points[0].value for series in found} == {"0": 0.9, "1": 0.3}
+
+
+def test_metric_that_nobody_wrote_has_no_series(reader: MonitoringMetrics) -> None:
+    assert reader.read(a_query(Metric.GPU_MEMORY)) == ()
+    other_job = MetricQuery("other_1", Metric.CPU, START, START + timedelta(minutes=3))
+    assert reader.read(other_job) == []
+
+
+def test_missing_permission_names_the_role(reader: MonitoringMetrics, cloud: Cloud) -> None:
+    cloud.server.denied = frozenset(["monitoring.timeSeries.list"])
+    with pytest.raises(MetricsDeniedError, match=r"roles/monitoring\.viewer on the project my-project") as denied:
+        reader.read(a_query(Metric.CPU))
+    assert "monitoring.timeSeries.list" in str(denied.value)
+
+
+def test_monitoring_that_does_not_answer_is_a_temporary_error() -> None:
+    reader = MonitoringMetrics(PROJECT, "http://127.0.0.1:9")
+    with pytest.raises(TemporaryError, match="read Cloud Monitoring"):
+        reader.read(a_query(Metric.CPU))
+    reader.close()

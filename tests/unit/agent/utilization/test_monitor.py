@@ -1,0 +1,166 @@
+"""The monitor's thread, with an interval of a fraction of a second."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shared.agent.control.vm_config import IncarnationKey, SliceHost
+from shared.agent.google_http.http_call import HttpError
+from shared.agent.utilization import monitor as module
+from shared.agent.utilization.gpus import GpuReading
+from shared.agent.utilization.machine import MachineReading
+from shared.agent.utilization.monitor import REFUSALS_MAX, Sources, UtilizationMonitor
+from shared.agent.utilization.network import Traffic
+from shared.agent.utilization.time_series import CPU, SeriesOrigin
+from tests.integration.agent.support.vm import agent_identity
+from tests.support.stack import eventually
+
+WITHIN_S = 60.0
+
+
+class Bench:
+    """A monitor whose machine uses half of its only CPU, and what it sent and logged."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.lines: list[str] = []
+        self.errors: list[Exception] = []
+        """Raised by the next posts."""
+        self.key: IncarnationKey | None = IncarnationKey(2, 1)
+        self.failure: Exception | None = None
+        """Raised by each reading."""
+        self.reads = 0
+
+    def start(self, interval_s: float) -> UtilizationMonitor:
+        sources = Sources(self._read_machine, lambda: [GpuReading(1, 0.5, None)], lambda: Traffic(10, 20))
+        origin = SeriesOrigin.of(agent_identity())
+        self.monitor = UtilizationMonitor(origin, sources, self._post, lambda: self.key, self.lines.append, interval_s)
+        self.thread = threading.Thread(target=self.monitor.run, daemon=True)
+        self.thread.start()
+        return self.monitor
+
+    def stop(self) -> None:
+        self.monitor.is_off = True
+        self.monitor.finish_interval()
+        self.thread.join(WITHIN_S)
+
+    def _read_machine(self) -> MachineReading:
+        if self.failure:
+            raise self.failure
+        self.reads += 1
+        return MachineReading(cpu_s=self.reads * 0.01, cpus=1, memory=0.25)
+
+    def _post(self, body: bytes) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.bodies.append(json.loads(body))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.stop()
+
+
+def test_report_has_a_point_for_each_series(bench: Bench) -> None:
+    bench.start(0.2)
+    eventually(lambda: len(bench.bodies) >= 2)
+    series = {one["metric"]["type"]: one for one in bench.bodies[0]["timeSeries"]}
+    assert {name.partition("/training/")[2] for name in series} == {
+        "cpu/utilization",
+        "memory/utilization",
+        "accelerator/utilization",
+        "network/received_bytes_count",
+        "network/sent_bytes_count",
+    }
+    assert all(len(one["points"]) == 1 for one in series.values())
+    assert series[CPU]["metric"]["labels"] == {"attempt": "2", "generation": "1", "task_type": "worker"}
+    assert series[CPU]["resource"] == {
+        "type": "generic_task",
+        "labels": {
+            "project_id": "p",
+            "location": "us-central1",
+            "namespace": "trainmaster",
+            "job": "digits_1",
+            "task_id": "worker-1",
+        },
+    }
+
+
+def test_nothing_is_measured_before_the_first_program(bench: Bench) -> None:
+    bench.key = None
+    monitor = bench.start(0.05)
+    for _ in range(10):
+        monitor.finish_interval()
+    assert bench.reads == 0
+    bench.key = IncarnationKey(1, 1)
+    monitor.finish_interval()
+    eventually(lambda: bench.bodies)
+
+
+def test_end_of_the_program_sends_what_was_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a job of less than an interval would leave nothing."""
+    monkeypatch.setattr(module, "DISTANCE_MIN_S", 0.0)
+    monitor = bench.start(3600)
+
+    def has_sent() -> bool:
+        monitor.finish_interval()
+        return len(bench.bodies) > 1
+
+    eventually(has_sent)
+
+
+def test_points_are_never_closer_than_the_api_accepts(bench: Bench) -> None:
+    monitor = bench.start(3600)
+    for _ in range(20):
+        monitor.finish_interval()
+    bench.stop()
+    assert bench.bodies == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 400])
+def test_refusals_are_logged_once_and_turn_metrics_off(bench: Bench, status: int) -> None:
+    bench.errors = [HttpError(status, '{\n "error": "Permission denied"\n}')] * REFUSALS_MAX
+    bench.start(0.05)
+    bench.thread.join(WITHIN_S)
+    assert bench.monitor.is_off
+    (line,) = bench.lines
+    assert line.startswith("Cloud Monitoring refuses this machine's resource metrics: HTTP ")
+    assert "\n" not in line
+    assert bench.bodies == []
+
+
+def test_permission_that_is_new_is_tried_again(bench: Bench) -> None:
+    bench.errors = [HttpError(403, "no")] * (REFUSALS_MAX - 1)
+    bench.start(0.05)
+    eventually(lambda: bench.bodies)
+    assert not bench.monitor.is_off
+
+
+@pytest.mark.parametrize("status", [0, 429, 503])
+def test_unavailable_service_is_tried_again_without_end_and_without_a_line(bench: Bench, status: int) -> None:
+    bench.errors = [HttpError(status, "later")] * (2 * REFUSALS_MAX)
+    bench.start(0.05)
+    eventually(lambda: bench.bodies)
+    assert bench.lines == []
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("/proc/stat"), ValueError("x"), ZeroDivisionError("a bug")])
+def test_error_turns_metrics_off_and_not_the_agent(bench: Bench, error: Exception) -> None:
+    bench.failure = error
+    bench.start(0.05)
+    bench.thread.join(WITHIN_S)
+    assert bench.monitor.is_off
+    (line,) = bench.lines
+    assert type(error).__name__ in line
+
+
+def test_hosts_of_a_slice_have_series_of_their_own() -> None:
+    labels = SeriesOrigin.of(agent_identity(host=SliceHost(3, ("a", "b")))).labels
+    assert labels == {"task_type": "worker", "generation": "1", "host": "3"}

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from shared.agent.utilization.network import Traffic, read_traffic
+
+HEAD = "Inter-|   Receive |  Transmit\n face |bytes packets errs|bytes packets errs\n"
+
+
+def a_line(name: str, received: int, sent: int) -> str:
+    return f"{name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n"
+
+
+def write(root: Path, *lines: str, cards: tuple[str, ...] = ()) -> None:
+    (root / "proc/net").mkdir(parents=True)
+    (root / "proc/net/dev").write_text(HEAD + "".join(lines))
+    for card in cards:
+        (root / "sys/class/net" / card / "device").mkdir(parents=True)
+
+
+def test_bridge_of_a_container_engine_does_not_count_twice(tmp_path: Path) -> None:
+    lines = a_line("    lo", 7, 7), a_line("  ens4", 1000, 200), a_line("  ens5", 30, 4), a_line("docker0", 900, 100)
+    write(tmp_path, *lines, cards=("ens4", "ens5"))
+    assert read_traffic(tmp_path) == Traffic(received=1030, sent=204)
+
+
+def test_container_counts_its_virtual_interface(tmp_path: Path) -> None:
+    write(tmp_path, a_line("    lo", 7, 7), a_line("  eth0", 1000, 200))
+    assert read_traffic(tmp_path) == Traffic(received=1000, sent=200)
+
+
+def test_this_machine_can_be_read() -> None:
+    assert read_traffic().received >= 0
