@@ -1,0 +1,94 @@
+# Who gets the notifications of jobs: a webhook, and e-mails about failed jobs. Both are off by default. docs/notifications.md
+# The topic is in topics.tf, and the publishers are in iam.tf.
+
+locals {
+  notifications = var.notifications || var.notification_webhook != null
+  webhooks      = var.notification_webhook == null ? {} : { job-webhook = var.notification_webhook }
+}
+
+resource "google_storage_bucket_object" "webhook" {
+  for_each = local.webhooks
+  name     = "webhook-${filemd5("${var.stage}/webhook.zip")}.zip"
+  bucket   = google_storage_bucket.stage.name
+  source   = "${var.stage}/webhook.zip"
+}
+
+resource "google_service_account" "webhook" {
+  for_each     = local.webhooks
+  account_id   = "trainmaster-webhook"
+  display_name = "Trainmaster: posts notifications to a webhook"
+
+  depends_on = [time_sleep.apis]
+}
+
+# The secret is the user's own: Terraform's state does not contain the webhook's address.
+resource "google_secret_manager_secret_iam_member" "webhook" {
+  for_each  = local.webhooks
+  project   = var.project
+  secret_id = each.value.secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.webhook[each.key].member
+
+  depends_on = [time_sleep.identities]
+}
+
+module "webhook" {
+  source   = "./modules/event_function"
+  for_each = local.webhooks
+
+  name              = each.key
+  entry_point       = "post_notification"
+  description       = "Trainmaster: posts notifications of jobs to a webhook"
+  project           = var.project
+  region            = var.region
+  topics            = [google_pubsub_topic.this["job-state"].name]
+  filter            = each.value.filter
+  source_bucket     = google_storage_bucket.stage.name
+  source_object     = google_storage_bucket_object.webhook[each.key].name
+  service_account   = google_service_account.webhook[each.key].email
+  pusher            = google_service_account.pusher.email
+  pubsub_agent      = local.pubsub_agent
+  dead_letter_topic = google_pubsub_topic.dead_letter.id
+  environment       = { CONSOLE_ADDRESS = each.value.console }
+  secrets           = { WEBHOOK_ADDRESS = each.value.secret }
+  memory            = "256Mi"
+  cpu               = "0.333"
+  timeout_s         = 60
+  concurrency       = 1
+  max_instances     = 3
+  builder           = google_service_account.builder.name
+  repository        = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
+
+  depends_on = [time_sleep.grants, google_secret_manager_secret_iam_member.webhook]
+}
+
+# Every function logs each decision once: a redelivered event has duplicate = true.
+resource "google_monitoring_alert_policy" "failed_job" {
+  count                 = var.mail_failed_jobs ? 1 : 0
+  display_name          = "Trainmaster: a job failed"
+  combiner              = "OR"
+  notification_channels = [google_monitoring_notification_channel.email.id]
+
+  conditions {
+    display_name = "a job failed"
+
+    condition_matched_log {
+      filter           = "resource.type=\"cloud_run_revision\" resource.labels.service_name=starts_with(\"trainmaster-\") jsonPayload.action=\"fail_job\" jsonPayload.duplicate=false"
+      label_extractors = { job = "EXTRACT(jsonPayload.job_id)", reason = "EXTRACT(jsonPayload.reason)" }
+    }
+  }
+
+  alert_strategy {
+    auto_close = "1800s"
+
+    notification_rate_limit {
+      period = "300s"
+    }
+  }
+
+  documentation {
+    subject   = "Job $${log.extracted_label.job} failed: $${log.extracted_label.reason}"
+    content   = "`trainmaster why $${log.extracted_label.job}` shows the reason. docs/notifications.md"
+    mime_type = "text/markdown"
+  }
+}

@@ -1,0 +1,66 @@
+"""Post notifications of jobs to a webhook of Slack, Mattermost or Google Chat: all of them take `{"text": …}`.
+
+An optional function of the installation (`notification_webhook` in infra/variables.tf), and an example of a subscriber.
+It is deployed as this one file. Settings: WEBHOOK_ADDRESS, from Secret Manager; CONSOLE_ADDRESS, or empty.
+
+    204  posted, or refused by the webhook for good, which is logged: not delivered again
+    503  the webhook was not reached, or is overloaded: Pub/Sub delivers the message again
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+import os
+from http import HTTPStatus
+from typing import Any, Final
+
+import functions_framework
+import requests
+from flask import Request
+
+TIMEOUT_S: Final = 10.0
+ERROR_LENGTH_MAX: Final = 500
+SIGNS: Final = {"succeeded": "✅", "failed": "❌", "cancelled": "⏹", "rerun": "🔁"}
+"""First character of the text, by transition. Others have none."""
+
+_log = logging.getLogger(__name__)
+
+
+@functions_framework.http
+def post_notification(request: Request) -> tuple[str, int]:
+    """Handle one push request of Pub/Sub."""
+    try:
+        job = json.loads(base64.b64decode(json.loads(request.get_data())["message"]["data"], validate=True))
+        text = text_of(job, os.environ.get("CONSOLE_ADDRESS", ""))
+    except (ValueError, KeyError, TypeError, binascii.Error) as error:
+        _log.error("not a notification of a job: %r", error)
+        return "", HTTPStatus.NO_CONTENT
+    return "", _post(os.environ["WEBHOOK_ADDRESS"].strip(), text)
+
+
+def text_of(job: dict[str, Any], console: str) -> str:
+    """Return the message about a transition, in one or two lines. Raises KeyError if a required field is missing."""
+    attempt = f", attempt {job['attempt']}" if job["attempt"] > 1 else ""
+    sign = SIGNS.get(job["transition"], "")
+    head = f"{sign} {job['job_id']}: {job['transition']} ({job['state']}{attempt})".strip()
+    why = job.get("error_message") or job["text"]
+    link = f"\n{console.rstrip('/')}/jobs/{job['job_id']}" if console else ""
+    return f"{head}\n{why[:ERROR_LENGTH_MAX]}{link}"
+
+
+def _post(address: str, text: str) -> HTTPStatus:
+    """Return the status for Pub/Sub. The address is a secret, and so are errors that contain it."""
+    try:
+        response = requests.post(address, json={"text": text}, timeout=TIMEOUT_S)
+    except requests.RequestException as error:
+        _log.warning("the webhook was not reached: %s", type(error).__name__)
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.warning("the webhook answered %d", response.status_code)
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    if not response.ok:
+        _log.error("the webhook refused the message: %d %s", response.status_code, response.text[:ERROR_LENGTH_MAX])
+    return HTTPStatus.NO_CONTENT

@@ -1,0 +1,95 @@
+# What programs on the workers may use beside the installation's own bucket and registry. Every program that runs as the worker account
+# gets it, whoever submitted the job: data of one team belongs to a service account of its own. docs/security.md
+
+variable "worker_read_buckets" {
+  description = "Buckets, also of other projects, whose objects every job may read, such as my-data."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for name in var.worker_read_buckets : can(regex("^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$", name))])
+    error_message = "worker_read_buckets has names of buckets without gs:// and without a path, such as my-data."
+  }
+}
+
+variable "worker_write_buckets" {
+  description = "Buckets, also of other projects, whose objects every job may read, write and delete, such as my-models."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for name in var.worker_write_buckets : can(regex("^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$", name))])
+    error_message = "worker_write_buckets has names of buckets without gs:// and without a path, such as my-models."
+  }
+
+  # In its own bucket a program could write job files, and in the other one the agent of all VMs.
+  validation {
+    condition     = alltrue([for name in var.worker_write_buckets : !can(regex("-trainmaster(-stage)?$", name))])
+    error_message = "worker_write_buckets must not have a bucket of an installation: workers may write there already, except where it would let them start jobs."
+  }
+}
+
+variable "worker_registries" {
+  description = "Repositories of Artifact Registry, also of other projects, from which VMs may pull images: projects/P/locations/L/repositories/R."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for name in var.worker_registries : can(regex("^projects/[^/]+/locations/[^/]+/repositories/[^/]+$", name))])
+    error_message = "worker_registries has names like projects/my-project/locations/us-central1/repositories/training."
+  }
+}
+
+variable "worker_project_roles" {
+  description = "Further roles of the worker account: project => roles, such as { my-data = [\"roles/bigquery.dataViewer\", \"roles/bigquery.jobUser\"] }."
+  type        = map(set(string))
+  default     = {}
+
+  validation {
+    condition     = alltrue(flatten([for roles in values(var.worker_project_roles) : [for role in roles : can(regex("^(roles/|projects/[^/]+/roles/|organizations/[^/]+/roles/)[A-Za-z0-9_.]+$", role))]]))
+    error_message = "worker_project_roles has names of roles, such as roles/bigquery.dataViewer."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for roles in values(var.worker_project_roles) : [for role in roles : !contains(["roles/owner", "roles/editor", "roles/viewer"], role)]]))
+    error_message = "worker_project_roles must not have roles/owner, roles/editor or roles/viewer: every program could then use everything in the project. Name the roles of the services that programs use."
+  }
+}
+
+resource "google_storage_bucket_iam_member" "worker_reads_more" {
+  for_each = var.worker_read_buckets
+  bucket   = each.key
+  role     = "roles/storage.objectViewer"
+  member   = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
+}
+
+resource "google_storage_bucket_iam_member" "worker_writes_more" {
+  for_each = var.worker_write_buckets
+  bucket   = each.key
+  role     = "roles/storage.objectUser"
+  member   = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
+}
+
+resource "google_artifact_registry_repository_iam_member" "worker_pulls_more" {
+  for_each   = var.worker_registries
+  project    = split("/", each.key)[1]
+  location   = split("/", each.key)[3]
+  repository = split("/", each.key)[5]
+  role       = "roles/artifactregistry.reader"
+  member     = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
+}
+
+resource "google_project_iam_member" "worker_roles" {
+  for_each = { for pair in flatten([for project, roles in var.worker_project_roles : [for role in roles : { project = project, role = role }]]) : "${pair.project}=${pair.role}" => pair }
+  project  = each.value.project
+  role     = each.value.role
+  member   = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
+}

@@ -1,0 +1,89 @@
+"""Shells on VMs in infra/: closed by default, and what `ssh_users` opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from shared import settings
+from shared.wiring import fleet
+from tests.infra.conftest import Plan, Terraform
+
+GROUP: Final = "group:ml@example.com"
+IAP: Final = "35.235.240.0/20"
+"""Source: "Using IAP for TCP forwarding": the range that all its connections come from."""
+
+
+def project_roles(plan: Plan, member: str) -> dict[str, str]:
+    """Return role → condition of the project's grants to the member; empty for no condition."""
+    grants = [grant for grant in plan.of("google_project_iam_member").values() if grant.get("member") == member]
+    return {grant["role"]: (grant["condition"] or [{"expression": ""}])[0]["expression"] for grant in grants}
+
+
+def test_no_vm_accepts_connections_by_default(plan: Plan) -> None:
+    assert not [
+        rule for rule in plan.of("google_compute_firewall").values() if IAP in (rule.get("source_ranges") or ())
+    ]
+    assert not [name for name in plan.of("google_project_iam_member") if "ssh" in name]
+    for function in plan.of("google_cloudfunctions2_function").values():
+        assert function["service_config"][0]["environment_variables"]["TRAINMASTER_SSH"] == "false"
+
+
+def test_permitted_users_reach_port_22_of_all_workers_through_identity_aware_proxy(
+    planned: Callable[..., Plan],
+) -> None:
+    wall = {"service_account": "finance@my-project.iam.gserviceaccount.com", "ranges": {"us-central1": "10.140.0.0/20"}}
+    plan = planned(ssh_users=[GROUP], walled_accounts={"finance": wall})
+    rules = [rule for rule in plan.of("google_compute_firewall").values() if IAP in (rule.get("source_ranges") or ())]
+    assert {rule["network"] for rule in rules} == {"trainmaster", "trainmaster-finance"}
+    for rule in rules:
+        assert rule["source_ranges"] == [IAP]
+        assert [(allow["protocol"], allow["ports"]) for allow in rule["allow"]] == [("tcp", ["22"])]
+    assert project_roles(plan, GROUP) == {
+        "roles/iap.tunnelResourceAccessor": "destination.port == 22",
+        "roles/compute.osLogin": "",
+        "roles/tpu.viewer": "",
+    }
+    grants = plan.of("google_service_account_iam_member").values()
+    assert [grant["role"] for grant in grants if grant.get("member") == GROUP] == ["roles/iam.serviceAccountUser"]
+    services = {service["service"] for service in plan.of("google_project_service").values()}
+    assert {"iap.googleapis.com", "oslogin.googleapis.com"} <= services
+    for function in plan.of("google_cloudfunctions2_function").values():
+        assert function["service_config"][0]["environment_variables"]["TRAINMASTER_SSH"] == "true"
+
+
+def test_sudo_is_a_role_of_its_own(planned: Callable[..., Plan]) -> None:
+    roles = project_roles(planned(ssh_users=[GROUP], ssh_sudo=True, tpu=False), GROUP)
+    assert set(roles) == {"roles/iap.tunnelResourceAccessor", "roles/compute.osAdminLogin"}
+
+
+def test_member_without_a_kind_is_rejected(terraform: Terraform) -> None:
+    given = [
+        "-var=project=my-project",
+        "-var=region=us-central1",
+        "-var=notify=a@b",
+        '-var=ssh_users=["ml@example.com"]',
+    ]
+    done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
+    assert done.returncode == 1
+    assert "ssh_users are IAM members" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(("variable", "expected"), [("", None), ("false", None), ("true", "TRUE")])
+def test_vms_get_os_login_only_where_it_is_set(
+    monkeypatch: pytest.MonkeyPatch, variable: str, expected: str | None
+) -> None:
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+    monkeypatch.setenv("TRAINMASTER_COMPUTE_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("TRAINMASTER_AGENT", f"gs://b/agent/{'0' * 64}.zip")
+    if variable:
+        monkeypatch.setenv("TRAINMASTER_SSH", variable)
+    settings.settings.cache_clear()
+    fleet.fleet_deps.cache_clear()
+    try:
+        assert fleet.fleet_deps().agent_files.get("enable-oslogin") == expected
+    finally:
+        settings.settings.cache_clear()
+        fleet.fleet_deps.cache_clear()

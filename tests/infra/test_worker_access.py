@@ -1,0 +1,67 @@
+"""Variables that give the worker account more access: what they grant, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.infra.conftest import REQUIRED, Plan, Terraform
+
+BUCKET = "google_storage_bucket_iam_member"
+REGISTRY = "google_artifact_registry_repository_iam_member"
+PROJECT = "google_project_iam_member"
+
+
+def test_worker_has_no_further_access_by_default(plan: Plan) -> None:
+    for kind in (BUCKET, REGISTRY, PROJECT):
+        assert not [address for address in plan.of(kind) if "_more[" in address or "worker_roles[" in address]
+
+
+def test_each_variable_grants_the_worker_account_what_it_names(planned: Callable[..., Plan]) -> None:
+    plan = planned(
+        worker_read_buckets=["my-data", "open.data"],
+        worker_write_buckets=["my-models"],
+        worker_registries=["projects/other/locations/europe-west4/repositories/training"],
+        worker_project_roles={"my-data": ["roles/bigquery.dataViewer", "roles/bigquery.jobUser"]},
+    )
+    buckets = plan.of(BUCKET)
+    readers = {grant["bucket"]: grant["role"] for address, grant in buckets.items() if "worker_reads_more[" in address}
+    assert readers == {"my-data": "roles/storage.objectViewer", "open.data": "roles/storage.objectViewer"}
+    writers = {grant["bucket"]: grant["role"] for address, grant in buckets.items() if "worker_writes_more[" in address}
+    assert writers == {"my-models": "roles/storage.objectUser"}
+    (registry,) = (grant for address, grant in plan.of(REGISTRY).items() if "worker_pulls_more[" in address)
+    assert (registry["project"], registry["location"], registry["repository"], registry["role"]) == (
+        "other",
+        "europe-west4",
+        "training",
+        "roles/artifactregistry.reader",
+    )
+    roles = {
+        (grant["project"], grant["role"]) for address, grant in plan.of(PROJECT).items() if "worker_roles[" in address
+    }
+    assert roles == {("my-data", "roles/bigquery.dataViewer"), ("my-data", "roles/bigquery.jobUser")}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("worker_read_buckets", ["gs://my-data"], "names of buckets without gs://"),
+        ("worker_write_buckets", ["my-data/models"], "without a path"),
+        ("worker_write_buckets", ["my-project-trainmaster"], "must not have a bucket of an installation"),
+        ("worker_registries", ["us-docker.pkg.dev/p/training"], "projects/my-project/locations"),
+        ("worker_project_roles", {"my-data": ["roles/editor"]}, "every program could then use everything"),
+        ("worker_project_roles", {"my-data": ["bigquery.dataViewer"]}, "has names of roles"),
+    ],
+)
+def test_wrong_or_dangerous_access_is_refused_by_its_variable(
+    terraform: Terraform, archives: dict[str, Path], variable: str, value: object, message: str
+) -> None:
+    given = {**REQUIRED, "stage": str(next(iter(archives.values())).parent), variable: value}
+    words = [f"-var={name}={item if isinstance(item, str) else json.dumps(item)}" for name, item in given.items()]
+    done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *words)
+    assert done.returncode == 1
+    assert f'variable "{variable}"' in done.stderr
+    assert message in " ".join(done.stderr.replace("│", " ").split())
