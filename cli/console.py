@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import getpass
 import logging
+import os
 import webbrowser
+from collections.abc import Mapping
 from importlib.metadata import version
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -39,6 +42,17 @@ def console(
         server.server_close()
 
 
+def serve_stack(environment: Mapping[str, str]) -> str:
+    """Serve the console of a local stack until this process ends. Return the address, which works once.
+
+    `environment`: the variables that connect clients to the stack. They replace those of this process.
+    """
+    os.environ.update(environment)
+    server, address = start(0)
+    Thread(target=server.serve_forever, name="console", daemon=True).start()
+    return address
+
+
 def start(port: int) -> tuple[BaseWSGIServer, str]:
     """Return a server on loopback, and the address that signs in. Raises PermanentError for a port in use."""
     choose_installation()
@@ -46,10 +60,13 @@ def start(port: int) -> tuple[BaseWSGIServer, str]:
 
     from shared.console.sign_in import LoopbackSignIn
     from shared.console.web import create_app
+    from shared.cost.report import CostSources
+    from shared.wiring import prices
     from shared.wiring.console import console as console_of_installation
 
     sign_in = LoopbackSignIn(getpass.getuser())
-    app = create_app(console_of_installation(version("trainmaster")), sign_in)
+    sources = CostSources(prices.price_list, prices.checkpoint_times())
+    app = create_app(console_of_installation(version("trainmaster"), cost_sources=sources), sign_in)
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     try:
         server = make_server(LOOPBACK, port, app, threaded=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
@@ -33,6 +33,17 @@ class _Known:
     entries: Entries
     read_at: float
     """When the ledger was last read as a whole."""
+    refreshed_at: float
+    """When it was last read at all."""
+    newest_seen_at: float
+    """When the newest entry was first seen: no earlier than the entry's `at`."""
+
+    def since(self, newest: datetime) -> datetime:
+        """Return the earliest `at` of an entry that was committed after the last read. `newest`: the latest known one.
+
+        The time that has passed is counted by our own timer, so that a wrong clock of this machine does no harm.
+        """
+        return newest + timedelta(seconds=self.refreshed_at - self.newest_seen_at) - OVERLAP
 
 
 class LedgerCache:
@@ -48,27 +59,32 @@ class LedgerCache:
         """Return the job's ledger in the order of its commits. `has_ended`: whether the stored job has ended."""
         with self._lock:
             known = self._known.get(job_id)
-            if known is None or self._timer() - known.read_at > REREAD_AFTER_S:
-                known = _Known(self._store.ledger(job_id), self._timer())
+            now = self._timer()
+            if known is None or now - known.read_at > REREAD_AFTER_S:
+                known = _Known(self._store.ledger(job_id), now, now, now)
             elif not (has_ended and _is_final(known.entries)):
-                known = replace(known, entries=self._refreshed(job_id, known.entries))
+                known = self._refreshed(job_id, known, now)
             if len(known.entries) < ENTRIES_MAX:
                 self._known[job_id] = known
             return known.entries
 
-    def _refreshed(self, job_id: str, known: Entries) -> Entries:
-        since = max((entry.at for entry in known), default=None)
-        if since is None:
-            return self._store.ledger(job_id)
-        recent = {entry.key: entry for entry in self._store.ledger_since(job_id, since - OVERLAP)}
-        for entry in known:
-            if entry.is_pending and entry.key not in recent and (now := self._store.entry(job_id, entry.key)):
-                recent[entry.key] = now
-        return (*(recent.pop(entry.key, entry) for entry in known), *recent.values())
+    def _refreshed(self, job_id: str, known: _Known, now: float) -> _Known:
+        newest = max((entry.at for entry in known.entries), default=None)
+        if newest is None:
+            return _Known(self._store.ledger(job_id), now, now, now)
+        recent = {entry.key: entry for entry in self._store.ledger_since(job_id, known.since(newest))}
+        for entry in known.entries:
+            if entry.is_pending and entry.key not in recent and (again := self._store.entry(job_id, entry.key)):
+                recent[entry.key] = again
+        is_newer = any(entry.at > newest for entry in recent.values())
+        entries = (*(recent.pop(entry.key, entry) for entry in known.entries), *recent.values())
+        return replace(
+            known, entries=entries, refreshed_at=now, newest_seen_at=now if is_newer else known.newest_seen_at
+        )
 
 
 def _is_final(entries: Entries) -> bool:
-    """Whether the entries hold the end of the job, and all effects were seen done."""
+    """Whether the entries contain the end of the job, and all of their effects are done."""
     return any(isinstance(entry.decision.action, _ENDS) for entry in entries) and not any(
         entry.is_pending for entry in entries
     )

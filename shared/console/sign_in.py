@@ -7,14 +7,24 @@ cannot reach the console under its own name (DNS rebinding).
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from typing import Protocol
-from urllib.parse import urlsplit
+from typing import Literal, Protocol
 
 from werkzeug.wrappers import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """A cookie of a session, which scripts cannot read."""
+
+    name: str
+    value: str
+    is_secure: bool = False
+    """Whether browsers send it over TLS only."""
+    same_site: Literal["Strict", "Lax"] = "Strict"
+    """`Lax` where users come back from a sign-in at another site, so that the first request has the cookie, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +32,29 @@ class User:
     name: str
     """Recorded in the ledger with what the user does."""
     session: str
-    """Identifies the session, for tokens of forms."""
+    """Secret of the session, from which tokens of forms are derived."""
+    cookie: Cookie | None = None
+    """Cookie that the response sets; None: the browser has it."""
 
 
 class SignIn(Protocol):
     """How users sign in."""
+
+    @property
+    def instructions(self) -> str:
+        """What somebody who is not signed in has to do."""
+        ...
 
     def accepts_host(self, host: str) -> bool:
         """Whether the console has this name (and port)."""
         ...
 
     def user(self, request: Request) -> User | None:
-        """Return the signed-in user of the request; None: nobody is signed in."""
+        """Return the signed-in user of the request. None: the request has no valid session."""
         ...
 
-    def exchange(self, token: str) -> tuple[str, str] | None:
-        """Return the name and value of a session cookie for a one-time token; None: the token is wrong or was used."""
+    def exchange(self, token: str) -> Cookie | None:
+        """Return a session cookie for a one-time token; None: the token is wrong or was used."""
         ...
 
 
@@ -51,6 +68,7 @@ class LoopbackSignIn:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _session: str = ""
     _is_used: bool = False
+    instructions: str = "Run `trainmaster console` and open the address that it prints."
 
     @property
     def cookie(self) -> str:
@@ -66,29 +84,9 @@ class LoopbackSignIn:
             return None
         return User(self.user_name, self._session)
 
-    def exchange(self, token: str) -> tuple[str, str] | None:
+    def exchange(self, token: str) -> Cookie | None:
         if self._is_used or not hmac.compare_digest(token.encode(), self.token.encode()):
             return None
         self._is_used = True
         self._session = secrets.token_urlsafe(32)
-        return self.cookie, self._session
-
-
-class FormTokens:
-    """Tokens that prove that a form was rendered for its session. Another instance's tokens are not accepted."""
-
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
-
-    def token(self, user: User) -> str:
-        return hmac.new(self._key, user.session.encode(), hashlib.sha256).hexdigest()
-
-    def forgery(self, request: Request, user: User) -> str | None:
-        """Return why a POST request may have been made by another site's page; None: it was made by ours."""
-        if request.headers.get("Sec-Fetch-Site") != "same-origin":
-            return "Sec-Fetch-Site is not same-origin"
-        if urlsplit(request.headers.get("Origin", "")).netloc != request.host:
-            return "Origin is another site"
-        if not hmac.compare_digest(request.form.get("token", "").encode(), self.token(user).encode()):
-            return "the form's token is missing or outdated: reload the page"
-        return None
+        return Cookie(self.cookie, self._session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -30,6 +30,7 @@ from shared.core.model.replica_id import ReplicaId
 from shared.core.model.vm import LossCause
 from shared.core.reporting.history import History
 from shared.core.reporting.phases import Span, job_spans, replica_spans
+from shared.errors import PermanentError
 
 LANES_MAX: Final = 100
 """Replicas above which only those with incidents are shown, unless the user asks for all."""
@@ -126,6 +127,28 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     lanes += [_lane(replica_id, spans[replica_id], tuple(by_replica.get(replica_id, ())), end) for replica_id in shown]
     attempts = tuple(step.entry.at for step in history.steps if step.begins_attempt)[1:]
     return Timeline(tuple(lanes), len(replica_ids) - len(shown), attempts, job.created_at, end)
+
+
+def zoomed(timeline: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
+    """Return the part of the timeline between two times. Spans that cross its borders are cut there."""
+    first = max(start or timeline.start, timeline.start)
+    last = min(end or timeline.end, timeline.end)
+    if first >= last:
+        raise PermanentError(
+            f"from, to: must be a range of the job's time, {timeline.start.isoformat()} to {timeline.end.isoformat()}"
+        )
+    lanes = tuple(_cut(lane, first, last) for lane in timeline.lanes)
+    attempts = tuple(at for at in timeline.attempts if first <= at <= last)
+    return replace(timeline, lanes=lanes, attempts=attempts, start=first, end=last)
+
+
+def _cut(lane: Lane, first: datetime, last: datetime) -> Lane:
+    bars = tuple(
+        replace(bar, start=max(bar.start, first), end=None if bar.end is None else min(bar.end, last))
+        for bar in lane.bars
+        if bar.start <= last and (bar.end is None or bar.end >= first)
+    )
+    return replace(lane, bars=bars, marks=tuple(mark for mark in lane.marks if first <= mark.at <= last))
 
 
 def _shown(

@@ -72,9 +72,7 @@ def objective_plot(tuning: Tuning) -> ObjectivePlot | None:
         if not math.isfinite(value):
             continue
         x = MARGIN + (WIDTH - 2 * MARGIN) * ((trial.number - 1) / max(last - 1, 1))
-        dots.append(
-            Dot(_round(x), _y(_share(value, low, high)), trial.state.lower(), trial_words(trial, tuning), trial.number)
-        )
+        dots.append(Dot(_round(x), _y(_share(value, low, high)), trial.state.lower(), trial_words(trial), trial.number))
         following = value if best is None else better(best, value)
         if best is not None:
             line.append(f"{_round(x)},{_y(_share(best, low, high))}")
@@ -102,27 +100,36 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
     return ParallelCoordinates(tuple(axes), tuple(lines))
 
 
-def trial_words(trial: Trial, tuning: Tuning) -> str:
-    """Return the trial in one line."""
-    flags = " ".join(f"--{parameter.name} {parameter.value}" for parameter in tuning.assignments(trial.values))
-    value = f", {trial.measurement.value:g} at step {trial.measurement.step}" if trial.measurement else ""
-    return f"trial {trial.number} {trial.state}{value}: {flags}"
+def objective_positions(tuning: Tuning) -> dict[int, float]:
+    """Return the positions of the trials' values on the axis of the metric, from 0 to 1: trial number → position."""
+    values = {trial.number: trial.measurement.value for trial in tuning.trials if trial.measurement}
+    finite = {number: value for number, value in values.items() if math.isfinite(value)}
+    low, high = min(finite.values(), default=0.0), max(finite.values(), default=0.0)
+    return {number: _share(value, low, high) for number, value in finite.items()}
+
+
+def trial_words(trial: Trial) -> str:
+    """Return the trial in a few words, which a plot may repeat a thousand times. The table has its parameters."""
+    if trial.latest and math.isfinite(trial.latest.value):
+        return f"trial {trial.number}: {trial.latest.value:.4g}"
+    return f"trial {trial.number} {trial.state}"
 
 
 def _trial_line(trial: Trial, tuning: Tuning, xs: list[float], low: float, high: float) -> TrialLine:
     points = [
-        f"{x},{_y(position(parameter, value))}"
+        f"{x:g},{_y(position(parameter, value))}"
         for parameter, value, x in zip(tuning.parameters, trial.values, xs, strict=False)
     ]
     shade = None
     if trial.measurement is not None and math.isfinite(trial.measurement.value):
         share = _share(trial.measurement.value, low, high)
-        points.append(f"{xs[-1]},{_y(share)}")
+        points.append(f"{xs[-1]:g},{_y(share)}")
         goodness = share if tuning.goal is Goal.MAXIMIZE else 1 - share
         shade = min(int(goodness * SHADES), SHADES - 1)
     else:
-        points.append(f"{xs[-1]},{_round(HEIGHT - 4)}")
-    return TrialLine(trial.number, " ".join(points), shade, trial_words(trial, tuning))
+        points.append(f"{xs[-1]:g},{HEIGHT - 4:.0f}")
+    title = trial_words(trial) if shade is None else f"trial {trial.number}"
+    return TrialLine(trial.number, " ".join(points), shade, title)
 
 
 def position(parameter: Parameter, value: str) -> float:
@@ -151,8 +158,8 @@ def _share(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
 
-def _y(share: float) -> float:
-    return _round(MARGIN + (HEIGHT - 2 * MARGIN) * (1 - share))
+def _y(share: float) -> int:
+    return round(MARGIN + (HEIGHT - 2 * MARGIN) * (1 - share))
 
 
 def _round(number: float) -> float:

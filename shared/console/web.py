@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from flask import Blueprint, Flask, Response, current_app, g, redirect, render_template, request
 from werkzeug.exceptions import HTTPException
 
-from shared.console import tuning_plots
+from shared.console import action_routes, tuning_plots
+from shared.console.actions import ActionDeniedError
 from shared.console.durations import duration_words
+from shared.console.forgery import forgery
 from shared.console.pages.installation_page import read_installation_page
 from shared.console.pages.job_list import read_filters, read_job_list
-from shared.console.pages.job_page import View, find_job, read_job_page
+from shared.console.pages.job_page import find_job, read_job_page
 from shared.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page
 from shared.console.pages.replica_page import read_replica_page
+from shared.console.pages.resources_page import RANGES, read_resource_filters, read_resources_page
 from shared.console.pages.service import Console, NotFoundError
-from shared.console.sign_in import FormTokens, SignIn, User
-from shared.core.model.job import JobState, tuning_of
+from shared.console.pages.view import View
+from shared.console.printable import finalize
+from shared.console.rendering import (
+    ASSETS,
+    STATIC,
+    asset,
+    current_form_token,
+    machine_hours,
+    moment,
+    page_context,
+)
+from shared.console.rendering import console_of_app as _console
+from shared.console.rendering import render_page as _page
+from shared.console.sign_in import Cookie, SignIn
+from shared.console.tuning_brush import read_brushes, selected_trials
+from shared.core.model.job import tuning_of
 from shared.errors import PermanentError, TemporaryError
 from shared.presentation.job_view import job_view
 
 POLL_JOB_S: Final = 5
 POLL_LIST_S: Final = 10
 POLL_INSTALLATION_S: Final = 60
-STATIC: Final = Path(__file__).parent / "static"
+POLL_RESOURCES_S: Final = 60
+TRIALS_MAX: Final = 200
+"""Rows of trials, the best first, unless the user asks for all."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -38,8 +54,13 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-FORM_BYTES_MAX: Final = 65_536
+FORM_BYTES_MAX: Final = 262_144
+"""A job file of 64 KiB, encoded as a form."""
 
+_CODES: Final[dict[type[Exception], HTTPStatus]] = {
+    NotFoundError: HTTPStatus.NOT_FOUND,
+    ActionDeniedError: HTTPStatus.FORBIDDEN,
+}
 _log = logging.getLogger(__name__)
 _pages = Blueprint("console", __name__)
 
@@ -47,41 +68,18 @@ _pages = Blueprint("console", __name__)
 def create_app(console: Console, sign_in: SignIn) -> Flask:
     """Return the application. `console` says what it shows, `sign_in` who may see it."""
     app = Flask(__name__, static_folder=None)
-    app.config |= {"CONSOLE": console, "SIGN_IN": sign_in, "TOKENS": FormTokens(), "MAX_CONTENT_LENGTH": FORM_BYTES_MAX}
+    app.config |= {"CONSOLE": console, "SIGN_IN": sign_in, "MAX_CONTENT_LENGTH": FORM_BYTES_MAX}
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    app.jinja_env.filters |= {"moment": moment, "duration": duration_words, "hours": _hours}
-    app.jinja_env.globals |= {"asset": asset, "form_token": _form_token}
+    app.jinja_env.finalize = finalize
+    app.jinja_env.filters |= {"moment": moment, "duration": duration_words, "hours": machine_hours}
+    app.jinja_env.globals |= {"asset": asset, "form_token": current_form_token}
     app.register_blueprint(_pages)
+    app.register_blueprint(action_routes.routes)
     app.before_request(_authenticate)
     app.after_request(_add_headers)
     for error_class in (PermanentError, TemporaryError, HTTPException):
         app.register_error_handler(error_class, _error_page)
     return app
-
-
-def moment(at: datetime | None) -> str:
-    """Format a time for people: UTC, to the second."""
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") if at else ""
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.2f}"
-
-
-@cache
-def asset(name: str) -> str:
-    """Return the address of a static file, with its hash, so that browsers may keep it for ever."""
-    return f"/static/{name}?{hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]}"
-
-
-def _console() -> Console:
-    console: Console = current_app.config["CONSOLE"]
-    return console
-
-
-def _form_token() -> str:
-    tokens: FormTokens = current_app.config["TOKENS"]
-    return tokens.token(g.user)
 
 
 def _authenticate() -> Response | None:
@@ -93,16 +91,14 @@ def _authenticate() -> Response | None:
     if request.path == "/" and "token" in request.args:
         cookie = sign_in.exchange(request.args["token"])
         if cookie is None:
-            return _unauthorized("This address was used already. Run `trainmaster console` again for a new one.")
-        response = Response(status=303, headers={"Location": "/jobs"})
-        response.set_cookie(*cookie, httponly=True, samesite="Strict", path="/")
-        return response
+            return _unauthorized(f"This address was used already. {sign_in.instructions}")
+        g.cookie = cookie
+        return Response(status=303, headers={"Location": "/jobs"})
     user = sign_in.user(request)
     if user is None:
-        return _unauthorized("Nobody is signed in. Run `trainmaster console` and open the address that it prints.")
-    g.user = user
-    tokens: FormTokens = current_app.config["TOKENS"]
-    if request.method not in ("GET", "HEAD") and (problem := tokens.forgery(request, user)):
+        return _unauthorized(f"Nobody is signed in. {sign_in.instructions}")
+    g.user, g.cookie = user, user.cookie
+    if request.method not in ("GET", "HEAD") and (problem := forgery(request, user)):
         return Response(f"Refused: {problem}.\n", 403)
     return None
 
@@ -115,6 +111,11 @@ def _add_headers(response: Response) -> Response:
     """Add the security headers; let browsers keep static files, and ask again for everything else."""
     for name, value in HEADERS.items():
         response.headers[name] = value
+    cookie: Cookie | None = g.get("cookie")
+    if cookie:
+        response.set_cookie(
+            cookie.name, cookie.value, httponly=True, samesite=cookie.same_site, secure=cookie.is_secure, path="/"
+        )
     if "Cache-Control" not in response.headers:
         response.headers["Cache-Control"] = "private, no-cache"
     return response
@@ -127,33 +128,15 @@ def _error_page(error: Exception) -> tuple[str, int]:
         code, text = 503, f"{error}. Reload the page in a moment."
         _log.warning("console: %s", error)
     else:
-        code, text = 404 if isinstance(error, NotFoundError) else 400, f"{error}."
-    return render_template("error.html", **_context(), text=text, code=code), code
-
-
-def _context() -> dict[str, Any]:
-    """Return what every page shows."""
-    console, user = _console(), g.get("user")
-    return {"project": console.project, "user": user, "may_act": console.cancel is not None, "states": tuple(JobState)}
-
-
-def _page(template: str, poll_s: int | None = None, **values: Any) -> Response:
-    """Render a page. The entity tag lets polls of an unchanged page end with status 304.
-
-    The tag covers everything but the time of the page, which every poll would change.
-    """
-    body = render_template(template, **_context(), poll_s=poll_s, **values)
-    response = Response(body, content_type="text/html; charset=utf-8")
-    response.set_etag(hashlib.sha256(body.encode()).hexdigest()[:32])
-    response.make_conditional(request)
-    return response
+        code, text = _CODES.get(type(error), HTTPStatus.BAD_REQUEST), f"{error}."
+    return render_template("error.html", **page_context(), text=text, code=int(code)), code
 
 
 def _flag(name: str) -> bool:
     return request.args.get(name) == "1"
 
 
-@_pages.get("/static/<path:name>")
+@_pages.get(f"{ASSETS}/<path:name>")
 def static_file(name: str) -> Response:
     path = (STATIC / name).resolve()
     if not path.is_relative_to(STATIC) or not path.is_file():
@@ -183,14 +166,35 @@ def jobs_json() -> dict[str, Any]:
 
 @_pages.get("/jobs/<job_id>")
 def job(job_id: str) -> Response:
-    view = View(request.args.get("replica", ""), _flag("all"), _flag("replicas"), _flag("gaps"))
+    view = View(
+        request.args.get("replica", ""),
+        _flag("all"),
+        _flag("replicas"),
+        _flag("table"),
+        _flag("gaps"),
+        request.args.get("from", ""),
+        request.args.get("to", ""),
+    )
     page = read_job_page(_console(), job_id, view)
     poll_s = None if page.job.state.is_terminal else POLL_JOB_S
     if page.job.tuning is None:
         return _page("job.html", poll_s, page=page, job=page.job)
     tuning = tuning_of(page.job)
-    plots = tuning_plots.objective_plot(tuning), tuning_plots.parallel_coordinates(tuning)
-    return _page("tuning.html", poll_s, page=page, job=page.job, tuning=tuning, objective=plots[0], parallel=plots[1])
+    brushes = read_brushes(request.args.getlist("brush"), tuning)
+    selected = selected_trials(tuning, brushes)
+    rows = [trial for trial in tuning.best_first() if trial.number in selected]
+    return _page(
+        "tuning.html",
+        poll_s,
+        page=page,
+        job=page.job,
+        tuning=tuning,
+        objective=tuning_plots.objective_plot(tuning),
+        parallel=tuning_plots.parallel_coordinates(tuning),
+        brushes=brushes,
+        selected=selected,
+        rows=rows if view.with_whole_table else rows[:TRIALS_MAX],
+    )
 
 
 @_pages.get("/jobs/<job_id>.json")
@@ -208,26 +212,17 @@ def logs(job_id: str) -> Response:
     return _page("logs.html", POLL_JOB_S if is_live else None, page=page, job=page.job, severities=SEVERITIES)
 
 
+@_pages.get("/jobs/<job_id>/resources")
+def resources(job_id: str) -> Response:
+    page = read_resources_page(_console(), job_id, read_resource_filters(request.args.to_dict()))
+    poll_s = None if page.job.state.is_terminal else POLL_RESOURCES_S
+    return _page("resources.html", poll_s, page=page, job=page.job, ranges=RANGES)
+
+
 @_pages.get("/jobs/<job_id>/replicas/<replica>")
 def replica(job_id: str, replica: str) -> Response:
     page = read_replica_page(_console(), job_id, replica)
     return _page("replica.html", page=page, job=page.job)
-
-
-@_pages.get("/jobs/<job_id>/cancel")
-def confirm_cancel(job_id: str) -> Response:
-    page = read_job_page(_console(), job_id, View())
-    return _page("cancel.html", page=page, job=page.job)
-
-
-@_pages.post("/jobs/<job_id>/cancel")
-def cancel(job_id: str) -> Any:
-    """Cancel the job as the signed-in user. Repeating it changes nothing: a job is cancelled once."""
-    console, user = _console(), g.user
-    if console.cancel is None or not isinstance(user, User):
-        return Response("Refused: this console is read-only.\n", 403)
-    console.cancel(find_job(console, job_id).job_id, user.name)
-    return redirect(f"/jobs/{job_id}", 303)
 
 
 @_pages.get("/installation")

@@ -58,7 +58,7 @@ class Sender:
     machine: str = ""
     """The host of a slice that sent the event, as `PROJECT/INSTANCE_ID`; empty for a VM."""
     loaded: Loaded | None = None
-    """What was read of the job for the check: all that `event.reads` names for the attempt of the event."""
+    """The documents that the check has read: all that `event.reads` names for the attempt of the event."""
 
 
 def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> Sender:

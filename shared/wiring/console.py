@@ -1,30 +1,96 @@
-"""The console on Google Cloud, or on the local stack: what its pages read, and how they cancel a job."""
+"""The console on Google Cloud, or on the local stack: what its pages read, and what users may do."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
+from cachetools import TTLCache, cached
+
+from shared.console.actions import Action, Actions, Denied, all_denied
+from shared.console.iap_sign_in import IapSignIn
 from shared.console.ledger_cache import LedgerCache
+from shared.console.metric_cache import MetricCache
 from shared.console.pages.service import Console
-from shared.flows.user_requests import cancel_job
+from shared.cost.report import CostSources
+from shared.cost.sku import Unknown
+from shared.errors import PermanentError
+from shared.gcp import clients
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
+from shared.gcp.iap_assertions import IapAssertions
+from shared.gcp.log_entries import Entry
+from shared.gcp.own_permissions import missing_publish_permission, missing_state_permissions
+from shared.gcp.user_errors import USER_ERRORS, explain
+from shared.messaging import topics
 from shared.settings import Addressing, settings
-from shared.wiring import core_services, log_reader
+from shared.wiring import core_services, log_reader, metrics
+
+PERMISSIONS_KNOWN_S: Final = 60.0
+"""How long the answer about the user's own permissions is used."""
+NO_PRICES: Final = "this console does not read the price list; `trainmaster console` does"
+READ_ONLY: Final = (
+    "This console is read-only. With roles/iap.httpsResourceAccessor on the service trainmaster-console-operator you "
+    "can act there."
+)
 
 
-def console(version: str) -> Console:
-    """Return the console of the installation that the settings name. It acts with the credentials of the process."""
+def console(
+    version: str, denied: Callable[[], Denied] | None = None, cost_sources: CostSources | None = None
+) -> Console:
+    """Return the console of the installation that the settings name. It acts with the credentials of the process.
+
+    `denied`: what its users may not do; None: what the credentials of the process do not permit. `cost_sources`: None:
+    pages show neither prices nor when checkpoints were written.
+    """
     values, store = settings(), core_services.store()
     is_emulated = values.addressing is Addressing.EMULATOR
+    has_emulators = is_emulated or bool(os.environ.get(clients.PUBSUB_EMULATOR))
+    by_credentials = dict if has_emulators else denied_by_credentials
     return Console(
         project=values.project,
         store=store,
         ledgers=LedgerCache(store),
-        read_log=log_reader.log_entries().newest,
+        read_log=_newest_entries,
+        metrics=MetricCache(metrics.metric_reader()),
         address_book=EmulatorAddresses(values.compute_endpoint) if is_emulated else DnsAddresses(values.project),
         clock=lambda: datetime.now(UTC),
         limits=values.limits,
         ml_unit_price=values.ml_unit_price,
-        cancel=lambda job_id, by: cancel_job(job_id, by, core_services.deps()),
+        actions=Actions(core_services.deps, denied or by_credentials),
         version=version,
+        cost_sources=cost_sources or CostSources(prices=lambda: Unknown(NO_PRICES)),
     )
+
+
+def _newest_entries(query: str) -> Sequence[Entry]:
+    """See `LogEntries.newest`. A page shows also the errors that a user can repair."""
+    try:
+        return log_reader.log_entries().newest(query)
+    except USER_ERRORS as error:
+        raise PermanentError(explain(error) or str(error)) from error
+
+
+def hosted_console(version: str) -> tuple[Console, IapSignIn]:
+    """Return the console behind Identity-Aware Proxy, and its sign-in."""
+    values = settings()
+    sign_in = IapSignIn(IapAssertions(values.console_audience, values.console_keys).user)
+    denied = {} if values.console_acts else all_denied(READ_ONLY)
+    return console(version, lambda: denied), sign_in
+
+
+@cached(TTLCache(maxsize=1, ttl=PERMISSIONS_KNOWN_S))
+def denied_by_credentials() -> Denied:
+    """Return what the credentials of the process do not permit, with the permissions that they lack."""
+    project = settings().project
+    state = missing_state_permissions(project)
+    on_provision = missing_publish_permission(project, topics.PROVISION)
+    on_submit = missing_publish_permission(project, topics.SUBMIT)
+    missing = {
+        Action.CANCEL: state + on_provision,
+        Action.SUBMIT: on_submit,
+        Action.LABELS: state,
+        Action.DELETE: state,
+    }
+    return {action: f"You lack {' and '.join(names)}." for action, names in missing.items() if names}

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from shared.console.actions import Actions, all_denied
 from shared.console.ledger_cache import LedgerCache
 from shared.console.pages.service import Console
 from shared.console.sign_in import LoopbackSignIn
 from shared.console.web import create_app
-from shared.flows.user_requests import cancel_job
+from tests.support.metrics import FakeMetrics
 from tests.support.world import FixedAddresses, World
 
 HOST = "127.0.0.1:8080"
 ORIGIN = f"http://{HOST}"
+READ_ONLY = "This console is read-only: open trainmaster-console-operator."
 
 
 @dataclass
@@ -28,6 +30,7 @@ class Site:
     """What Cloud Logging holds, the newest first."""
     queries: list[str] = field(default_factory=list)
     """Filters of the calls of Cloud Logging."""
+    metrics: FakeMetrics = field(default_factory=FakeMetrics)
     is_read_only: bool = False
 
     def __post_init__(self) -> None:
@@ -41,12 +44,16 @@ class Site:
             store=self.world.store,
             ledgers=LedgerCache(self.world.store),
             read_log=self._read_log,
+            metrics=self.metrics,
             address_book=FixedAddresses(),
             clock=lambda: self.world.now,
             limits=self.world.limits,
             ml_unit_price=None,
-            cancel=None if self.is_read_only else lambda job_id, by: cancel_job(job_id, by, self.world.deps),
+            actions=Actions(lambda: self.world.deps, lambda: all_denied(READ_ONLY) if self.is_read_only else {}),
         )
+
+    def console_with(self, actions: Actions) -> Console:
+        return replace(self.console(), actions=actions)
 
     def _read_log(self, query: str) -> list[dict[str, Any]]:
         self.queries.append(query)
@@ -67,10 +74,13 @@ class Site:
 
     def post(self, path: str, token: str | None = None, **headers: str) -> TestResponse:
         """Send a form as the browser does; `headers` override."""
+        return self.send(path, {"token": self.form_token(path) if token is None else token}, **headers)
+
+    def send(self, path: str, form: dict[str, str], **headers: str) -> TestResponse:
+        """Send a form with these fields as the browser does; `headers` override."""
         sent = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"} | {
             name.replace("_", "-"): value for name, value in headers.items()
         }
-        form = {"token": self.form_token(path) if token is None else token}
         return self.client.post(path, base_url=ORIGIN, data=form, headers=sent)
 
     def form_token(self, path: str) -> str:

@@ -1,1 +1,1 @@
-"""What each page of the console shows: values without HTML, made from the stored state."""
+"""The content of each page of the console: values without HTML, derived from the stored state."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Final
 from urllib.parse import urlencode
 
@@ -17,8 +18,12 @@ from shared.core.model.plan import Plan, TaskGroup
 from shared.core.reporting.submission_origin import describe_origin
 from shared.core.rules.admission_queue import Wait, queued_jobs
 from shared.core.rules.messages import summary
+from shared.cost.job_cost import hourly_cost
+from shared.cost.price_list import PriceList
+from shared.cost.sku import Unknown
 from shared.errors import PermanentError
 from shared.ports import JobPosition
+from shared.presentation.cost_view import money_words
 
 SIZE: Final = 50
 SIZE_MAX: Final = 1_000
@@ -110,6 +115,8 @@ class JobRow:
     machines: str
     situation: str
     """Why it waits or how it ended, in one line; empty if it simply runs or succeeded."""
+    cost: str = ""
+    """Price of its first machines since RUNNING; empty if it is not known. The job's page has the exact cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,10 @@ class JobList:
     """Number of jobs that were read for this page."""
     stopped_early: bool
     """Whether the page ended because it read `JOBS_READ_MAX` jobs, and not because it is full."""
+
+    @property
+    def has_costs(self) -> bool:
+        return any(row.cost for row in self.rows)
 
 
 def read_job_list(console: Console, filters: Filters) -> JobList:
@@ -145,7 +156,8 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     next_page = filters.query(after=last) if is_full or has_more else None
     waits = _waits(console, shown)
     now = console.now
-    rows = tuple(job_row(job, now, waits.get(job.job_id)) for job in shown)
+    prices = console.cost_sources.prices()
+    rows = tuple(replace(job_row(job, now, waits.get(job.job_id)), cost=_cost(job, now, prices)) for job in shown)
     return JobList(filters, rows, next_page, read, stopped_early=has_more and not is_full)
 
 
@@ -190,6 +202,15 @@ def job_row(job: Job, now: datetime, wait: Wait | None) -> JobRow:
         machine_words(job.plan),
         situation(job, wait),
     )
+
+
+def _cost(job: Job, now: datetime, prices: PriceList | Unknown) -> str:
+    """Return the cost as far as the job document tells it: reading the ledger of every job would be too much."""
+    if job.started_at is None or job.tuning is not None or isinstance(prices, Unknown):
+        return ""
+    hourly = hourly_cost(job.plan, prices)
+    seconds = Decimal(str(max(((job.ended_at or now) - job.started_at).total_seconds(), 0.0)))
+    return "" if isinstance(hourly, Unknown) else money_words(hourly * seconds / 3600, prices.currency)
 
 
 def job_kind(job: Job) -> str:

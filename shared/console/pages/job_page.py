@@ -4,50 +4,37 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 import yaml
 
 from shared.console.durations import duration_words
+from shared.console.pages.cost_section import CostSection, read_cost_section
 from shared.console.pages.job_list import job_kind, machine_words
+from shared.console.pages.replica_rows import REPLICAS_MAX, ReplicaRow, replica_rows
 from shared.console.pages.service import Console, NotFoundError
+from shared.console.pages.times import parse_time
+from shared.console.pages.view import View
 from shared.console.svg import DrawnTimeline, draw
-from shared.console.timeline import read_timeline
+from shared.console.timeline import LANES_MAX, Timeline, read_timeline, zoomed
 from shared.core.decisions import Rule
 from shared.core.events import ReplicaExited
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, State
+from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, JobState, State
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import tuning_job_id
-from shared.core.model.vm_names import vm_name
 from shared.core.reporting.explain import concerns, condense, is_news, next_steps, rules_passed_over
-from shared.core.reporting.goodput import Goodput, goodput
-from shared.core.reporting.history import read_history
-from shared.core.reporting.phases import Phase
+from shared.core.reporting.history import History, read_history
 from shared.core.reporting.submission_origin import describe_origin
 from shared.core.rules.admission_queue import wait_of
 from shared.core.rules.messages import cause, summary
 from shared.jobspec import JOB_ID
 from shared.presentation.ml_units import Usage, usage
 
-DECISIONS_MAX: Final = 500
+DECISIONS_MAX: Final = 400
 """Decisions on the page; the page says how many older ones it leaves out."""
-REPLICAS_MAX: Final = 1_000
 COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral")
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Which part of the job the page shows, from its address."""
-
-    replica: str = ""
-    """Only decisions about this replica: `worker-1`."""
-    with_ignored: bool = False
-    """Ignored events, every capacity error, and the rules that did not apply."""
-    with_all_replicas: bool = False
-    """A lane for each replica, also above `timeline.LANES_MAX`."""
-    with_gaps: bool = False
-    """Draw stretches without a change in full length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +64,6 @@ class DecisionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaRow:
-    replica_id: ReplicaId
-    state: str
-    incarnation: int
-    vm: str
-    vm_generation: int
-    restarts: str
-    replaced: int
-    collateral: int
-
-
-@dataclass(frozen=True, slots=True)
 class JobPage:
     job: Job
     kind: str
@@ -98,17 +73,18 @@ class JobPage:
     usage: Usage
     budgets: tuple[str, ...]
     next_sentences: tuple[str, ...]
-    """What the job waits for; empty for an ended one."""
+    """Sentences about what the job waits for; empty if it has ended."""
     failure: Failure | None
     timeline: DrawnTimeline | None
     """None if the history of the job has expired."""
+    range: tuple[str, str]
+    """First and last time of the timeline, as its form shows them; both empty if there is no timeline."""
     hidden_lanes: int
     decisions: tuple[DecisionRow, ...]
     decisions_omitted: int
     replicas: tuple[ReplicaRow, ...]
-    goodput: Goodput | None
-    phases: tuple[Phase, ...]
-    """Phases that occur in `goodput`."""
+    cost: CostSection | None
+    """None for a tuning job, or if the history of the job has expired."""
     spec: str
     """The job as submitted, as YAML."""
     view: View
@@ -131,8 +107,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
     history = read_history(entries)
     now = console.now
     state = history.state if history else State(job)
-    timeline = read_timeline(history, now, with_all=view.with_all_replicas) if history else None
-    result = goodput(history, now) if history else None
+    timeline = _timeline(history, now, view) if history else None
     decisions, omitted = _decisions(entries, replica_id, view)
     return JobPage(
         job=job,
@@ -148,12 +123,12 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         next_sentences=_next(console, job, state),
         failure=_failure(job, entries),
         timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
+        range=(_second(timeline.start), _second(timeline.end)) if timeline else ("", ""),
         hidden_lanes=timeline.hidden if timeline else 0,
         decisions=decisions,
         decisions_omitted=omitted,
-        replicas=_replicas(state),
-        goodput=result,
-        phases=_phases(result),
+        replicas=replica_rows(state, REPLICAS_MAX if view.with_whole_table else LANES_MAX),
+        cost=read_cost_section(history, entries, now, console.cost_sources),
         spec=yaml.safe_dump(json.loads(job.spec_json), sort_keys=False, allow_unicode=True, width=110),
         view=view,
     )
@@ -221,23 +196,13 @@ def _decision(entry: LedgerEntry, omitted: int, *, with_rules: bool) -> Decision
     return DecisionRow(entry, omitted, str(subject.replica_id) if subject else "", changes, passed_over)
 
 
-def _replicas(state: State) -> tuple[ReplicaRow, ...]:
-    has_ended = state.job.state.is_terminal
-    return tuple(
-        ReplicaRow(
-            replica.replica_id,
-            "ended" if has_ended and replica.state != "COMPLETED" else replica.state.lower(),
-            replica.incarnation,
-            vm_name(state.job.job_id, replica.replica_id),
-            replica.vm_generation,
-            f"{replica.restarts_used} of {RESTARTS_MAX}",
-            replica.replaced,
-            replica.collateral,
-        )
-        for replica in state.replicas[:REPLICAS_MAX]
-    )
+def _timeline(history: History, now: datetime, view: View) -> Timeline:
+    timeline = read_timeline(history, now, with_all=view.with_all_replicas)
+    if not (view.start or view.end):
+        return timeline
+    start, end = (parse_time(name, text) if text else None for name, text in (("from", view.start), ("to", view.end)))
+    return zoomed(timeline, start, end)
 
 
-def _phases(result: Goodput | None) -> tuple[Phase, ...]:
-    attempts = result.attempts if result else ()
-    return tuple(phase for phase in Phase if any(round(attempt.total_s.get(phase, 0.0), 1) for attempt in attempts))
+def _second(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

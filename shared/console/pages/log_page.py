@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from shared.console.pages.job_page import find_job
 from shared.console.pages.service import Console
+from shared.console.pages.times import parse_time
+from shared.console.printable import printable
 from shared.core.model.job import Job, public_id
 from shared.core.model.tuning import trial_number
 from shared.core.reporting.job_log import SERVICE, task_base
@@ -22,8 +24,6 @@ LINES_MAX: Final = 1_000
 SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 EXPLORER: Final = "https://console.cloud.google.com/logs/query"
 _TASK: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
-_CONTROL: Final = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Colours of terminals, which a page does not need, and control characters, which can hide or reverse text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def read_log_filters(args: Mapping[str, str]) -> LogFilters:
         raise PermanentError("task: must be a task name, such as worker-replica-0 or service")
     for name in ("before", "around"):
         if value := getattr(filters, name):
-            _parse_time(name, value)
+            parse_time(name, value)
     return filters
 
 
@@ -116,14 +116,14 @@ def log_query(job: Job, filters: LogFilters) -> str:
         parts.append(f"(jsonPayload.message:{text} OR textPayload:{text})")
     parts += [f'timestamp<"{filters.before}"'] if filters.before else []
     if filters.around:
-        moment = _parse_time("around", filters.around)
+        moment = parse_time("around", filters.around)
         parts.append(f'timestamp>="{(moment - timedelta(seconds=30)).isoformat()}"')
         parts.append(f'timestamp<"{(moment + timedelta(seconds=30)).isoformat()}"')
     return " AND ".join(parts)
 
 
 def _line(line: LogLine) -> Line:
-    return Line(line, line.timestamp[11:23], _CONTROL.sub("", line.message), line.task == SERVICE)
+    return Line(line, line.timestamp[11:23], printable(line.message), line.task == SERVICE)
 
 
 def _tasks(job: Job) -> tuple[str, ...]:
@@ -131,13 +131,3 @@ def _tasks(job: Job) -> tuple[str, ...]:
     replica_ids = () if job.tuning else job.plan.replica_ids[:200]
     names = [f"{task_base(replica_id.task_type, job.plan.dialect)}-{replica_id.index}" for replica_id in replica_ids]
     return (SERVICE, *names)
-
-
-def _parse_time(name: str, text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise PermanentError(f"{name}: must be a time with its offset, such as 2026-11-21T03:00:00Z")
-    return moment

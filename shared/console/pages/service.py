@@ -1,16 +1,19 @@
-"""What the pages read from, and what the console may do."""
+"""The ports that the pages read, and the actions that the console allows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from shared.console.actions import Actions, Denied
 from shared.console.ledger_cache import LedgerCache
 from shared.core.rules.admission_queue import Limits
+from shared.cost.report import CostSources
 from shared.errors import PermanentError
 from shared.ports import AddressBook, Store
+from shared.ports.metrics import MetricReader
 from shared.presentation.price import Price
 
 PAGE_TIME_STEP_S: Final = 15
@@ -31,13 +34,19 @@ class Console:
     store: Store
     ledgers: LedgerCache
     read_log: ReadLog
+    metrics: MetricReader
     address_book: AddressBook
     clock: Callable[[], datetime]
     limits: Limits
     ml_unit_price: Price | None
-    cancel: Callable[[str, str], None] | None
-    """(job id, user) → cancels the job; None: the console is read-only."""
+    actions: Actions
     version: str = ""
+    cost_sources: CostSources = field(default_factory=CostSources)
+
+    @property
+    def denied(self) -> Denied:
+        """What the user lacks for actions."""
+        return self.actions.denied()
 
     @property
     def now(self) -> datetime:

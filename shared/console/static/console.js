@@ -34,6 +34,9 @@ function apply(text) {
   document.title = next.title;
   if (next.body.dataset.poll) document.body.dataset.poll = next.body.dataset.poll;
   else delete document.body.dataset.poll;
+  const following = document.getElementById("next-page");
+  if (following) location.replace(following.href);
+  document.dispatchEvent(new Event("console:updated"));
   const state = document.getElementById("job-state");
   if (state && state.textContent !== before) document.getElementById("announcer").textContent = state.dataset.announce;
 }

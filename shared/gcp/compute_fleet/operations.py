@@ -26,6 +26,10 @@ class Operations:
         self._regions = clients.rest_client(compute_v1.RegionOperationsClient, endpoint)
         self._project = project
 
+    def close(self) -> None:
+        self._zones.transport.close()
+        self._regions.transport.close()
+
     def in_zone(self, zone: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
         """Return the operation when it is DONE; None if it is not within `wait_s`."""
 

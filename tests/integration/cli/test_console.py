@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 from http.cookiejar import CookieJar
+from typing import NoReturn
 from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
+from google.api_core.exceptions import Forbidden
 from typer.testing import CliRunner
 
 from cli.console import start
 from cli.main import app
 from shared.errors import PermanentError
 from shared.flows import submit
+from shared.wiring import log_reader
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import WORKER_0, a_spec
 from tests.support.serving import serving
@@ -34,6 +37,25 @@ def test_printed_address_signs_in_once_and_shows_jobs_and_their_logs(installatio
             assert b"The job has printed nothing yet" in response.read()
         with pytest.raises(HTTPError, match="401"):
             build_opener(ProxyHandler({})).open(address)
+
+
+def test_log_page_of_a_user_without_the_role_names_it(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing:
+        def newest(self, _query: str) -> NoReturn:
+            raise Forbidden("Permission 'logging.logEntries.list' denied")
+
+    monkeypatch.setattr(log_reader, "log_entries", Refusing)
+    submit.handle(json.dumps({"jobId": "digits_1", **a_spec()}).encode(), "gs://b/jobs/1.yaml#1", installation.deps)
+    server, address = start(0)
+    with serving(server) as origin:
+        browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
+        browser.open(address).close()
+        with browser.open(f"{origin}/jobs/digits_1/logs") as response:
+            page = response.read().decode()
+    assert "logging.logEntries.list" in page
+    assert "roles/logging.viewer" in page
 
 
 def test_port_in_use_is_an_error_that_names_the_option(installation: Installation) -> None:

@@ -149,6 +149,41 @@ def test_ledger_cache_reads_a_ledger_once_and_then_what_is_new() -> None:
     assert store.whole - before == reads_by_flows + 1
 
 
+def test_ledger_cache_reads_the_last_minute_again_only_while_its_entries_may_grow() -> None:
+    """All replicas of a large job become ready in the same minute. Its idle page must not read them at each poll."""
+    store = CountingStore()
+    world = World(store=store)
+    clock = [0.0]
+    cache = LedgerCache(store, lambda: clock[0])
+    world.start_running()
+    known = cache.entries("digits_1", has_ended=False)
+    clock[0] = 5.0
+    cache.entries("digits_1", has_ended=False)
+    assert store.entries_read >= len(known), "an entry of the last minute may still be committed"
+    clock[0] = 66.0
+    cache.entries("digits_1", has_ended=False)
+    store.entries_read = 0
+    clock[0] = 71.0
+    cache.entries("digits_1", has_ended=False)
+    assert store.entries_read == 0
+
+
+def test_ledger_cache_sees_an_entry_that_is_committed_a_minute_after_its_time() -> None:
+    store = CountingStore()
+    world = World(store=store)
+    clock = [0.0]
+    cache = LedgerCache(store, lambda: clock[0])
+    world.start_running()
+    cache.entries("digits_1", has_ended=False)
+    for seconds in range(5, 121, 5):
+        clock[0] = float(seconds)
+        cache.entries("digits_1", has_ended=False)
+    world.wait(70)  # the event is judged at this time, and committed at 120 s
+    world.kill(WORKER_0)
+    clock[0] = 125.0
+    assert cache.entries("digits_1", has_ended=False)[-1].event == world.ledger[-1].event
+
+
 def test_ledger_cache_reads_nothing_about_an_ended_job() -> None:
     store = CountingStore()
     world = World(store=store)

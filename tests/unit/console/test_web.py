@@ -267,6 +267,24 @@ def test_tuning_job_shows_trials_and_plots() -> None:
     assert site.get("/jobs/digits_1-trial-1").status_code == 200
 
 
+def test_tuning_page_shows_values_of_running_trials_and_those_stopped_early() -> None:
+    study = Study()
+    site = Site(study)
+    site.open()
+    study.start_tuning(enableTrialEarlyStopping=True)
+    study.report_ready(1, 2)
+    study.write_metric(1, 0.25, -0.5)
+    study.write_metric(2, 0.125)
+    study.wait(60)
+    study.sweep()
+    study.deliver()
+    page = site.text("/jobs/digits_1")
+    rows = [words(row).split()[:4] for row in re.findall(r'<tr id="trial-\d+">.*?</tr>', page, re.DOTALL)]
+    assert ["1", "STOPPED", "-0.5", "200"] in rows
+    assert ["2", "RUNNING", "0.125", "100"] in rows
+    assert "Trial 1 is stopped early: -0.5 is negative." in words(page)
+
+
 def test_poll_of_an_unchanged_page_is_304_and_reads_little(site: Site) -> None:
     site.world.start_running()
     first = site.get("/jobs/digits_1")
@@ -340,9 +358,9 @@ def test_log_page_filters_by_job_replica_severity_and_text(site: Site) -> None:
 
 def test_static_files_are_immutable_and_nothing_else_is_served(site: Site) -> None:
     page = site.text("/jobs")
-    for address in re.findall(r'(?:href|src)="(/static/[^"]+)"', page):
+    for address in re.findall(r'(?:href|src)="(/assets/[^"]+)"', page):
         response = site.get(address)
         assert response.status_code == 200
         assert "immutable" in response.headers["Cache-Control"]
-    assert site.get("/static/../web.py").status_code in (400, 404)
-    assert site.get("/static/%2e%2e/web.py").status_code in (400, 404)
+    assert site.get("/assets/../web.py").status_code in (400, 404)
+    assert site.get("/assets/%2e%2e/web.py").status_code in (400, 404)

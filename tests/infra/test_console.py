@@ -1,0 +1,83 @@
+"""The console for a team in infra/: absent by default, behind Identity-Aware Proxy, with few permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from tests.infra import iam_table
+from tests.infra.conftest import Plan
+
+VIEWERS: Final = "group:ml@example.com"
+OPERATORS: Final = "group:platform@example.com"
+
+
+@pytest.fixture(scope="module")
+def installed(planned: Callable[..., Plan]) -> Plan:
+    return planned(console=True, console_viewers=[VIEWERS, OPERATORS], console_operators=[OPERATORS])
+
+
+def services(plan: Plan) -> dict[str, dict[str, Any]]:
+    """Return the configuration of the two consoles by name."""
+    functions = plan.of("google_cloudfunctions2_function").values()
+    return {function["name"]: function["service_config"][0] for function in functions if "-console" in function["name"]}
+
+
+def test_console_is_installed_only_on_request(plan: Plan, planned: Callable[..., Plan]) -> None:
+    members = planned(console_viewers=[VIEWERS])
+    for default in (plan, members):
+        assert not services(default)
+        assert not [resource.address for resource in default.resources if "iap" in resource.type]
+        assert not [address for address in default.of("google_service_account") if "console" in address]
+
+
+def test_both_consoles_run_one_archive_and_only_one_acts(installed: Plan) -> None:
+    configurations = services(installed)
+    acts = {
+        name: service["environment_variables"]["TRAINMASTER_CONSOLE_ACTS"] for name, service in configurations.items()
+    }
+    assert acts == {"trainmaster-console": "false", "trainmaster-console-operator": "true"}
+    functions = installed.of("google_cloudfunctions2_function").values()
+    builds = [function["build_config"][0] for function in functions if function["name"] in configurations]
+    assert {build["entry_point"] for build in builds} == {"console"}
+    for service in configurations.values():
+        assert (service["min_instance_count"], service["max_instance_count"]) == (0, 2)
+
+
+def test_each_console_has_identity_aware_proxy_switched_on(installed: Plan) -> None:
+    switches = [address for address in installed.of("terraform_data") if ".iap[" in address]
+    assert switches == ['terraform_data.iap["console"]', 'terraform_data.iap["console_operator"]']
+    (api,) = [service for service in installed.of("google_project_service").values() if "iap." in service["service"]]
+    assert api["service"] == "iap.googleapis.com"
+
+
+def test_only_the_named_members_may_open_each_console(installed: Plan) -> None:
+    grants = installed.of("google_iap_web_cloud_run_service_iam_member")
+    opened = {address.partition(".")[2].partition("[")[0]: set[str]() for address in grants}
+    for address, grant in grants.items():
+        assert grant["role"] == "roles/iap.httpsResourceAccessor"
+        opened[address.partition(".")[2].partition("[")[0]].add(grant["member"])
+    assert opened == {"viewers": {VIEWERS, OPERATORS}, "operators": {OPERATORS}}
+
+
+def test_consoles_may_be_called_by_identity_aware_proxy_only(installed: Plan) -> None:
+    callers = [grant for grant in iam_table.grants() if grant.resource.startswith("function console")]
+    assert {(grant.member, grant.role) for grant in callers} == {("IAP's service agent", "roles/run.invoker")}
+
+
+def test_read_only_console_has_no_role_that_writes() -> None:
+    roles = {grant.role for grant in iam_table.grants() if grant.member == "console"}
+    assert roles == {"roles/datastore.viewer", "roles/logging.viewer", "roles/monitoring.viewer"}
+
+
+def test_operators_console_may_change_state_and_publish_and_nothing_else() -> None:
+    roles = {grant.role for grant in iam_table.grants() if grant.member == "console_operator"}
+    assert roles == {
+        "roles/datastore.user",
+        "roles/logging.logWriter",
+        "roles/logging.viewer",
+        "roles/monitoring.viewer",
+        "roles/pubsub.publisher",
+    }

@@ -1,0 +1,16 @@
+"""One Chromium for all tests of the console in a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support.console_browser import chromium_browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium_browser() as running:
+        yield running

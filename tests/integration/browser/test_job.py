@@ -1,0 +1,178 @@
+"""The page of a job: why it failed or waits, its decisions, and updates without a reload."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+from typer.testing import CliRunner
+
+from cli.main import app
+from shared.core.events import ReplicaExited
+from shared.core.ledger import LedgerEntry
+from shared.settings import settings
+from tests.support.console_browser import failed_world, opened, running_world
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
+from tests.support.world import World
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+Why = Callable[[World, str], list[str]]
+
+
+@pytest.fixture
+def why(monkeypatch: pytest.MonkeyPatch) -> Iterator[Why]:
+    """Return a function that runs `trainmaster why` on a world, and returns its lines."""
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+    settings.cache_clear()
+
+    def run(world: World, *options: str) -> list[str]:
+        monkeypatch.setattr("cli.why.open_store", lambda: world.store)
+        result = CliRunner().invoke(app, ["why", world.job_id, *filter(None, options)])
+        assert result.exit_code == 0, result.output
+        return result.stdout.splitlines()
+
+    yield run
+    settings.cache_clear()
+
+
+def test_failed_job_shows_rule_sentence_replica_exit_code_and_output_without_reading_logs(browser: Browser) -> None:
+    world = failed_world()
+    event = world.ledger[-1].event
+    assert isinstance(event, ReplicaExited)
+    with opened(browser, world) as (page, site):
+        page.goto("/jobs/digits_1")
+        text = page.locator("#failure").inner_text()
+        assert "The replica worker 0 exited with a non-zero status of 1" in text
+        assert "worker 0, incarnation 1" in text
+        assert f"rule {int(world.ledger[-1].decision.rule)}" in text
+        assert page.locator("pre.tail").inner_text().strip() == event.tail
+        assert site.queries == []
+
+
+def stockout() -> World:
+    world = World()
+    world.fleet.stockout_zones = {"us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f"}
+    world.submit()
+    world.deliver()
+    return world
+
+
+def held() -> World:
+    world = World()
+    world.submit(a_spec())
+    world.deliver()
+    world.report_all_ready()
+    world.wait(100)
+    world.send("maintenance", WORKER_0, cause="preemption")
+    world.exit_program(WORKER_1, 1)
+    world.deliver()
+    return world
+
+
+def preparing() -> World:
+    world = World()
+    world.submit()
+    world.deliver()
+    return world
+
+
+@pytest.mark.parametrize("make_world", [stockout, held, preparing, running_world])
+def test_waiting_job_shows_the_sentences_of_why(browser: Browser, why: Why, make_world: Callable[[], World]) -> None:
+    world = make_world()
+    expected = [line.removeprefix("Next: ") for line in why(world, "") if line.startswith("Next: ")]
+    assert expected
+    with opened(browser, world) as (page, _):
+        page.goto("/jobs/digits_1")
+        assert page.locator("#next li").all_inner_texts() == expected
+
+
+def test_job_in_the_admission_queue_shows_its_position(browser: Browser) -> None:
+    world = World(limits={"vcpus": 12})
+    for number in (1, 2, 3):
+        world.job_id = f"digits_{number}"
+        world.wait(1)
+        world.submit(source=f"gs://b/jobs/{number}.yaml#1")
+    world.deliver()
+    with opened(browser, world) as (page, _):
+        page.goto("/jobs/digits_3")
+        assert page.locator("#next li").inner_text().startswith("Position 2 in the admission queue: it needs 12 vcpus")
+
+
+def scripted() -> World:
+    """Return a world with restarts, a preemption, a repeated event and a reactivation."""
+    world = running_world()
+    world.kill(WORKER_0)
+    world.deliver()
+    world.wait(20)
+    world.send("vm-ready", WORKER_0)
+    world.wait(100)
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.deliver()
+    world.wait(50)
+    world.send("vm-ready", WORKER_1)
+    world.wait(100)
+    world.kill(CHIEF)
+    world.deliver()
+    return world
+
+
+def decision_lines(page: Page) -> list[str]:
+    """Return the decisions of the page in the form of `trainmaster why --all`."""
+    lines = []
+    for row in page.locator("table.decisions tbody tr").all():
+        cells = row.locator("td")
+        moment = cells.nth(0).inner_text()[11:]
+        sentence, *details = (line for line in cells.nth(2).inner_text().splitlines() if line.strip())
+        rule = cells.nth(3).inner_text()
+        lines.append(f"{moment}  {sentence}" + (f"  [rule {rule}]" if rule else ""))
+        lines += [
+            f"            {line.replace('→', '->')}" for line in sorted(details) if line != "log lines at that time"
+        ]
+        if effects := cells.nth(4).inner_text():
+            names, state = effects.splitlines()
+            confirmed = re.sub(r"^done \S+ ", "confirmed at ", state)
+            lines.append(f"            effects: {names}, {confirmed}")
+    return lines
+
+
+def test_decisions_equal_those_of_why_line_for_line(browser: Browser, why: Why) -> None:
+    world = scripted()
+    lines = why(world, "--all")
+    entries: list[list[str]] = []
+    for line in lines[1 : lines.index("")]:
+        entries = [*entries, [line]] if re.match(r"\d\d:", line) else [*entries[:-1], [*entries[-1], line]]
+    expected = [line for head, *rest in entries for line in (head, *sorted(rest, key=is_effect))]
+    with opened(browser, world) as (page, _):
+        page.goto("/jobs/digits_1?all=1")
+        shown = decision_lines(page)
+    assert [line for line in shown if re.match(r"\d\d:", line)] == [
+        line for line in expected if re.match(r"\d\d:", line)
+    ]
+    assert sorted(shown) == sorted(expected)
+    assert any("restarts used: 0 -> 1" in line for line in shown)
+
+
+def is_effect(line: str) -> bool:
+    return line.strip().startswith("effects:")
+
+
+def test_pending_effects_are_flagged_until_they_are_seen_done(browser: Browser) -> None:
+    world = running_world()
+    with opened(browser, world, has_prompt_polls=True) as (page, _):
+        page.goto("/jobs/digits_1")
+        assert page.locator("tr.pending").count() == 0
+        world.kill(WORKER_0)
+        page.locator("tr.pending").wait_for()
+        (pending,) = (entry for entry in world.ledger if entry.is_pending)
+        assert page.locator("tr.pending").get_attribute("id") == f"decision-{pending.key}"
+        assert "not confirmed yet" in page.locator("tr.pending").inner_text()
+        world.deliver()
+        assert not any(entry.is_pending for entry in ledger(world))
+        page.locator("tr.pending").wait_for(state="detached")
+
+
+def ledger(world: World) -> tuple[LedgerEntry, ...]:
+    return world.ledger

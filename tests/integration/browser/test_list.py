@@ -1,0 +1,152 @@
+"""The list of jobs: a new job takes its place, filters agree with the store, and 1,000 jobs are fast."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from shared.console.pages.job_list import SIZE
+from shared.core.model.job import Job, JobState
+from shared.flows import intake
+from shared.flows.user_requests import cancel_job
+from tests.support.console_browser import UPDATE_MS, opened
+from tests.support.jobs import a_spec
+from tests.support.world import World
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+TEAMS = ("vision", "speech")
+USERS = ("anna@example.com", "boris@example.com", "carla@example.com")
+LIST_S = 1.5
+"""Budget of a list of 1,000 rows: docs/benchmarks.md."""
+
+
+def world_of_jobs(count: int) -> World:
+    """Return a world of jobs of two teams and three users, of which every fourth is cancelled, the oldest first."""
+    world = World()
+    for number in range(1, count + 1):
+        add_job(world, number)
+    return world
+
+
+def add_job(world: World, number: int) -> None:
+    job_id = f"digits_{number:04d}"
+    world.wait(1)
+    document = {"jobId": job_id, **a_spec(), "labels": {"team": TEAMS[number % 2]}}
+    origin = intake.Origin(through_api=True, submitted_by=USERS[number % 3])
+    intake.create_job(document, f"api:{number}", world.now, world.deps, authorize=lambda _: None, origin=origin)
+    if number % 4 == 0:
+        cancel_job(job_id, "anna", world.deps)
+
+
+def names(page: Page) -> list[str]:
+    return page.locator("tbody .row-link").all_inner_texts()
+
+
+def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browser: Browser) -> None:
+    world = world_of_jobs(60)
+    with opened(browser, world, has_prompt_polls=True) as (page, _):
+        page.goto("/jobs")
+        page.evaluate("for (const row of document.querySelectorAll('tbody tr')) row.isKept = true")
+        page.evaluate(
+            """() => { const link = document.querySelector('#job-digits_0031 .row-link');
+            link.focus({preventScroll: true}); getSelection().selectAllChildren(link);
+            link.scrollIntoView({block: 'center', behavior: 'instant'}); }"""
+        )
+        before = page.locator("#job-digits_0031").bounding_box()
+        assert before is not None
+        add_job(world, 61)
+        page.locator("#job-digits_0061").wait_for(state="attached")
+        assert names(page) == [f"digits_{number:04d}" for number in range(61, 61 - SIZE, -1)]
+        assert page.evaluate("[...document.querySelectorAll('tbody tr')].filter(row => row.isKept).length") == SIZE - 1
+        assert page.evaluate("document.activeElement.textContent") == "digits_0031"
+        assert page.evaluate("getSelection().toString()") == "digits_0031"
+        after = page.locator("#job-digits_0031").bounding_box()
+        assert after is not None
+        assert after["y"] == pytest.approx(before["y"], abs=2), "the browser's scroll anchor keeps the view"
+
+
+def test_open_list_shows_a_new_job_at_its_next_poll_ten_seconds_later(browser: Browser) -> None:
+    world = world_of_jobs(1)
+    with opened(browser, world) as (page, _):
+        page.goto("/jobs")
+        assert page.locator("body").get_attribute("data-poll") == "10"
+        add_job(world, 2)
+        page.locator("#job-digits_0002").wait_for(timeout=UPDATE_MS)
+
+
+def test_combined_filters_agree_with_the_store_over_all_pages(browser: Browser) -> None:
+    world = world_of_jobs(240)
+
+    def is_wanted(job: Job) -> bool:
+        is_vision = any(label.value == "vision" for label in job.labels)
+        return job.state is JobState.CANCELLED and is_vision and job.submitted_by == USERS[1] and "1" in job.job_id
+
+    wanted = [job.job_id for job in world.store.recent_jobs(1_000) if is_wanted(job)]
+    assert len(wanted) > 6
+    with opened(browser, world) as (page, _):
+        page.goto("/jobs?size=4")
+        page.get_by_role("link", name="Cancelled", exact=True).click()
+        page.wait_for_url("**state=CANCELLED*")
+        page.get_by_role("link", name="team=vision").first.click()
+        page.wait_for_url("**label=team*")
+        page.get_by_label("User").fill("boris")
+        page.get_by_label("Job id or name").fill("1")
+        page.get_by_role("button", name="Filter").click()
+        page.wait_for_url("**q=1*")
+        page.goto(f"{page.url}&size=4")
+        seen = names(page)
+        first = page.url
+        while page.get_by_role("link", name="Older jobs").count():
+            page.get_by_role("link", name="Older jobs").click()
+            page.wait_for_url(re.compile("after="))
+            page.wait_for_load_state()
+            assert names(page) != seen[-4:]
+            seen += names(page)
+        assert seen == wanted
+        assert "These are all matching jobs" in page.locator("#paging").inner_text()
+        last, shown = page.url, names(page)
+        page.reload()
+        assert names(page) == shown
+        page.goto(first)
+        assert names(page) == wanted[:4]
+        page.go_back()
+        assert (page.url, names(page)) == (last, shown)
+        page.goto("about:blank")
+        page.goto(first)
+        assert names(page) == wanted[:4]
+
+
+@pytest.mark.heavy
+def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) -> None:
+    world = world_of_jobs(1_050)
+    with opened(browser, world, has_prompt_polls=True) as (page, _):
+        began = time.monotonic()
+        page.goto("/jobs?size=1000")
+        assert len(names(page)) == 1_000
+        assert time.monotonic() - began < 4 * LIST_S, "four times the budget: other programs use the machine, too"
+        page.evaluate("for (const row of document.querySelectorAll('tbody tr')) row.isKept = true")
+        page.evaluate(
+            """() => { window.touched = new Set();
+            new MutationObserver(records => { for (const record of records) {
+              const node = record.target.nodeType === 1 ? record.target : record.target.parentElement;
+              window.touched.add(node?.closest('tr')?.id || node?.id || node?.tagName); } })
+            .observe(document.querySelector('tbody'), {subtree: true, childList: true, characterData: true,
+            attributes: true}); }"""
+        )
+        cancel_job("digits_0702", "anna", world.deps)
+        page.locator("#job-digits_0702 .state-cancelled").wait_for(state="attached")
+        assert set(page.evaluate("[...window.touched]")) == {"job-digits_0702"}
+        assert page.evaluate("[...document.querySelectorAll('tbody tr')].every(row => row.isKept)")
+        page.get_by_role("link", name="Older jobs").click()
+        page.wait_for_url("**after=*")
+        assert names(page)[-1] == "digits_0001"
+        page.goto("/jobs?q=digits_0001")
+        assert names(page) == []
+        assert re.search(r"Looked at 10\d\d jobs\.", page.locator("#paging").inner_text())
+        page.get_by_role("link", name="Older jobs").click()
+        page.wait_for_url("**after=*")
+        assert names(page) == ["digits_0001"]

@@ -1,0 +1,123 @@
+"""The log page: filters, addresses of lines, at most 1,000 lines, and following a log that grows."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from shared.console.pages.log_page import LINES_MAX
+from tests.support.console_browser import log_entry, opened, running_world
+from tests.support.console_site import Site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+LINES = "() => [...document.querySelectorAll('table.log tbody tr')].map(row => row.lastElementChild.textContent)"
+
+
+class GrowingLog:
+    """A log of two replicas, of which Cloud Logging returns the newest lines."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._count = 0
+
+    def grow(self, count: int) -> None:
+        for number in range(self._count, self._count + count):
+            task = f"worker-replica-{number % 2}"
+            entry = log_entry("INFO", task, f"{task} line {number // 2}", f"id{number}", 300 + number / 1_000)
+            self._site.entries.insert(0, entry)
+        self._count += count
+        del self._site.entries[LINES_MAX:]
+
+
+def lines(page: Page) -> list[str]:
+    found: list[str] = page.evaluate(LINES)
+    return found
+
+
+def assert_in_order_and_once(shown: list[str]) -> None:
+    assert len(shown) == len(set(shown)) <= LINES_MAX
+    for task in ("worker-replica-0", "worker-replica-1"):
+        numbers = [int(line.rpartition(" ")[2]) for line in shown if line.startswith(task)]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+@pytest.mark.heavy
+def test_log_of_100_000_lines_is_shown_as_a_window_in_order(browser: Browser) -> None:
+    with opened(browser, running_world(), has_prompt_polls=True) as (page, site):
+        log = GrowingLog(site)
+        log.grow(100_000)
+        page.goto("/jobs/digits_1/logs")
+        for _ in range(4):
+            shown = lines(page)
+            assert len(shown) == LINES_MAX
+            assert_in_order_and_once(shown)
+            log.grow(1_200)
+            page.wait_for_function(
+                "last => document.querySelector('table.log tr:last-child').id !== last",
+                arg=f"line-id{log._count - 1_201}",
+            )
+        assert page.locator("table.log tr").count() <= LINES_MAX + 1
+
+
+def test_following_stops_on_scroll_up_counts_new_lines_and_continues(browser: Browser) -> None:
+    with opened(browser, running_world(), has_prompt_polls=True) as (page, site):
+        log = GrowingLog(site)
+        log.grow(200)
+        page.goto("/jobs/digits_1/logs")
+        page.get_by_role("button", name="Follow").click()
+        page.wait_for_function("window.scrollY > 0")
+        log.grow(50)
+        page.locator("#line-id249").wait_for()
+        page.wait_for_function("window.innerHeight + window.scrollY > document.documentElement.scrollHeight - 80")
+        assert page.locator("#follow").inner_text() == "Following"
+        page.mouse.wheel(0, -600)
+        page.get_by_role("button", name="Follow", exact=True).wait_for()
+        top = page.evaluate("window.scrollY")
+        log.grow(14)
+        page.get_by_role("button", name="↓ 14 new").wait_for()
+        assert page.evaluate("window.scrollY") == pytest.approx(top, abs=2)
+        page.keyboard.press("f")
+        page.wait_for_function("window.innerHeight + window.scrollY > document.documentElement.scrollHeight - 80")
+        assert page.locator("#follow").inner_text() == "Following"
+
+
+def test_filters_are_sent_to_cloud_logging_and_kept_in_the_address(browser: Browser) -> None:
+    with opened(browser, running_world()) as (page, site):
+        page.goto("/jobs/digits_1/logs")
+        page.get_by_label("Replica").select_option("worker-replica-1")
+        page.get_by_label("Severity").select_option("ERROR")
+        page.get_by_label("Text").fill('say "loss"')
+        page.get_by_role("button", name="Filter").click()
+        page.wait_for_url("**severity=ERROR*")
+        for part in ('task_name"="worker-replica-1"', "severity>=ERROR", 'jsonPayload.message:"say \\"loss\\""'):
+            assert part in site.queries[-1]
+        page.reload()
+        assert page.get_by_label("Text").input_value() == 'say "loss"'
+        assert page.locator(".empty").inner_text() == "No line matches these filters."
+
+
+def test_address_of_a_line_lands_on_it(browser: Browser) -> None:
+    with opened(browser, running_world()) as (page, site):
+        log = GrowingLog(site)
+        log.grow(400)
+        page.goto("/jobs/digits_1/logs")
+        page.locator("#line-id17 a").click()
+        page.wait_for_url("**around=*#line-id17")
+        assert 'timestamp>="2026-11-21T03:04:30' in site.queries[-1]
+        page.goto("about:blank")
+        page.go_back()
+        box = page.locator("#line-id17").bounding_box()
+        height = page.evaluate("window.innerHeight")
+        assert box is not None
+        assert 0 <= box["y"] < height
+
+
+def test_older_lines_are_one_click_away_and_the_limit_is_named(browser: Browser) -> None:
+    with opened(browser, running_world()) as (page, site):
+        GrowingLog(site).grow(1_500)
+        page.goto("/jobs/digits_1/logs")
+        assert f"this page shows the newest {LINES_MAX}" in page.locator("#older").inner_text()
+        page.get_by_role("link", name="Older lines").click()
+        page.wait_for_url("**before=*")
+        assert 'timestamp<"2026-11-21T03:05:00.5' in site.queries[-1]

@@ -1,0 +1,99 @@
+"""The page of a tuning job: the best trial, the order of the table, the line of the best value, and ranges."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.console_browser import opened
+from tests.support.study import Study
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+VALUES = (0.5, 0.9, 0.2, 0.7)
+
+
+def study_of(goal: str) -> Study:
+    """Return a study with four values, a failed trial and one that runs."""
+    study = Study()
+    study.start_tuning(goal=goal, maxTrials=6, maxParallelTrials=1)
+    for number, value in enumerate(VALUES, start=1):
+        study.report_ready(number)
+        study.complete_trial(number, value)
+    study.report_ready(5)
+    study.fail_trial(5)
+    return study
+
+
+def trials(page: Page) -> list[int]:
+    return [int(text) for text in page.locator("#trials tbody th").all_inner_texts()]
+
+
+@pytest.mark.parametrize(("goal", "order"), [("MAXIMIZE", [2, 4, 1, 3]), ("MINIMIZE", [3, 1, 4, 2])])
+def test_best_trial_and_order_follow_the_goal(browser: Browser, goal: str, order: list[int]) -> None:
+    study = study_of(goal)
+    with opened(browser, study) as (page, _):
+        page.goto("/jobs/digits_1")
+        assert f"Trial {order[0]}: accuracy = {VALUES[order[0] - 1]:g}" in page.locator("#best").inner_text()
+        assert trials(page)[:4] == order
+        assert set(trials(page)) == {trial.number for trial in study.tuning.trials}
+        assert "FAILED" in page.locator("#trial-5").inner_text()
+
+
+@pytest.mark.parametrize(("goal", "best"), [("MAXIMIZE", [0.5, 0.9, 0.9, 0.9]), ("MINIMIZE", [0.5, 0.5, 0.2, 0.2])])
+def test_line_of_the_best_value_never_gets_worse(browser: Browser, goal: str, best: list[float]) -> None:
+    with opened(browser, study_of(goal)) as (page, _):
+        page.goto("/jobs/digits_1")
+        points = page.locator("polyline.best-line").get_attribute("points") or ""
+        dots = {
+            float(dot.get_attribute("cx") or 0): float(dot.get_attribute("cy") or 0)
+            for dot in page.locator("circle.dot").all()
+        }
+        after = {float(x): float(y) for x, y in (point.split(",") for point in points.split())}
+        by_value = dict(zip(VALUES, dots.values(), strict=True))
+        assert [after[x] for x in dots] == [by_value[value] for value in best]
+
+
+def test_trial_without_a_value_has_a_dashed_line(browser: Browser) -> None:
+    with opened(browser, study_of("MAXIMIZE")) as (page, _):
+        page.goto("/jobs/digits_1")
+        titles = page.locator("polyline.no-value title").all_text_contents()
+        assert any(title.startswith("trial 5 FAILED") for title in titles)
+
+
+def drag(page: Page, axis: str, low: float, high: float) -> None:
+    """Drag over a range of an axis; 0 is its lower end."""
+    area = page.locator(f"rect.brush-area[data-axis='{axis}']")
+    area.scroll_into_view_if_needed()
+    box = area.bounding_box()
+    assert box is not None
+    x = box["x"] + box["width"] / 2
+    page.mouse.move(x, box["y"] + box["height"] * (1 - low))
+    page.mouse.down()
+    page.mouse.move(x, box["y"] + box["height"] * (1 - high))
+    page.mouse.up()
+
+
+def test_range_on_an_axis_filters_table_and_address(browser: Browser) -> None:
+    study = study_of("MAXIMIZE")
+    in_range = [trial.number for trial in study.tuning.trials if trial.measurement and trial.measurement.value > 0.6]
+    with opened(browser, study) as (page, _):
+        page.goto("/jobs/digits_1")
+        drag(page, "accuracy", 0.55, 1.0)
+        page.wait_for_url("**brush=accuracy*")
+        assert sorted(trials(page)) == in_range
+        assert f"{len(in_range)} of {len(study.tuning.trials)}" in page.locator("#brushes").inner_text()
+        assert page.locator("polyline.left-out").count() == len(study.tuning.trials) - len(in_range)
+        drag(page, "width", 0.0, 0.3)
+        page.wait_for_url("**brush=width*")
+        narrow = [trial.number for trial in study.tuning.trials if trial.number in in_range and "16" in trial.values]
+        assert sorted(trials(page)) == narrow
+        address = page.url
+        page.goto("about:blank")
+        page.goto(address)
+        assert sorted(trials(page)) == narrow
+        page.get_by_role("link", name="All trials").click()
+        page.wait_for_url(re.compile(r"digits_1\?#parallel"))
+        assert len(trials(page)) == len(study.tuning.trials)

@@ -1,0 +1,67 @@
+"""With JavaScript off, the list, its filters and pages, a job's page, its logs and its actions work."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser
+
+from shared.core.model.job import JobState
+from tests.support.console_browser import log_entry, opened, running_world
+from tests.support.jobs import a_spec
+from tests.support.world import World
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_list_filters_and_pages_work(browser: Browser) -> None:
+    world = World()
+    for number in range(1, 5):
+        world.job_id = f"digits_{number}"
+        world.wait(10)
+        world.submit({**a_spec(), "labels": {"team": "vision"}}, source=f"gs://b/jobs/{number}.yaml#1")
+    with opened(browser, world, has_script=False) as (page, _):
+        page.goto("/jobs?size=3")
+        assert page.locator("tbody tr").count() == 3
+        page.get_by_role("link", name="Older jobs").click()
+        assert page.locator("tbody .row-link").all_inner_texts() == ["digits_1"]
+        page.goto("/jobs")
+        page.get_by_role("link", name="team=vision").first.click()
+        page.get_by_label("Job id or name").fill("3")
+        page.get_by_role("button", name="Filter").click()
+        assert page.locator("tbody .row-link").all_inner_texts() == ["digits_3"]
+        page.get_by_label("Job id or name").fill("nothing")
+        page.get_by_role("button", name="Filter").click()
+        assert "matches these filters" in page.locator("#empty").inner_text()
+        page.get_by_role("link", name="Remove all filters").click()
+        assert page.locator("tbody tr").count() == 4
+
+
+def test_job_page_logs_and_cancellation_work(browser: Browser) -> None:
+    world = running_world()
+    with opened(browser, world, has_script=False) as (page, site):
+        site.entries = [log_entry("INFO", "worker-replica-0", f"line {n}", f"id-{n}") for n in range(3)]
+        page.get_by_role("link", name="digits_1").click()
+        assert page.locator("svg.timeline .lane").count() == 4
+        assert page.locator("table.decisions tbody tr").count() > 0
+        page.get_by_role("link", name="Logs").click()
+        assert page.locator("table.log tbody tr").count() == 3
+        page.go_back()
+        page.get_by_role("link", name="Cancel…").click()
+        page.get_by_role("button", name="Cancel the job").click()
+        page.wait_for_url("**/jobs/digits_1")
+        assert page.locator("#job-state").inner_text() == "CANCELLED"
+    assert world.state == JobState.CANCELLED
+
+
+def test_resubmission_works(browser: Browser) -> None:
+    world = running_world()
+    with opened(browser, world, has_script=False) as (page, _):
+        page.goto("/jobs/digits_1")
+        page.get_by_role("link", name="Resubmit…").click()
+        page.get_by_label("Id of the new job").fill("digits_again")
+        page.get_by_role("button", name="Submit the job").click()
+        assert "published" in page.locator("#outcome").inner_text()
+        world.deliver()
+        page.get_by_role("link", name="Reload").click()
+        page.get_by_role("link", name="Open digits_again").click()
+        assert "in the console, by anna@example.com" in page.locator("#facts").inner_text()

@@ -1,0 +1,44 @@
+"""`trainmaster local up` serves the console of its stack, and stops it with the stack."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from http.cookiejar import CookieJar
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
+
+import pytest
+
+from emulators.stack import state
+from tests.support.stack import clean_environment, recording_functions
+
+pytestmark = [pytest.mark.emulator, pytest.mark.slow]
+
+
+def test_local_up_prints_the_address_of_its_console_which_ends_with_the_stack(tmp_path: Path) -> None:
+    folder = recording_functions(tmp_path / "functions")
+    # Another installation in the environment must not be shown in place of the stack.
+    environment = {
+        **clean_environment(),
+        state.STATE_DIR_VARIABLE: str(tmp_path / "state"),
+        "TRAINMASTER_PROJECT": "another-project",
+        "PYTHONUNBUFFERED": "1",
+    }
+    command = ["trainmaster", "local", "up", "--no-compute", "--functions-dir", str(folder)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        try:
+            address = next(line.partition(": ")[2].strip() for line in up.stdout if line.startswith("Its jobs"))
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}", address)
+            browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
+            with browser.open(address) as response:
+                page = response.read().decode()
+            assert "There are no jobs in the project trainmaster-local yet" in page
+        finally:
+            up.send_signal(signal.SIGINT)
+        assert up.wait(60) in (0, 130)
+    with pytest.raises(URLError):
+        browser.open(address)

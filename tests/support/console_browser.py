@@ -1,0 +1,166 @@
+"""The console in a real Chromium: served from adapters in memory, signed in, and watched for errors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from werkzeug.serving import make_server
+
+from shared.core.model.job import JobState
+from tests.support.console_site import Site
+from tests.support.jobs import WORKER_0, a_spec
+from tests.support.serving import serving
+from tests.support.study import Study
+from tests.support.world import World
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+UPDATE_MS = 60_000
+"""Longest wait for a poll on a busy machine; the pages poll every 5 or 10 seconds."""
+AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+JOB_PATHS = (
+    "/jobs",
+    "/jobs/digits_1",
+    "/jobs/digits_1/logs",
+    "/jobs/digits_1/resources",
+    "/jobs/digits_1/resources?replica=worker-0",
+    "/jobs/digits_1/replicas/worker-0",
+    "/jobs/digits_1/cancel",
+    "/jobs/digits_1/clone",
+    "/jobs/digits_1/resubmit",
+    "/jobs/digits_1/labels",
+    "/jobs/digits_1/delete",
+    "/installation",
+    "/help",
+)
+Scheme = Literal["light", "dark"]
+PROMPT_POLLS = """
+const later = window.setTimeout;
+window.setTimeout = (callback, ms, ...rest) => later(callback, Math.min(ms, 300), ...rest);
+"""
+"""Lets polls happen after 0.3 s, so that a test of several polls does not wait for minutes."""
+
+
+@contextmanager
+def chromium_browser() -> Iterator[Browser]:
+    """Run Chromium. Skips the test if it is not installed."""
+    path = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if path is None:
+        pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, chromium_sandbox=os.getuid() != 0, args=["--no-proxy-server"], timeout=300_000
+        )
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(
+    chromium: Browser,
+    world: World,
+    *,
+    has_script: bool = True,
+    has_prompt_polls: bool = False,
+    is_read_only: bool = False,
+    expected: tuple[str, ...] = (),
+) -> Iterator[tuple[Page, Site]]:
+    """Serve the console of a world, sign in, and fail on any error or foreign request of the pages.
+
+    `expected`: parts of error messages that the test causes on purpose.
+    """
+    site = Site(world, is_read_only=is_read_only)
+    with serving(make_server("127.0.0.1", 0, site.app, threaded=True)) as origin:
+        site.sign_in.hosts = (origin.removeprefix("http://"),)
+        with watched(chromium, origin, has_script=has_script, expected=expected) as page:
+            if has_prompt_polls:
+                page.add_init_script(PROMPT_POLLS)
+            page.goto(f"/?token={site.sign_in.token}")
+            yield page, site
+
+
+@contextmanager
+def watched(
+    chromium: Browser, origin: str, *, has_script: bool = True, expected: tuple[str, ...] = ()
+) -> Iterator[Page]:
+    """Open a page, and fail on any error and on any request to another origin."""
+    problems: list[str] = []
+    context: BrowserContext = chromium.new_context(java_script_enabled=has_script, base_url=origin)
+    context.set_default_timeout(UPDATE_MS)
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith(origin) else problems.append(request.url))
+    yield page
+    context.close()
+    assert [text for text in problems if not any(part in text for part in expected)] == []
+
+
+def barriers(page: Page, scheme: Scheme) -> list[tuple[str, str]]:
+    """Return what axe-core finds on the page: rule and element."""
+    page.emulate_media(color_scheme=scheme)
+    page.evaluate(AXE)
+    violations = page.evaluate("tags => axe.run(document, { runOnly: tags }).then(r => r.violations)", WCAG)
+    return [(found["id"], found["nodes"][0]["html"]) for found in violations]
+
+
+def running_world() -> World:
+    world = World()
+    world.start_running()
+    world.wait(600)
+    return world
+
+
+def failed_world() -> World:
+    """Return a world whose job failed with an error and an output that would run as a script."""
+    world = running_world()
+    error = {"type": "ImportError", "message": "<img src=x onerror=document.title='owned'>", "frame": "task.py:3 in f"}
+    world.exit_program(WORKER_0, 1, error=error, tail="<script>document.title='owned'</script>")
+    world.deliver()
+    assert world.state == JobState.FAILED
+    return world
+
+
+def tuning_world() -> Study:
+    """Return a tuning job with a completed, a failed and running trials."""
+    study = Study()
+    study.start_tuning(maxTrials=4, maxParallelTrials=2)
+    study.report_ready(1)
+    study.complete_trial(1, 0.75)
+    study.report_ready(2)
+    study.fail_trial(2)
+    return study
+
+
+def large_world(replicas: int = 1_000) -> World:
+    """Return a running job with many replicas, of which three had an incident."""
+    world = World()
+    world.submit(a_spec(workerCount=replicas - 1))
+    world.deliver()
+    world.report_all_ready()
+    world.wait(600)
+    for number in (3, 5, 7):
+        world.kill(next(replica for replica in world.replicas if replica.replica_id.index == number).replica_id)
+    world.deliver()
+    return world
+
+
+def log_entry(
+    severity: str, task: str, text: str = "a line", insert_id: str = "", second: float = 300.0
+) -> dict[str, object]:
+    """Return an entry of Cloud Logging; `second` counts from 03:00:00."""
+    minutes, seconds = divmod(second, 60)
+    return {
+        "timestamp": f"2026-11-21T03:{int(minutes):02d}:{seconds:012.9f}Z",
+        "insertId": insert_id or task,
+        "severity": severity,
+        "labels": {"ml.googleapis.com/task_name": task},
+        "textPayload": text,
+    }

@@ -1,0 +1,77 @@
+"""Operations of the control plane, counted in one process: what Firestore, Pub/Sub and functions would charge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.core.model.replica_id import ReplicaId
+from shared.memory.store import MemoryStore
+from tests.support.counting import Counts, counting_store
+from tests.support.world import World
+
+
+class WriteCountingStore(MemoryStore):
+    """Counts the documents that are written and deleted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = self.deletes = 0
+
+    def commit(self, loaded: Any, entry: Any, change: Any, admission_token: Any = None) -> None:
+        super().commit(loaded, entry, change, admission_token)
+        self.writes += 1 + (change.job is not None) + len(change.replicas) + (admission_token is not None)
+
+    def mark_done(self, job_id: str, keys: Any, at: Any) -> None:
+        super().mark_done(job_id, keys, at)
+        self.writes += len(keys)
+
+    def take_lease(self, name: str, now: Any, expires_at: Any) -> Any:
+        lease = super().take_lease(name, now, expires_at)
+        self.writes += lease is not None
+        return lease
+
+    def release_lease(self, lease: Any) -> None:
+        super().release_lease(lease)
+        self.deletes += 1
+
+
+@dataclass
+class CountedWorld:
+    """A job whose control plane is counted."""
+
+    world: World = field(default_factory=World)
+    counts: Counts = field(default_factory=Counts)
+    store: WriteCountingStore = field(default_factory=WriteCountingStore)
+    messages: int = 0
+    """Messages that agents sent, and the submission."""
+    published: int = 0
+
+    def __post_init__(self) -> None:
+        self.world.store = counting_store(self.store, self.counts)  # type: ignore[assignment]
+        publish = self.world.bus.publish
+
+        def count(topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+            self.published += 1
+            publish(topic, data, attributes)
+
+        self.world.bus.publish = count  # type: ignore[method-assign]
+
+    def submit(self, spec: dict[str, object]) -> None:
+        self.messages += 1
+        self.world.submit(spec)
+        self.world.deliver()
+
+    def send(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
+        """Send a message; deliver what follows with `deliver`, as a gang's events share one provisioning round."""
+        self.messages += 1
+        self.world.send(kind, replica_id, **more)
+
+    def deliver(self) -> None:
+        self.world.deliver()
+
+    @property
+    def invocations(self) -> int:
+        """Every message is one invocation of a function."""
+        return self.messages + self.published

@@ -1,0 +1,118 @@
+"""What the console of a user's own credentials disables, by Google's answers about permissions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from shared.console.actions import Action
+from shared.errors import PermanentError
+from shared.gcp import clients, own_permissions
+from shared.gcp.own_permissions import (
+    PROJECTS,
+    PUBSUB,
+    STATE,
+    ask,
+    missing_publish_permission,
+    missing_state_permissions,
+)
+from shared.gcp.rest_api import RestApi
+from shared.settings import settings
+from shared.wiring import console as wiring
+from tests.support.serving import serving
+
+Answer = Callable[[str, str, tuple[str, ...]], frozenset[str] | None]
+
+
+def granting(*permissions: str) -> Answer:
+    return lambda base, path, asked: frozenset(permissions) & frozenset(asked)
+
+
+def test_missing_permissions_are_those_that_google_does_not_grant() -> None:
+    assert missing_state_permissions("p", granting(*STATE)) == ()
+    assert missing_state_permissions("p", granting(STATE[0])) == (STATE[1],)
+    assert missing_publish_permission("p", "trainmaster-submit", granting("pubsub.topics.publish")) == ()
+    assert missing_publish_permission("p", "trainmaster-submit", granting()) == (
+        "pubsub.topics.publish on trainmaster-submit",
+    )
+
+
+def test_nothing_is_missing_without_an_answer() -> None:
+    assert missing_state_permissions("p", lambda *_: None) == ()
+    assert missing_publish_permission("p", "t", lambda *_: None) == ()
+
+
+def test_project_and_topics_are_asked_at_their_own_apis() -> None:
+    asked = []
+
+    def test(base: str, path: str, permissions: tuple[str, ...]) -> frozenset[str]:
+        asked.append((base, path))
+        return frozenset(permissions)
+
+    missing_state_permissions("my-project", test)
+    missing_publish_permission("my-project", "trainmaster-submit", test)
+    assert asked == [
+        (PROJECTS, "/v1/projects/my-project"),
+        (PUBSUB, "/v1/projects/my-project/topics/trainmaster-submit"),
+    ]
+
+
+class Api(BaseHTTPRequestHandler):
+    """Grants what is asked below /granted, nothing below /none, and is not reachable elsewhere."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status = 200 if self.path.startswith(("/granted", "/none")) else 403
+        granted = body["permissions"] if self.path.startswith("/granted:testIam") else []
+        answer = json.dumps({"permissions": granted} if status == 200 else {"error": {"code": 403}}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Api)) as address:
+        # An emulator's address is sent no credentials.
+        monkeypatch.setattr(own_permissions, "RestApi", lambda base, _, timeout_s: RestApi("", base, timeout_s))
+        yield address
+
+
+def test_answer_of_the_api_is_read_and_a_refusal_is_no_answer(api: str) -> None:
+    assert ask(api, "/granted", ["a", "b"]) == frozenset({"a", "b"})
+    assert ask(api, "/none", ["a"]) == frozenset()
+    assert ask(api, "/forbidden", ["a"]) is None
+    assert ask("http://127.0.0.1:9", "/granted", ["a"]) is None
+
+
+def test_missing_credentials_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermanentError("credentials: none")
+
+    monkeypatch.setattr(clients, "session", refuse)
+    assert ask(PROJECTS, "/v1/projects/p", ["a"]) is None
+
+
+def test_each_action_names_the_permissions_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+    settings.cache_clear()
+    monkeypatch.setattr(wiring, "missing_state_permissions", lambda _: ("datastore.entities.update",))
+    monkeypatch.setattr(wiring, "missing_publish_permission", lambda _, topic: (f"pubsub.topics.publish on {topic}",))
+    wiring.denied_by_credentials.cache_clear()
+    denied = wiring.denied_by_credentials()
+    wiring.denied_by_credentials.cache_clear()
+    settings.cache_clear()
+    assert denied == {
+        Action.CANCEL: "You lack datastore.entities.update and pubsub.topics.publish on trainmaster-provision.",
+        Action.SUBMIT: "You lack pubsub.topics.publish on trainmaster-submit.",
+        Action.LABELS: "You lack datastore.entities.update.",
+        Action.DELETE: "You lack datastore.entities.update.",
+    }

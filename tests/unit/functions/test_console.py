@@ -1,0 +1,97 @@
+"""The function `console`: the console in functions-framework, as service that shows and as one that acts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import functions_framework
+import pytest
+from flask.testing import FlaskClient
+
+from emulators.services.iap_issuer import IapIssuer
+from shared.console.iap_sign_in import ASSERTION
+from shared.core.model.job import JobState
+from shared.settings import settings
+from shared.wiring import core_services, log_reader
+from tests.support.serving import serving
+from tests.support.world import World
+
+SOURCE = Path(__file__).parents[3] / "functions" / "console.py"
+AUDIENCE = "/projects/17/locations/us-central1/services/trainmaster-console"
+ORIGIN = "https://console.example.com"
+
+
+@pytest.fixture
+def issuer() -> IapIssuer:
+    return IapIssuer()
+
+
+@pytest.fixture
+def world(issuer: IapIssuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World()
+    world.start_running()
+    monkeypatch.setattr(core_services, "store", lambda: world.store)
+    monkeypatch.setattr(core_services, "deps", lambda: world.deps)
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+    monkeypatch.setenv("TRAINMASTER_CONSOLE_AUDIENCE", AUDIENCE)
+    with serving(issuer.listen()) as keys:
+        monkeypatch.setenv("TRAINMASTER_CONSOLE_KEYS", keys)
+        settings.cache_clear()
+        log_reader.log_entries.cache_clear()
+        yield world
+    settings.cache_clear()
+    log_reader.log_entries.cache_clear()
+
+
+def start() -> FlaskClient:
+    settings.cache_clear()
+    client: FlaskClient = functions_framework.create_app("console", str(SOURCE), "http").test_client()
+    return client
+
+
+def headers(issuer: IapIssuer) -> dict[str, str]:
+    assertion = issuer.assertion("anna@example.com", AUDIENCE, datetime.now(UTC))
+    return {ASSERTION: assertion, "Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
+
+
+def test_page_and_its_assets_are_served_under_functions_framework(world: World, issuer: IapIssuer) -> None:
+    client = start()
+    page = client.get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer))
+    assert page.status_code == 200
+    assert "RUNNING" in page.text
+    assets = re.findall(r'(?:href|src)="(/assets/[^"]+)"', page.text)
+    assert len(assets) >= 4
+    for address in assets:
+        assert client.get(address, base_url=ORIGIN, headers=headers(issuer)).status_code == 200
+
+
+def test_request_without_an_assertion_is_401(world: World) -> None:
+    assert start().get("/jobs", base_url=ORIGIN).status_code == 401
+
+
+def cancel(client: FlaskClient, issuer: IapIssuer) -> int:
+    page = client.get("/jobs/digits_1/labels", base_url=ORIGIN, headers=headers(issuer)).text
+    form = {"token": page.partition('name="token" value="')[2].partition('"')[0]}
+    assert form["token"]
+    return client.post("/jobs/digits_1/cancel", base_url=ORIGIN, data=form, headers=headers(issuer)).status_code
+
+
+def test_read_only_service_refuses_actions_and_names_the_role(world: World, issuer: IapIssuer) -> None:
+    client = start()
+    page = client.get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer)).text
+    assert "roles/iap.httpsResourceAccessor on the service trainmaster-console-operator" in page
+    before = world.ledger
+    assert cancel(client, issuer) == 403
+    assert world.ledger == before
+
+
+def test_operators_service_cancels_as_the_user(
+    world: World, issuer: IapIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMASTER_CONSOLE_ACTS", "true")
+    assert cancel(start(), issuer) == 303
+    assert world.state == JobState.CANCELLED
+    assert "anna@example.com" in repr(world.ledger[-1].event)
