@@ -23,7 +23,9 @@ _SENT_FIELDS: Final = (
 _TRIAL_STATES: Final = {
     TrialState.QUEUED: "REQUESTED",
     TrialState.RUNNING: "ACTIVE",
+    TrialState.STOPPING: "STOPPING",
     TrialState.SUCCEEDED: "SUCCEEDED",
+    TrialState.STOPPED: "SUCCEEDED",
     TrialState.FAILED: "INFEASIBLE",
     TrialState.CANCELLED: "INFEASIBLE",
 }
@@ -65,6 +67,8 @@ def _trial_view(trial: Trial, tuning: Tuning) -> Json:
         view["endTime"] = timestamp(trial.ended_at)
     if trial.measurement:
         view["finalMeasurement"] = _measurement_view(trial.measurement, tuning.metric_tag)
+    if trial.reported:
+        view["measurements"] = [_measurement_view(measurement, tuning.metric_tag) for measurement in trial.reported]
     return view
 
 

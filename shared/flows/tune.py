@@ -1,6 +1,7 @@
 """Make the trials of a tuning job equal what its ledger says. Each trial is a job of its own.
 
-    [ create the job of every trial, cancel it if the tuning job has ended, and record in the tuning job what it became
+    give up unpromising trials ──►
+    [ create the job of every trial, stop it if it is given up or the tuning job has ended, and record what it became
       ──► complete the tuning job, or commit the values of new trials, and then create their jobs ] ──► nothing to do
 
 The flow is level-triggered: it compares stored states, so it may run twice, late, concurrently, or stop halfway. A
@@ -14,7 +15,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from shared.core.events import AllReady, ProvisioningStarted, TrialEnded, TrialStarted, TrialSuggested, TuningEnded
+from shared.core.events import (
+    AllReady,
+    ProvisioningStarted,
+    StopRequested,
+    TrialEnded,
+    TrialStarted,
+    TrialSuggested,
+    TrialUnpromising,
+    TuningEnded,
+)
 from shared.core.model.job import Job, JobState, tuning_of
 from shared.core.model.tuning import Trial, TrialState, trial_id
 from shared.core.reconcile.trial_jobs import trial_job
@@ -49,6 +59,7 @@ def handle(request: TuneRequest, suggester: Suggester, deps: Deps) -> None:
     if _load_job(job_id, deps).tuning is None:
         raise PermanentError(f"{job_id} is not a tuning job")
     pending_keys = deps.store.pending_keys(job_id)
+    _give_up_unpromising(_load_job(job_id, deps), suggester, deps)
     for _ in range(ROUNDS_MAX):
         study = _load_job(job_id, deps)
         for trial in tuning_of(study).live:
@@ -62,6 +73,14 @@ def handle(request: TuneRequest, suggester: Suggester, deps: Deps) -> None:
     if request.number < REQUESTS_MAX:
         following = replace(request, number=request.number + 1)
         deps.bus.publish(topics.TUNE, encode_tune(following), {})
+
+
+def _give_up_unpromising(study: Job, suggester: Suggester, deps: Deps) -> None:
+    """Order that unpromising trials are stopped early. Their jobs are stopped when the trials are reconciled."""
+    if study.state.is_terminal:
+        return
+    for number, comparison in suggester.find_unpromising(tuning_of(study)).items():
+        record(TrialUnpromising(study.job_id, number, comparison, deps.clock()), deps)
 
 
 def _advance_study(study: Job, suggester: Suggester, deps: Deps) -> bool:
@@ -94,7 +113,19 @@ def _reconcile_trial(trial: Trial, study: Job, deps: Deps) -> None:
     if study.state.is_terminal and not job.state.is_terminal:
         cancel_job(job.job_id, CANCELLED_BY, deps)
         job = _load_job(job.job_id, deps)
+    if trial.state is TrialState.STOPPING and not job.state.is_terminal:
+        _stop_early(trial, job.job_id, study, deps)
+        job = _load_job(job.job_id, deps)
     _record_progress(trial, job, study, deps)
+
+
+def _stop_early(trial: Trial, job_id: str, study: Job, deps: Deps) -> None:
+    """Stop the trial's own job for the reason that the tuning job's ledger has."""
+    entry = deps.store.entry(study.job_id, TrialUnpromising.key_of(trial.number))
+    event = entry.event if entry else None
+    if not isinstance(event, TrialUnpromising):
+        raise PermanentError(f"{study.job_id}: the ledger does not say why trial {trial.number} is to be stopped")
+    record(StopRequested(job_id, event.comparison, deps.clock()), deps)
 
 
 def _load_or_create_job(trial: Trial, study: Job, deps: Deps) -> Job:
@@ -121,17 +152,20 @@ def _record_progress(trial: Trial, job: Job, study: Job, deps: Deps) -> None:
     if trial.started_at is None and job.started_at is not None:
         record(TrialStarted(study.job_id, number, job.started_at, now), deps)
     if job.state.is_terminal:
-        record(_trial_ended(number, job, study.job_id, now), deps)
+        record(_trial_ended(trial, job, study.job_id, now), deps)
 
 
-def _trial_ended(number: int, job: Job, study_id: str, now: datetime) -> TrialEnded:
+def _trial_ended(trial: Trial, job: Job, study_id: str, now: datetime) -> TrialEnded:
+    """Return how the trial ended. Of one that was stopped early, the last measurement that was read counts."""
+    is_stopped = trial.state is TrialState.STOPPING and job.state is JobState.CANCELLED
+    final = job.trial_of.measurement if job.trial_of else None
     return TrialEnded(
         study_id,
-        number,
-        TrialState(job.state.value),
+        trial.number,
+        TrialState.STOPPED if is_stopped else TrialState(job.state.value),
         job.ended_at or now,
         now,
-        job.trial_of.measurement if job.trial_of else None,
+        trial.latest if is_stopped else final,
         (job.error_message or "") if job.state is JobState.FAILED else "",
     )
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Mapping
 from itertools import count
 from typing import Final
 
@@ -26,11 +27,11 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from shared.core.model.tuning import Algorithm, Goal, Parameter, ParameterKind, Scale, Trial, Tuning, format_number
+from shared.core.model.tuning import Algorithm, Parameter, ParameterKind, Scale, Trial, Tuning, format_number
 from shared.core.model.tuning import TrialState as State
+from shared.suggesters.optuna_pruners import direction_of, find_unpromising
 
 TRIES: Final = 16
 """Suggestions of the sampler that may repeat an earlier trial, until an untried point of the space is taken."""
@@ -53,17 +54,20 @@ class OptunaSuggester:
             return _ask_optuna(tuning, _seed_number(seed))
         return _first_untried(tuning, tried, _seed_number(seed))
 
+    def find_unpromising(self, tuning: Tuning) -> Mapping[int, str]:
+        return find_unpromising(tuning)
+
 
 def _ask_optuna(tuning: Tuning, seed: int) -> Values:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    direction = StudyDirection.MAXIMIZE if tuning.goal is Goal.MAXIMIZE else StudyDirection.MINIMIZE
-    study = optuna.create_study(direction=direction, sampler=_sampler(tuning.algorithm, seed))
+    study = optuna.create_study(direction=direction_of(tuning.goal), sampler=_sampler(tuning.algorithm, seed))
     distributions = {parameter.name: _distribution(parameter) for parameter in tuning.parameters}
     for past in tuning.earlier:
         study.add_trial(_optuna_trial(tuning, past.values, distributions, TrialState.COMPLETE, past.value))
     for trial in tuning.trials:
         value = trial.measurement.value if trial.measurement else None
-        study.add_trial(_optuna_trial(tuning, trial.values, distributions, _state(trial), value))
+        step = trial.measurement.step if trial.measurement else 0
+        study.add_trial(_optuna_trial(tuning, trial.values, distributions, _state(trial), value, step))
     params = study.ask(distributions).params
     return tuple(_to_text(parameter, params[parameter.name]) for parameter in tuning.parameters)
 
@@ -80,13 +84,20 @@ def _sampler(algorithm: Algorithm, seed: int) -> BaseSampler:
 def _state(trial: Trial) -> TrialState:
     if not trial.state.is_terminal:
         return TrialState.RUNNING
-    is_known = trial.state is State.SUCCEEDED and trial.measurement is not None
-    return TrialState.COMPLETE if is_known else TrialState.FAIL
+    if trial.measurement is None or trial.state not in (State.SUCCEEDED, State.STOPPED):
+        return TrialState.FAIL
+    return TrialState.COMPLETE if trial.state is State.SUCCEEDED else TrialState.PRUNED
 
 
 def _optuna_trial(
-    tuning: Tuning, values: Values, distributions: dict[str, BaseDistribution], state: TrialState, value: float | None
+    tuning: Tuning,
+    values: Values,
+    distributions: dict[str, BaseDistribution],
+    state: TrialState,
+    value: float | None,
+    step: int = 0,
 ) -> FrozenTrial:
+    """`step`: the step of the value, which counts for a trial that was stopped early."""
     params = {
         parameter.name: _from_text(parameter, text) for parameter, text in zip(tuning.parameters, values, strict=True)
     }
@@ -95,6 +106,7 @@ def _optuna_trial(
         params=params,
         distributions=distributions,
         value=value if state is TrialState.COMPLETE else None,
+        intermediate_values={step: value} if state is TrialState.PRUNED and value is not None else None,
     )
 
 

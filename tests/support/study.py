@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,13 @@ class Study(World):
         for number in numbers:
             self.send_from_trial(number, "vm-ready")
         self.deliver()
+
+    def write_metric(self, number: int, *values: float, attempt: int = 1) -> None:
+        """Let the agent of a trial write measurements at the steps 100, 200, … to its VM's guest attribute."""
+        vm = self.trial(number).vm(CHIEF)
+        assert vm is not None, f"trial {number} has no VM"
+        points = [[100 * step, value] for step, value in enumerate(values, start=1)]
+        self.fleet.report_metric(vm.name, json.dumps({"attempt": attempt, "measurements": points}))
 
     def complete_trial(self, number: int, value: float | None = None) -> None:
         metric = {} if value is None else {"metric": {"value": value, "step": 100}}

@@ -38,6 +38,7 @@ class TrialMetric:
 
     def __init__(self, identity: AgentIdentity, work: Path, summary_metric: SummaryMetric) -> None:
         self._tag = identity.config.environment.get(TAG_VARIABLE)
+        self._is_primary = identity.is_primary
         self._job_dir = identity.config.job_dir if identity.is_primary else None
         self._work = work
         self._summary_metric = summary_metric
@@ -61,10 +62,19 @@ class TrialMetric:
         """
         if self._tag is None:
             return None
-        measurements = list(parse_measurements(self._read_file(key), self._tag))
+        measurements = self.read_reported(key)
         if not measurements and has_completed and self._job_dir:
             measurements = list(parse_measurements(self._summary_metric.read_last(self._tag, self._job_dir), self._tag))
         return measurements[-1] if measurements else None
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the job is a trial and this replica its primary, whose measurements count."""
+        return self._tag is not None and self._is_primary
+
+    def read_reported(self, key: IncarnationKey) -> list[Measurement]:
+        """Return the measurements that the file holds now. May be called from any thread."""
+        return list(parse_measurements(self._read_file(key), self._tag)) if self._tag is not None else []
 
     def cancel(self) -> None:
         """Give up reading summary events. May be called from any thread."""

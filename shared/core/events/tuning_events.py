@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from shared.core.events.job_events import JobEventBase
+from shared.core.model.learning_curve import TrialReport
 from shared.core.model.tuning import Measurement, TrialState
 
 
@@ -48,6 +49,59 @@ class TrialStarted(JobEventBase):
     @property
     def key(self) -> str:
         return f"trial-{self.number}-running"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialsMeasured(JobEventBase):
+    """Programs of running trials reported measurements. One event is about all trials that were read together."""
+
+    job_id: str
+    round: int
+    """Number of the event, from 1. Of two deliveries that read at the same time, the first one counts."""
+    reports: tuple[TrialReport, ...]
+    at: datetime
+    kind: Literal["trials_measured"] = "trials_measured"
+
+    @property
+    def key(self) -> str:
+        return f"trials-measured-{self.round}"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialUnpromising(JobEventBase):
+    """The optimizer compared a running trial with the completed ones, and gave it up."""
+
+    job_id: str
+    number: int
+    """Number of the trial."""
+    comparison: str
+    """Values that were compared, in words."""
+    at: datetime
+    kind: Literal["trial_unpromising"] = "trial_unpromising"
+
+    @property
+    def key(self) -> str:
+        return self.key_of(self.number)
+
+    @staticmethod
+    def key_of(number: int) -> str:
+        """Return the key of the event about the trial of this number."""
+        return f"trial-{number}-unpromising"
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested(JobEventBase):
+    """The tuning job of this trial stops it early. The event is about the trial's own job."""
+
+    job_id: str
+    comparison: str
+    """Values that were compared, in words."""
+    at: datetime
+    kind: Literal["stop_requested"] = "stop_requested"
+
+    @property
+    def key(self) -> str:
+        return "stop"
 
 
 @dataclass(frozen=True, slots=True)

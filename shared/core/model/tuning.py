@@ -56,18 +56,28 @@ class Scale(StrEnum):
     REVERSE_LOG = "REVERSE_LOG"
 
 
+class StoppingRule(StrEnum):
+    """Which running trials are stopped early (`shared.suggesters`)."""
+
+    NONE = "NONE"
+    MEDIAN = "MEDIAN"  # the best value so far is worse than the median of the completed trials' means up to its step
+    WORST_QUARTER = "WORST_QUARTER"  # the best value so far is in the worst quarter of the completed trials' values
+
+
 class TrialState(StrEnum):
     """State of a trial, as recorded in the tuning job. The words are those of the job states."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
+    STOPPING = "STOPPING"  # found unpromising; its job is being stopped
     SUCCEEDED = "SUCCEEDED"
+    STOPPED = "STOPPED"  # stopped early; its last measurement counts
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
     @property
     def is_terminal(self) -> bool:
-        return self not in (TrialState.QUEUED, TrialState.RUNNING)
+        return self not in (TrialState.QUEUED, TrialState.RUNNING, TrialState.STOPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +143,14 @@ class Trial:
     ended_at: datetime | None = None
     """When the trial's job ended."""
     measurement: Measurement | None = None
+    """The final measurement, once the trial has ended."""
+    reported: tuple[Measurement, ...] = ()
+    """Measurements that its program reported while it ran, by step: at most `learning_curve.points_max`."""
+
+    @property
+    def latest(self) -> Measurement | None:
+        """The final measurement, or the latest one of a trial that runs."""
+        return self.measurement or (self.reported[-1] if self.reported else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +167,10 @@ class Tuning:
     """Number of trials that may run at the same time."""
     max_failed: int = 0
     """Number of failed trials that end the tuning job; 0: it ends if a trial fails before any other succeeds."""
+    stopping: StoppingRule = StoppingRule.NONE
+    """Which running trials are stopped early."""
+    rounds_measured: int = 0
+    """Number of ledger entries with measurements of running trials."""
     resumes: str | None = None
     """Id of the tuning job that this one resumes."""
     earlier: tuple[EarlierTrial, ...] = ()
@@ -173,6 +195,11 @@ class Tuning:
         sizes = [parameter.size for parameter in self.parameters]
         known = [size for size in sizes if size is not None]
         return math.prod(known) if len(known) == len(sizes) else None
+
+    @property
+    def completed(self) -> tuple[Trial, ...]:
+        """Trials that ended well: they succeeded, or were stopped early."""
+        return tuple(trial for trial in self.trials if trial.state in (TrialState.SUCCEEDED, TrialState.STOPPED))
 
     def of_state(self, state: TrialState) -> tuple[Trial, ...]:
         return tuple(trial for trial in self.trials if trial.state is state)

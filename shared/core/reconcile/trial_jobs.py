@@ -13,7 +13,7 @@ from typing import Final
 
 from shared.core.model.job import Job, JobState, tuning_of
 from shared.core.model.plan import Plan, Program
-from shared.core.model.tuning import TRIALS_MAX, Assignment, EarlierTrial, Trial, TrialOf, TrialState, Tuning, trial_id
+from shared.core.model.tuning import TRIALS_MAX, Assignment, EarlierTrial, Trial, TrialOf, Tuning, trial_id
 
 EARLIER_BYTES_MAX: Final = 200_000
 """Size of the values of all earlier trials. A submission is twice in the ledger, in the event and in its decision."""
@@ -43,7 +43,7 @@ def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
     """
     own = (
         EarlierTrial(trial.values, trial.measurement.value)
-        for trial in tuning.of_state(TrialState.SUCCEEDED)
+        for trial in tuning.completed
         if trial.measurement is not None
     )
     results = (*tuning.earlier, *own)[-TRIALS_MAX:]

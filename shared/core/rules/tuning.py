@@ -24,6 +24,7 @@ _REASONS: Final = {
     TrialState.SUCCEEDED: Reason.TRIAL_SUCCEEDED,
     TrialState.FAILED: Reason.TRIAL_FAILED,
     TrialState.CANCELLED: Reason.TRIAL_CANCELLED,
+    TrialState.STOPPED: Reason.TRIAL_STOPPED,
 }
 
 
@@ -50,7 +51,7 @@ def final_decision(job: Job) -> Decision | None:
     """Return how the tuning job ends, judged by the trials that have ended; None while it continues."""
     tuning = tuning_of(job)
     failed = tuning.of_state(TrialState.FAILED)
-    succeeded = len(tuning.of_state(TrialState.SUCCEEDED))
+    succeeded = len(tuning.completed)
     if tuning.max_failed and len(failed) >= tuning.max_failed:
         text = f"{len(failed)} trials failed, and maxFailedTrials is {tuning.max_failed}: the job fails."
         message = messages.too_many_trials_failed(tuning, last_ended(failed))
@@ -110,6 +111,8 @@ def _describe_end(tuning: Tuning, event: TrialEnded) -> str:
             return f"succeeded, but its program did not report {tuning.metric_tag}: its values are ignored."
         case TrialState.SUCCEEDED:
             return f"succeeded{_with_measurement(tuning, event.measurement)}."
+        case TrialState.STOPPED:
+            return f"was stopped early{_with_measurement(tuning, event.measurement)}."
         case TrialState.FAILED:
             cause = event.error.strip().partition("\n")[0].strip() or "no cause given"
             return f"failed: {cause}"

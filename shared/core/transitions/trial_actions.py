@@ -6,8 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from shared.core.actions import BeginTrial, EndTrial, MarkTrialRunning, TrialAction
+from shared.core.actions import (
+    BeginTrial,
+    EndTrial,
+    MarkTrialRunning,
+    RecordMeasurements,
+    StopTrial,
+    TrialAction,
+)
 from shared.core.model.job import Job, State, tuning_of
+from shared.core.model.learning_curve import curve_after
 from shared.core.model.tuning import Trial, TrialState, Tuning, last_ended
 from shared.core.transitions.change import Change
 
@@ -28,10 +36,23 @@ def _with_trial(tuning: Tuning, action: TrialAction) -> Tuning:
                 action.number,
                 lambda trial: replace(trial, state=TrialState.RUNNING, started_at=action.started_at),
             )
+        case RecordMeasurements():
+            return _record_measurements(tuning, action)
+        case StopTrial():
+            return _map_trial(tuning, action.number, lambda trial: replace(trial, state=TrialState.STOPPING))
         case EndTrial():
             return _end_trial(tuning, action)
         case _:
             assert_never(action)
+
+
+def _record_measurements(tuning: Tuning, action: RecordMeasurements) -> Tuning:
+    measurements = {report.number: report.measurements for report in action.reports}
+    trials = tuple(
+        replace(trial, reported=curve_after(tuning, trial, measurements.get(trial.number, ())))
+        for trial in tuning.trials
+    )
+    return replace(tuning, trials=trials, rounds_measured=tuning.rounds_measured + 1)
 
 
 def _end_trial(tuning: Tuning, action: EndTrial) -> Tuning:

@@ -41,6 +41,7 @@ OptionalScale = Annotated[
 _RATE: Final = {"parameterId": "learning-rate", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 0.1}}
 _METRIC: Final = {"metricId": "accuracy", "goal": "MAXIMIZE"}
 _WITHOUT_EFFECT: Final = "Accepted without effect."
+_WORST_QUARTER: Final = "Trials in the worst quarter of the completed ones are stopped."
 _UNSUPPORTED: Final = "Not supported."
 
 
@@ -90,9 +91,11 @@ class StudySpec(WireModel):
         "LAST_MEASUREMENT", "The last measurement counts, whatever is given."
     )
     observation_noise: Annotated[ObservationNoise | None, one_of(ObservationNoise)] = wire_field("LOW", _WITHOUT_EFFECT)
-    decay_curve_stopping_spec: Mapping[str, object] | None = wire_field({}, _WITHOUT_EFFECT)
-    median_automated_stopping_spec: Mapping[str, object] | None = wire_field({}, _WITHOUT_EFFECT)
-    convex_automated_stopping_spec: Mapping[str, object] | None = wire_field({}, _WITHOUT_EFFECT)
+    decay_curve_stopping_spec: Mapping[str, object] | None = wire_field({}, _WORST_QUARTER)
+    median_automated_stopping_spec: Mapping[str, object] | None = wire_field(
+        {}, "Trials worse than the median of the completed ones are stopped."
+    )
+    convex_automated_stopping_spec: Mapping[str, object] | None = wire_field({}, _WORST_QUARTER)
     study_stopping_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
 
 

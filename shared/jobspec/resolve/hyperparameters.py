@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from shared.core.model.plan import Substitution
-from shared.core.model.tuning import Algorithm, Goal, ParameterKind, Tuning
-from shared.jobspec.fields.job_id import JOB_ID
+from shared.core.model.tuning import Algorithm, Goal, ParameterKind, StoppingRule, Tuning
 from shared.jobspec.fields.tuning_parameters import ParameterPaths, ParameterRequest, check_size, resolve_parameters
 from shared.jobspec.formats.ai_platform import HyperparameterSpec, ParameterSpec, ScaleType, TrainingInput
 from shared.jobspec.reading.document_kinds import TRAINING_INPUT
-from shared.jobspec.reading.problems import FieldPath, Problems, quoted
+from shared.jobspec.reading.problems import FieldPath, Problems
+from shared.jobspec.resolve.resumed_job import resolve_resumed_job
 
 METRIC_TAG_DEFAULT: Final = "training/hptuning/metric"
-NOT_STOPPED: Final = "trials are not stopped early: each runs to its end"
 
 _PATH: Final[FieldPath] = (TRAINING_INPUT, "hyperparameters")
 _RANGES: Final = (ParameterKind.DOUBLE, ParameterKind.INTEGER)
@@ -30,22 +28,13 @@ _KINDS_OF_FIELD: Final = {
 """Field → the kinds of parameters that may have it."""
 
 
-def resolve_hyperparameters(
-    training: TrainingInput, problems: Problems, substitutions: list[Substitution]
-) -> Tuning | None:
+def resolve_hyperparameters(training: TrainingInput, problems: Problems) -> Tuning | None:
     """Return the tuning of a tuning job; None for any other job."""
     spec = training.hyperparameters
     if spec is None:
         return None
     if not spec.params and not problems.affect((*_PATH, "params")):
         problems.add((*_PATH, "params"), "is required", [{"parameterName": "learning-rate", "type": "DOUBLE"}])
-    if spec.enable_trial_early_stopping:
-        field = problems.spelled_path((*_PATH, "enableTrialEarlyStopping"))
-        substitutions.append(Substitution(field, "true", "false", NOT_STOPPED))
-    previous = spec.resume_previous_job_id
-    if previous is not None and not JOB_ID.fullmatch(previous):
-        path = (*_PATH, "resumePreviousJobId")
-        problems.add(path, f"must be the id of a tuning job, not {quoted(previous)}", "digits_tuning_1")
     requests = [_request_parameter(param, index, problems) for index, param in enumerate(spec.params)]
     parameters = resolve_parameters(requests, problems)
     _check_grid(spec, problems)
@@ -58,7 +47,8 @@ def resolve_hyperparameters(
         max_trials=spec.max_trials or 1,
         max_parallel=spec.max_parallel_trials or 1,
         max_failed=spec.max_failed_trials or 0,
-        resumes=previous,
+        stopping=StoppingRule.MEDIAN if spec.enable_trial_early_stopping else StoppingRule.NONE,
+        resumes=resolve_resumed_job(spec.resume_previous_job_id, (*_PATH, "resumePreviousJobId"), problems),
     )
 
 

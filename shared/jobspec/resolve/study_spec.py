@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from shared.core.model.plan import Substitution
-from shared.core.model.tuning import Algorithm, Goal, ParameterKind, Tuning
+from shared.core.model.tuning import Algorithm, Goal, ParameterKind, StoppingRule, Tuning
 from shared.jobspec.fields.programs import require
 from shared.jobspec.fields.tuning_parameters import ParameterPaths, ParameterRequest, check_size, resolve_parameters
 from shared.jobspec.formats.vertex_study import (
@@ -16,9 +16,10 @@ from shared.jobspec.formats.vertex_study import (
     VertexTuningJob,
 )
 from shared.jobspec.reading.problems import FieldPath, Problems
-from shared.jobspec.resolve.hyperparameters import NOT_STOPPED
+from shared.jobspec.resolve.resumed_job import EXTENSION_PATH, resolve_resumed_job
 
 _PATH: Final[FieldPath] = ("studySpec",)
+NO_PREDICTION: Final = "a trial is stopped if its best value is in the worst quarter of the completed trials' values"
 _KINDS: Final = {
     "doubleValueSpec": ParameterKind.DOUBLE,
     "integerValueSpec": ParameterKind.INTEGER,
@@ -50,6 +51,8 @@ def resolve_study(job: VertexTuningJob, problems: Problems, substitutions: list[
         max_trials=job.max_trial_count or 0,
         max_parallel=job.parallel_trial_count or 0,
         max_failed=job.max_failed_trial_count or 0,
+        resumes=resolve_resumed_job(job.trainmaster.resume_previous_job_id, EXTENSION_PATH, problems),
+        stopping=_resolve_stopping(study, problems, substitutions),
     )
 
 
@@ -65,17 +68,31 @@ def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
     return metrics[0]
 
 
-def _note_ignored_fields(study: StudySpec, problems: Problems, substitutions: list[Substitution]) -> None:
-    """Add a substitution for each given field that has no effect."""
-    stopping = {
-        "decayCurveStoppingSpec": study.decay_curve_stopping_spec,
+def _resolve_stopping(study: StudySpec, problems: Problems, substitutions: list[Substitution]) -> StoppingRule:
+    """Return the rule that stops trials early. Only the median rule is that of the service."""
+    specs = {
         "medianAutomatedStoppingSpec": study.median_automated_stopping_spec,
+        "decayCurveStoppingSpec": study.decay_curve_stopping_spec,
         "convexAutomatedStoppingSpec": study.convex_automated_stopping_spec,
     }
-    for name, value in stopping.items():
-        if value is not None:
-            field = problems.spelled_path((*_PATH, name))
-            substitutions.append(Substitution(field, "given", "none", NOT_STOPPED))
+    given = [name for name, spec in specs.items() if spec is not None]
+    if not given:
+        return StoppingRule.NONE
+    name, spec = given[0], specs[given[0]] or {}
+    for other in given[1:]:
+        problems.add_text((*_PATH, other), f"cannot be set beside {name}: a study has one rule", "one of them")
+    if name != "medianAutomatedStoppingSpec":
+        field = problems.spelled_path((*_PATH, name))
+        substitutions.append(Substitution(field, "a prediction of the final value", "the worst quarter", NO_PREDICTION))
+    by_time = next((key for key in ("useElapsedDuration", "use_elapsed_duration") if spec.get(key)), None)
+    if by_time is not None:
+        field = problems.spelled_path((*_PATH, name, by_time))
+        substitutions.append(Substitution(field, "true", "false", "trials are compared at the same step"))
+    return StoppingRule.MEDIAN if name == "medianAutomatedStoppingSpec" else StoppingRule.WORST_QUARTER
+
+
+def _note_ignored_fields(study: StudySpec, problems: Problems, substitutions: list[Substitution]) -> None:
+    """Add a substitution for each given field that has no effect."""
     if study.measurement_selection_type is MeasurementSelection.BEST_MEASUREMENT:
         field = problems.spelled_path((*_PATH, "measurementSelectionType"))
         reason = "a trial's metric is the one that its program reported last"

@@ -101,3 +101,32 @@ def test_cancelled_tuning_job_cancels_its_trials(lab: Lab) -> None:
     lab.cancel(job_id)
     tuning = wait_until_released(lab, job_id)
     assert [trial.state for trial in tuning.trials] == ["CANCELLED", "CANCELLED"]
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_unpromising_trial_is_stopped_while_its_program_runs(lab: Lab) -> None:
+    """Five trials of depth 2 complete. The one of depth 1 reports a lower score, and then runs for ten minutes."""
+    depth = {"parameterName": "depth", "type": "INTEGER", "minValue": 1, "maxValue": 2}
+    rate = {"parameterName": "rate", "type": "DISCRETE", "discreteValues": [0.3, 0.35, 0.4, 0.45, 0.5]}
+    job_id = submit_tuning_job(
+        lab,
+        "--hang-at-depth",
+        "1",
+        params=[depth, rate],
+        algorithm="GRID_SEARCH",
+        maxTrials=10,
+        maxParallelTrials=6,
+        enableTrialEarlyStopping=True,
+    )
+    lab.wait(job_id, "SUCCEEDED", 500)
+    tuning = wait_until_released(lab, job_id)
+    assert [trial.state for trial in tuning.trials] == ["STOPPED"] * 5 + ["SUCCEEDED"] * 5
+    for trial in tuning.trials[:5]:
+        assert trial.measurement is not None
+        assert trial.measurement.step == 1, "its last measurement counts"
+        message = lab.state(trial_id(job_id, trial.number)).job.error_message or ""
+        assert message.startswith("Trial is stopped early by its tuning job: its best score up to step 1 is")
+    assert "worse than" in lab.story(job_id)
+    view = service_view(lab.state(job_id).job)
+    assert faults("ml", "GoogleCloudMlV1__Job", view, verbatim={"trainingInput"}) == []

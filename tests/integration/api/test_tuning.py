@@ -58,6 +58,26 @@ def test_tuning_job_is_shown_with_its_trials_best_first(api: Api, world: Study) 
     assert output["consumedMLUnits"] == pytest.approx(hours * 0.19 / 0.49, abs=0.01), "of all trials together"
 
 
+def test_running_trial_has_its_metrics_and_one_stopped_early_is_marked(api: Api, world: Study) -> None:
+    create(api, enableTrialEarlyStopping=True)
+    world.deliver()
+    world.report_ready(1, 2)
+    world.write_metric(1, 0.25, -0.5)
+    world.write_metric(2, 0.75)
+    world.wait(60)
+    world.sweep()
+    world.deliver()
+    stopped, running, _ = api.get()["trainingOutput"]["trials"]
+    assert (stopped["state"], stopped["isTrialStoppedEarly"]) == ("SUCCEEDED", True)
+    assert stopped["finalMetric"] == {"trainingStep": "200", "objectiveValue": -0.5}
+    assert stopped["allMetrics"] == [
+        {"trainingStep": "100", "objectiveValue": 0.25},
+        {"trainingStep": "200", "objectiveValue": -0.5},
+    ]
+    assert (running["state"], running["allMetrics"]) == ("RUNNING", [{"trainingStep": "100", "objectiveValue": 0.75}])
+    assert not {"finalMetric", "isTrialStoppedEarly"} & set(running)
+
+
 def test_trials_are_sorted_ascending_for_goal_minimize(api: Api, world: Study) -> None:
     create(api, goal="MINIMIZE", maxTrials=2)
     world.deliver()

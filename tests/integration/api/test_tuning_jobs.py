@@ -83,6 +83,23 @@ def test_vertex_tuning_job_is_shown_with_its_trials(api: Api, world: Study) -> N
     assert "finalMeasurement" not in ended["trials"][1]
 
 
+def test_running_trial_has_measurements_and_one_stopped_early_succeeds(api: Api, world: Study) -> None:
+    created = create(api, world, studySpec={**a_body()["studySpec"], "medianAutomatedStoppingSpec": {}})
+    world.deliver()
+    world.report_ready(1, 2)
+    world.write_metric(1, -0.5)
+    world.write_metric(2, 0.5, 0.75)
+    world.wait(60)
+    world.sweep()
+    world.deliver()
+    stopped, running, _ = get(api, created)["trials"]
+    measurement = {"stepCount": "100", "metrics": [{"metricId": "accuracy", "value": -0.5}]}
+    assert (stopped["state"], stopped["finalMeasurement"]) == ("SUCCEEDED", measurement)
+    assert running["state"] == "ACTIVE"
+    assert [measured["metrics"][0]["value"] for measured in running["measurements"]] == [0.5, 0.75]
+    assert "finalMeasurement" not in running
+
+
 def test_trial_gets_its_own_directories_and_values(api: Api, world: Study) -> None:
     create(api, world)
     world.deliver()
@@ -151,3 +168,15 @@ def test_tuning_job_methods_require_their_own_permissions(api: Api, world: Study
         error = api.send_refused(method, path, a_body(), token=VIEWER)
         assert "aiplatform.hyperparameterTuningJobs." in error["message"]
     assert api.send_refused("GET", TUNING_JOBS, token=UNPRIVILEGED)["code"] == 403
+
+
+def test_tuning_job_resumes_another_one_by_its_number_or_resource_name(api: Api, world: Study) -> None:
+    first = create(api, world, maxTrialCount=1, parallelTrialCount=1)
+    world.deliver()
+    world.report_ready(1)
+    world.complete_trial(1, 0.5)
+    for name in (first["name"], first["name"].rpartition("/")[2]):
+        create(api, world, displayName=f"resumed {len(name)}", trainmaster={"resumePreviousJobId": name})
+        assert [earlier.value for earlier in world.tuning.earlier] == [0.5]
+    error = api.send_refused("POST", TUNING_JOBS, a_body(trainmaster={"resumePreviousJobId": "4711"}))
+    assert "names custom_4711, which is not a tuning job" in error["message"]

@@ -44,11 +44,21 @@ def test_describe_lists_trials_with_the_best_first(study: Study) -> None:
     ]
 
 
-def test_describe_reports_that_early_stopping_is_not_supported(study: Study) -> None:
+def test_describe_and_why_show_running_values_and_a_trial_that_was_stopped_early(study: Study) -> None:
     study.start_tuning(enableTrialEarlyStopping=True)
-    assert "hyperparameters.enableTrialEarlyStopping: true -> false (trials are not stopped early" in run(
-        "jobs", "describe", STUDY
-    )
+    study.report_ready(1, 2)
+    study.write_metric(1, 0.25, -0.5)
+    study.write_metric(2, 0.75)
+    study.wait(60)
+    study.sweep()
+    study.deliver()
+    described = run("jobs", "describe", STUDY)
+    rows = [line.split() for line in described.splitlines()]
+    assert ["1", "STOPPED", "-0.5", "200", "1", "16"] in rows
+    assert ["2", "RUNNING", "0.75", "100", "1", "32"] in rows
+    assert "substituted trainingInput.hyperparameters" not in described
+    assert "Trial 1 is stopped early: -0.5 is negative.  [rule 13]" in run("why", STUDY)
+    assert "entries lead to exactly the stored state" in run("replay", STUDY)
 
 
 def test_why_explains_tuning_job_and_next_steps(study: Study) -> None:
@@ -98,7 +108,7 @@ def test_wait_prints_each_change_of_a_trial(study: Study, capsys: pytest.Capture
         "digits_1: RUNNING",
         "  trial 1: RUNNING",
         "digits_1: SUCCEEDED",
-        "  trial 1: SUCCEEDED, 0.5",
+        "  trial 1: SUCCEEDED, 0.5 at step 100",
     ]
 
 

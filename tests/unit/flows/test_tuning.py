@@ -24,7 +24,7 @@ from shared.messaging.internal_requests import TuneRequest, decode_tune
 from shared.ports import Bus, Store
 from tests.support.jobs import CHIEF, a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
-from tests.support.world import World
+from tests.support.world import Grid, World
 
 
 @pytest.fixture
@@ -240,13 +240,13 @@ def test_concurrent_suggestions_for_one_trial_record_one_of_them(study: Study) -
     study.submit(a_tuning_spec(maxParallelTrials=1))
     study.bus.drain()
 
-    class RacingSuggester:
+    class RacingSuggester(Grid):
         def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
             study.suggester = OtherSuggester()
             tune.handle(TuneRequest(STUDY), study.suggester, study.deps)
             return ("1", "16")
 
-    class OtherSuggester:
+    class OtherSuggester(Grid):
         def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
             return ("3", "32")
 

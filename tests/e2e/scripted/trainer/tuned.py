@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, required=True)
     parser.add_argument("--fail-at-depth", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--hang-at-depth", type=int, default=0, help="wait for long after the first report")
     parser.add_argument("--job-dir", default="")
     options = parser.parse_args()
     trial = os.environ["CLOUD_ML_TRIAL_ID"]
@@ -33,6 +34,8 @@ def main() -> None:
         lines.append({tag: str(score), "global_step": str(step), "timestamp": time.time(), "trial": trial})
         report.write_text("".join(f"{json.dumps(line, sort_keys=True)}\n" for line in lines))
         print(f"{tag} {score} at step {step}", flush=True)
+        if options.depth == options.hang_at_depth:
+            time.sleep(600)
 
 
 if __name__ == "__main__":

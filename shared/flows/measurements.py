@@ -1,0 +1,83 @@
+"""Reading measurements of trials that run, within a look at their tuning job that the sweep requested.
+
+    program ──► metric file ──► agent ──► guest attribute of the VM ──► this flow ──► one commit for all trials
+
+A trial costs two reads of Firestore and one call of Compute Engine for each reading, and no function of its own. All
+that was read together is one ledger entry of the tuning job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from shared.core.events import TrialsMeasured
+from shared.core.model.job import Job, tuning_of
+from shared.core.model.learning_curve import TrialReport
+from shared.core.model.replica import ReplicaState, replica_key
+from shared.core.model.tuning import trial_id
+from shared.core.model.vm import Vm, VmStatus
+from shared.core.model.vm_names import vm_name
+from shared.core.rules.early_stopping import new_measurements, trials_to_measure
+from shared.errors import TemporaryError
+from shared.flows.record import Deps, record
+from shared.messaging.reported_metric import decode_reported_metric
+from shared.ports import Fleet, Store
+
+_log = logging.getLogger(__name__)
+
+
+def record_measurements(
+    study: Job, fleet: Fleet, run_all: Callable[[Sequence[Callable[[], None]]], None], deps: Deps
+) -> None:
+    """Record what running trials have reported since the last look. Safe to repeat, and beside another delivery.
+
+    `run_all` is explained at `shared.flows.provision.FleetDeps`.
+    """
+    tuning, now = tuning_of(study), deps.clock()
+    if study.state.is_terminal:
+        return
+    reports: dict[int, TrialReport] = {}
+    due = trials_to_measure(tuning, now)
+    run_all([partial(_read, trial.number, study.job_id, fleet, deps.store, reports) for trial in due])
+    changed = new_measurements(tuning, tuple(reports[number] for number in sorted(reports)))
+    if changed:
+        record(TrialsMeasured(study.job_id, tuning.rounds_measured + 1, changed, now), deps)
+
+
+def _read(number: int, study_id: str, fleet: Fleet, store: Store, reports: dict[int, TrialReport]) -> None:
+    """Add what the trial's program has reported to `reports`. A rate limit leaves it to a later look."""
+    found = _primary_vm(trial_id(study_id, number), store)
+    if found is None:
+        return
+    vm, attempt = found
+    try:
+        text = fleet.reported_metric(vm)
+    except TemporaryError as error:
+        _log.info("the metric of %s is not read now: %s", vm.name, error)
+        return
+    metric = decode_reported_metric(text) if text else None
+    if metric is not None and metric.attempt == attempt and metric.measurements:
+        reports[number] = TrialReport(number, metric.measurements)
+
+
+def _primary_vm(job_id: str, store: Store) -> tuple[Vm, int] | None:
+    """Return the VM of the trial's primary and its attempt; None if its program is not running on a VM.
+
+    The VM is not listed: its name, zone and id are stored, and no other field is needed to read from it.
+    """
+    loaded = store.load(job_id)
+    if loaded is None or loaded.state.job.state.is_terminal:
+        return None
+    job = loaded.state.job
+    primary = job.plan.primary
+    loaded = store.load(job_id, replica_key(job.attempt, primary))
+    replica = loaded.state.find(job.attempt, primary) if loaded else None
+    if replica is None or replica.state is not ReplicaState.RUNNING or replica.instance_id is None:
+        return None
+    if job.plan.group(primary.task_type).tpu is not None:
+        return None
+    name = vm_name(job_id, primary)
+    vm = Vm(name, job.zone, replica.instance_id, VmStatus.RUNNING, primary, replica.vm_generation, None, "")
+    return vm, job.attempt
