@@ -23,7 +23,7 @@ TORCH := torch==2.13.0 torchvision==0.28.0 torchaudio==2.11.0
 
 CHECKOV := $(IMAGES)/checkov
 
-LOCKS := functions api upload provision tune
+LOCKS := functions api console upload provision tune
 LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate
 
@@ -77,7 +77,7 @@ soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and check all in
 	@$(BIN)/python -m simulator.soak --seeds $(SEEDS)
 
 .PHONY: stage
-stage: $(INSTALLED) ## build the source archive of each function, and the agent, in build/stage/, for infra/
+stage: $(INSTALLED) ## build the source archive of each function, the agent and the algorithms in build/stage/, for infra/
 	@$(BIN)/python -m infra.stage
 
 .PHONY: bench

@@ -27,7 +27,8 @@ PACKAGE: Final = re.compile(r"^ *- gs://[^/]+/packages/(\w+)/", re.MULTILINE)
 
 def main(argv: list[str] | None = None) -> int:
     """Build the package of one example."""
-    names = sorted({path.parent.name for name in ("setup.py", "job.yaml") for path in EXAMPLES.glob(f"*/{name}")})
+    folders = {path.parent for name in ("setup.py", "job.yaml") for path in EXAMPLES.glob(f"*/{name}")}
+    names = sorted(folder.name for folder in folders if not folder.name.startswith("algorithm_"))  # these have none
     parser = argparse.ArgumentParser(
         prog="python examples/package.py", description="Build an example trainer's package."
     )

@@ -1,1 +1,1 @@
-"""The JAX trainer: data parallel over all chips of a Cloud TPU slice, on scikit-learn's handwritten digits."""
+"""The JAX trainers on scikit-learn's handwritten digits: over all chips of a Cloud TPU slice, on one axis or two."""

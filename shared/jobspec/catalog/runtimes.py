@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from shared.jobspec.catalog.service_packages import SERVICE_PACKAGES_ON_TPU, with_service_packages
+
 DEEP_LEARNING_IMAGES: Final = "projects/deeplearning-platform-release/global/images/"
 _DEEP_LEARNING: Final = f"{DEEP_LEARNING_IMAGES}family"
 _DEBIAN: Final = "projects/debian-cloud/global/images/family"
@@ -36,10 +38,9 @@ class Runtime:
     """Packages that pip adds on a TPU VM instead, whose Python is TPU_PYTHON; empty: not for TPUs."""
 
 
-# The service's runtimes had these packages too. Source: its runtime version list. `tf.summary` needs TensorBoard, which
-# TensorFlow no longer installs.
-_WITH_TENSORFLOW: Final = ("tf_keras==2.21.*", "tensorboard==2.21.*", "scikit-learn==1.9.*")
-_PYTORCH_ON_TPU: Final = ("torch==2.9.*", "torch_xla[tpu]==2.9.*")
+# `tf.summary` needs TensorBoard, which TensorFlow no longer installs.
+_WITH_TENSORFLOW: Final = ("tf_keras==2.21.*", "tensorboard==2.21.*")
+_PYTORCH_ON_TPU: Final = ("torch==2.9.*", "torch_xla[tpu]==2.9.*", *SERVICE_PACKAGES_ON_TPU)
 
 # PyTorch's three packages are built for each other, and the image has all three. A runtime names all of them, because
 # another torch alone would break the image's torchvision and torchaudio at their import.
@@ -48,17 +49,19 @@ RUNTIMES: Final = {
         "tensorflow",
         _CUDA,
         "3.12",
-        ("tensorflow==2.21.*", *_WITH_TENSORFLOW),
-        gpu_packages=("tensorflow[and-cuda]==2.21.*", *_WITH_TENSORFLOW),  # 2.5 GB more: the CUDA libraries
+        with_service_packages("tensorflow==2.21.*", *_WITH_TENSORFLOW),
+        gpu_packages=with_service_packages(
+            "tensorflow[and-cuda]==2.21.*", *_WITH_TENSORFLOW
+        ),  # 2.5 GB more: the CUDA libraries
         # The newest build for TPUs; tf_keras would install the build without TPU support.
-        tpu_packages=("tensorflow-tpu==2.20.*",),
+        tpu_packages=("tensorflow-tpu==2.20.*", *SERVICE_PACKAGES_ON_TPU),
     ),
-    # The versions of the image: nothing is installed.
+    # The versions of the image: only the service's packages are installed.
     "pytorch-2.9": Runtime(
         "pytorch",
         _PYTORCH,
         "3.12",
-        ("torch==2.9.*", "torchvision==0.24.*", "torchaudio==2.9.*"),
+        with_service_packages("torch==2.9.*", "torchvision==0.24.*", "torchaudio==2.9.*"),
         tpu_packages=_PYTORCH_ON_TPU,
     ),
     # The newest versions. torchaudio has no release after 2.11, which runs with every later torch.
@@ -66,7 +69,7 @@ RUNTIMES: Final = {
         "pytorch",
         _PYTORCH,
         "3.12",
-        ("torch==2.13.*", "torchvision==0.28.*", "torchaudio==2.11.*"),
+        with_service_packages("torch==2.13.*", "torchvision==0.28.*", "torchaudio==2.11.*"),
         tpu_packages=_PYTORCH_ON_TPU,
     ),
     # For CPUs, like its prebuilt images. On the local stack it runs in the environment of scikit-learn: same image.
@@ -74,13 +77,13 @@ RUNTIMES: Final = {
         "xgboost",
         f"{_DEBIAN}/debian-12",
         "3.11",
-        ("xgboost-cpu==3.2.*", "scikit-learn==1.9.*"),
+        with_service_packages("xgboost-cpu==3.2.*", "scikit-learn==1.9.*"),
     ),
     "scikit-learn-1.9": Runtime(
         "scikit-learn",
         f"{_DEBIAN}/debian-12",
         "3.11",
-        ("scikit-learn==1.9.*",),
+        with_service_packages("scikit-learn==1.9.*"),
     ),
 }
 RUNTIME_DEFAULT: Final = "2.21"
