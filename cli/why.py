@@ -9,15 +9,15 @@ import typer
 
 from cli.installation import open_store
 from cli.jobs import find_job
-from cli.options import JobId
+from cli.options import JobId, parse_replica
 from cli.output import say
 from shared.core.decisions import Rule
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import State
-from shared.core.model.replica_id import ReplicaId
 from shared.core.reporting.explain import concerns, condense, differences, is_news, next_steps, rules_passed_over
 from shared.core.reporting.submission_origin import describe_origin
 from shared.core.rules.messages import summary
+from shared.core.transitions.change import Effect
 from shared.errors import PermanentError
 from shared.jobspec import InvalidJob, parse_document, read_exit_policy
 
@@ -32,7 +32,7 @@ def why(
     """Explain a job: what happened, which rule decided and why, and what comes next."""
     store = open_store()
     state = find_job(store, job_id)
-    replica_id = _parse_replica(replica, state) if replica else None
+    replica_id = parse_replica(replica, state) if replica else None
     entries = [entry for entry in store.ledger(job_id) if replica_id is None or concerns(entry, replica_id)]
     if replica_id is None:
         say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
@@ -100,21 +100,11 @@ def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
     for name in ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral"):
         if getattr(before, name) != getattr(after, name) and after.attempt == before.attempt:
             say(f"            {name.replace('_', ' ')}: {getattr(before, name)} -> {getattr(after, name)}")
-    if entry.effects:
+    if requests := [effect for effect in entry.effects if effect is not Effect.NOTIFY]:
         confirmed = f"confirmed at {entry.done_at:%H:%M:%S}" if entry.done_at else "not confirmed yet"
-        say(f"            effects: {', '.join(entry.effects)}, {confirmed}")
-
-
-def _parse_replica(text: str, state: State) -> ReplicaId:
-    """Return the replica of `worker-1` or `worker 1`. Raises PermanentError if the job has no such replica."""
-    try:
-        replica_id = ReplicaId.parse(text.replace(" ", "-"))
-    except ValueError:
-        replica_id = None
-    if replica_id not in state.job.plan.replica_ids:
-        known = ", ".join(str(known_id) for known_id in state.job.plan.replica_ids[:20])
-        raise PermanentError(f"{state.job.job_id} has no replica {text}. Its replicas: {known}")
-    return replica_id
+        say(f"            effects: {', '.join(requests)}, {confirmed}")
+    if entry.is_notification_pending:
+        say("            notification: not published yet")
 
 
 def _differences(stored: State, folded: State | None) -> list[tuple[str, object, object]]:

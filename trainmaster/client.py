@@ -1,4 +1,4 @@
-"""The client: submit, describe, wait, logs, trials and cancel, through the function `api` and Cloud Logging."""
+"""The client: submit, describe, wait, why, logs and cancel, through the function `api` and Cloud Logging."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from shared.gcp.jobs_api import JobsApi
 from shared.gcp.log_entries import LogEntries
 from shared.jobspec import InvalidJob, read_document
 from shared.presentation.log_reader import LogLine, LogReader
+from trainmaster.explanation import Explanation, explanation_of
 from trainmaster.job import Job, JobFailedError, job_of
 
 PROJECT: Final = "TRAINMASTER_PROJECT"
@@ -79,6 +80,10 @@ class Client:
         if current.state != "SUCCEEDED":
             raise JobFailedError(f"{current.job_id}: {current.state}: {current.error_message}")
         return current
+
+    def why(self, job: Job | str) -> Explanation:
+        """Return what was decided about the job, by which rule, and what comes next."""
+        return explanation_of(self._api.call("GET", f"{_address(job)}:explain"))
 
     def cancel(self, job: Job | str) -> None:
         """Cancel the job. A job that has ended stays as it is."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Final
 
-from shared.core.actions import ContinueProvisioning, Ignore
+from shared.core.actions import ContinueProvisioning, Ignore, RecordMeasurements
 from shared.core.decisions import Decision, Reason, Rule
 from shared.core.events import ChargeExplained, ReplicaEvent, ReplicaExited
 from shared.core.ledger import LedgerEntry, replay
@@ -24,6 +24,8 @@ from shared.core.timeouts import PROVISIONING_MAX_S
 
 CAPACITY_ERRORS_SHOWN: Final = 8
 """Capacity errors in a row that are shown: two rounds over the zones of a region."""
+MEASUREMENTS_SHOWN: Final = 1
+"""Readings of running trials' measurements in a row that are shown, beside the last one."""
 
 _WAITS_FOR: Final = {
     ReplicaState.WAITING: "waits for its VM and its setup",
@@ -56,19 +58,28 @@ def is_news(entry: LedgerEntry) -> bool:
 def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:
     """Return the entries to show, each with the number of entries left out before it.
 
-    Of a long series of capacity errors, the first `CAPACITY_ERRORS_SHOWN` and the last one are shown.
+    Of a long series of capacity errors or of measurements, the first ones and the last one are shown.
     """
     shown: list[tuple[LedgerEntry, int]] = []
-    for is_capacity_error, group in groupby(
-        entries, lambda entry: isinstance(entry.decision.action, ContinueProvisioning)
-    ):
+    for limit, group in groupby(entries, _shown_in_a_row):
         series = list(group)
-        is_long = is_capacity_error and len(series) > CAPACITY_ERRORS_SHOWN + 1
-        head = series[:CAPACITY_ERRORS_SHOWN] if is_long else series
+        is_long = limit is not None and len(series) > limit + 1
+        head = series[:limit] if is_long else series
         shown += [(entry, 0) for entry in head]
         if len(head) < len(series):
             shown.append((series[-1], len(series) - len(head) - 1))
     return tuple(shown)
+
+
+def _shown_in_a_row(entry: LedgerEntry) -> int | None:
+    """Return how many entries of this kind are shown at the head of a series; None: all."""
+    match entry.decision.action:
+        case ContinueProvisioning():
+            return CAPACITY_ERRORS_SHOWN
+        case RecordMeasurements():
+            return MEASUREMENTS_SHOWN
+        case _:
+            return None
 
 
 def rules_passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:

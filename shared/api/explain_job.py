@@ -1,0 +1,15 @@
+"""The method `explain`: the decisions about a job, for callers who cannot read the stored state."""
+
+from __future__ import annotations
+
+from shared.api.errors import Json
+from shared.core.model.job import Job, State
+from shared.ports import Store
+from shared.presentation.explanation import explanation
+
+
+def explain_job(job: Job, store: Store) -> Json:
+    """Return the explanation of a job. It costs one read per replica and one per ledger entry."""
+    loaded = store.load_attempt(job.job_id)
+    state = loaded.state if loaded else State(job)
+    return explanation(state, store.ledger(job.job_id), store.pending_keys(job.job_id))

@@ -1,0 +1,59 @@
+"""The explanation of a job: what was decided about it, and what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision, as the ledger has it."""
+
+    time: datetime
+    text: str
+    rule: int | None
+    """Number of the rule in docs/rules.md. None: the decision follows from no numbered rule."""
+    replica: str | None
+    """Such as `worker-0`. None: the decision is about the whole job."""
+    attempt: int
+    document: Mapping[str, Any]
+    """The complete answer of the API: also the action and the budgets before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `trainmaster why` prints, as values."""
+
+    state: str
+    """QUEUED, PREPARING, RUNNING, SUCCEEDED, FAILED or CANCELLED."""
+    decisions: tuple[Decision, ...]
+    """In the order in which they were made, without ignored events."""
+    next_steps: tuple[str, ...]
+    """One sentence for each thing that the job waits for; empty: it has ended."""
+
+    def __str__(self) -> str:
+        lines = [f"{decision.time:%H:%M:%S}  {decision.text}{_rule(decision)}" for decision in self.decisions]
+        return "\n".join([*lines, f"Now: {self.state}.", *(f"Next: {step}" for step in self.next_steps)])
+
+
+def explanation_of(document: Mapping[str, Any]) -> Explanation:
+    """Return the explanation in an answer of the API."""
+    return Explanation(document["state"], tuple(map(_decision, document["decisions"])), tuple(document["nextSteps"]))
+
+
+def _decision(document: Mapping[str, Any]) -> Decision:
+    return Decision(
+        time=datetime.fromisoformat(document["time"]),
+        text=document["text"],
+        rule=document.get("rule"),
+        replica=document.get("replica"),
+        attempt=document["attempt"],
+        document=document,
+    )
+
+
+def _rule(decision: Decision) -> str:
+    return f"  [rule {decision.rule}]" if decision.rule else ""
