@@ -6,11 +6,14 @@ locals {
     "cloudscheduler", "compute", "firestore", "iam", "logging", "monitoring", "orgpolicy", "pubsub", "run", "secretmanager",
     "storage", "tpu",
   ]
+
+  # `gcloud compute ssh` calls them.
+  ssh_apis = length(var.ssh_users) > 0 ? ["iap", "oslogin"] : []
 }
 
 # The APIs stay enabled when Trainmaster is removed, because other systems in the project may need them.
 resource "google_project_service" "this" {
-  for_each           = toset(local.apis)
+  for_each           = toset(concat(local.apis, local.ssh_apis))
   service            = "${each.key}.googleapis.com"
   disable_on_destroy = false
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the VM of infra/bake_image.py runs at its boot: it installs what the agent would install at every start.
+# The startup script of the VM of infra/bake_image.py: it installs the packages that the agent would install at every start.
 # The last line on the serial console says whether it succeeded; bake_image.py then stops the VM.
 
 set -u -o pipefail

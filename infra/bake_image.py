@@ -18,7 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from shared.jobspec.catalog.algorithms import ALGORITHMS
 from shared.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES, RUNTIMES, Runtime
+from shared.wiring.algorithms_archive import REQUIREMENTS
 
 SCRIPT: Final = Path(__file__).with_name("bake.sh")
 COMPLETE: Final = "trainmaster-bake: complete"
@@ -60,8 +62,10 @@ class Target:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return the packages for VMs with GPUs, which serve VMs without them as well."""
-        return self.runtime.gpu_packages or self.runtime.packages
+        """Return the packages for VMs with GPUs, which serve VMs without them as well, and those of its algorithms."""
+        packages = self.runtime.gpu_packages or self.runtime.packages
+        has_algorithms = any(RUNTIMES[algorithm.runtime] == self.runtime for algorithm in ALGORITHMS.values())
+        return (*packages, *REQUIREMENTS) if has_algorithms else packages
 
 
 def run_gcloud(words: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from typing import Final
 
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 from emulators.services import firestore, iam, pubsub
+from emulators.services.iap_issuer import IapIssuer
 from emulators.stack import processes
 from emulators.stack.backends import require_backend
 from emulators.stack.service import Running, stop, wait_ready
@@ -28,6 +29,7 @@ from shared.wiring.agent_archive import agent_archive, agent_uri
 
 PROJECT: Final = "my-project"
 ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"
+AUDIENCE: Final = "/projects/17/locations/us-central1/services/trainmaster-console"
 NO_SERVER: Final = "http://127.0.0.1:9"
 """An address at which no server listens. A job's log that cannot be written delays nothing."""
 CHIEF: Final = ReplicaId(TaskType.CHIEF, 0)
@@ -52,11 +54,15 @@ class World:
     variables: dict[str, str]
     """Environment variables with their addresses."""
     issuer: TokenIssuer
+    iap: IapIssuer
 
     def first_request(self, function: str, job_id: str) -> Request:
         """Return the function's first request. `submit` creates the job that the other events are about."""
         if function == "api":
             return "GET", f"/v1/projects/{PROJECT}/jobs/{job_id}", {"Authorization": f"Bearer {iam.OWNER}"}, b""
+        if function == "console":
+            assertion = self.iap.assertion("anna@example.com", AUDIENCE, datetime.now(UTC))
+            return "GET", f"/jobs/{job_id}", {"X-Goog-IAP-JWT-Assertion": assertion}, b""
         subject = self._subject(job_id)
         bodies: dict[str, dict[str, object]] = {
             "submit": {"jobId": job_id, **JOB},
@@ -108,15 +114,15 @@ def world(folder: Path) -> Iterator[World]:
         )
         for service in services
     ]
-    issuer = TokenIssuer()
-    servers = [_keys(issuer), iam.listen(0, PROJECT)]
+    issuer, iap = TokenIssuer(), IapIssuer()
+    servers = [_keys(issuer), iam.listen(0, PROJECT), iap.listen()]
     try:
         wait_ready(running, within_s=60)
         for name in (topics.DEAD_LETTER, topics.PROVISION):
             pubsub.PubSub(services[1].address, PROJECT).create_topic(name)
         for server in servers:
             Thread(target=server.serve_forever, daemon=True).start()
-        keys, access = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+        keys, access, iap_keys = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
         yield World(
             {
                 "TRAINMASTER_PROJECT": PROJECT,
@@ -124,6 +130,8 @@ def world(folder: Path) -> Iterator[World]:
                 "TRAINMASTER_AGENT": agent_uri("stage", agent_archive()),
                 "TRAINMASTER_WORKER_SERVICE_ACCOUNT": ACCOUNT,
                 "TRAINMASTER_IDENTITY_KEYS": keys,
+                "TRAINMASTER_CONSOLE_AUDIENCE": AUDIENCE,
+                "TRAINMASTER_CONSOLE_KEYS": iap_keys,
                 "TRAINMASTER_IAM_ENDPOINT": access,
                 "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": access,
                 "TRAINMASTER_LOGGING_ENDPOINT": NO_SERVER,
@@ -134,6 +142,7 @@ def world(folder: Path) -> Iterator[World]:
                 "PUBSUB_EMULATOR_HOST": services[1].address,
             },
             issuer,
+            iap,
         )
     finally:
         stop(running)

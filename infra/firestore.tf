@@ -26,7 +26,7 @@ resource "google_firestore_index" "replicas" {
   }
 }
 
-# The sweep queries the ledgers of all jobs for pending entries.
+# The sweep queries the ledgers of all jobs for pending entries and for open notifications.
 resource "google_firestore_field" "pending" {
   database   = google_firestore_database.this.name
   collection = "ledger"
@@ -76,4 +76,17 @@ resource "google_firestore_field" "expiry" {
 
   index_config {}
   ttl_config {}
+}
+
+resource "google_firestore_field" "open_notifications" {
+  database   = google_firestore_database.this.name
+  collection = "ledger"
+  field      = "is_notification_pending"
+
+  index_config {
+    indexes {
+      order       = "ASCENDING"
+      query_scope = "COLLECTION_GROUP"
+    }
+  }
 }

@@ -18,6 +18,7 @@ locals {
     TRAINMASTER_PROJECT                = var.project
     TRAINMASTER_BUCKET                 = google_storage_bucket.this.name
     TRAINMASTER_AGENT                  = "gs://${google_storage_bucket.stage.name}/${google_storage_bucket_object.agent.name}"
+    TRAINMASTER_ALGORITHMS             = "gs://${google_storage_bucket.stage.name}/${google_storage_bucket_object.algorithms.name}"
     TRAINMASTER_WORKER_SERVICE_ACCOUNT = google_service_account.worker.email
     TRAINMASTER_NETWORK                = google_compute_network.this.id
     TRAINMASTER_SUBNETWORK             = "projects/${var.project}/regions/{region}/subnetworks/trainmaster-{region}"
@@ -26,8 +27,11 @@ locals {
     TRAINMASTER_ALLOWED_RESOURCES      = join(",", var.allowed_resources)
     TRAINMASTER_REGIONS                = join(",", keys(var.worker_regions))
     TRAINMASTER_SERIAL_PORT_LOGGING    = tostring(var.serial_port_logging)
+    TRAINMASTER_METRICS                = var.metrics
     TRAINMASTER_PACKAGE_INDEX          = var.package_mirror ? "https://${var.region}-python.pkg.dev/${var.project}/trainmaster-pypi/simple/" : ""
     TRAINMASTER_BOOT_IMAGES            = join(",", [for family, image in var.boot_images : "${family}=${image}"])
+    TRAINMASTER_NOTIFICATIONS          = tostring(local.notifications)
+    TRAINMASTER_SSH                    = tostring(length(var.ssh_users) > 0)
     TRAINMASTER_LIMITS                 = join(",", [for name, limit in var.limits : "${name}=${limit}"])
   }
 }

@@ -4,14 +4,14 @@ locals {
   # Topics that each function publishes to. All functions also publish to the dead-letter topic.
   publishes = {
     upload       = ["submit"]
-    submit       = ["provision", "tune"]
-    vm_ready     = ["provision", "tune"]
-    replica_exit = ["provision", "tune"]
-    maintenance  = ["provision", "tune"]
-    sweep        = ["provision", "tune"]
-    provision    = ["provision", "tune"]
-    tune         = ["provision", "tune"]
-    api          = ["provision", "tune"]
+    submit       = ["provision", "tune", "job-state"]
+    vm_ready     = ["provision", "tune", "job-state"]
+    replica_exit = ["provision", "tune", "job-state"]
+    maintenance  = ["provision", "tune", "job-state"]
+    sweep        = ["provision", "tune", "job-state"]
+    provision    = ["provision", "tune", "job-state"]
+    tune         = ["provision", "tune", "job-state"]
+    api          = ["provision", "tune", "job-state"]
   }
   publications = merge([
     for name, topics in local.publishes : { for topic in topics : "${name}-${topic}" => { function = name, topic = topic } }
@@ -239,15 +239,15 @@ resource "google_storage_bucket_iam_member" "worker_reads" {
   depends_on = [time_sleep.identities]
 }
 
-# A VM downloads the agent. Workers may not write there: a program could replace the agent of other jobs.
+# A VM downloads the agent, and the built-in algorithms. Workers may not write there: a program could run code in other jobs.
 resource "google_storage_bucket_iam_member" "worker_reads_agent" {
   bucket = google_storage_bucket.stage.name
   role   = "roles/storage.objectViewer"
   member = google_service_account.worker.member
 
   condition {
-    title      = "agents only"
-    expression = "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.stage.name}/objects/agent/')"
+    title      = "agents and algorithms only"
+    expression = join(" || ", [for folder in ["agent", "algorithms"] : "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.stage.name}/objects/${folder}/')"])
   }
 
   depends_on = [time_sleep.identities]
@@ -270,6 +270,16 @@ resource "google_storage_bucket_iam_member" "worker_writes" {
 resource "google_project_iam_member" "worker_logs" {
   project = var.project
   role    = "roles/logging.logWriter"
+  member  = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
+}
+
+# The agents write the use of their VMs (docs/decisions/0070-resource-metrics.md). The role reads no time series.
+resource "google_project_iam_member" "worker_metrics" {
+  count   = var.metrics == "off" ? 0 : 1
+  project = var.project
+  role    = "roles/monitoring.metricWriter"
   member  = google_service_account.worker.member
 
   depends_on = [time_sleep.identities]

@@ -18,6 +18,7 @@ output "next" {
     export TRAINMASTER_API_ENDPOINT=${module.function["api"].uri}
     export CLOUDSDK_API_ENDPOINT_OVERRIDES_ML=${module.function["api"].uri}/
     export CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM=${module.function["api"].uri}/
-    gcloud ai-platform jobs list --project ${var.project}
+    gcloud ai-platform jobs list --project ${var.project}%{if var.console}
+    export TRAINMASTER_CONSOLE_ADDRESS=${module.console["console"].uri}%{endif}
   EOT
 }

@@ -6,6 +6,8 @@
     ├── functions/submit.py
     └── shared/…            the modules that it imports, directly and indirectly
     build/stage/agent.zip   the agent, which VMs download
+    build/stage/*.whl       the built-in algorithms, which VMs of such jobs install
+    build/stage/webhook.zip infra/webhook/main.py, which posts notifications (`notification_webhook`)
 
 The same sources give the same bytes, so that Terraform redeploys only functions that have changed.
 """
@@ -21,14 +23,28 @@ from typing import Final
 import grimp
 
 from shared.wiring.agent_archive import agent_archive
+from shared.wiring.algorithms_archive import WHEEL, algorithms_archive
 
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
-REQUIREMENTS: Final = {"api": "api", "provision": "provision", "submit": "upload", "tune": "tune", "upload": "upload"}
+REQUIREMENTS: Final = {
+    "api": "api",
+    "console": "console",
+    "provision": "provision",
+    "submit": "upload",
+    "tune": "tune",
+    "upload": "upload",
+}
 """Requirements of functions that need more than `functions.txt`."""
-DATA: Final = {"provision": ("shared/agent/startup.sh", "shared/agent/shutdown.sh")}
-"""Files that a function reads: `provision` gives VMs their scripts."""
+DATA: Final = {
+    "console": ("shared/console/templates/*.html", "shared/console/static/*.*", "shared/console/static/vendor/*"),
+    "provision": ("shared/agent/startup.sh", "shared/agent/shutdown.sh"),
+}
+"""Files that a function reads: `provision` gives VMs their scripts, `console` renders templates."""
 AGENT: Final = "agent.zip"
+PACKAGES: Final = ("functions", "shared", "algorithms")
+"""Packages of which an archive may contain modules. Of the algorithms, functions import the tables of arguments."""
+WEBHOOK: Final = "webhook.zip"
 MAIN: Final = """\
 import gc
 
@@ -52,7 +68,9 @@ def stage(folder: Path) -> dict[str, Path]:
     """Build the agent and all archives in a folder, replacing older ones; return the archives by function."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / AGENT).write_bytes(agent_archive())
-    graph = grimp.build_graph("functions", "shared", cache_dir=None, exclude_type_checking_imports=True)
+    (folder / WHEEL).write_bytes(algorithms_archive())
+    _write(folder / WEBHOOK, webhook_sources())
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None, exclude_type_checking_imports=True)
     archives = {}
     for function in FUNCTIONS:
         archives[function] = folder / f"{function}.zip"
@@ -61,15 +79,21 @@ def stage(folder: Path) -> dict[str, Path]:
 
 
 def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
-    """Return the files of a function's archive: name → content. `graph` holds `functions` and `shared`."""
+    """Return the files of a function's archive: name → content. `graph` holds `PACKAGES`."""
     entry = f"functions.{function}"
     modules = {entry, *graph.find_upstream_modules(entry)}
     files = {path for module in modules for path in _files(module)}
-    files |= {ROOT / name for name in DATA.get(function, ())}
+    files |= {path for pattern in DATA.get(function, ()) for path in ROOT.glob(pattern)}
     modules_and_data = {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
     requirements = ROOT / "requirements" / f"{REQUIREMENTS.get(function, 'functions')}.txt"
     main = MAIN.format(entry=entry, function=function)
     return {"main.py": main.encode(), "requirements.txt": requirements.read_bytes(), **modules_and_data}
+
+
+def webhook_sources() -> dict[str, bytes]:
+    """Return the files of the webhook's archive: one module, which imports nothing of ours."""
+    main, requirements = ROOT / "infra" / "webhook" / "main.py", ROOT / "requirements" / "functions.txt"
+    return {"main.py": main.read_bytes(), "requirements.txt": requirements.read_bytes()}
 
 
 def _files(module: str) -> set[Path]:

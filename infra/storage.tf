@@ -45,7 +45,7 @@ resource "google_pubsub_topic_iam_member" "upload_by_storage" {
   depends_on = [time_sleep.identities]
 }
 
-# The source archives of the functions, and the agent, which VMs download from agent/. Workers cannot write here.
+# The source archives of the functions, the agent and the built-in algorithms, which VMs download. Workers cannot write here.
 resource "google_storage_bucket" "stage" {
   # checkov:skip=CKV_GCP_62:Its objects are this release's programs. Cloud Build logs its builds, and VMs log the agent they run.
   # checkov:skip=CKV_GCP_78:An archive's name contains a hash of its content, so that objects are never overwritten.
@@ -73,4 +73,16 @@ resource "google_storage_bucket_object" "agent" {
   name            = "agent/${filesha256("${var.stage}/agent.zip")}.zip"
   source          = "${var.stage}/agent.zip"
   deletion_policy = "ABANDON"
+}
+
+# The agent installs the package only if its content has the hash in its name. Running jobs name older packages.
+resource "google_storage_bucket_object" "algorithms" {
+  bucket          = google_storage_bucket.stage.name
+  name            = "algorithms/${filesha256("${var.stage}/${local.algorithms}")}/${local.algorithms}"
+  source          = "${var.stage}/${local.algorithms}"
+  deletion_policy = "ABANDON"
+}
+
+locals {
+  algorithms = "trainmaster_algorithms-1.0-py3-none-any.whl"
 }

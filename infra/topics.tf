@@ -1,13 +1,16 @@
 locals {
   # Publishers and subscribers of each topic are listed in docs/interfaces.md, section 1. Compute Engine's log has its own topic,
   # system-events, to which no VM may publish: otherwise any VM could report that another one is gone.
-  topics = toset(["upload", "submit", "vm-ready", "replica-exit", "maintenance", "system-events", "provision", "tune", "sweep"])
+  topics = toset(["upload", "submit", "vm-ready", "replica-exit", "maintenance", "system-events", "provision", "tune", "sweep", "job-state"])
+
+  # job-state: its subscribers are systems of the users, which rely on its format.
+  schema_topics = setunion(local.worker_topics, ["job-state"])
 }
 
-# Schemas of the agents' topics: Pub/Sub rejects other messages. A change commits a revision, and a schema has at most 20.
+# Schemas: Pub/Sub rejects other messages. A change commits a revision, and a schema has at most 20.
 # Messages of all revisions are accepted, so that agents of several releases can run at the same time.
 resource "google_pubsub_schema" "this" {
-  for_each   = var.schemas ? local.worker_topics : toset([])
+  for_each   = var.schemas ? local.schema_topics : toset([])
   name       = "trainmaster-${each.key}"
   type       = "PROTOCOL_BUFFER"
   definition = file("${path.module}/schemas/${each.key}.proto")

@@ -24,7 +24,7 @@ variable "notify" {
 }
 
 variable "stage" {
-  description = "Folder with the agent and one archive per function; `make stage` builds it."
+  description = "Folder with the agent, the algorithms and one archive per function; `make stage` builds it."
   type        = string
   default     = "../build/stage"
 }
@@ -67,6 +67,17 @@ variable "serial_port_logging" {
   description = "Whether Cloud Logging also gets everything on the VMs' serial consoles, which costs as much again as the logs of the jobs. constraints/compute.disableSerialPortLogging forbids it."
   type        = bool
   default     = false
+}
+
+variable "metrics" {
+  description = "Seconds between two reports of each VM's CPU, memory, GPU and network use to Cloud Monitoring, which charges for them: 10 to 300, or off."
+  type        = string
+  default     = "60"
+
+  validation {
+    condition     = can(regex("^(off|[1-9][0-9]|[12][0-9]{2}|300)$", var.metrics))
+    error_message = "metrics must be off, or a number of seconds from 10 to 300."
+  }
 }
 
 variable "package_mirror" {
@@ -141,4 +152,48 @@ variable "keep_data" {
   description = "Whether `terraform destroy` keeps bucket and database: packages, checkpoints, models, jobs and their history."
   type        = bool
   default     = true
+}
+
+variable "notifications" {
+  description = "Whether each transition of a job is published to the topic trainmaster-job-state. notification_webhook implies it. docs/notifications.md"
+  type        = bool
+  default     = false
+}
+
+variable "notification_webhook" {
+  description = "Posts notifications to a webhook of Slack, Mattermost or Google Chat. secret: id of the secret in Secret Manager that holds the webhook's address. filter: filter of the subscription; the default selects the ends of jobs that are no trials. console: address of the console, for links. null: no webhook."
+  type = object({
+    secret  = string
+    filter  = optional(string, "attributes.kind != \"trial\" AND (attributes.state = \"SUCCEEDED\" OR attributes.state = \"FAILED\" OR attributes.state = \"CANCELLED\")")
+    console = optional(string, "")
+  })
+  default = null
+
+  validation {
+    condition     = var.notification_webhook == null || can(regex("^[A-Za-z0-9_-]{1,255}$", var.notification_webhook.secret))
+    error_message = "notification_webhook.secret is the id of a secret in this project, such as slack-webhook."
+  }
+}
+
+variable "mail_failed_jobs" {
+  description = "Whether Cloud Monitoring sends an e-mail to `notify` when a job fails, at most one in five minutes for each job. It needs no notifications."
+  type        = bool
+  default     = false
+}
+
+variable "ssh_users" {
+  description = "IAM members that may open a shell on training VMs with `trainmaster ssh`, through Identity-Aware Proxy and OS Login, such as group:ml@example.com. They can act as the workers' service account. Empty: no VM accepts connections."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.ssh_users : can(regex("^(user|group|serviceAccount|domain):.+$", member))])
+    error_message = "ssh_users are IAM members, such as group:ml@example.com."
+  }
+}
+
+variable "ssh_sudo" {
+  description = "Whether `ssh_users` are administrators on training VMs. `trainmaster ssh --container` needs it, because the container engine belongs to root."
+  type        = bool
+  default     = false
 }

@@ -14,9 +14,11 @@ resource "time_sleep" "identities" {
 
   depends_on = [
     google_service_account.builder,
+    google_service_account.console,
     google_service_account.function,
     google_service_account.pusher,
     google_service_account.tests,
+    google_service_account.webhook,
     google_service_account.worker,
     google_logging_project_sink.system_events,
     data.google_storage_project_service_account.this,

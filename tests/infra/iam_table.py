@@ -18,13 +18,14 @@ END: Final = "<!-- end -->"
 
 _MEMBERS: Final = (
     (r"google_service_account\.function\[\"?([\w.]+)\"?\]\.member", "function {}"),
-    (r"google_service_account\.(\w+)\.member", "{}"),
+    (r"google_service_account\.console\[\"?([\w.]+)\"?\]\.member", "{}"),
+    (r"google_service_account\.(\w+)(?:\[each\.key\])?\.member", "{}"),
+    (r"local\.iap_agent", "IAP's service agent"),
     (r"(?:local|var)\.pubsub_agent", "Pub/Sub's service agent"),
     (r"data\.google_storage_project_service_account\.this\.member", "Cloud Storage's service agent"),
     (r"google_logging_project_sink\.(\w+)\.writer_identity", "log sink {}"),
     (r"serviceAccount:\$\{var\.pusher\}", "pusher"),
     (r"allUsers", "anyone (the function checks the caller)"),
-    (r"each\.key", "users (var.clients)"),
 )
 """Pattern of a `member` expression → its name in the table."""
 
@@ -33,6 +34,8 @@ _RESOURCES: Final = {
     "subscription": "subscription",
     "bucket": "bucket",
     "service_account_id": "account",
+    "secret_id": "secret",
+    "cloud_run_service_name": "IAP of",
     "service": "function",
     "repository": "registry",
     "project": "project",
@@ -90,7 +93,8 @@ def _grants_in(path: Path) -> Iterator[Grant]:
 
 def _expand(body: dict[str, Any]) -> Iterator[Grant]:
     """Yield one grant for each key of the resource's `for_each`, or one if it has none."""
-    for key in _keys(_text(body.get("for_each", ""))):
+    for_each = _text(body.get("for_each", ""))
+    for key in _keys(for_each):
         function, _, topic = key.partition("→")
         arguments = {
             name: _text(value)
@@ -102,11 +106,18 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
             if isinstance(value, str)
         }
         argument = next(
-            name for name in _RESOURCES if name in arguments and not (name == "project" and "service" in arguments)
+            name
+            for name in _RESOURCES
+            if name in arguments and not (name == "project" and {"service", "secret_id"} & set(arguments))
         )
         condition = body["condition"][0]["title"].strip('"') if "condition" in body else ""
         resource = f"{_RESOURCES[argument]}{_resource_name(argument, arguments[argument])}"
-        yield Grant(_member(arguments["member"]), _role(arguments["role"]), resource, condition)
+        role = _role(arguments["role"])
+        if variable := re.search(r"var\.worker_\w+", for_each):
+            resource = f"each {_RESOURCES[argument]} of {variable[0]}"
+            role = "its roles" if role.startswith("each.value") else role
+        users = _users(for_each, arguments["member"])
+        yield Grant(users or _member(arguments["member"]), role, resource, condition)
 
 
 def _keys(for_each: str) -> list[str]:
@@ -117,11 +128,27 @@ def _keys(for_each: str) -> list[str]:
         return [name for name in local["functions"] if name != "upload"]
     if for_each == "google_pubsub_subscription.this":
         return [topic for function in local["functions"].values() for topic in strings(function["topics"])]
+    if "consoles" in for_each:
+        return _console_keys(for_each, local["consoles"])
     if "local.functions" in for_each:
         return list(local["functions"])
-    if "local.worker_topics" in for_each:
-        return re.findall(r'"([\w-]+)"', str(local["worker_topics"]))
-    return re.findall(r'"([\w./-]+)"', for_each) or ["each.key"]
+    literals = str(local["worker_topics"]) if "local.worker_topics" in for_each else for_each
+    return re.findall(r'"([\w./-]+)"', literals) or ["each.key"]
+
+
+def _console_keys(for_each: str, consoles: dict[str, Any]) -> list[str]:
+    if "publishes" in for_each:
+        return strings(consoles["console_operator"]["publishes"])
+    acting = {"viewing": (False,), "acting": (True,)}.get(for_each.partition(".")[2].partition("_")[0], (True, False))
+    return [name for name, console in consoles.items() if console["acts"] in acting]
+
+
+def _users(for_each: str, member: str) -> str:
+    """Return the variable that lists the members; empty: `member` is not an element of a variable."""
+    if member not in ("each.key", "each.value"):
+        return ""
+    (variable,) = re.findall(r"var\.(\w+)\b(?! *\?)", for_each)
+    return f"users (var.{variable})"
 
 
 def _member(expression: str) -> str:

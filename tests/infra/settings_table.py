@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from enum import StrEnum
 from typing import Any, Final, get_args
@@ -30,9 +31,10 @@ LISTS: Final = {
     "account_networks": "`ACCOUNT=NETWORK,…`",
     "allowed_resources": "`KIND=NAME,…`",
     "boot_images": "`FAMILY=IMAGE,…`",
+    "metrics": "`off`, seconds, 10 to 300",
     "regions": "`REGION,…`",
 }
-"""Settings that are lists of texts."""
+"""Settings whose text has a form of its own."""
 
 
 def table() -> str:
@@ -46,8 +48,10 @@ def table() -> str:
 
 
 def set_by_infra() -> set[str]:
-    """Return the environment variables that infra/functions.tf sets."""
-    return set(iam_table.local_values()["environment"])
+    """Return the environment variables that infra/functions.tf and infra/console.tf set."""
+    console = (iam_table.INFRA / "console.tf").read_text(encoding="utf-8")
+    of_console = re.findall(rf"(?m)^ +({PREFIX}\w+) +=", console)
+    return {*iam_table.local_values()["environment"], *of_console}
 
 
 def _takes(name: str, field: FieldInfo) -> str:

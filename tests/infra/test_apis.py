@@ -19,12 +19,14 @@ API_OF_RESOURCE: Final = {
     "google_cloudfunctions2": "cloudfunctions",
     "google_compute": "compute",
     "google_firestore": "firestore",
+    "google_iap": "iap",
     "google_logging": "logging",
     "google_monitoring": "monitoring",
     "google_project_iam": "cloudresourcemanager",
     "google_project_service": "serviceusage",
     "google_project": "cloudresourcemanager",
     "google_pubsub": "pubsub",
+    "google_secret_manager": "secretmanager",
     "google_service_account": "iam",
     "google_storage": "storage",
     "terraform_data": "run",
@@ -41,6 +43,8 @@ NOT_CALLED_BY_NAME: Final = {
     "cloudbuild": "Cloud Functions builds with it",
 }
 ALWAYS_ENABLED: Final = {
+    "billing": "only `trainmaster prices update` calls it, in the project of its caller (docs/cost.md)",
+    "iap": "enabled with the console (tests/infra/test_console.py)",
     "openidconnect": "returns whose token it is; not enabled per project",
     "serviceusage": "enables the others; `gcloud services enable` is the first command of infra/README.md",
     "www": "publishes keys; not enabled per project",

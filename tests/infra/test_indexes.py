@@ -39,6 +39,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "count_replicas": lambda store, world: store.count_replicas(world.job_id, 1, CHANGING),
     "count_live": lambda store, world: store.count_live(),
     "jobs_with_pending": lambda store, world: store.jobs_with_pending(),
+    "open_notifications": lambda store, world: store.open_notifications(5),
     "live_jobs": lambda store, world: store.live_jobs(),
     "survey_live_jobs": lambda store, world: store.survey_live_jobs(),
     "admission_token": lambda store, world: store.admission_token(),
@@ -54,6 +55,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
 WRITE_ONLY: Final = {
     "commit",
     "mark_done",
+    "confirm_notification",
     "extend_lease",
     "release_lease",
     "next_admission_token",

@@ -14,6 +14,7 @@ from shared.core.intake import system_events
 from shared.messaging import topics
 from shared.settings import Settings
 from shared.wiring.agent_archive import agent_object, agent_uri
+from shared.wiring.algorithms_archive import WHEEL, algorithms_object, algorithms_uri
 from tests.infra.conftest import REQUIRED, Plan, Terraform
 
 SUBSCRIPTION: Final = "google_pubsub_subscription"
@@ -54,7 +55,8 @@ def test_wrong_configuration_is_detected(terraform: Terraform, tmp_path: Path) -
 
 def test_plan_of_an_empty_project_has_every_function(plan: Plan) -> None:
     """A count or for_each that depends on values known only after an apply would be an error of the plan."""
-    assert len(plan.of("google_cloudfunctions2_function")) == len(list((ROOT / "functions").glob("[a-z]*.py")))
+    modules = {path.stem for path in (ROOT / "functions").glob("[a-z]*.py")} - {"console"}
+    assert len(plan.of("google_cloudfunctions2_function")) == len(modules)
 
 
 def test_mirror_of_pypi_is_created_only_on_request(plan: Plan, planned: Callable[..., Plan]) -> None:
@@ -138,6 +140,18 @@ def test_agent_is_stored_under_its_hash_and_survives_upgrades(plan: Plan, archiv
     assert variables["TRAINMASTER_AGENT"] == agent_uri("my-project-trainmaster-stage", content)
 
 
+def test_algorithms_are_stored_under_their_hash_and_named_to_the_functions(
+    plan: Plan, archives: dict[str, Path]
+) -> None:
+    wheel = plan.of("google_storage_bucket_object")["google_storage_bucket_object.algorithms"]
+    content = (archives["provision"].parent / WHEEL).read_bytes()
+    assert wheel["name"] == algorithms_object(content)
+    assert (wheel["bucket"], wheel["deletion_policy"]) == ("my-project-trainmaster-stage", "ABANDON")
+    for function in plan.of("google_cloudfunctions2_function").values():
+        variables = function["service_config"][0]["environment_variables"]
+        assert variables["TRAINMASTER_ALGORITHMS"] == algorithms_uri("my-project-trainmaster-stage", content)
+
+
 def test_nothing_costs_money_while_no_job_runs(plan: Plan) -> None:
     for address, function in plan.of("google_cloudfunctions2_function").items():
         assert function["service_config"][0]["min_instance_count"] == 0, address
@@ -161,7 +175,8 @@ def test_every_event_topic_has_a_push_subscription_with_retries_and_dead_letter(
         assert subscription["retry_policy"] == [{"minimum_backoff": "1s", "maximum_backoff": "60s"}], address
         assert subscription["dead_letter_policy"][0]["max_delivery_attempts"] == 100, address
         assert subscription["push_config"][0]["oidc_token"], address
-    event_topics = {topic["name"] for topic in plan.of("google_pubsub_topic").values()} - {topics.DEAD_LETTER}
+    for_users = {topics.DEAD_LETTER, topics.JOB_STATE}
+    event_topics = {topic["name"] for topic in plan.of("google_pubsub_topic").values()} - for_users
     assert sorted(pushed_topics) == sorted(event_topics)
 
 
@@ -213,6 +228,19 @@ def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(planne
     assert not [address for address, grant in grants.items() if "tpu" in address or "tpu" in (grant.get("role") or "")]
     _, function = plan.of("google_cloudfunctions2_function").popitem()
     assert function["service_config"][0]["environment_variables"]["TRAINMASTER_TPU"] == "false"
+
+
+def test_installation_without_metrics_gives_no_vm_the_permission_to_write_them(planned: Callable[..., Plan]) -> None:
+    """Every point costs money, and programs could write some with the VM's token."""
+    writers = {
+        metrics: [
+            address
+            for address, grant in planned(metrics=metrics).of("google_project_iam_member").items()
+            if grant.get("role") == "roles/monitoring.metricWriter"
+        ]
+        for metrics in ("off", "300")
+    }
+    assert writers == {"off": [], "300": ["google_project_iam_member.worker_metrics[0]"]}
 
 
 def test_account_with_two_walls_is_rejected(terraform: Terraform) -> None:

@@ -16,6 +16,8 @@ from shared.messaging import topics
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
 
+OPERATOR: Final = "console_operator"
+"""The service of the function `console` whose users may act. tests/infra/test_console.py covers the other one."""
 COMPUTE_CLIENTS: Final = ("_instances", "_zones", "_regions", "_policies")
 PERMISSIONS: Final = {
     "instances.aggregated_list": {"compute.instances.list"},
@@ -93,7 +95,9 @@ def graph() -> grimp.ImportGraph:
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
 def test_function_may_publish_to_exactly_the_topics_in_its_code(function: str, graph: grimp.ImportGraph) -> None:
     names = {name for source in sources(function, graph) for name in published_topics(source)} - {"DEAD_LETTER"}
-    granted = iam_table.strings(iam_table.local_values()["publishes"][function])
+    local = iam_table.local_values()
+    console = local["consoles"][OPERATOR]["publishes"]
+    granted = iam_table.strings(console if function == "console" else local["publishes"][function])
     assert {getattr(topics, name).removeprefix("trainmaster-") for name in names} == set(granted)
 
 
@@ -102,7 +106,8 @@ def test_function_may_write_to_the_database_only_if_it_records_events(function: 
     modules = sources(function, graph)
     assert any("deps.store" in source for source in modules)
     role = "roles/datastore.user" if any(map(records_events, modules)) else "roles/datastore.viewer"
-    granted = {grant.role for grant in iam_table.grants() if grant.member == f"function {function}"}
+    member = OPERATOR if function == "console" else f"function {function}"
+    granted = {grant.role for grant in iam_table.grants() if grant.member == member}
     assert {name for name in granted if name.startswith("roles/datastore.")} == {role}
 
 

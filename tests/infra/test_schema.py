@@ -104,16 +104,18 @@ def test_only_provision_manages_vms_and_workers_write_no_job_files() -> None:
     """The sentences of infra/README.md, section "Permissions"."""
     grants = iam_table.grants()
     managers = {grant.member for grant in grants if "Provisioner" in grant.role or "serviceAccountUser" in grant.role}
-    assert managers == {"function provision"}
+    assert managers == {"function provision", "users (var.ssh_users)"}, "a login on a VM includes its account"
     worker = [grant for grant in grants if grant.member == "worker"]
     assert {grant.resource for grant in worker if grant.role == "roles/pubsub.publisher"} == {
         "topic vm-ready",
         "topic replica-exit",
         "topic maintenance",
     }
-    assert [grant.condition for grant in worker if grant.role == "roles/storage.objectUser"] == [
-        "no job files, packages or agents"
-    ]
+    writes = {grant.resource: grant.condition for grant in worker if grant.role == "roles/storage.objectUser"}
+    assert writes == {
+        "bucket": "no job files, packages or agents",
+        "each bucket of var.worker_write_buckets": "",  # which refuses those of an installation
+    }
     assert not [grant for grant in grants if grant.role in ("roles/owner", "roles/editor", "roles/viewer")]
 
 
@@ -122,7 +124,7 @@ def test_workers_read_the_agent_and_cannot_write_it() -> None:
     stage = [grant for grant in iam_table.grants() if grant.resource == "bucket stage"]
     assert sorted((grant.member, grant.role, grant.condition) for grant in stage) == [
         ("builder", "roles/storage.objectViewer", ""),
-        ("worker", "roles/storage.objectViewer", "agents only"),
+        ("worker", "roles/storage.objectViewer", "agents and algorithms only"),
     ]
     writers = {
         "roles/storage.objectAdmin",

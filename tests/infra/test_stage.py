@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,13 @@ import grimp
 import pytest
 
 from emulators.services import iam
+from emulators.services.iap_issuer import IapIssuer
 from emulators.services.pubsub import PubSub
 from emulators.services.storage import create_bucket
 from emulators.stack import loopback
 from emulators.stack.state import ROOT
 from infra import stage
+from shared.console.iap_sign_in import ASSERTION
 from shared.messaging import topics
 from shared.wiring.agent_archive import agent_archive, agent_uri
 from tests.infra import iam_table
@@ -35,6 +39,8 @@ from tests.support.jobs import a_spec
 from tests.support.serving import serving
 
 PROVISION = "provision"
+SECRET = "a" * 32
+OWNER, VIEWER = (iam.access_token(account, SECRET) for account in (iam.OWNER, iam.VIEWER))
 CLIENTS = ("google.cloud.compute_v1", "google.cloud.tpu_v2", "google.cloud.storage")
 
 
@@ -44,7 +50,7 @@ def names(archive: Path) -> set[str]:
 
 
 def test_every_function_in_infra_has_an_archive(archives: dict[str, Path]) -> None:
-    assert set(iam_table.local_values()["functions"]) == set(archives)
+    assert {*iam_table.local_values()["functions"], "console"} == set(archives)
 
 
 def test_archives_of_the_same_sources_have_the_same_bytes(tmp_path: Path) -> None:
@@ -63,7 +69,8 @@ def test_archive_contains_only_what_its_function_imports(function: str, archives
     assert not content & others
     agent = {name for name in content if name.startswith("shared/agent/")}
     assert agent == ({"shared/agent/startup.sh", "shared/agent/shutdown.sh"} if function == PROVISION else set())
-    assert archives[function].stat().st_size < 400 * 1024
+    # The console has templates, style sheets and scripts.
+    assert archives[function].stat().st_size < (600 if function == "console" else 400) * 1024
 
 
 @pytest.mark.parametrize("function", [name for name in stage.FUNCTIONS if name != PROVISION])
@@ -163,7 +170,7 @@ EVENTS: dict[str, tuple[dict[str, object], str]] = {
 
 
 def test_events_cover_every_function() -> None:
-    assert {*EVENTS, "api"} == set(stage.FUNCTIONS)
+    assert {*EVENTS, "api", "console"} == set(stage.FUNCTIONS)
 
 
 @dataclass(frozen=True)
@@ -188,7 +195,7 @@ def emulators(firestore_emulator: str, pubsub_emulator: str, storage_emulator: s
     for topic in (topics.DEAD_LETTER, topics.PROVISION):
         pubsub.create_topic(topic)
     pubsub.create_pull(topics.DEAD_LETTER, topics.DEAD_LETTER)
-    with serving(iam.listen(0, project)) as access:
+    with serving(iam.listen(0, project, SECRET)) as access:
         closed_port = "http://127.0.0.1:9"  # calls fail at once
         yield Emulators(
             pubsub,
@@ -235,10 +242,44 @@ def test_api_starts_from_its_archive_and_creates_a_job(
     path = f"/v1/projects/{emulators.variables['TRAINMASTER_PROJECT']}/jobs"
     with running_from_archive("api", archives, environments, tmp_path, emulators) as port:
         assert call(port, "GET", path)[0] == 401
-        status, job = call(port, "POST", path, {"jobId": "staged_1", **a_spec()}, iam.OWNER)
+        status, job = call(port, "POST", path, {"jobId": "staged_1", **a_spec()}, OWNER)
         assert (status, job.get("state")) == (200, "QUEUED"), job
-        assert call(port, "GET", f"{path}/staged_1", token=iam.VIEWER)[1]["jobId"] == "staged_1"
-        assert call(port, "POST", f"{path}/staged_1:cancel", {}, iam.VIEWER)[0] == 403
+        assert call(port, "GET", f"{path}/staged_1", token=VIEWER)[1]["jobId"] == "staged_1"
+        assert call(port, "POST", f"{path}/staged_1:cancel", {}, VIEWER)[0] == 403
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+def test_console_starts_from_its_archive_and_shows_pages_to_users_of_iap(
+    archives: dict[str, Path], environments: Path, tmp_path: Path, emulators: Emulators
+) -> None:
+    issuer, audience = IapIssuer(), "/projects/17/locations/us-central1/services/trainmaster-console"
+    with serving(issuer.listen()) as keys:
+        emulators.variables.update({"TRAINMASTER_CONSOLE_AUDIENCE": audience, "TRAINMASTER_CONSOLE_KEYS": keys})
+        with running_from_archive("console", archives, environments, tmp_path, emulators) as port:
+            assert fetch(port, "/jobs", {})[0] == 401
+            assertion = issuer.assertion("anna@example.com", audience, datetime.now(UTC))
+            status, page = fetch(port, "/jobs", {ASSERTION: assertion})
+            assert status == 200
+            assert "There are no jobs" in page
+            for address in re.findall(r'(?:href|src)="(/assets/[^"]+)"', page):
+                assert fetch(port, address, {ASSERTION: assertion})[0] == 200
+
+
+def fetch(port: int, path: str, headers: dict[str, str]) -> tuple[int, str]:
+    """Get a page as soon as the function listens."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return int(answer.status), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return int(error.code), error.read().decode()
+        except urllib.error.URLError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 @contextmanager

@@ -12,11 +12,11 @@ resource "google_cloudfunctions2_function" "this" {
   # checkov:skip=CKV_GCP_124:Only the API is open to external clients. Functions that read a topic allow internal traffic only (tests/infra/test_plan.py).
   name        = "trainmaster-${replace(var.name, "_", "-")}"
   location    = var.region
-  description = "Trainmaster: functions/${var.name}.py"
+  description = coalesce(var.description, "Trainmaster: functions/${coalesce(var.entry_point, var.name)}.py")
 
   build_config {
     runtime           = "python311"
-    entry_point       = var.name
+    entry_point       = coalesce(var.entry_point, var.name)
     service_account   = var.builder
     docker_repository = var.repository
 
@@ -41,6 +41,16 @@ resource "google_cloudfunctions2_function" "this" {
     # Pub/Sub of the same project counts as internal traffic; clients of the API do not.
     ingress_settings               = length(var.topics) == 0 ? "ALLOW_ALL" : "ALLOW_INTERNAL_ONLY"
     all_traffic_on_latest_revision = true
+
+    dynamic "secret_environment_variables" {
+      for_each = var.secrets
+      content {
+        key        = secret_environment_variables.key
+        project_id = var.project
+        secret     = secret_environment_variables.value
+        version    = "latest"
+      }
+    }
   }
 }
 
@@ -57,6 +67,7 @@ resource "google_pubsub_subscription" "this" {
   for_each                   = toset(var.topics)
   name                       = each.key
   topic                      = each.key
+  filter                     = var.filter
   ack_deadline_seconds       = var.timeout_s
   message_retention_duration = "604800s"
 

@@ -3,6 +3,12 @@ variable "name" {
   type        = string
 }
 
+variable "entry_point" {
+  description = "Name of the Python function in the archive, which is that of its module in functions/. null: `name`."
+  type        = string
+  default     = null
+}
+
 variable "project" {
   type = string
 }
@@ -78,4 +84,22 @@ variable "builder" {
 variable "repository" {
   description = "Id of the Artifact Registry repository for the function's image."
   type        = string
+}
+
+variable "description" {
+  description = "Description of the function. Empty: the path of its module."
+  type        = string
+  default     = ""
+}
+
+variable "filter" {
+  description = "Filter of the subscriptions, by the attributes of the messages. Empty: all messages."
+  type        = string
+  default     = ""
+}
+
+variable "secrets" {
+  description = "Environment variables with the values of secrets: variable => id of the secret."
+  type        = map(string)
+  default     = {}
 }
