@@ -37,6 +37,14 @@ class Control:
     def key_set(self) -> Json:
         return self.issuer.key_set()
 
+    def processes(self, name: str, host: str) -> Json:
+        """Return the process ids of a VM, or of a host of a TPU node, for a shell on it (`trainmaster ssh`)."""
+        node = self.tpus.find(name)
+        instance = tpu_control.host_of(node, {"host": host}) if node else self.cloud.find(name)
+        if instance.vm is None:
+            raise not_ready(instance.path(self.cloud.links))
+        return {"init": instance.vm.pid, "program": instance.vm.find_program()}
+
     def faults(self) -> Json:
         return self.cloud.faults.as_json()
 

@@ -119,6 +119,11 @@ class PoweredVm:
         threading.Thread(target=self._watch, name=f"vm-{disk.root.name}", daemon=True).start()
 
     @property
+    def pid(self) -> int:
+        """Process id of `vm_init`, which has the VM's environment and mounts, and ends when the VM is powered off."""
+        return self._init.pid
+
+    @property
     def _label(self) -> str:
         return f"{MARKER}={self._marker}"
 

@@ -100,6 +100,11 @@ class ComputeServer:
                 methods=["POST"],
             ),
             Rule(
+                "/emulator/v1/vms/<name>/processes",
+                endpoint=lambda request, name: control.processes(name, request.args.get("host", "0")),
+                methods=["GET"],
+            ),
+            Rule(
                 "/emulator/v1/vms/<name>:<verb>",
                 endpoint=lambda request, name, verb: control.act(name, verb, json_body(request)),
                 methods=["POST"],

@@ -1,4 +1,4 @@
-"""What each service account may do with objects, as infra/iam.tf grants it.
+"""The permissions of each service account on objects, as infra/iam.tf grants them.
 
 `tests/infra/test_storage_access.py` compares the grants with infra/. Sources of the rules: "IAM permissions for JSON
 methods" of Cloud Storage, and "Conditions" of IAM: a permission on the bucket is checked with the bucket's name, so a
@@ -62,7 +62,7 @@ GRANTS: Final = (
     ),
     StorageGrant("upload", "trainmasterObjectLister", "this"),
     StorageGrant(WORKER, "roles/storage.objectViewer", "this", excluded=("jobs/",)),
-    StorageGrant(WORKER, "roles/storage.objectViewer", "stage", only=("agent/",)),
+    StorageGrant(WORKER, "roles/storage.objectViewer", "stage", only=("agent/", "algorithms/")),
     StorageGrant(WORKER, "roles/storage.objectUser", "this", excluded=("jobs/", "packages/", "agent/")),
 )
 ACCOUNTS: Final = tuple(sorted({grant.account for grant in GRANTS}))

@@ -46,7 +46,7 @@ def next_time(job: Job, after: datetime) -> datetime:
 
 
 def planned(job: Job, version: int, now: datetime) -> ScheduledJob:
-    """Return a new, changed or resumed job with its next time. What an earlier execution left is dropped."""
+    """Return a new, changed or resumed job with its next time. The state of an earlier execution is dropped."""
     at = next_time(job, now) if job.state is JobState.ENABLED else None
     return ScheduledJob(job.model_copy(update={"schedule_time": at}), version)
 

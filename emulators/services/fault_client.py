@@ -45,6 +45,10 @@ class FaultClient:
         """Signal the training program, not the agent, of that VM or of this host of a TPU node."""
         self._call("POST", f"/emulator/v1/vms/{vm}:kill-program", {"signal": signal, "host": host}, f"VM {vm}")
 
+    def processes(self, vm: str, host: int = 0) -> dict[str, Any]:
+        """Return the process ids of the VM: `init`, and `program`, which is None while no training program runs."""
+        return self._call("GET", f"/emulator/v1/vms/{vm}/processes?host={host}", None, f"running VM {vm}")
+
     def current(self) -> dict[str, Any]:
         """Return the faults of the whole project."""
         return self._call("GET", FAULTS_PATH, None, "faults")

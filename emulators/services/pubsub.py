@@ -20,6 +20,8 @@ from emulators.stack.service import Service
 NAME: Final = "pubsub"
 PREFIX: Final = "trainmaster-"
 DEAD_LETTER: Final = "trainmaster-dead-letter"
+JOB_STATE: Final = "trainmaster-job-state"
+"""Notifications of jobs. A subscription of the user's gets them: docs/notifications.md."""
 SYSTEM_EVENTS: Final = "trainmaster-system-events"
 SYSTEM_EVENTS_FUNCTION: Final = "maintenance"
 """The function that gets Compute's system-event log, in addition to its own topic."""
@@ -137,6 +139,7 @@ class PubSub:
 
 def create_topics_and_subscriptions(pubsub: PubSub, functions: dict[str, int]) -> None:
     """Create the dead-letter topic, and a topic with a push subscription for each function (name to port)."""
+    pubsub.create_topic(JOB_STATE)
     pubsub.create_topic(DEAD_LETTER)
     pubsub.create_pull(DEAD_LETTER, DEAD_LETTER)
     for function, port in functions.items():

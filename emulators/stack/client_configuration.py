@@ -17,6 +17,7 @@ from emulators.services import iam
 from emulators.stack import processes
 from emulators.stack.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
 from shared.wiring.agent_archive import agent_archive, agent_uri
+from shared.wiring.algorithms_archive import algorithms_archive, algorithms_uri
 
 CLIENTS: Final = "clients"
 PROXY_DIR: Final = "proxy"
@@ -91,6 +92,7 @@ def cloud_sdk_environment(state_dir: Path, config: StackConfig, endpoints: Endpo
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"http://{endpoints.storage}/storage/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB": f"http://{endpoints.pubsub}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"http://{endpoints.logging}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING": f"http://{endpoints.monitoring}/",
         "BOTO_CONFIG": str(folder / "boto"),
     }
     if endpoints.scheduler:
@@ -110,13 +112,17 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         "TRAINMASTER_PROJECT": config.project,
         "TRAINMASTER_BUCKET": config.bucket,
         "TRAINMASTER_AGENT": agent_uri(config.stage_bucket, agent_archive()),
+        "TRAINMASTER_ALGORITHMS": algorithms_uri(config.stage_bucket, algorithms_archive()),
         "TRAINMASTER_ADDRESSING": "emulator",
+        "TRAINMASTER_NOTIFICATIONS": "true",
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"trainmaster-worker@{config.project}.iam.gserviceaccount.com",
         "GOOGLE_CLOUD_PROJECT": config.project,
         "FIRESTORE_EMULATOR_HOST": endpoints.firestore,
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
+        "TRAINMASTER_METRICS": config.metrics,
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
+        "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",
     }
     if endpoints.compute:
         variables["TRAINMASTER_COMPUTE_ENDPOINT"] = f"http://{endpoints.compute}"
@@ -146,6 +152,7 @@ def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
+        "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",
         **processes.proxy_exceptions(endpoints.addresses(), {}),
     }
     if endpoints.compute:

@@ -32,6 +32,7 @@ from shared.memory.bus import MemoryBus, Message
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, google_events, internal_requests, topics
 from shared.ports import JobLog, Objects
+from shared.settings import settings
 
 PUBLISH: Final = re.compile(r"^/v1/projects/[^/]+/topics/([^/:]+):publish$")
 REDELIVERY_S: Final = 1.0
@@ -67,7 +68,8 @@ class MemoryControlPlane:
     ) -> None:
         """Start handling events.
 
-        `storage`: `host:port` of Cloud Storage, where `bucket` is polled for new job files.
+        The settings of the stack must be in the environment. `storage`: `host:port` of Cloud Storage, where `bucket` is
+        polled for new job files.
         """
         deps = Deps(
             self.store,
@@ -76,6 +78,7 @@ class MemoryControlPlane:
             sleep=time.sleep,
             job_log=job_log,
             objects=lambda: objects,
+            algorithms=settings().algorithms,
         )
         handlers: dict[str, Callable[[Message], object]] = {
             topics.SUBMIT: lambda message: submit.handle(message.data, message.attributes.get("source"), deps),

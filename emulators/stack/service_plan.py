@@ -18,6 +18,7 @@ from emulators.stack.state import Endpoints, StackConfig
 API: Final = "api"
 COMPUTE: Final = "compute"
 LOGGING: Final = "logging"
+MONITORING: Final = "monitoring"
 PROXY: Final = "proxy"
 IMAGES_FILE: Final = "images.json"
 SCHEDULER: Final = "scheduler"
@@ -53,6 +54,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         compute=ports.take_address() if config.compute else None,
         proxy=ports.take_address() if config.compute else None,
         logging=ports.take_address(),
+        monitoring=ports.take_address(),
         iam=ports.take_address() if has_api else None,
         api=ports.take_address() if has_api else None,
         scheduler=None if config.control_plane else ports.take_address(),
@@ -62,7 +64,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
     vm_services = _vm_services(state_dir, config, vm_endpoints, stack_id)
     if config.control_plane:
         objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)
-        return Plan(endpoints, [objects, _logging_service(state_dir, endpoints), *vm_services], {})
+        return Plan(endpoints, [objects, *_observation_services(state_dir, endpoints), *vm_services], {})
     function_ports = {name: ports.take() for name in config.functions}
     variables = client_configuration.application_environment(config, endpoints)
     services = [
@@ -86,7 +88,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
             push_time_scale=config.time_scale if config.realistic else None,
         ),
         *_api_services(state_dir, config, endpoints, variables, gates),
-        _logging_service(state_dir, endpoints),
+        *_observation_services(state_dir, endpoints),
         *vm_services,
         *([_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)] if endpoints.scheduler else []),
     ]
@@ -170,11 +172,14 @@ def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, sta
     ]
 
 
-def _logging_service(state_dir: Path, endpoints: Endpoints) -> Service:
-    """Return the Cloud Logging emulator. Its entries are in a file, so it may be restarted."""
-    argv = [sys.executable, "-m", "emulators.logging", "--host", processes.LOOPBACK]
-    argv += ["--port", _port(endpoints.logging), "--state-dir", str(state_dir / LOGGING)]
-    return Service(LOGGING, argv, address=endpoints.logging, health="/emulator/v1/health", restartable=True)
+def _observation_services(state_dir: Path, endpoints: Endpoints) -> list[Service]:
+    """Return the emulators of Cloud Logging and Cloud Monitoring. Their data are in files, so they may be restarted."""
+    services = []
+    for name, address in ((LOGGING, endpoints.logging), (MONITORING, endpoints.monitoring)):
+        argv = [sys.executable, "-m", f"emulators.{name}", "--host", processes.LOOPBACK]
+        argv += ["--port", _port(address), "--state-dir", str(state_dir / name)]
+        services.append(Service(name, argv, address=address, health="/emulator/v1/health", restartable=True))
+    return services
 
 
 def _scheduler_service(state_dir: Path, config: StackConfig, endpoints: Endpoints, address: str) -> Service:

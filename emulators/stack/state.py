@@ -7,6 +7,7 @@ STATE_DIR/stack.json   the StackState; replaced as a whole on every change
           storage/     objects, as files: BUCKET/OBJECT
           compute/     disks and serial logs of the Compute emulator's VMs
           logging/     log entries
+          monitoring/  time series
           pubsub/      the Pub/Sub emulator's table of hosts
           scheduler/   jobs of Cloud Scheduler
           proxy/       certificate authority of the googleapis proxy
@@ -31,7 +32,7 @@ STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
 LOGS: Final = "logs"
 SUPERVISOR_LOG: Final = "supervisor.log"
-DATA: Final = ("clients", "compute", "logging", "proxy", "pubsub", "scheduler", "storage")
+DATA: Final = ("clients", "compute", "logging", "monitoring", "proxy", "pubsub", "scheduler", "storage")
 """Directories that every start empties, because Firestore and Pub/Sub start empty, too."""
 PRIVATE: Final = 0o700
 """Mode of the state directory. It contains an access token, the key of a certificate authority, and the VMs' disks."""
@@ -79,6 +80,8 @@ class StackConfig(_StateModel):
     """Whether VMs and API are as slow and unreliable as on Google Cloud (`emulators.realism`)."""
     time_scale: float = 1.0
     """With `realistic`: factor of all durations."""
+    metrics: str = "30"
+    """Seconds between two reports of a VM to Cloud Monitoring, or `off`. Local jobs take minutes at most."""
     compute: bool = True
     """Run the Compute emulator, and the googleapis proxy, which only VMs need."""
     emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))
@@ -114,6 +117,7 @@ class Endpoints(_StateModel):
     compute: str | None
     proxy: str | None
     logging: str
+    monitoring: str
     iam: str | None = None
     """Set together with `api`."""
     api: str | None = None

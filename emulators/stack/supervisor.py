@@ -4,9 +4,9 @@
         │                              └──a service that holds state ended──► failed (everything is stopped)
         └──a service ended, or the time limit passed──► failed
 
-The supervisor restarts functions, the scheduler, the proxy, Cloud Logging and Cloud Storage (whose data are files) when
-they end, as Google would. Firestore, Pub/Sub and Compute keep their state in memory: a restart would silently lose
-jobs, so the stack fails instead, and the error names the service.
+The supervisor restarts functions, the scheduler, the proxy, Cloud Logging, Cloud Monitoring and Cloud Storage (whose
+data are files) when they end, as Google would. Firestore, Pub/Sub and Compute keep their state in memory: a restart
+would silently lose jobs, so the stack fails instead, and the error names the service.
 
 Run as `python -m emulators.stack.supervisor STATE_DIR CONFIG_JSON` below `parent_watchdog`.
 """
@@ -29,6 +29,7 @@ from emulators.stack import backends, client_configuration, processes, service, 
 from emulators.stack import state as states
 from emulators.stack.state import ServiceState, StackConfig, StackError, StackState, StackStatus
 from shared.wiring.agent_archive import agent_archive, agent_object
+from shared.wiring.algorithms_archive import algorithms_archive, algorithms_object
 
 ALREADY_UP: Final = 75
 """Exit status: another supervisor holds this directory. Source: EX_TEMPFAIL in <sysexits.h>."""
@@ -103,13 +104,15 @@ class Supervisor:
         self._write(status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._start_time, 2))
 
     def _create_buckets(self, host: str) -> None:
-        """Create the public buckets, the buckets that infra/ creates, and store the agent, as infra/ does."""
+        """Create the public buckets and those of infra/; store the agent and the algorithms, as infra/ does."""
         storage.create_bucket(host, self._config.project, self._config.bucket)
         storage.create_bucket(host, self._config.project, self._config.stage_bucket)
         for bucket, folder in self._config.public_buckets.items():
             storage.create_bucket_from(host, self._config.project, bucket, folder)
         archive = agent_archive()
         storage.create_object(host, self._config.stage_bucket, agent_object(archive), archive)
+        wheel = algorithms_archive()
+        storage.create_object(host, self._config.stage_bucket, algorithms_object(wheel), wheel)
 
     def _give_up(self) -> bool:
         return self._stopping
