@@ -66,7 +66,7 @@ _SYSTEM_EVENT: Final = {
     "timestamp": "2026-11-21T03:00:00.123456Z",
 }
 MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
-    "vm_ready": [_SUBJECT, {**_SUBJECT, "host": 0}],
+    "vm_ready": [_SUBJECT, {**_SUBJECT, "host": 0}, {**_SUBJECT, "agent_started_at": "2026-11-21T02:59:00.123Z"}],
     "replica_exit": [
         _EXIT,
         {**_EXIT, "signal": None, "out_of_memory": False, "error": _ERROR, "tail": "the end", "host": 1},

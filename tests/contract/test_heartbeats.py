@@ -1,4 +1,4 @@
-"""Heartbeats on Compute Engine's emulator: a VM writes them, and `provision` reads them."""
+"""Guest attributes on Compute Engine's emulator: a VM writes heartbeats and metrics, and `provision` reads them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.contract.fleets import EmulatorWorld, a_create, metadata, sole
 from tests.integration.compute.emulator import eventually
 
 WRITE = """
-url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance/guest-attributes/trainmaster/heartbeat
+url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance/guest-attributes/trainmaster/{key}
 curl --silent --fail --request PUT --data '{value}' --header Metadata-Flavor:Google $url || echo REFUSED
 echo WRITTEN
 """
 ALLOWED = {"enable-guest-attributes": "TRUE"}
 
 
-def a_vm(compute: EmulatorWorld, job: Job, value: str, **more: str) -> None:
-    script = WRITE.format(value=value)
+def a_vm(compute: EmulatorWorld, job: Job, value: str, key: str = "heartbeat", **more: str) -> None:
+    script = WRITE.format(value=value, key=key)
     compute.fleet.create(job, a_create(job, 1), {**metadata(), "startup-script": script, **more})
     eventually(lambda: "WRITTEN" in compute.fleet.serial_output(sole(compute.fleet, job), 0)[0], within_s=60)
 
@@ -48,3 +48,16 @@ def test_heartbeat_of_a_deleted_vm_is_unknown(compute: EmulatorWorld, job: Job) 
     compute.fleet.delete(vm)
     eventually(lambda: not compute.fleet.list_vms(job.job_id), within_s=60)
     assert compute.fleet.last_heartbeat(vm) is None
+
+
+def test_metric_of_a_vm_is_read_apart_from_its_heartbeat(compute: EmulatorWorld, job: Job) -> None:
+    text = '{"attempt":1,"measurements":[[100,0.5]]}'
+    a_vm(compute, job, text, "metric", **ALLOWED)
+    vm = sole(compute.fleet, job)
+    assert compute.fleet.reported_metric(vm) == text
+    assert compute.fleet.last_heartbeat(vm) is None
+
+
+def test_metric_that_was_not_written_is_unknown(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    assert compute.fleet.reported_metric(sole(compute.fleet, job)) is None

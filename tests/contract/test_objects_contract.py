@@ -6,7 +6,9 @@ import json
 import logging
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from google.auth.credentials import AnonymousCredentials
@@ -129,3 +131,35 @@ def test_forbidden_bucket_is_neither_present_nor_missing(monkeypatch: pytest.Mon
         with pytest.raises(BucketForbiddenError):
             objects.bucket_place("bucket")
         objects.close()
+
+
+def test_created_objects_are_those_below_the_directory_with_their_times(objects: Any, uri: str) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=5)
+    directory = uri.removesuffix(".yaml")
+    for name in ("b/2", "a", "c"):
+        objects.write(f"{directory}/{name}", b"abc", content_type="text/plain")
+    objects.write(f"{directory}-other/a", b"x", content_type="text/plain")
+    found = objects.created(directory, 10)
+    prefix = directory.removeprefix("gs://bucket/")
+    assert [created.name for created in found] == [f"{prefix}/a", f"{prefix}/b/2", f"{prefix}/c"]
+    assert all(before <= created.created_at <= datetime.now(UTC) + timedelta(seconds=5) for created in found)
+    assert {created.size for created in found} == {3}
+    assert found[0].created_at.tzinfo is not None
+
+
+def test_created_objects_are_bounded(objects: Any, uri: str) -> None:
+    directory = uri.removesuffix(".yaml")
+    for number in range(5):
+        objects.write(f"{directory}/{number}", b"", content_type="text/plain")
+    assert len(objects.created(directory, 3)) == 3
+    assert objects.created(f"{directory}/missing", 3) == ()
+
+
+def test_rewritten_object_has_the_time_of_its_last_version(objects: Any, uri: str) -> None:
+    directory = uri.removesuffix(".yaml")
+    objects.write(f"{directory}/ckpt", b"1", content_type="text/plain")
+    (first,) = objects.created(directory, 3)
+    objects.write(f"{directory}/ckpt", b"22", content_type="text/plain")
+    (second,) = objects.created(directory, 3)
+    assert second.created_at > first.created_at
+    assert second.size == 2

@@ -16,6 +16,7 @@ from shared.core.events import JobSubmitted, ProvisioningStarted, ReplicaExited
 from shared.core.evolve import evolve
 from shared.core.ledger import LedgerEntry, counters, fold
 from shared.core.model.job import Job, JobState, Label, State
+from shared.core.model.learning_curve import points_max
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.tuning import (
     EarlierTrial,
@@ -178,6 +179,23 @@ def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: S
     assert must(store.entry("digits_1", later.key)).done_at == at(2)
 
 
+def test_notification_is_open_until_it_is_confirmed_and_independent_of_the_other_effects(store: Store) -> None:
+    submit(store, a_job(JobState.QUEUED, job_id="first"))
+    submit(store, a_job(JobState.QUEUED, job_id="second"))
+    store.mark_done("first", ("submitted",), at(1))
+    assert sorted(entry.job_id for entry in store.open_notifications(10)) == ["first", "second"]
+    assert len(store.open_notifications(1)) == 1
+    store.confirm_notification("second", "submitted", at(2))
+    store.confirm_notification("second", "unknown", at(2))
+    store.confirm_notification("unknown", "submitted", at(2))
+    (entry,) = store.open_notifications(10)
+    assert entry == store.entry("first", "submitted")
+    confirmed = must(store.entry("second", "submitted"))
+    assert (confirmed.notified_at, confirmed.is_pending) == (at(2), True)
+    store.mark_done("second", ("submitted",), at(3))
+    assert store.jobs_with_pending() == ()
+
+
 def test_entry_confirmed_by_many_at_once_keeps_one_of_their_times(store: Store) -> None:
     submit(store)
     with ThreadPoolExecutor(4) as pool:
@@ -296,7 +314,12 @@ def test_largest_tuning_job_and_its_previous_study_fit_a_document() -> None:
     job = a_large_study()
     tuning = job.tuning
     assert tuning is not None
-    whole = replace(tuning, earlier=tuple(EarlierTrial(trial.values, 0.5) for trial in tuning.trials))
+    curve = tuple(Measurement(0.5, step) for step in range(points_max(1000)))
+    whole = replace(
+        tuning,
+        trials=tuple(replace(trial, reported=curve) for trial in tuning.trials),
+        earlier=tuple(EarlierTrial(trial.values, 0.5) for trial in tuning.trials),
+    )
     size = size_of(job_document(replace(job, tuning=whole)))
     assert 500_000 < size < 1 << 20
 

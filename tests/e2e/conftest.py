@@ -228,6 +228,7 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
         wait_s=1.0,
     )
     yield Lab(stack, store, fleet, objects, StackBus(stack.pubsub), packages)
+    fleet.close()
     store.close()
     objects.close()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
@@ -13,10 +14,10 @@ from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import Job
 from shared.core.model.replica import Replica
 from shared.core.model.replica_id import ReplicaId
-from shared.core.model.tuning import Tuning
+from shared.core.model.tuning import StoppingRule, TrialState, Tuning
 from shared.core.model.vm import Vm
 from shared.core.model.vm_names import vm_name
-from shared.errors import TemporaryError
+from shared.errors import PermanentError, TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
@@ -25,7 +26,7 @@ from shared.memory.objects import MemoryObjects
 from shared.memory.resources import MemoryResources
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, google_events, internal_requests, topics
-from shared.ports import Suggester
+from shared.ports import Bus, Suggester
 from tests.support.jobs import START, a_spec
 
 
@@ -45,6 +46,16 @@ class Grid:
             *([parameter.value_at(index) for index in range(parameter.size or 1)] for parameter in tuning.parameters)
         )
         return next(point for point in points if point not in tried)
+
+    def find_unpromising(self, tuning: Tuning) -> Mapping[int, str]:
+        """Give up the running trials whose latest value is negative, if the tuning job stops trials early."""
+        if tuning.stopping is StoppingRule.NONE:
+            return {}
+        return {
+            trial.number: f"{trial.latest.value:g} is negative"
+            for trial in tuning.of_state(TrialState.RUNNING)
+            if trial.latest and trial.latest.value < 0
+        }
 
 
 def run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
@@ -69,6 +80,10 @@ class World:
     resources: MemoryResources | None = None
     """Where accounts, images and secrets are looked up; None: they are not."""
     regions: tuple[str, ...] = ()
+    notifications: Bus | None = None
+    """Where transitions of jobs are published; None: nowhere."""
+    algorithms: str = ""
+    """Address of the package of the built-in algorithms."""
 
     def __post_init__(self) -> None:
         self.fleet.clock = lambda: self.now
@@ -86,6 +101,8 @@ class World:
             objects=(lambda: objects) if objects else None,
             resources=(lambda: resources) if resources else None,
             regions=self.regions,
+            notifications=self.notifications,
+            algorithms=self.algorithms,
         )
 
     @property
@@ -123,8 +140,15 @@ class World:
                 provision.handle(request, self.fleet_deps, self.deps)
             case topics.TUNE:
                 tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps)
+            case topics.SUBMIT:
+                self._deliver_submission(message)
             case topic:
                 raise KeyError(topic)
+
+    def _deliver_submission(self, message: Message) -> None:
+        """Create the job. A rejected submission ends here: the function acknowledges its message."""
+        with suppress(PermanentError):
+            submit.handle(message.data, message.attributes.get("source"), self.deps, self.now)
 
     def send(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
         """Deliver a message of an agent about the incarnation in its VM's latest directive. `more` overrides fields."""

@@ -61,6 +61,27 @@ def test_gcloud_submits_from_sources_and_streams_logs_to_the_end(lab: Lab, train
     assert (again.returncode, "A job with this id already exists." in again.stderr) == (1, True)
 
 
+def test_gcloud_submits_a_built_in_algorithm_by_its_former_image(lab: Lab, tmp_path: Path) -> None:
+    job_id, data = a_name(), f"gs://{lab.bucket}/gcloud/numbers.csv"
+    rows = "".join(f"{row % 2},{row % 7}.5,{row}.25\n" for row in range(60))
+    lab.objects.write(data, rows.encode(), content_type="text/csv")
+    image, arguments = "gcr.io/cloud-ml-algos/{}:latest", ("--preprocess", f"--training_data_path={data}")
+    common = ("--region=us-central1", f"--job-dir=gs://{lab.bucket}/gcloud/{job_id}", "--scale-tier=basic")
+    refused = lab.stack.run(
+        *SUBMIT, a_name(), *common, f"--master-image-uri={image.format('bert')}", "--", *arguments, home=tmp_path
+    )
+    assert (refused.returncode, "TensorFlow Model Garden" in refused.stderr) == (1, True)
+    submitted = lab.stack.run(
+        *SUBMIT, job_id, *common, f"--master-image-uri={image.format('boosted_trees')}",
+        "--", *arguments, "--objective=binary:logistic", home=tmp_path,
+    )  # fmt: skip
+    assert submitted.returncode == 0, submitted.stderr
+    lab.wait_for_success(job_id, within_s=120)
+    shown = yaml.safe_load(lab.stack.run(*JOBS, "describe", job_id, home=tmp_path).stdout)
+    assert shown["trainingOutput"]["isBuiltInAlgorithmJob"] is True
+    assert shown["trainingOutput"]["builtInAlgorithmOutput"]["modelPath"].endswith(f"{job_id}/model/")
+
+
 def test_gcloud_updates_labels_and_cancels_a_running_job(lab: Lab, trainer: Path, tmp_path: Path) -> None:
     job_id = a_name()
     submitted = lab.stack.run(*SUBMIT, job_id, *flags(lab, trainer, "--steps=100000"), home=tmp_path, timeout_s=120)

@@ -192,7 +192,12 @@ def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> N
     assert old.address
     all_are_told(old.address)
     tpus.faults.preempt(old.name, notice_s=0)
-    tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)].count(LossCause.PREEMPTION) == 1, 60)
+
+    def is_preempted_or_replaced() -> bool:
+        losses = [vm.loss for vm in tpus.fleet.list_vms(job_id)]
+        return LossCause.PREEMPTION in losses or tpus.replica(job_id, first).vm_generation > 1
+
+    tpus.until(is_preempted_or_replaced, 60)
     tpus.bus.publish(
         topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)), {}
     )  # as the sweep does every minute

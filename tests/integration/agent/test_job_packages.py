@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from shared.agent.setup.setup_errors import TRIES, Retrier
 
 from .support.cloud import Cloud
 from .support.package_index import PackageIndex
-from .support.packages import PYPROJECT, sdist, tarball, wheel
+from .support.packages import PYPROJECT, sdist, tarball, wheel, wheel_of
 from .support.vm import CLUSTER, Vm, agent_identity
 
 TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
@@ -305,3 +306,24 @@ def test_package_with_only_a_setup_py_is_built_without_isolation(
 def test_unreadable_archive_is_built_with_isolation(tmp_path: Path) -> None:
     (tmp_path / "t.tar.gz").write_bytes(b"no archive")
     assert builds_without_isolation(tmp_path / "t.tar.gz") is False
+
+
+def test_package_named_by_its_hash_is_installed_only_if_its_content_has_it(cloud: Cloud, offline: Vm) -> None:
+    uri = "gs://b/jobs/helper-0.1-py3-none-any.whl"
+    cloud.objects[uri] = wheel_of("helper", {"helper/task.py": "print('RUNS')"})
+    digest = hashlib.sha256(cloud.objects[uri]).hexdigest()
+    offline.configure(package_uris=[f"{uri}#sha256={digest}"], python_module="helper.task")
+    cloud.direct(1, 1)
+    offline.boot()
+    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
+    assert offline.wait_for_line("RUNS") == "RUNS"
+
+
+def test_replaced_content_of_a_package_named_by_its_hash_is_a_permanent_failure(cloud: Cloud, offline: Vm) -> None:
+    uri = "gs://b/jobs/helper-0.1-py3-none-any.whl"
+    cloud.objects[uri] = wheel_of("helper", {"helper/task.py": "print('RUNS')"})
+    offline.configure(package_uris=[f"{uri}#sha256={'0' * 64}"], python_module="helper.task")
+    cloud.direct(1, 1)
+    offline.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert "does not have the SHA-256 hash" in json.dumps(body)

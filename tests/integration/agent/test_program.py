@@ -59,7 +59,8 @@ def test_success_is_reported_after_vm_ready_with_the_replicas_identity(cloud: Cl
 
     assert cloud.published() == [("vm-ready", (2, 3)), ("replica-exit", (2, 3))]
     ready = cloud.messages[0].body
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ready.pop("at"))
+    for name in ("at", "agent_started_at"):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ready.pop(name))
     assert ready == {
         "version": 1,
         "job_id": "digits_1",

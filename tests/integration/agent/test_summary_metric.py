@@ -19,6 +19,7 @@ from .support.trial import REPORT_METRIC, TAG, configure_trial
 from .support.vm import NAME, Vm
 
 TENSORBOARD = ROOT / ".images" / "tensorflow"
+NO_TENSORBOARD = ROOT / ".images" / "scikit-learn"
 WRITE_EVENTS = """
 import json, sys
 import types
@@ -106,6 +107,7 @@ def test_newest_event_files_within_the_limits_are_selected() -> None:
 
 
 def test_missing_tensorboard_is_logged(cloud: Cloud, vm: Vm) -> None:
+    vm.environ["PATH"] = f"{NO_TENSORBOARD / 'bin'}{os.pathsep}{vm.environ['PATH']}"
     configure_trial(vm, rank_base=0, vm_names=[NAME], job_dir="gs://b/d")
     vm.program("pass")
     cloud.objects["gs://b/d/events.out.tfevents.1.host"] = b""

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
-_DOCUMENTS = {"ml": "ml.v1.json", "aiplatform": "aiplatform.v1.json"}
+_DOCUMENTS = {"ml": "ml.v1.json", "aiplatform": "aiplatform.v1.json", "monitoring": "monitoring.v3.json"}
 
 
 @cache

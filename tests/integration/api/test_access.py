@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from shared.api.cached_access import ENTRIES_MAX, GRANTED_S, UNKNOWN_S, CachedAccess
-from shared.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT
+from shared.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT, TUNING_GET
 from shared.api.routes import ROUTES
 from shared.errors import TemporaryError
 from shared.memory.access import MemoryAccess
@@ -35,6 +35,7 @@ CALLS = [
     ("GET", JOBS, LIST),
     ("GET", f"{JOBS}/digits_1", GET),
     ("PATCH", f"{JOBS}/digits_1", CREATE),
+    ("GET", f"{JOBS}/digits_1:explain", GET),
     ("POST", f"{JOBS}/digits_1:cancel", CANCEL),
     ("GET", f"{JOBS}/digits_1:getIamPolicy", GET),
     ("POST", f"{JOBS}/digits_1:setIamPolicy", CREATE),
@@ -44,8 +45,10 @@ CALLS = [
     ("POST", CUSTOM_JOBS, CREATE),
     ("GET", CUSTOM_JOBS, LIST),
     ("GET", f"{CUSTOM_JOBS}/1", GET),
+    ("GET", f"{CUSTOM_JOBS}/1:explain", GET),
     ("POST", f"{CUSTOM_JOBS}/1:cancel", CANCEL),
     ("DELETE", f"{CUSTOM_JOBS}/1", DELETE),
+    ("GET", f"{TUNING_JOBS}/17:explain", TUNING_GET),
     *(
         (method, f"{collection}{path}", f"aiplatform.{collection.rpartition('/')[2]}.{verb}")
         for collection in (TUNING_JOBS, PIPELINES)

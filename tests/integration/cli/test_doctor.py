@@ -140,11 +140,12 @@ def test_complete_installation_has_no_problems(installation: Installation) -> No
     (limited,) = [line for line in lines if line.startswith("! ")]
     assert f"that need NVIDIA_T4_GPUS: these quotas are 0 in {REGION}" in limited
     assert {f"ok   topic {topic} and its subscription" for topic in EVENT_TOPICS} <= set(lines)
+    assert f"ok   topic {topics.JOB_STATE}" in lines
 
 
 def test_every_topic_is_checked() -> None:
     all_topics = {value for name, value in vars(topics).items() if name.isupper()}
-    assert {*EVENT_TOPICS, topics.DEAD_LETTER} == all_topics
+    assert {*EVENT_TOPICS, topics.DEAD_LETTER, topics.JOB_STATE} == all_topics
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ PROGRAM = """
     print('{"severity": "NOTICE", "message": "as json", "loss": 0.5}')
     if "--fail" in sys.argv and task["type"] == "worker":
         raise ValueError("bad shape")
-    time.sleep(2)
+    # The chief of a failing job outlasts the workers' restarts on any machine; the service stops it.
+    time.sleep(300 if "--fail" in sys.argv else 2)
 """
 
 

@@ -22,7 +22,7 @@ from tests.integration.api.client import OWNER, PROJECT, TOKENS, VIEWER, an_app
 from tests.integration.api.served import serving
 from tests.integration.api.test_custom_jobs import BODY
 from tests.integration.logging.cloud import Cloud
-from tests.support.jobs import a_spec
+from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 from trainmaster import Client, JobFailedError, package_folder
 
@@ -73,6 +73,25 @@ def test_job_file_is_submitted_and_waited_for(running: Running, tmp_path: Path) 
     assert (job.job_id, job.state, job.has_ended) == (f"digits_{datetime.now(UTC):%Y}", "QUEUED", False)
     assert running.client.wait(job).state == "SUCCEEDED"
     assert running.client.describe(job.job_id).has_ended
+
+
+def test_why_returns_the_decisions_with_their_rules_and_the_next_steps(running: Running) -> None:
+    job = running.client.submit({"jobId": "bad", **a_spec()})
+    queued = running.client.why(job)
+    assert queued.decisions[0].text == "The job is valid and new."
+    assert queued.next_steps
+    with pytest.raises(JobFailedError):
+        running.client.wait(job)
+    ended = running.client.why("bad")
+    assert (ended.state, ended.next_steps) == ("FAILED", ())
+    exits = [decision for decision in ended.decisions if decision.replica == str(CHIEF) and decision.rule]
+    assert exits[-1].rule == int(running.world.store.ledger("bad")[-1].decision.rule)
+    assert str(ended).endswith("Now: FAILED.")
+
+
+def test_why_of_an_unknown_job_is_refused(running: Running) -> None:
+    with pytest.raises(PermanentError, match="nobody"):
+        running.client.why("nobody")
 
 
 def test_failed_job_raises_its_reason(running: Running) -> None:

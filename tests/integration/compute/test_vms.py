@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import urllib.error
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,20 @@ def test_startup_script_runs_with_its_own_home_and_environment(emulator: Emulato
     }  # fmt: skip
     assert Path(work).is_relative_to(emulator.state_dir)
     assert emulator.status("vm") == "RUNNING"  # the VM outlives its script
+
+
+def test_processes_of_a_running_vm_are_its_first_one_and_the_training_program(emulator: Emulator) -> None:
+    emulator.run("vm", AGENT)
+    eventually(lambda: "training" in emulator.serial("vm"))
+    pids = emulator.call("/emulator/v1/vms/vm/processes")
+    assert "vm_init.py" in Path(f"/proc/{pids['init']}/cmdline").read_text()
+    assert "trainer.task" in Path(f"/proc/{pids['program']}/cmdline").read_text()
+    emulator.fault("vm", "crash")
+    eventually(lambda: emulator.status("vm") == "TERMINATED")
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        emulator.call("/emulator/v1/vms/vm/processes")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        emulator.call("/emulator/v1/vms/other/processes")
 
 
 def test_each_vm_has_its_own_tmp(emulator: Emulator) -> None:

@@ -16,6 +16,7 @@ from emulators.stack.state import FUNCTIONS, Endpoints, StackConfig, StackError,
 from shared.api import handler
 from shared.jobspec.catalog.runtimes import RUNTIMES
 from shared.wiring.agent_archive import agent_archive, agent_uri
+from shared.wiring.algorithms_archive import algorithms_archive, algorithms_uri
 from tests.support.serving import serving
 
 ENDPOINTS = Endpoints(
@@ -26,6 +27,7 @@ ENDPOINTS = Endpoints(
     compute="h:5",
     proxy="h:6",
     logging="h:7",
+    monitoring="h:11",
     iam="h:8",
     api="h:9",
 )
@@ -44,7 +46,9 @@ def test_functions_get_the_documented_settings() -> None:
         "TRAINMASTER_PROJECT": "p",
         "TRAINMASTER_BUCKET": "b",
         "TRAINMASTER_AGENT": agent_uri("trainmaster-local-stage", agent_archive()),
+        "TRAINMASTER_ALGORITHMS": algorithms_uri("trainmaster-local-stage", algorithms_archive()),
         "TRAINMASTER_ADDRESSING": "emulator",
+        "TRAINMASTER_NOTIFICATIONS": "true",
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": "trainmaster-worker@p.iam.gserviceaccount.com",
         "TRAINMASTER_COMPUTE_ENDPOINT": "http://h:5",
         "GOOGLE_CLOUD_PROJECT": "p",
@@ -52,6 +56,8 @@ def test_functions_get_the_documented_settings() -> None:
         "PUBSUB_EMULATOR_HOST": "h:2",
         "STORAGE_EMULATOR_HOST": "http://h:3",
         "TRAINMASTER_LOGGING_ENDPOINT": "http://h:7",
+        "TRAINMASTER_MONITORING_ENDPOINT": "http://h:11",
+        "TRAINMASTER_METRICS": "30",
         "TRAINMASTER_IDENTITY_KEYS": "http://h:5/emulator/v1/certs",
         "TRAINMASTER_IAM_ENDPOINT": "http://h:8",
         "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": "http://h:8",

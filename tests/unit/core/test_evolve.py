@@ -156,13 +156,23 @@ TRIAL = a_job(trial_of=TrialOf("parent", 1, "accuracy"))
 @pytest.mark.parametrize(
     ("job", "action", "effects"),
     [
-        (a_job(), CancelJob("why"), (Effect.PROVISION,)),
-        (TUNING_JOB, CancelJob("why"), (Effect.TUNE,)),
+        (a_job(), CancelJob("why"), (Effect.PROVISION, Effect.NOTIFY)),
+        (a_job(), RerunJob(Budget.FREE), (Effect.PROVISION, Effect.NOTIFY)),
+        (a_job(), DeleteJob(), (Effect.PROVISION,)),
+        (TUNING_JOB, CancelJob("why"), (Effect.TUNE, Effect.NOTIFY)),
         (TUNING_JOB, SetLabels(()), ()),
-        (TRIAL, CancelJob("why"), (Effect.PROVISION, Effect.TUNE)),
+        (TRIAL, CancelJob("why"), (Effect.PROVISION, Effect.TUNE, Effect.NOTIFY)),
         (TRIAL, ContinueProvisioning(1, 1), (Effect.PROVISION,)),
     ],
-    ids=["job", "tuning job", "tuning job without a change of trials", "trial", "trial in the same state"],
+    ids=[
+        "job",
+        "job with another attempt",
+        "job in the same state and attempt",
+        "tuning job",
+        "tuning job without a change of trials",
+        "trial",
+        "trial in the same state",
+    ],
 )
 def test_effects_follow_from_the_kind_of_job_and_its_change(
     job: Job, action: Action, effects: tuple[Effect, ...]

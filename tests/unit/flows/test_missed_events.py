@@ -1,4 +1,4 @@
-"""What no event will report any more: the sweep finds it."""
+"""The sweep finds changes that no event will report any more."""
 
 from __future__ import annotations
 

@@ -174,3 +174,49 @@ def test_new_search_begins_when_a_worker_is_missing_later(world: World) -> None:
     pass_backoff(world)
     assert world.job.placement.next_at is not None
     assert world.job.placement.next_at > world.now
+
+
+def wait_for_workers_for_a_day(world: World) -> None:
+    """Run without two of three workers until requests are a quarter of an hour apart."""
+    start(world, 3)
+    for replica_id in (PRIMARY, SERVER, WORKERS[0]):
+        world.send("vm-ready", replica_id)
+    for _ in range(100):
+        pass_backoff(world)
+    assert world.job.placement.next_at is not None
+    assert world.job.placement.next_at - world.now > timedelta(minutes=13)
+
+
+def test_lost_required_vm_is_requested_at_once_although_workers_wait_for_the_backoff(world: World) -> None:
+    wait_for_workers_for_a_day(world)
+    world.send("maintenance", SERVER, cause="preemption")
+    world.deliver()
+    assert names(world) == {"chief-0", "ps-0", "worker-0"}
+    assert world.replica(SERVER).state is ReplicaState.REPLACING
+    world.send("vm-ready", SERVER)
+    assert world.replica(SERVER).state is ReplicaState.RUNNING
+    world.check()
+
+
+def test_lost_required_vm_without_capacity_is_requested_again_within_a_minute(world: World) -> None:
+    wait_for_workers_for_a_day(world)
+    world.fleet.capacity[A] = 2
+    world.send("maintenance", SERVER, cause="preemption")
+    world.deliver()
+    assert "ps-0" not in names(world)
+    assert world.job.placement.next_at is not None
+    assert world.job.placement.next_at - world.now <= timedelta(minutes=1)
+    world.fleet.capacity[A] = 3
+    world.wait(60)
+    world.provision()
+    assert "ps-0" in names(world)
+    world.check()
+
+
+def test_missing_worker_still_waits_for_its_backoff_after_a_required_vm_was_replaced(world: World) -> None:
+    wait_for_workers_for_a_day(world)
+    world.send("maintenance", SERVER, cause="preemption")
+    world.deliver()
+    world.fleet.capacity[A] = 5
+    world.provision()
+    assert names(world) == {"chief-0", "ps-0", "worker-0"}

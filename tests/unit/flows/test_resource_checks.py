@@ -1,4 +1,4 @@
-"""What a job names is looked at when it is submitted, before any VM is paid for."""
+"""The resources that a job names are checked at submission, before any VM is paid for."""
 
 from __future__ import annotations
 

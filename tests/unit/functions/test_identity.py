@@ -420,7 +420,7 @@ def test_unknown_key_id_fetches_keys_at_most_once_a_minute(
         raise TransportError("unreachable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tokens, "_request", fail_to_fetch)
+        patch.setattr(tokens._keys, "_request", fail_to_fetch)
         with pytest.raises(TemporaryError, match="had not published a minute ago"):
             tokens.claims(TokenIssuer().identity_token(vm, "a", full=True, now=NOW))
         now[0] = 61.0
@@ -437,7 +437,7 @@ def test_event_signed_with_a_key_of_the_last_minute_is_redelivered_and_then_hand
     tokens = authentication.tokens()
     assert isinstance(tokens, IdentityTokens)
     now = [0.0]
-    monkeypatch.setattr(tokens, "_clock", lambda: now[0])
+    monkeypatch.setattr(tokens._keys, "_clock", lambda: now[0])
     tokens.claims(sender.token())
     rotated = TokenIssuer()
     published = {**sender.issuer.certificates(), **rotated.certificates()}

@@ -50,14 +50,16 @@ def test_each_change_of_a_trial_is_one_line(event: Event, severity: Severity, me
 
 
 def test_substitutions_are_warnings_before_the_job_is_queued() -> None:
-    note = Substitution("trainingInput.runtimeVersion", "1.15", "2.21", "the service ended this version")
-    job = a_job(JobState.QUEUED, plan=a_plan(substitutions=(note,)))
+    old = Substitution("trainingInput.runtimeVersion", "1.15", "2.21", "the service ended this version")
+    unseen = Substitution("trainingInput.masterConfig.imageUri", "a/b:1", "a/b:1", "It was not checked.")
+    job = a_job(JobState.QUEUED, plan=a_plan(substitutions=(old, unseen)))
     decision = Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "accepted", AcceptJob(job))
     event = JobSubmitted(job, NOW)
     empty = counters(State(job, (), whole=True), None)
     lines = service_lines(LedgerEntry(job.job_id, event.key, NOW, event, decision, empty, empty))
     assert [line.message for line in lines if line.severity is Severity.WARNING] == [
-        "trainingInput.runtimeVersion: 1.15 is replaced by 2.21 (the service ended this version)."
+        "trainingInput.runtimeVersion: 1.15 is replaced by 2.21 (the service ended this version).",
+        "trainingInput.masterConfig.imageUri: a/b:1 (It was not checked).",
     ]
     assert lines[-2].message.endswith("is queued.")
 

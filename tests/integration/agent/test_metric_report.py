@@ -1,0 +1,94 @@
+"""The agent of a trial writes what its program has reported to a guest attribute, while the program runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from shared.agent.control.vm_config import IncarnationKey
+from shared.agent.google_http.metadata_server import MetadataServer
+from shared.agent.metric.metric_report import MEASUREMENTS_MAX, MetricReport
+from shared.agent.metric.trial_metric import FILE_NAME, TrialMetric
+from shared.agent.reporting.serial_console import Console
+from shared.gcp.compute_fleet.fleet import METRIC
+from tests.support.stack import eventually
+
+from .support.cloud import Cloud
+from .support.trial import REPORT_METRIC, TAG, configure_trial
+from .support.vm import NAME, Vm, agent_identity
+
+FIRST = IncarnationKey(1, 1)
+
+
+def a_report(cloud: Cloud, work: Path, key: IncarnationKey | None = FIRST) -> MetricReport:
+    cloud.set("instance/id", "4711")
+    identity = agent_identity(environment={"CLOUD_ML_HP_METRIC_TAG": TAG})
+    metric = TrialMetric(identity, work, None)  # type: ignore[arg-type]
+    return MetricReport(metric, lambda: key, MetadataServer(cloud.host), Console())
+
+
+def write_file(work: Path, *values: float, attempt: int = 1) -> None:
+    folder = work / "metric" / str(attempt)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({TAG: str(value), "global_step": str(step)}) for step, value in enumerate(values, start=1)]
+    (folder / FILE_NAME).write_text("\n".join(lines))
+
+
+def written(cloud: Cloud) -> Any:
+    return json.loads(cloud.guest_attributes[METRIC])
+
+
+def test_measurements_are_written_with_their_attempt(cloud: Cloud, tmp_path: Path) -> None:
+    write_file(tmp_path, 0.25, 0.5)
+    a_report(cloud, tmp_path).write_new()
+    assert written(cloud) == {"attempt": 1, "measurements": [[1, 0.25], [2, 0.5]]}
+
+
+def test_nothing_new_is_not_written_again(cloud: Cloud, tmp_path: Path) -> None:
+    report = a_report(cloud, tmp_path)
+    report.write_new()
+    assert cloud.guest_attribute_writes == 0, "nothing is reported yet"
+    write_file(tmp_path, 0.25)
+    report.write_new()
+    report.write_new()
+    assert cloud.guest_attribute_writes == 1
+    write_file(tmp_path, 0.25, 0.5)
+    report.write_new()
+    assert cloud.guest_attribute_writes == 2
+
+
+def test_latest_measurements_are_written_if_there_are_many(cloud: Cloud, tmp_path: Path) -> None:
+    write_file(tmp_path, *(float(step) for step in range(1, 101)))
+    a_report(cloud, tmp_path).write_new()
+    measurements = written(cloud)["measurements"]
+    assert (len(measurements), measurements[-1]) == (MEASUREMENTS_MAX, [100, 100.0])
+
+
+def test_measurements_of_another_attempt_are_not_written(cloud: Cloud, tmp_path: Path) -> None:
+    write_file(tmp_path, 0.25, attempt=1)
+    a_report(cloud, tmp_path, IncarnationKey(2, 1)).write_new()
+    a_report(cloud, tmp_path, None).write_new()
+    assert cloud.guest_attribute_writes == 0
+
+
+def test_write_that_failed_is_repeated(cloud: Cloud, tmp_path: Path) -> None:
+    write_file(tmp_path, 0.25)
+    report = a_report(cloud, tmp_path)
+    cloud.guest_attributes_status = 503
+    report.write_new()
+    assert METRIC not in cloud.guest_attributes
+    cloud.guest_attributes_status = 200
+    report.write_new()
+    assert written(cloud)["measurements"] == [[1, 0.25]]
+
+
+def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
+    configure_trial(vm, rank_base=0, vm_names=[NAME])
+    vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
+    cloud.direct(1, 1)
+    vm.boot()
+    eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
+    assert written(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
+    vm.terminate()
+    assert vm.wait() == 0

@@ -1,0 +1,150 @@
+"""The search for a VM and its setup, parted by the start of the agent."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from shared.core.model.replica_id import ReplicaId
+from shared.core.reporting.goodput import Goodput, goodput
+from shared.core.reporting.history import History, read_history
+from shared.core.reporting.phases import Phase, Span, replica_spans
+from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_spec, at
+from tests.support.world import World
+
+MACHINES = (CHIEF, WORKER_0, WORKER_1)
+
+
+def submitted() -> World:
+    world = World()
+    world.submit()
+    world.deliver()
+    return world
+
+
+def history_of(world: World) -> History:
+    history = read_history(world.ledger)
+    assert history is not None
+    return history
+
+
+def goodput_of(world: World) -> Goodput:
+    result = goodput(history_of(world), world.now)
+    assert result is not None
+    return result
+
+
+def report_ready(world: World, replica_id: ReplicaId, *, agent_started_s: float) -> None:
+    """Report the replica as ready. `agent_started_s`: seconds since the acceptance of the job."""
+    world.send("vm-ready", replica_id, agent_started_at=at(agent_started_s).isoformat())
+
+
+def lengths(world: World, replica_id: ReplicaId) -> list[tuple[Phase, float]]:
+    """Return the phases that take time, in seconds."""
+    found = ((span.phase, span.seconds(world.now)) for span in spans_of(world, replica_id))
+    return [(phase, seconds) for phase, seconds in found if seconds]
+
+
+def spans_of(world: World, replica_id: ReplicaId) -> list[Span]:
+    return [span for span in replica_spans(history_of(world)) if span.replica_id == replica_id]
+
+
+def test_start_is_parted_into_search_and_setup_where_the_agent_reports_its_start() -> None:
+    world = submitted()
+    world.wait(89)
+    report_ready(world, CHIEF, agent_started_s=60)
+    world.wait(10)
+    assert lengths(world, CHIEF) == [(Phase.GETTING_MACHINES, 60), (Phase.SETTING_UP, 30), (Phase.RUNNING, 10)]
+
+
+def test_start_is_not_parted_without_the_start_of_the_agent() -> None:
+    world = submitted()
+    world.wait(89)
+    world.send("vm-ready", CHIEF)
+    assert lengths(world, CHIEF)[0] == (Phase.STARTING, 90)
+    assert goodput_of(world).unparted_s == 90
+
+
+@pytest.mark.parametrize(("agent_started_s", "phases"), [(-500, [Phase.SETTING_UP]), (500, [Phase.GETTING_MACHINES])])
+def test_wrong_clock_of_a_vm_moves_no_span_out_of_its_bounds(agent_started_s: float, phases: list[Phase]) -> None:
+    world = submitted()
+    world.wait(89)
+    report_ready(world, CHIEF, agent_started_s=agent_started_s)
+    assert lengths(world, CHIEF) == [(phase, 90) for phase in phases]
+
+
+def test_replacement_is_parted_and_restart_is_not() -> None:
+    world = submitted()
+    for replica_id in MACHINES:
+        report_ready(world, replica_id, agent_started_s=0)
+    world.wait(100)
+    world.kill(WORKER_0)
+    world.deliver()
+    world.wait(9)
+    report_ready(world, WORKER_0, agent_started_s=0)
+    world.wait(100)
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.deliver()
+    lost_s = (world.now - START).total_seconds()
+    world.wait(49)
+    report_ready(world, WORKER_1, agent_started_s=lost_s + 20)
+    assert lengths(world, WORKER_1)[2:4] == [(Phase.REPLACING, 20), (Phase.SETTING_UP, 30)]
+    phase, seconds = lengths(world, WORKER_0)[2]
+    assert phase is Phase.RESTARTING
+    assert seconds == pytest.approx(10, abs=0.5)
+    assert goodput_of(world).unparted_s == 0
+
+
+def test_rerun_in_the_same_vm_has_a_setup_and_no_search() -> None:
+    world = World()
+    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}})
+    world.deliver()
+    for replica_id in MACHINES:
+        report_ready(world, replica_id, agent_started_s=0)
+    world.wait(100)
+    world.kill(WORKER_0)
+    world.deliver()
+    world.wait(30)
+    for replica_id in MACHINES:
+        report_ready(world, replica_id, agent_started_s=0)
+    assert world.job.attempt == 2
+    assert [span.phase for span in spans_of(world, WORKER_1) if span.attempt == 2] == [Phase.SETTING_UP, Phase.RUNNING]
+
+
+def test_paid_time_is_that_of_the_phases_with_a_vm() -> None:
+    world = submitted()
+    world.wait(88)
+    for replica_id in MACHINES:
+        report_ready(world, replica_id, agent_started_s=60)
+    world.wait(100)
+    result = goodput_of(world)
+    assert result.paid_s == (29 + 102) + (30 + 101) + (31 + 100)
+    assert result.at_most == pytest.approx((102 + 101 + 100) / result.paid_s)
+
+
+def test_parted_phases_follow_each_other_without_a_gap() -> None:
+    world = submitted()
+    for number, replica_id in enumerate(MACHINES):
+        world.wait(20)
+        report_ready(world, replica_id, agent_started_s=10 * number)
+    for replica_id in MACHINES:
+        spans = spans_of(world, replica_id)
+        assert spans[0].start == START
+        assert all(span.end == following.start for span, following in pairwise(spans))
+
+
+def test_span_of_a_spot_vm_is_marked_until_the_replica_gets_one_on_demand() -> None:
+    world = World()
+    world.submit({**a_spec(), "trainmaster": {"spot": {"use": "all", "onDemandAfter": 1}}})
+    world.deliver()
+    world.report_all_ready()
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.deliver()
+    world.send("vm-ready", WORKER_1)
+    assert [(span.phase, span.is_spot) for span in spans_of(world, WORKER_1) if span.phase is not Phase.QUEUED] == [
+        (Phase.STARTING, True),
+        (Phase.RUNNING, True),
+        (Phase.REPLACING, False),
+        (Phase.RUNNING, False),
+    ]
