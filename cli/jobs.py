@@ -9,19 +9,21 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.idle_gpus import idle_gpus_of
 from cli.installation import open_store
 from cli.options import JobId, OutputFormat
 from cli.output import Format, complain, print_json, print_table, replica_state_word, say
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, JobState, State
 from shared.core.model.tuning import Tuning
-from shared.core.reporting.goodput import Goodput, goodput
 from shared.core.reporting.history import read_history
+from shared.cost.report import CostReport, CostSources, cost_report
 from shared.errors import PermanentError
 from shared.jobspec.reading.document_kinds import EXTENSION
 from shared.ports import JobPosition, Store
+from shared.presentation.console_link import console_link
 from shared.presentation.job_view import job_view, timestamp
-from shared.presentation.machine_time import machine_time_lines, machine_time_view
+from shared.presentation.machine_time import final_sentence, report_lines, report_view
 from shared.presentation.ml_units import Usage, usage
 from shared.settings import settings
 
@@ -63,15 +65,17 @@ def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Show a job as the API shows it, with its replicas and what was substituted."""
     store = open_store()
     state = find_job(store, job_id)
-    result = _goodput_of(store, job_id)
-    view = _view(state, result)
+    report = read_report(store, job_id)
+    view = _view(state, report)
     if form is Format.JSON:
         print_json(view)
         return
     extension = view.pop(EXTENSION)
     _print_summary(state.job, view, extension)
-    for line in machine_time_lines(result) if result else ():
+    for line in report_lines(report) if report else ():
         say(line)
+    if idle := idle_gpus_of(state.job):
+        say(f"GPUs: {idle}")
     if state.job.tuning is not None:
         print_trials(state.job.tuning)
     else:
@@ -92,7 +96,10 @@ def _print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any]) ->
     for name, budget in extension["budgets"].items():
         say(f"{name}: {budget['used']} of {budget['limit']}")
     for entry in extension.get("substitutions", ()):
-        say(f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']} ({entry['reason']})")
+        if entry["requested"] == entry["replacement"]:
+            say(f"note on {entry['field']}: {entry['requested']} ({entry['reason']})")
+        else:
+            say(f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']} ({entry['reason']})")
 
 
 def _print_replicas(replicas: list[dict[str, Any]], *, job_has_ended: bool) -> None:
@@ -122,8 +129,8 @@ def print_trials(tuning: Tuning) -> None:
             [
                 str(trial.number),
                 trial.state,
-                f"{trial.measurement.value:g}" if trial.measurement else "",
-                str(trial.measurement.step) if trial.measurement else "",
+                f"{trial.latest.value:g}" if trial.latest else "",
+                str(trial.latest.step) if trial.latest else "",
                 *trial.values,
             ]
             for trial in tuning.best_first()
@@ -155,10 +162,13 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
     store = open_store()
     state = wait(job_id, store)
+    report = read_report(store, job_id)
     if form is Format.JSON:
-        print_json(_view(state, _goodput_of(store, job_id)))
+        print_json(_view(state, report))
     else:
         say(f"{job_id}: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else ""))
+        if report is not None and report.goodput.paid_s:
+            say(final_sentence(report))
     raise typer.Exit(exit_status(state))
 
 
@@ -194,19 +204,23 @@ def find_job(store: Store, job_id: str) -> State:
     return loaded.state
 
 
-def _view(state: State, machine_time: Goodput | None) -> dict[str, Any]:
+def _view(state: State, report: CostReport | None) -> dict[str, Any]:
     view = job_view(state.job, state.replicas, settings().project, _usage_of(state.job))
-    if machine_time is not None:
-        view[EXTENSION]["machineTime"] = machine_time_view(machine_time)
-    if address := settings().console_address:
-        view[EXTENSION]["console"] = f"{address.rstrip('/')}/jobs/{state.job.job_id}"
+    if report is not None:
+        view[EXTENSION] |= report_view(report)
+    if link := console_link(settings().console_address, state.job.job_id):
+        view[EXTENSION]["console"] = link
     return view
 
 
-def _goodput_of(store: Store, job_id: str) -> Goodput | None:
-    """Return where the job's machine time went until now; None for a tuning job, or if its history has expired."""
-    history = read_history(store.ledger(job_id))
-    return goodput(history, datetime.now(UTC)) if history else None
+def read_report(store: Store, job_id: str) -> CostReport | None:
+    """Return machine time and cost until now; None for a tuning job, or if the job's history has expired."""
+    from shared.wiring.prices import checkpoint_times, price_list
+
+    entries = store.ledger(job_id)
+    history = read_history(entries)
+    sources = CostSources(price_list, checkpoint_times())
+    return cost_report(history, entries, datetime.now(UTC), sources) if history else None
 
 
 def _usage_of(job: Job) -> Usage:
@@ -235,4 +249,5 @@ def _entry_json(entry: LedgerEntry) -> dict[str, Any]:
         "text": entry.decision.text,
         "effects": list(entry.effects),
         "doneAt": entry.done_at and entry.done_at.isoformat(),
+        "notifiedAt": entry.notified_at and entry.notified_at.isoformat(),
     }

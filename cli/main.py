@@ -13,10 +13,28 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from cli import console, convert, dead_letters, job_schema, jobs, logs, orphans, schedule, simulate, submit, why
+from cli import (
+    advise,
+    console,
+    convert,
+    dead_letters,
+    job_schema,
+    jobs,
+    logs,
+    orphans,
+    prices,
+    runtimes,
+    schedule,
+    simulate,
+    submit,
+    top,
+    why,
+)
 from cli.doctor import command as doctor
 from cli.installation import LOCAL_EXTRA_MISSING, settings_problems
 from cli.output import complain, say
+from cli.ssh import command as ssh
+from cli.tensorboard import command as tensorboard
 from shared.errors import PermanentError, TemporaryError
 from shared.settings import Settings
 
@@ -82,14 +100,20 @@ def _global_options(
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(prices.app, name="prices")
 app.command(context_settings={"allow_extra_args": True})(submit.submit)
 app.command()(convert.convert)
 jobs.app.command()(logs.logs)
 jobs.app.command()(why.why)
+jobs.app.command()(top.top)
+jobs.app.command()(advise.advise)
 app.command()(logs.logs)
 app.command()(why.why)
 app.command()(why.replay)
+app.command()(ssh.ssh)
+app.command()(tensorboard.tensorboard)
 app.command()(orphans.orphans)
+app.command()(runtimes.runtimes)
 app.command()(console.console)
 app.command()(doctor.doctor)
 app.command()(simulate.simulate)

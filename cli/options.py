@@ -9,6 +9,9 @@ import typer
 
 from cli.installation import open_store
 from cli.output import Format
+from shared.core.model.job import State
+from shared.core.model.replica_id import ReplicaId
+from shared.errors import PermanentError
 
 UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -34,3 +37,15 @@ def parse_duration(text: str) -> float:
     if value <= 0:
         raise typer.BadParameter(f"{text!r} is not a duration. Examples: 90m, 2h, 1.5d")
     return value
+
+
+def parse_replica(text: str, state: State) -> ReplicaId:
+    """Return the replica of `worker-1` or `worker 1`. Raises PermanentError if the job has no such replica."""
+    try:
+        replica_id = ReplicaId.parse(text.replace(" ", "-"))
+    except ValueError:
+        replica_id = None
+    if replica_id not in state.job.plan.replica_ids:
+        known = ", ".join(str(known_id) for known_id in state.job.plan.replica_ids[:20])
+        raise PermanentError(f"{state.job.job_id} has no replica {text}. Its replicas: {known}")
+    return replica_id

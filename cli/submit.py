@@ -30,6 +30,7 @@ from shared.jobspec.job_document import CONVERTED_FROM
 from shared.jobspec.reading.document_kinds import EXTENSION
 from shared.messaging import topics
 from shared.ports import Store
+from shared.presentation.console_link import console_link
 from shared.presentation.job_view import job_view
 from shared.settings import settings
 
@@ -214,10 +215,14 @@ def _print_hints(job_id: str) -> None:
     complain("Your job is still active. You may view the status of your job with the command")
     complain(f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the command")
     complain(f"\n  $ trainmaster logs {job_id} --follow\n")
+    if link := console_link(settings().console_address, job_id):
+        complain(f"View the job in the console: {link}\n")
 
 
 def _print_job(job: Job, form: Format) -> None:
     view = job_view(job, project=settings().project)
+    if link := console_link(settings().console_address, job.job_id):
+        view[EXTENSION]["console"] = link
     if form is Format.JSON:
         print_json(view)
         return

@@ -68,7 +68,7 @@ def _progress_display() -> Iterator[Callable[[State], None]]:
 
 
 class _LineDisplay:
-    """Prints a line whenever the state of the job, a replica or a trial changes."""
+    """Prints a line whenever the state of the job, a replica or a trial changes, or a trial reports its metric."""
 
     def __init__(self) -> None:
         self._job_state = ""
@@ -80,10 +80,11 @@ class _LineDisplay:
             self._job_state = state.job.state
             complain(f"{state.job.job_id}: {state.job.state}")
         for trial in state.job.tuning.trials if state.job.tuning else ():
-            if self._trials.get(trial.number) != trial.state:
-                self._trials[trial.number] = trial.state
-                value = f", {trial.measurement.value:g}" if trial.measurement else ""
-                complain(f"  trial {trial.number}: {trial.state}{value}")
+            latest = trial.latest
+            word = trial.state + (f", {latest.value:g} at step {latest.step}" if latest else "")
+            if self._trials.get(trial.number) != word:
+                self._trials[trial.number] = word
+                complain(f"  trial {trial.number}: {word}")
         for replica in state.replicas:
             word = f"{replica.state}" + (f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else "")
             if self._replicas.get(replica.key) != word and not state.job.state.is_terminal:
@@ -118,7 +119,7 @@ def _add_trials(tuning: Tuning, table: Table) -> None:
         table.add_column(literal_text(column))
     best = tuning.best_first()[:BEST_TRIALS_SHOWN]
     for trial in (*best, *(trial for trial in tuning.live if trial not in best)):
-        value = f"{trial.measurement.value:g}" if trial.measurement else ""
+        value = f"{trial.latest.value:g}" if trial.latest else ""
         table.add_row(str(trial.number), trial.state, value, *map(literal_text, trial.values))
 
 

@@ -42,6 +42,13 @@ class Settings(BaseSettings):
         description="Address of the agent in Cloud Storage, `gs://BUCKET/agent/SHA256.zip`. VMs download it and "
         "compare its hash with the name. The bucket must not be writable for VMs. Only `provision` needs it.",
     )
+    algorithms: str = Field(
+        default="",
+        pattern=r"^(gs://[^/]+/(.+/)?[0-9a-f]{64}/[^/]+\.whl)?$",
+        description="Address of the package of the built-in algorithms in Cloud Storage, "
+        "`gs://BUCKET/algorithms/SHA256/NAME.whl`. Jobs that run one name it with its hash. The bucket must not be "
+        "writable for VMs. Empty: such jobs are rejected.",
+    )
     compute_endpoint: str = Field(default="", description="Compute Engine endpoint; empty means Google's own.")
     tpu: bool = Field(
         default=False,
@@ -50,9 +57,20 @@ class Settings(BaseSettings):
     )
     tpu_endpoint: str = Field(default="", description="Cloud TPU endpoint; empty means Google's own.")
     logging_endpoint: str = Field(default="", description="Cloud Logging endpoint; empty means Google's own.")
+    monitoring_endpoint: str = Field(default="", description="Cloud Monitoring endpoint; empty means Google's own.")
+    metrics: str = Field(
+        default="60",
+        pattern=r"^(off|[1-9][0-9]|[12][0-9]{2}|300)$",
+        description="Seconds between two reports of a VM's CPU, memory, GPU and network use to Cloud Monitoring, from "
+        "10 to 300; `off`: VMs report none. Cloud Monitoring charges for the points.",
+    )
     scheduler_endpoint: str = Field(
         default="",
         description="Cloud Scheduler endpoint, which only `trainmaster schedule` calls; empty means Google's own.",
+    )
+    billing_endpoint: str = Field(
+        default="",
+        description="Cloud Billing endpoint, which only `trainmaster prices update` calls; empty means Google's own.",
     )
     addressing: Addressing = Field(
         default=Addressing.DNS,
@@ -97,6 +115,11 @@ class Settings(BaseSettings):
         description="Whether Cloud Logging also gets everything on the VMs' serial consoles. It helps with VMs whose "
         "agent does not start, and costs as much again as the logs of the jobs.",
     )
+    ssh: bool = Field(
+        default=False,
+        description="Whether VMs accept SSH connections by OS Login, which `trainmaster ssh` uses "
+        "([page](ssh.md)). infra/ sets it together with the firewall rule and the roles, if `ssh_users` is not empty.",
+    )
     package_index: str = Field(
         default="",
         description="Package index for pip on the VMs, such as a mirror of PyPI in Artifact Registry: "
@@ -106,6 +129,12 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="Boot images of your own in place of Google's: FAMILY is the last part of Google's image, IMAGE is "
         "projects/P/global/images/[family/]NAME. An image that contains the packages of its runtime starts sooner.",
+    )
+    notifications: bool | None = Field(
+        default=None,
+        description="Whether functions publish each transition of a job to the topic `trainmaster-job-state`, which "
+        "costs a message and a write to the database ([page](notifications.md)). Empty, as on the command line: what "
+        "the command changes is published by the sweep, if the installation publishes at all.",
     )
     limits: Annotated[dict[str, int], NoDecode] = Field(
         default_factory=dict,
@@ -168,6 +197,20 @@ class Settings(BaseSettings):
         description="Address of a console that others can open, such as https://console.example.com. If set, "
         "`describe` links to it. A console that `trainmaster console` starts is for its own user only, and needs no "
         "setting.",
+    )
+    console_audience: str = Field(
+        default="",
+        pattern=r"^(/projects/[0-9]+/\S+)?$",
+        description="Audience of Identity-Aware Proxy's assertions, /projects/NUMBER/locations/REGION/services/NAME. "
+        "Only the function `console` needs it.",
+    )
+    console_keys: str = Field(
+        default="https://www.gstatic.com/iap/verify/public_key",
+        description="Address of the public keys with which Identity-Aware Proxy's assertions are verified.",
+    )
+    console_acts: bool = Field(
+        default=False,
+        description="Whether users of the function `console` may cancel, submit, label and delete jobs.",
     )
     operation_wait_s: float = Field(
         default=20.0,

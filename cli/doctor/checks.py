@@ -14,7 +14,7 @@ from cli.doctor.function_checks import check_functions
 from cli.doctor.policy_checks import check_policies
 from cli.doctor.quota_checks import check_quotas
 from cli.doctor.sample_events import SAMPLE_EVENTS
-from cli.doctor.topic_checks import EVENT_TOPICS, check_dead_letter, check_delivery, check_schema
+from cli.doctor.topic_checks import EVENT_TOPICS, check_dead_letter, check_delivery, check_notifications, check_schema
 from cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
 from shared.api.permissions import REQUIRED_PERMISSIONS
 from shared.errors import PermanentError, TemporaryError
@@ -30,10 +30,13 @@ PERMISSIONS: Final = (
     *sorted(REQUIRED_PERMISSIONS),
     *(f"datastore.entities.{verb}" for verb in ("get", "list", "create", "update")),
     "logging.logEntries.list",
+    "monitoring.timeSeries.list",
 )
 """Permissions on the project that a user of the API and of this command line needs."""
 Check = Callable[[], Iterator[Finding]]
-ROLES: Final = "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/browser"
+ROLES: Final = (
+    "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer, roles/browser"
+)
 
 _SEE_WHETHER_IT_EXISTS: Final = "check that it exists and can be reached, and run `trainmaster doctor` again"
 _FIX_BY_STATUS: Final[dict[int, str]] = {
@@ -62,6 +65,7 @@ def _checks_of_the_installation(inspection: Inspection, values: Settings) -> lis
         ("Firestore", partial(_check_state, inspection)),
         ("indexes of Firestore", _check_indexes),
         *((f"topic {topic}", partial(check_delivery, inspection, topic)) for topic in EVENT_TOPICS),
+        (f"topic {topics.JOB_STATE}", partial(check_notifications, inspection)),
         *(
             (f"schema of {topic}", partial(check_schema, inspection, topic, event))
             for topic, event in SAMPLE_EVENTS.items()
@@ -127,6 +131,7 @@ def _check_indexes() -> Iterator[Finding]:
     """Run the functions' queries: Firestore rejects a query whose index is missing."""
     store = open_store()
     store.jobs_with_pending()
+    store.open_notifications(1)
     store.count_ready("doctor", 1)
     store.recent_jobs(1)
     yield ok("indexes of Firestore")

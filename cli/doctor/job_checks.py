@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cli.doctor.findings import Finding, limit, not_checked, ok, problem
+from cli.doctor.price_check import check_price
 from shared.core.model.plan import Plan, TaskGroup
 from shared.core.rules.admission_queue import limit_problem, vcpus
+from shared.cost.price_list import PriceList
+from shared.cost.sku import Unknown
 from shared.errors import TemporaryError
 from shared.flows.intake import region_problem
 from shared.flows.resource_checks import with_resources
@@ -18,15 +21,17 @@ from shared.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from shared.settings import Settings
 
 SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
-"""What the caller of the API needs on the project to create a job."""
-UNKNOWN_PRICE: Final = "Trainmaster has no price list: use Google Cloud's pricing calculator for these machines"
+"""Permission on the project that a caller of the API needs to create a job."""
+NO_PRICES: Final = Unknown("Trainmaster has no price list: run `trainmaster prices update`")
 UNKNOWN_WAIT: Final = "neither Compute Engine nor Cloud TPU says in advance how long a zone lacks capacity"
 _SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
 """Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation quotas"."""
 
 
-def check_job(document: Mapping[str, Any], inspection: Inspection, values: Settings) -> Iterator[Finding]:
-    """Yield what the job would lack. An invalid document ends the checks with its problems."""
+def check_job(
+    document: Mapping[str, Any], inspection: Inspection, values: Settings, prices: PriceList | Unknown = NO_PRICES
+) -> Iterator[Finding]:
+    """Yield what the job would lack, and its price. An invalid document ends the checks with its problems."""
     try:
         spec = accept(document, default_job_id=None)
     except InvalidJob as invalid:
@@ -38,7 +43,7 @@ def check_job(document: Mapping[str, Any], inspection: Inspection, values: Setti
     yield from _check_resources(spec)
     yield from _check_limits(spec, values)
     yield from _check_quotas(spec, inspection)
-    yield not_checked(f"price of {_machines(spec.plan)}", UNKNOWN_PRICE)
+    yield from check_price(spec.plan, _machines(spec.plan), prices)
     yield not_checked("waiting time", UNKNOWN_WAIT)
 
 

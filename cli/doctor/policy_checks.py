@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one constraint must allow."""
+    """One constraint and the value that it must allow."""
 
     constraint: str
     refused: Callable[[Policy, Place], str]

@@ -9,7 +9,7 @@ from cli.doctor.findings import Finding, limit, not_checked, ok, problem
 from shared.gcp.inspection import Inspection, Quota
 
 FIRST_JOB: Final = {"CPUS": 12, "CPUS_ALL_REGIONS": 12, "SSD_TOTAL_GB": 300, "INSTANCES": 3}
-"""What the job of the README needs: three n1-standard-4 with their default disks of 100 GB."""
+"""Quotas that the job of the README needs: three n1-standard-4 with their default disks of 100 GB."""
 GPUS: Final = 8
 """GPUs to request where there are none."""
 _SHOWN: Final = ("CPUS", "CPUS_ALL_REGIONS", "GPUS", "GPUS_ALL_REGIONS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB")

@@ -61,6 +61,14 @@ def _delivery_problems(subscription: Subscription) -> Iterator[str]:
         )
 
 
+def check_notifications(inspection: Inspection) -> Iterator[Finding]:
+    """Check that the topic of the job notifications exists. Its subscriptions belong to the users."""
+    if inspection.has_topic(topics.JOB_STATE):
+        yield ok(f"topic {topics.JOB_STATE}")
+    else:
+        yield problem(f"there is no topic {topics.JOB_STATE}", CREATE_IT)
+
+
 def check_schema(inspection: Inspection, topic: str, sample: Mapping[str, object]) -> Iterator[Finding]:
     """Check that the topic's schema accepts the agents' events: those that it rejects would be lost."""
     schema = inspection.schema(topic)

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from cli.console import serve_stack
 from cli.local.run_example import Realistic, TimeScale, run
 from cli.options import OutputFormat
 from cli.output import Format, print_json, print_table, say
@@ -62,6 +63,7 @@ def up(
     ] = None,
     realistic: Realistic = False,
     time_scale: TimeScale = 1.0,
+    console: Annotated[bool, typer.Option(help="Serve the console, and print its address, which works once.")] = True,
 ) -> None:
     """Start a stack. Without --detach it runs until Ctrl-C and stops everything when it ends."""
     config = StackConfig(
@@ -81,10 +83,12 @@ def up(
     ready = started.wait_ready()
     say(f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in {folder}")
     say(f'To use it from a shell: eval "$(trainmaster local env{_option(state_dir)})"')
-    say("To see its jobs in a browser: trainmaster console")
     if detach:
+        say("To see its jobs in a browser: trainmaster console")
         return
     try:
+        if console:
+            say(f"Its jobs in a browser: {serve_stack(client_configuration.environment(folder, stack.find(folder)))}")
         started.wait_end()
     except KeyboardInterrupt:
         say("stopping")

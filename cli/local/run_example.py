@@ -39,6 +39,9 @@ from shared.ports import Fleet, Objects, Store
 from shared.presentation.ml_units import usage
 
 EXAMPLES: Final = ROOT / "examples"
+ALGORITHM_PREFIX: Final = "algorithm_"
+"""Examples of built-in algorithms have data instead of a package."""
+DATA_PYTHON: Final = ROOT / ".images" / "scikit-learn" / "bin" / "python"
 JOB_STORED_MAX_S: Final = 30.0
 VMS_GONE_MAX_S: Final = 60.0
 FILE_BYTES_MAX: Final = 1 << 20
@@ -155,14 +158,26 @@ def _run_job(example: str, running: RunningStack, report: Report, phases: Phases
 
 
 def upload(example: str, running: RunningStack, report: Report) -> None:
-    """Upload the package, then the job file, with the real gsutil if it is installed."""
+    """Upload the package or the data, then the job file, with the real gsutil if it is installed."""
     job_file = EXAMPLES / example / "job.yaml"
     with tempfile.TemporaryDirectory() as scratch:
         for uri in yaml.safe_load(job_file.read_text(encoding="utf-8"))["trainingInput"].get("packageUris", ()):
             command = [sys.executable, str(EXAMPLES / "package.py"), example, scratch]
             archive = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
             _copy(Path(archive), uri, running.objects, report)
+        if example.startswith(ALGORITHM_PREFIX):
+            _upload_data(example, Path(scratch), running, report)
         _copy(job_file, f"gs://{running.state.config.bucket}/jobs/{example}.yaml", running.objects, report)
+
+
+def _upload_data(example: str, scratch: Path, running: RunningStack, report: Report) -> None:
+    """Write the data of an algorithm with the Python that has scikit-learn, and upload the files."""
+    command = [str(DATA_PYTHON), str(EXAMPLES / "algorithm_data.py"), example, str(scratch)]
+    if not DATA_PYTHON.exists():
+        raise PermanentError(f"{DATA_PYTHON} is missing; `make images` builds it")
+    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+        uri = f"gs://{running.state.config.bucket}/{Path(line).relative_to(scratch).as_posix()}"
+        _copy(Path(line), uri, running.objects, report)
 
 
 def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:

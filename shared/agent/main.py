@@ -3,7 +3,8 @@
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is one
 zip application (`shared/wiring/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its wire
 contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on no port and holds no credentials. It reads from
-the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging and a guest attribute.
+the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and a
+guest attribute.
 
 Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
 
@@ -50,6 +51,7 @@ from shared.agent.control.workspace import Workspace
 from shared.agent.google_http.google_api import GoogleApi
 from shared.agent.google_http.http_call import HttpError, backoffs
 from shared.agent.google_http.metadata_server import MetadataServer
+from shared.agent.metric.metric_report import MetricReport
 from shared.agent.metric.summary_metric import SummaryMetric
 from shared.agent.metric.trial_metric import TrialMetric
 from shared.agent.program.container_engine import ContainerEngine
@@ -64,6 +66,7 @@ from shared.agent.setup.machine_report import describe_machine
 from shared.agent.setup.setup import Setup
 from shared.agent.setup.setup_errors import Retrier
 from shared.agent.shutdown.self_delete import SelfDelete
+from shared.agent.utilization.configured import configured_monitor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,7 +108,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     secret_manager = api("secretmanager", "TRAINMASTER_SECRETS_ENDPOINT")
     if identity.vm == identity.instance:  # not a host of a TPU node
         inbox.post(Heartbeat(metadata, inbox, console).beat)
+    monitoring = api("monitoring", "TRAINMASTER_MONITORING_ENDPOINT")
+    monitor = configured_monitor(identity, environ, metadata, monitoring, run_state, console)
+    if monitor is not None:
+        inbox.start_thread(monitor.run)
     metric = TrialMetric(identity, work, SummaryMetric(storage, workspace))
+    if identity.vm == identity.instance and metric.is_reported:
+        inbox.start_thread(MetricReport(metric, lambda: run_state.last_started, metadata, console).run)
     Agent(
         identity=identity,
         inbox=inbox,
@@ -119,7 +128,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             secret_manager=secret_manager,
             find_engine=find_engine,
         ),
-        launcher=Launcher(identity, workspace, find_engine, metric),
+        launcher=Launcher(identity, workspace, find_engine, metric, monitor.finish_interval if monitor else None),
         console=console,
     ).run()
     return 0

@@ -8,6 +8,7 @@ from typing import Final
 
 from shared.api import create_job, errors, list_filter, paging
 from shared.api.errors import Json
+from shared.api.explain_job import explain_job
 from shared.api.request import BODY_NAME, UNKNOWN_CALLER, Call, Service, caller_email
 from shared.core.model.job import Job, JobState
 from shared.core.model.plan import Dialect
@@ -71,6 +72,10 @@ def list_jobs(call: Call, service: Service) -> Json:
     )
     page: Json = {"jobs": [_view(job, service, positions) for job in jobs]} if jobs else {}
     return {**page, "nextPageToken": token} if token else page
+
+
+def explain(call: Call, service: Service) -> Json:
+    return explain_job(find(call, service), service.deps.store)
 
 
 def cancel(call: Call, service: Service) -> Json:

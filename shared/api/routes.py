@@ -1,4 +1,7 @@
-"""All methods of the API: address, required permission, handler. Source of the addresses: both discovery documents."""
+"""All methods of the API: address, required permission, handler.
+
+Source of the addresses: both discovery documents, except for `explain`, which is Trainmaster's own.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +77,7 @@ ROUTES: Final = (
     Route("GET", f"{_PROJECT}/jobs", LIST, jobs.list_jobs),
     Route("GET", _JOB, GET, jobs.get),
     Route("PATCH", _JOB, CREATE, jobs.patch),
+    Route("GET", f"{_JOB}:explain", GET, jobs.explain),
     Route("POST", f"{_JOB}:cancel", CANCEL, jobs.cancel),
     Route("GET", f"{_JOB}:getIamPolicy", GET, projects.get_policy),
     Route("POST", f"{_JOB}:setIamPolicy", CREATE, projects.set_policy),
@@ -84,11 +88,13 @@ ROUTES: Final = (
     Route("POST", f"{_LOCATION}/customJobs", CREATE, CUSTOM_JOBS.create, creates_job=True),
     Route("GET", f"{_LOCATION}/customJobs", LIST, CUSTOM_JOBS.list_jobs),
     Route("GET", _CUSTOM_JOB, GET, CUSTOM_JOBS.get),
+    Route("GET", f"{_CUSTOM_JOB}:explain", GET, CUSTOM_JOBS.explain),
     Route("POST", f"{_CUSTOM_JOB}:cancel", CANCEL, CUSTOM_JOBS.cancel),
     Route("DELETE", _CUSTOM_JOB, DELETE, CUSTOM_JOBS.delete),
     Route("POST", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_CREATE, TUNING_JOBS.create, creates_job=True),
     Route("GET", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_LIST, TUNING_JOBS.list_jobs),
     Route("GET", _TUNING_JOB, TUNING_GET, TUNING_JOBS.get),
+    Route("GET", f"{_TUNING_JOB}:explain", TUNING_GET, TUNING_JOBS.explain),
     Route("POST", f"{_TUNING_JOB}:cancel", TUNING_CANCEL, TUNING_JOBS.cancel),
     Route("DELETE", _TUNING_JOB, TUNING_DELETE, TUNING_JOBS.delete),
     Route("POST", _PIPELINES, PIPELINE_CREATE, TRAINING_PIPELINES.create, creates_job=True),

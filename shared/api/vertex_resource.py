@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 from shared.api import enum_numbers, errors, list_filter, paging
 from shared.api.create_job import create_job
 from shared.api.errors import Json
+from shared.api.explain_job import explain_job
 from shared.api.request import BODY_NAME, UNKNOWN_CALLER, Call, Service, caller_email
 from shared.core.model.job import CUSTOM_JOB_PREFIX, Job, JobState, public_id
 from shared.core.model.plan import Dialect
@@ -80,6 +81,9 @@ class VertexResource(ABC):
 
     def get(self, call: Call, service: Service) -> Json:
         return self.view(self.find(call, service), call)
+
+    def explain(self, call: Call, service: Service) -> Json:
+        return explain_job(self.find(call, service), service.deps.store)
 
     def list_jobs(self, call: Call, service: Service) -> Json:
         matches = list_filter.parse_filter(call.param("filter"), self.fields)

@@ -14,6 +14,7 @@ from typing import Literal
 
 from shared.core.model.exit_policy import Blame
 from shared.core.model.job import Job, Label
+from shared.core.model.learning_curve import TrialReport
 from shared.core.model.replica import HostVm, PastIncarnation
 from shared.core.model.tuning import Measurement, TrialState
 
@@ -71,6 +72,8 @@ class ContinueProvisioning:
     """Earliest time of the next request; None: at once."""
     lost: str | None = None
     """Replica whose VM was lost before its agent reported, and is requested again."""
+    only_optional: bool = False
+    """Whether only optional VMs are missing: the pause until `next_at` does not hold for required ones."""
     kind: Literal["continue_provisioning"] = "continue_provisioning"
 
 
@@ -286,6 +289,22 @@ class MarkTrialRunning:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordMeasurements:
+    """Add measurements of running trials to their curves."""
+
+    reports: tuple[TrialReport, ...]
+    kind: Literal["record_measurements"] = "record_measurements"
+
+
+@dataclass(frozen=True, slots=True)
+class StopTrial:
+    """Order that the trial's job is stopped early."""
+
+    number: int
+    kind: Literal["stop_trial"] = "stop_trial"
+
+
+@dataclass(frozen=True, slots=True)
 class EndTrial:
     """Record how the trial's job ended."""
 
@@ -321,5 +340,5 @@ ReplicaAction = (
     | ReplaceVm
     | RefundCharge
 )
-TrialAction = BeginTrial | MarkTrialRunning | EndTrial
+TrialAction = BeginTrial | MarkTrialRunning | RecordMeasurements | StopTrial | EndTrial
 Action = Ignore | AcceptJob | JobAction | ReplicaAction | TrialAction

@@ -70,13 +70,20 @@ def _change(state: State | None, decision: Decision, now: datetime) -> Change:
 def _effects(before: State | None, change: Change) -> tuple[Effect, ...]:
     """Return what must be published after the commit.
 
-    A tuning job has trials in place of VMs. A trial notifies its tuning job of each change of its state.
+    A tuning job has trials in place of VMs. A trial notifies its tuning job of each change of its state. Subscribers
+    are notified last, because no job waits for them.
     """
     job = change.job or (before.job if before else None)
     if job is None:
         return ()
+    notices = (Effect.NOTIFY,) if _is_job_transition(before, job) else ()
     if job.tuning is not None:
-        return (Effect.TUNE,) if change.effects else ()
+        return (*((Effect.TUNE,) if change.effects else ()), *notices)
     if job.trial_of is not None and before is not None and before.job.state is not job.state:
-        return (*change.effects, Effect.TUNE)
-    return change.effects
+        return (*change.effects, Effect.TUNE, *notices)
+    return (*change.effects, *notices)
+
+
+def _is_job_transition(before: State | None, job: Job) -> bool:
+    """Whether the job is new, or its state or attempt has changed."""
+    return before is None or (before.job.state, before.job.attempt) != (job.state, job.attempt)

@@ -14,7 +14,7 @@ from shared.core.actions import AcceptJob
 from shared.core.decisions import Decision
 from shared.core.events import Event
 from shared.core.evolve import apply, evolve
-from shared.core.model.job import State
+from shared.core.model.job import JobState, State
 from shared.core.transitions.change import Effect
 
 
@@ -45,12 +45,21 @@ class LedgerEntry:
     after: Counters
     effects: tuple[Effect, ...] = ()
     """Messages to publish after the commit."""
+    job_state: JobState | None = None
+    """State of the job after the decision. None in entries of releases before the notifications."""
     done_at: datetime | None = None
-    """When the effects were confirmed."""
+    """When the effects except NOTIFY were confirmed."""
+    notified_at: datetime | None = None
+    """When the effect NOTIFY was confirmed."""
 
     @property
     def is_pending(self) -> bool:
-        return bool(self.effects) and self.done_at is None
+        """Whether a request to provision or to tune has not been confirmed. Notifications have their own state."""
+        return any(effect is not Effect.NOTIFY for effect in self.effects) and self.done_at is None
+
+    @property
+    def is_notification_pending(self) -> bool:
+        return Effect.NOTIFY in self.effects and self.notified_at is None
 
 
 def counters(state: State | None, replica_key: str | None) -> Counters:

@@ -20,12 +20,16 @@ from shared.core.rules.admission_queue import limit_problem
 from shared.core.rules.lifecycle import is_same_submission
 from shared.core.rules.tuning import planned_trials
 from shared.core.timeouts import STOCKOUT_MEMORY
+from shared.flows.algorithm_package import with_algorithm_package
 from shared.flows.record import Deps, record
 from shared.flows.resource_checks import with_resources
 from shared.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from shared.ports import Store
 
-RESUMED_JOB_FIELD: Final = "trainingInput.hyperparameters.resumePreviousJobId"
+RESUMED_JOB_FIELDS: Final = {
+    Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
+    Dialect.VERTEX: "trainmaster.resumePreviousJobId",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ def create_job(
     """
     spec = accept(document, default_job_id=default_job_id)
     authorize(spec)
+    spec = with_algorithm_package(spec, deps.algorithms)
     job = new_job(_with_resources(spec, deps), submission, now, origin)
     _check_vm_names(job, deps.store)
     over_limit = limit_problem(spec.plan, deps.limits)
@@ -75,7 +80,7 @@ def create_job(
         if wrong_region:
             raise InvalidJob((wrong_region,))
         if job.tuning is not None:
-            job = replace(job, tuning=resume_previous_study(job.tuning, deps.store))
+            job = replace(job, tuning=resume_previous_study(job.tuning, job.plan.dialect, deps.store))
         if over_limit:
             raise OverLimitError(over_limit)
     recorded = record(with_zone_order(job, now, deps.store), deps)
@@ -157,7 +162,7 @@ def with_zone_order(job: Job, now: datetime, store: Store) -> JobSubmitted:
     return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
 
 
-def resume_previous_study(tuning: Tuning, store: Store) -> Tuning:
+def resume_previous_study(tuning: Tuning, dialect: Dialect, store: Store) -> Tuning:
     """Add the results of the tuning job that this one resumes, if any. Raises InvalidJob if that is impossible."""
     if tuning.resumes is None:
         return tuning
@@ -176,7 +181,7 @@ def resume_previous_study(tuning: Tuning, store: Store) -> Tuning:
         if planned_trials(resumed) > 0:
             return resumed
         problem = f"names {tuning.resumes}, which has already tried every combination of values"
-    raise InvalidJob((Problem(RESUMED_JOB_FIELD, problem, "leave it out"),))
+    raise InvalidJob((Problem(RESUMED_JOB_FIELDS[dialect], problem, "leave it out"),))
 
 
 def requested_job_id(document: Mapping[str, object]) -> str | None:

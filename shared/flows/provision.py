@@ -37,6 +37,7 @@ from shared.flows import admission, orphans, vm_check
 from shared.flows.execute_steps import execute_step, record_queued_vms
 from shared.flows.heartbeats import find_silent
 from shared.flows.history import expire_history
+from shared.flows.measurements import record_measurements
 from shared.flows.readiness import start_if_all_ready
 from shared.flows.record import Deps, record
 from shared.flows.vm_metadata import vm_metadata
@@ -165,6 +166,8 @@ class _Delivery:
             loaded = self._load()
             job = loaded.state.job
             if job.tuning is not None:  # it has no VMs, but its trials have
+                if self.request.entry_key is None:
+                    record_measurements(job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps)
                 self.deps.bus.publish(topics.TUNE, encode_tune(TuneRequest(job.job_id)), {})
                 self.deps.store.release_lease(self.lease)
                 return

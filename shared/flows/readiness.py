@@ -25,10 +25,17 @@ def start_if_all_ready(job: Job | None, deps: Deps) -> None:
 
 
 def _are_required_ready(job: Job, deps: Deps) -> bool:
-    """Of a gang, the ready replicas are counted. Of another job, the required ones, which are few, are read."""
+    """Whether every required replica has been ready.
+
+    Counting costs one read, whatever the size. If others are ready too (`gang: false`), the required replicas are read
+    as well, but only when enough replicas are ready: not with each of a thousand reports.
+    """
+    required = required_replicas(job.plan)
+    if deps.store.count_ready(job.job_id, job.attempt) < len(required):
+        return False
     if job.plan.gang:
-        return deps.store.count_ready(job.job_id, job.attempt) >= len(job.plan.replica_ids)
-    for replica_id in required_replicas(job.plan):
+        return True
+    for replica_id in required:
         loaded = deps.store.load(job.job_id, replica_key(job.attempt, replica_id))
         replica = loaded.state.find(job.attempt, replica_id) if loaded else None
         if replica is None or not replica.ever_ready:

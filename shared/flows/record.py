@@ -5,7 +5,8 @@
       └──────────────────────────────┘ entry exists: judged before; its effects may still be unpublished
 
 A crash before the commit leaves nothing. After a crash behind the commit, the redelivered event finds its entry and
-publishes the effects, or the sweep does. A job's log is for people: an error while writing it delays nothing.
+publishes the effects, or the sweep does. Notifications and a job's log are for people and other systems: an error while
+writing them delays nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from shared.core.rules.admission_queue import Limits
 from shared.core.rules.judge import judge
 from shared.core.transitions.change import Change, Effect
 from shared.errors import ConflictError, PermanentError, TemporaryError
+from shared.flows.notify import notify
 from shared.messaging import internal_requests, topics
 from shared.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Objects, Resources, Store
 
@@ -48,6 +50,11 @@ class Deps:
     clock: Clock
     sleep: Callable[[float], None]
     """Waits for a number of seconds."""
+    notifications: Bus | None = None
+    """Where transitions of jobs are published for subscribers; None: nowhere. It raises nothing but TemporaryError."""
+    leaves_notifications: bool = False
+    """Without `notifications`: whether they are left to the sweep, because this process is not part of the installation
+    and does not know whether it publishes them."""
     job_log: JobLog | None = None
     """Where the service's lines are written; None: nowhere."""
     limits: Limits = field(default_factory=dict)
@@ -58,6 +65,8 @@ class Deps:
     """Builds the port that looks up packages when a job is accepted; None: no look-up, which is for tests."""
     resources: Callable[[], Resources] | None = None
     """Builds the port that looks up a job's account, images and secrets; None: no look-up."""
+    algorithms: str = ""
+    """Address of the package of the built-in algorithms; empty: there is none."""
     messages_per_minute: int = 0
     """Most jobs created by messages and uploads within a minute; 0: no limit."""
     regions: tuple[str, ...] = ()
@@ -100,6 +109,8 @@ def record(
     )
     if entry.is_pending:
         publish(entry, deps.bus)
+    if deps.notifications is not None and entry.is_notification_pending:
+        notify(entry, recorded.job, deps.notifications, deps.store, deps.clock)
     _write_job_log(entry, deps.job_log)
     return recorded
 
@@ -114,6 +125,8 @@ def publish(entry: LedgerEntry, bus: Bus) -> None:
             case Effect.TUNE:
                 tune_request = internal_requests.TuneRequest(tuning_job_id(entry.job_id))
                 bus.publish(topics.TUNE, internal_requests.encode_tune(tune_request), {})
+            case Effect.NOTIFY:
+                pass  # has its own state: `notify`
 
 
 def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:
@@ -134,6 +147,8 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, kn
         state = loaded.state if loaded else None
         job = state.job if state else None
         change = evolve(state, decision, now)
+        if deps.notifications is None and not deps.leaves_notifications:
+            change = replace(change, effects=tuple(effect for effect in change.effects if effect is not Effect.NOTIFY))
         entry = _ledger_entry(event, decision, state, change, now)
         if decision.is_provisional:
             return Recorded(entry, is_new=True, job=job)  # not stored: a later event with the same key must be judged
@@ -198,6 +213,7 @@ def _with_primary(loaded: Loaded, store: Store) -> Loaded:
 
 def _ledger_entry(event: Event, decision: Decision, state: State | None, change: Change, now: datetime) -> LedgerEntry:
     key = event.reads.replica_key
+    job = change.job or (state.job if state else None)
     return LedgerEntry(
         job_id=event.job_id,
         key=event.key,
@@ -207,6 +223,7 @@ def _ledger_entry(event: Event, decision: Decision, state: State | None, change:
         before=counters(state, key),
         after=counters(apply(state, change) if state else None, key),
         effects=change.effects,
+        job_state=job.state if job else None,
     )
 
 

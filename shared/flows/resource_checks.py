@@ -18,6 +18,7 @@ from typing import Final
 
 from shared.core.intake.document_fields import field_with
 from shared.core.intake.registry_images import parse_registry_image
+from shared.core.model.package_uri import is_built_in
 from shared.core.model.plan import Plan, Program, Substitution
 from shared.flows.package_versions import programs_of, with_generations
 from shared.jobspec import AcceptedSpec, InvalidJob, Problem
@@ -33,7 +34,7 @@ _Lookup = Callable[[], Problem | Substitution | None]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What the look-ups of one job found."""
+    """The results of the look-ups of one job."""
 
     problems: list[Problem] = field(default_factory=list)
     notes: list[Substitution] = field(default_factory=list)
@@ -101,7 +102,8 @@ def _storage_uris(plan: Plan) -> Iterator[tuple[str, bool]]:
             yield program.job_dir, True
     for program in programs:
         for uri in program.package_uris:
-            yield uri.partition("#")[0], False
+            if not is_built_in(uri):
+                yield uri.partition("#")[0], False
 
 
 def _look_at_bucket(

@@ -3,7 +3,8 @@
 The sweep asks `provision` to look at every job that changes or has unconfirmed effects: that finds VMs that are gone,
 stopped, without a report or left over. It asks once for one listing of all VMs (`shared.flows.vm_check`), which finds
 the running jobs with a VM too few or too many, and the VMs that belong to no job: only `provision` may list and delete
-VMs. It then records passed deadlines, because no event arrives when time passes.
+VMs. It publishes the notifications that their events did not, and then records passed deadlines, because no event
+arrives when time passes.
 
 An idle job costs a few reads in each sweep, whatever its size. A job that cannot be judged stops no other.
 """
@@ -17,6 +18,7 @@ from shared.core.model.job import Job, JobState
 from shared.core.reconcile.attention import needs_look
 from shared.core.rules.user_requests import passed_deadline
 from shared.errors import TemporaryError
+from shared.flows import notify
 from shared.flows.record import Deps, record
 from shared.messaging import topics
 from shared.messaging.internal_requests import (
@@ -43,6 +45,8 @@ def handle(deps: Deps) -> tuple[str, ...]:
     requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
     requests += [encode_orphan_search(), *([encode_admission_pass()] if deps.limits else [])]
     deps.bus.publish_all(topics.PROVISION, requests)
+    if deps.notifications is not None:
+        notify.publish_open(deps.notifications, deps.store, deps.clock)
     _record_deadlines(live_jobs, deps)
     return tuple(job_ids)
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from shared.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, Uploaded
 from shared.core.rules.messages import JOB_EXISTS
+from shared.flows.algorithm_package import with_algorithm_package
 from shared.flows.intake import check_allowed, region_problem, resume_previous_study, with_time_in_job_id
 from shared.flows.record import Deps
 from shared.flows.resource_checks import with_resources
@@ -62,9 +63,9 @@ def _check(data: bytes, source: str, uploaded: Uploaded, deps: Deps) -> tuple[st
     if _is_new(spec.job_id, source, submitted, deps):
         if wrong_region := region_problem(spec.plan, deps.regions):
             raise InvalidJob((wrong_region,))
-        with_resources(spec, deps.objects, deps.resources)
+        with_resources(with_algorithm_package(spec, deps.algorithms), deps.objects, deps.resources)
         if spec.tuning is not None:
-            resume_previous_study(spec.tuning, deps.store)
+            resume_previous_study(spec.tuning, spec.plan.dialect, deps.store)
     return spec.job_id, submitted
 
 

@@ -6,7 +6,8 @@ pubsub_bus, dead_letter_box       the Bus, and messages that could not be handle
 storage_objects                   the Objects
 job_log, log_entries              the JobLog, and reading it
 compute_fleet, tpu_fleet, fleets  the Fleet
-project_access, identity_tokens   permissions of API callers, senders of events
+project_access, own_permissions   permissions of API callers, and of the process itself
+identity_tokens, iap_assertions   senders of events, users of the console: signed by keys in public_keys
 """
 
 import os

@@ -20,6 +20,8 @@ from shared.ports import Orphan, Rejection
 SCHEMA: Final = 1
 """Version of the stored shape. Readers ignore unknown fields, so a new optional field does not change it."""
 
+NOTIFICATION_PENDING: Final = "is_notification_pending"
+"""Field of a ledger entry whose notification has not been confirmed. Confirmed entries do not have it."""
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
@@ -46,7 +48,11 @@ def replica_document(replica: Replica, expire_at: datetime | None = None) -> Doc
 
 
 def entry_document(entry: LedgerEntry, expire_at: datetime | None = None) -> Document:
-    return _expiring({**_dump(LedgerEntry, entry), "is_pending": entry.is_pending}, expire_at)
+    """Only an entry with an open notification has a field for it, so that other entries cost no index entry."""
+    document = {**_dump(LedgerEntry, entry), "is_pending": entry.is_pending}
+    if entry.is_notification_pending:
+        document[NOTIFICATION_PENDING] = True
+    return _expiring(document, expire_at)
 
 
 def orphan_document(orphan: Orphan) -> Document:

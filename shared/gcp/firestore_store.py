@@ -2,7 +2,7 @@
 
     jobs/{job_id}                          Job, `is_live`, `vm_hash`; `submitted_at` or `api_submitted_at`, if submitted
     jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ever_lost`
-    jobs/{job_id}/ledger/{event key}       LedgerEntry, `is_pending`
+    jobs/{job_id}/ledger/{event key}       LedgerEntry, `is_pending`, `is_notification_pending` while it is open
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     stockouts/{zone and machine kind}      Stockout
@@ -28,7 +28,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from google.api_core import exceptions
-from google.cloud.firestore import Client, DocumentSnapshot, Query, WriteBatch
+from google.cloud.firestore import DELETE_FIELD, Client, DocumentSnapshot, Query, WriteBatch
 from google.cloud.firestore_v1.base_query import FieldFilter
 
 from shared.core.ledger import LedgerEntry
@@ -41,6 +41,7 @@ from shared.core.transitions.change import Change
 from shared.errors import ConflictError
 from shared.gcp.documents import (
     EXPIRE_AT,
+    NOTIFICATION_PENDING,
     Document,
     UnreadableError,
     entry_document,
@@ -199,6 +200,19 @@ class FirestoreStore:
         ledgers = self._client.collection_group(LEDGER)
         query = ledgers.where(filter=FieldFilter("is_pending", "==", True)).select(["job_id"])
         return tuple(sorted({snapshot.get("job_id") for snapshot in self._find(query)}))
+
+    def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
+        """Write without a precondition: all writers write the same but for the time, and no one reads the time."""
+        batch = self._client.batch()
+        entry = self._client.document(f"{_ledger(job_id)}/{key}")
+        batch.update(entry, {NOTIFICATION_PENDING: DELETE_FIELD, "notified_at": at})
+        with suppress(ConflictError):  # the entry expired meanwhile
+            _commit(batch, f"confirm the notification of {job_id} {key}")
+
+    def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
+        ledgers = self._client.collection_group(LEDGER)
+        query = ledgers.where(filter=FieldFilter(NOTIFICATION_PENDING, "==", True)).limit(limit)
+        return tuple(entry for entry in map(_read_entry, self._find(query)) if entry is not None)
 
     def live_jobs(self) -> tuple[Job, ...]:
         return self.survey_live_jobs().jobs
@@ -361,6 +375,15 @@ def _read_job(snapshot: DocumentSnapshot[Any]) -> Job | None:
         return read(Job, snapshot.to_dict())
     except UnreadableError as error:
         _log.error("unreadable job: %s", error, extra={"job_id": snapshot.id})
+        return None
+
+
+def _read_entry(snapshot: DocumentSnapshot[Any]) -> LedgerEntry | None:
+    """Return None, and log it, for a document that this release cannot read."""
+    try:
+        return read(LedgerEntry, snapshot.to_dict())
+    except UnreadableError as error:
+        _log.error("unreadable ledger entry: %s", error, extra={"event": snapshot.id})
         return None
 
 

@@ -51,6 +51,9 @@ class Fleets:
     def last_heartbeat(self, vm: Vm) -> datetime | None:
         return self._fleet_of(vm).last_heartbeat(vm)
 
+    def reported_metric(self, vm: Vm) -> str | None:
+        return self._fleet_of(vm).reported_metric(vm)
+
     def release(self, job: Job) -> bool:
         return self._compute.release(job)
 

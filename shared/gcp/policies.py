@@ -13,10 +13,10 @@ class Policy:
     """The effective policy of one constraint. Rules that depend on tags are ignored: no resource of ours has tags."""
 
     is_enforced: bool = False
-    """Of a boolean constraint."""
+    """Whether a boolean constraint is enforced."""
     denies_all: bool = False
     allowed: frozenset[str] = frozenset()
-    """Of a list constraint; empty: every value that is not denied."""
+    """Values that a list constraint allows. Empty: every value that is not denied."""
     denied: frozenset[str] = frozenset()
 
     def allows(self, *names: str) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from google.api_core import exceptions
 from google.pubsub_v1.services.publisher import PublisherClient
 from google.pubsub_v1.types import PubsubMessage
 
-from shared.gcp.errors import google_errors
+from shared.errors import TemporaryError
+from shared.gcp.errors import Translation, describe, google_errors
 from shared.gcp.retries import CALL
 
 BATCH_MAX: Final = 1000
@@ -18,9 +20,11 @@ BATCH_MAX: Final = 1000
 class PubsubBus:
     """See `shared.ports.Bus`. Thread-safe, as its client is."""
 
-    def __init__(self, client: PublisherClient, project: str) -> None:
+    def __init__(self, client: PublisherClient, project: str, translation: Translation | None = None) -> None:
+        """`translation` says which exceptions Google's errors become, in place of the table of `shared.gcp.errors`."""
         self._client = client
         self._project = project
+        self._translation = translation
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         self._publish(topic, [PubsubMessage(data=data, attributes=dict(attributes))])
@@ -31,8 +35,16 @@ class PubsubBus:
 
     def _publish(self, topic: str, messages: list[PubsubMessage]) -> None:
         path = f"projects/{self._project}/topics/{topic}"
-        with google_errors(f"publish to {topic}"):
+        with google_errors(f"publish to {topic}", self._translation):
             self._client.publish(topic=path, messages=messages, **CALL)
 
     def close(self) -> None:
         self._client.transport.close()
+
+
+def may_succeed_later(error: exceptions.GoogleAPICallError) -> TemporaryError:
+    """Translate every error into a TemporaryError, for messages that no job waits for.
+
+    A missing topic or permission is repaired by an operator. Until then the publisher continues without the message.
+    """
+    return TemporaryError(describe(error))

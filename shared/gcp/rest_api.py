@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from google.api_core import exceptions
@@ -9,6 +10,8 @@ from google.api_core import exceptions
 from shared.gcp import clients
 
 Json = dict[str, Any]
+Parameter = str | Sequence[str]
+"""Value of a query parameter; a sequence repeats the parameter."""
 
 
 class RestApi:
@@ -25,7 +28,7 @@ class RestApi:
         self._headers = {"X-Goog-User-Project": quota_project} if quota_project else {}
         self._session: clients.Session | None = None
 
-    def call(self, method: str, path: str, body: Json | None = None, **parameters: str) -> Json:
+    def call(self, method: str, path: str, body: Json | None = None, **parameters: Parameter) -> Json:
         """Return the response. Raises GoogleAPICallError for an error, requests' errors for no response at all."""
         if self._session is None:
             self._session = clients.session(*self._options)
@@ -40,7 +43,7 @@ class RestApi:
             raise exceptions.BadGateway(f"{self.base}{path}: the response is not JSON") from error
         return answer
 
-    def get(self, path: str, **parameters: str) -> Json:
+    def get(self, path: str, **parameters: Parameter) -> Json:
         return self.call("GET", path, None, **parameters)
 
     def find(self, path: str) -> Json | None:

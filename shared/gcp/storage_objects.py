@@ -11,13 +11,15 @@ from google.cloud.storage import Blob, Client
 from shared.core.intake.bucket_places import BucketPlace
 from shared.gcp.errors import google_errors
 from shared.gcp.retries import CALL
-from shared.ports import BucketForbiddenError, ObjectForbiddenError
+from shared.ports import BucketForbiddenError, CreatedObject, ObjectForbiddenError
+
+_CREATED_FIELDS = "items(name,timeCreated,size),nextPageToken"
 
 _log = logging.getLogger(__name__)
 
 
 class StorageObjects:
-    """See `shared.ports.Objects`. Thread-safe, as its client is."""
+    """See `shared.ports.Objects` and `shared.ports.ObjectTimes`. Thread-safe, as its client is."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -70,6 +72,20 @@ class StorageObjects:
             except exceptions.Forbidden as error:
                 # Cloud Storage also answers so for a missing object, to a caller without storage.objects.list.
                 _log.warning("%s was not deleted: %s", uri, error)
+
+    def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:
+        bucket, _, name = directory.removeprefix("gs://").partition("/")
+        prefix = f"{name.rstrip('/')}/" if name else ""
+        with google_errors(f"list {directory}"):
+            try:
+                blobs = self._client.list_blobs(
+                    bucket, prefix=prefix, max_results=limit, fields=_CREATED_FIELDS, **CALL
+                )
+                return tuple(CreatedObject(blob.name, blob.time_created, blob.size or 0) for blob in blobs)
+            except exceptions.NotFound:
+                return ()
+            except (exceptions.Forbidden, exceptions.Unauthorized):
+                raise BucketForbiddenError(bucket) from None
 
     def close(self) -> None:
         self._client.close()

@@ -30,6 +30,7 @@ from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from shared.jobspec.formats.extension import Extension, SpotUse
 from shared.jobspec.formats.vertex import VertexCustomJob
 from shared.jobspec.formats.vertex_study import VertexTuningJob
+from shared.jobspec.machines.algorithm_machines import check_algorithm_machines, gpu_runtime
 from shared.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from shared.jobspec.machines.task_groups import resolve_task_groups
 from shared.jobspec.reading.document_kinds import TRAINING_INPUT
@@ -39,6 +40,7 @@ from shared.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model
 from shared.jobspec.resolve.custom_job import resolve_custom_job
 from shared.jobspec.resolve.named_resources import named_resources
 from shared.jobspec.resolve.resolved_spec import ResolvedSpec
+from shared.jobspec.resolve.resumed_job import refuse_resumed_job
 from shared.jobspec.resolve.study_spec import resolve_study
 from shared.jobspec.resolve.tpu_queue import resolve_queue
 from shared.jobspec.resolve.training_input import resolve_training_input
@@ -103,6 +105,10 @@ def _resolve(
     tuning = spec.tuning
     if isinstance(job, VertexTuningJob):
         tuning = resolve_study(job, problems, spec.substitutions)
+    else:
+        is_custom = isinstance(job, VertexCustomJob)
+        instead = "a CustomJob has no results" if is_custom else "a TrainingInput has hyperparameters for it"
+        refuse_resumed_job(extension, instead, problems)
     plan = _plan(spec, extension, resolved, problems)
     check_gang(plan, problems)
     problems.raise_if_any()
@@ -116,6 +122,9 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
     program = next(iter(spec.programs.values()), _NO_PROGRAM)
     has_containers = program.container is not None
     groups = resolve_task_groups(spec.roles, problems, spec.substitutions, has_containers=has_containers)
+    if spec.algorithm is not None:
+        check_algorithm_machines(spec.algorithm, spec.roles, groups, problems)
+        spec = replace(spec, runtime=gpu_runtime(spec.algorithm, groups, spec.runtime))
     tpus = [group.tpu for group in groups if group.tpu]
     has_bare_image = resolved.image is not None and not spec.is_runtime_requested
     if resolved.image is not None:
@@ -159,6 +168,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
         dialect=spec.dialect,
         output_directory=spec.output_directory,
         priority=spec.priority,
+        algorithm=spec.algorithm and replace(spec.algorithm, python_version=spec.runtime.python),
     )
 
 

@@ -32,7 +32,7 @@ class MemoryFleet:
     stockout_zones: set[str] = field(default_factory=set)
     """Zones in which every insert fails for lack of capacity."""
     capacity: dict[str, int] = field(default_factory=dict)
-    """The most VMs that a zone has room for; zones that are not named have room for any number."""
+    """Zone → its capacity in VMs. Other zones have no limit."""
     is_slow: bool = False
     """If set, new VMs stay CREATING and deleted VMs stay STOPPING until `settle`."""
     clock: Clock = field(default_factory=lambda: _now)
@@ -44,6 +44,8 @@ class MemoryFleet:
     _queue_keys: dict[_Key, str] = field(default_factory=dict)
     """Queued slice → key of the request that put it into the queue."""
     _heartbeats: dict[str, datetime] = field(default_factory=dict)
+    """By instance id."""
+    _metrics: dict[str, str] = field(default_factory=dict)
     """By instance id."""
     _last_number: int = 1000
 
@@ -59,6 +61,7 @@ class MemoryFleet:
                 _outcomes=dict(self._outcomes),
                 _queue_keys=dict(self._queue_keys),
                 _heartbeats=dict(self._heartbeats),
+                _metrics=dict(self._metrics),
                 _lock=threading.RLock(),
             )
 
@@ -176,6 +179,16 @@ class MemoryFleet:
         """Let the VM's agent write a heartbeat."""
         with self._lock:
             self._heartbeats[self._only(name).instance_id] = self.clock()
+
+    def reported_metric(self, vm: Vm) -> str | None:
+        """Return what the last `report_metric` wrote."""
+        with self._lock:
+            return self._metrics.get(vm.instance_id)
+
+    def report_metric(self, name: str, text: str) -> None:
+        """Let the VM's agent write a guest attribute."""
+        with self._lock:
+            self._metrics[self._only(name).instance_id] = text
 
     def release(self, job: Job) -> bool:
         """Return True: in memory, a job has no resources but its VMs."""

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from shared.core.intake.bucket_places import BucketPlace
-from shared.ports import BucketForbiddenError, ObjectForbiddenError
+from shared.ports import BucketForbiddenError, CreatedObject, ObjectForbiddenError
 
 
 @dataclass(frozen=True, slots=True)
 class _Object:
     data: bytes
     generation: int
+    created_at: datetime
 
 
 class MemoryObjects:
-    """See `shared.ports.Objects`. Generations count up from 1, over all objects."""
+    """See `shared.ports.Objects` and `shared.ports.ObjectTimes`. Generations count up from 1, over all objects."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: dict[str, _Object] = {}
         self._generation = 0
+        self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        """Time at which objects are written."""
         self.forbidden_buckets: set[str] = set()
         """Buckets that may not be read."""
         self.missing_buckets: set[str] = set()
@@ -50,9 +55,22 @@ class MemoryObjects:
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         with self._lock:
             self._generation += 1
-            self._objects[uri] = _Object(data, self._generation)
+            self._objects[uri] = _Object(data, self._generation, self.clock())
             return self._generation
 
     def delete(self, uri: str) -> None:
         with self._lock:
             self._objects.pop(uri, None)
+
+    def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:
+        bucket = directory.removeprefix("gs://").partition("/")[0]
+        if bucket in self.forbidden_buckets:
+            raise BucketForbiddenError(bucket)
+        with self._lock:
+            found = [
+                (uri, stored) for uri, stored in self._objects.items() if uri.startswith(f"{directory.rstrip('/')}/")
+            ]
+        return tuple(
+            CreatedObject(uri.removeprefix(f"gs://{bucket}/"), stored.created_at, len(stored.data))
+            for uri, stored in sorted(found, key=lambda item: item[0])[:limit]
+        )

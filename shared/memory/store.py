@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, State
@@ -151,6 +152,17 @@ class MemoryStore:
     def jobs_with_pending(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(job_id for job_id in self._jobs if self.pending_keys(job_id))
+
+    def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
+        with self._lock:
+            stored = self._jobs.get(job_id)
+            if stored and (entry := stored.ledger.get(key)):
+                stored.ledger[key] = replace(entry, notified_at=at)
+
+    def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
+        with self._lock:
+            entries = (entry for job_id in self._jobs for entry in self.ledger(job_id) if entry.is_notification_pending)
+            return tuple(islice(entries, limit))
 
     def live_jobs(self) -> tuple[Job, ...]:
         with self._lock:

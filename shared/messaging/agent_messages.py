@@ -66,6 +66,10 @@ class AgentMessage(MessageModel):
         )
 
 
+class VmReadyMessage(AgentMessage):
+    agent_started_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+
+
 class ErrorModel(MessageModel):
     type: str
     message: str
@@ -105,8 +109,8 @@ class MaintenanceMessage(AgentMessage):
 
 def decode_vm_ready(data: bytes) -> VmReady:
     """Return the event. Raises PermanentError if the message is malformed."""
-    message = decode_json(AgentMessage, data)
-    return VmReady(message.subject(), message.at)
+    message = decode_json(VmReadyMessage, data)
+    return VmReady(message.subject(), message.at, agent_started_at=message.agent_started_at)
 
 
 def decode_replica_exit(data: bytes) -> ReplicaExited:

@@ -1,4 +1,4 @@
-"""Names of the topics. Each has one push subscription of the same name (docs/interfaces.md, section 1).
+"""Names of the topics. Each topic of a function has one push subscription of the same name (docs/interfaces.md).
 
 Two topics lead to the function `maintenance`: VMs may publish to MAINTENANCE, only Compute's audit log to
 SYSTEM_EVENTS.
@@ -17,4 +17,6 @@ SYSTEM_EVENTS: Final = "trainmaster-system-events"
 PROVISION: Final = "trainmaster-provision"
 TUNE: Final = "trainmaster-tune"
 SWEEP: Final = "trainmaster-sweep"
+JOB_STATE: Final = "trainmaster-job-state"
+"""For subscribers of the installation (docs/notifications.md). No function reads it."""
 DEAD_LETTER: Final = "trainmaster-dead-letter"

@@ -17,6 +17,7 @@ from shared.ports.fleet import (
 )
 from shared.ports.identity import Claims, IdentityError, Tokens
 from shared.ports.job_log import JobLog
+from shared.ports.object_times import CreatedObject, ObjectTimes
 from shared.ports.objects import BucketForbiddenError, ObjectForbiddenError, Objects
 from shared.ports.resources import Existence, Resources
 from shared.ports.store import (
@@ -44,6 +45,7 @@ __all__ = [
     "Clock",
     "CreateOutcome",
     "Created",
+    "CreatedObject",
     "Existence",
     "Fleet",
     "IdentityError",
@@ -54,6 +56,7 @@ __all__ = [
     "Loaded",
     "NotCreated",
     "ObjectForbiddenError",
+    "ObjectTimes",
     "Objects",
     "Orphan",
     "Pending",

@@ -84,6 +84,11 @@ class Fleet(Protocol):
         """Return when the VM's agent last wrote a heartbeat. None: unknown."""
         ...
 
+    def reported_metric(self, vm: Vm) -> str | None:
+        """Return what the agent of a trial's VM last wrote about its metric, unchecked: a program on the VM may have
+        written it. None: unknown."""
+        ...
+
     def release(self, job: Job) -> bool:
         """Delete the other resources of an ended job without VMs, such as placement policies. Idempotent.
 

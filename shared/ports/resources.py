@@ -9,7 +9,7 @@ from shared.core.intake.registry_images import RegistryImage
 
 
 class Existence(StrEnum):
-    """What a look-up found."""
+    """The result of a look-up."""
 
     EXISTS = "exists"
     MISSING = "missing"

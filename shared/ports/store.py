@@ -169,6 +169,17 @@ class Store(Protocol):
         """Return the ids of all jobs that have unconfirmed effects."""
         ...
 
+    def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
+        """Confirm that the entry's notification was published. Idempotent. Does nothing if the entry does not exist."""
+        ...
+
+    def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
+        """Return at most `limit` ledger entries of all jobs whose notifications have not been confirmed.
+
+        Entries that this release cannot read are logged as errors and left out.
+        """
+        ...
+
     def live_jobs(self) -> tuple[Job, ...]:
         """Return all jobs that have not ended, except unreadable ones."""
         ...

@@ -19,6 +19,7 @@ from shared.core.model.vm_names import vm_name
 from shared.core.reporting.submission_origin import describe_origin
 from shared.core.rules.messages import with_log_link
 from shared.jobspec.reading.document_kinds import EXTENSION
+from shared.presentation.algorithm_view import algorithm_view, trial_algorithm_view
 from shared.presentation.ml_units import Usage, consumed_ml_units
 
 _BODY_FIELDS: Final = {
@@ -30,6 +31,9 @@ _BODY_FIELDS: Final = {
     "training_task_inputs": "jobSpec",
 }
 """Name of a document's body as submitted → its canonical name."""
+
+_TRIAL_STATES: Final = {TrialState.STOPPING: "RUNNING", TrialState.STOPPED: "SUCCEEDED"}
+"""States of trials that the service did not have → its own. It marked a stopped trial as `isTrialStoppedEarly`."""
 
 View = dict[str, Any]
 
@@ -55,7 +59,11 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
         **_body(spec),
         "createTime": timestamp(job.created_at),
         "state": job.state.value,
-        "trainingOutput": {**_tuning_view(job), **({} if ml_units is None else {"consumedMLUnits": ml_units})},
+        "trainingOutput": {
+            **_tuning_view(job),
+            **algorithm_view(job),
+            **({} if ml_units is None else {"consumedMLUnits": ml_units}),
+        },
         "jobPosition": str(position),
         "etag": etag(job),
     }
@@ -93,11 +101,11 @@ def _tuning_view(job: Job) -> View:
     if tuning is None:
         return {}
     view: View = {
-        "completedTrialCount": str(len(tuning.of_state(TrialState.SUCCEEDED))),
+        "completedTrialCount": str(len(tuning.completed)),
         "isHyperparameterTuningJob": True,
         "hyperparameterMetricTag": tuning.metric_tag,
     }
-    trials = [_trial_view(trial, tuning) for trial in tuning.best_first()]
+    trials = [{**_trial_view(trial, tuning), **trial_algorithm_view(job, trial)} for trial in tuning.best_first()]
     return {**view, "trials": trials} if trials else view
 
 
@@ -106,14 +114,18 @@ def _trial_view(trial: Trial, tuning: Tuning) -> View:
     view: View = {
         "trialId": str(trial.number),
         "hyperparameters": {assignment.name: assignment.value for assignment in assignments},
-        "state": trial.state.value,
+        "state": _TRIAL_STATES.get(trial.state, trial.state.value),
     }
+    if trial.state is TrialState.STOPPED:
+        view["isTrialStoppedEarly"] = True
     if trial.started_at:
         view["startTime"] = timestamp(trial.started_at)
     if trial.ended_at:
         view["endTime"] = timestamp(trial.ended_at)
     if trial.measurement:
         view["finalMetric"] = _metric_view(trial.measurement)
+    if trial.reported:
+        view["allMetrics"] = [_metric_view(measurement) for measurement in trial.reported]
     return view
 
 

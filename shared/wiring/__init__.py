@@ -9,6 +9,7 @@ There is one module for each set of client libraries, because a function pays fo
     suggester       Optuna                                 tune
     authentication  public keys of identity tokens         vm_ready, replica_exit, maintenance
     api             the project's IAM                      api
-    log_reader      entries of Cloud Logging               the command line
-    console         Firestore, Pub/Sub, Cloud Logging      the command line
+    log_reader      entries of Cloud Logging               the command line, console
+    metrics         time series of Cloud Monitoring        the command line, console
+    console         Firestore, Pub/Sub, Cloud Logging, IAP the command line, console
 """

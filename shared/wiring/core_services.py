@@ -11,7 +11,7 @@ from shared.flows.record import Deps
 from shared.gcp import clients
 from shared.gcp.firestore_store import FirestoreStore
 from shared.gcp.job_log import CloudJobLog
-from shared.gcp.pubsub_bus import PubsubBus
+from shared.gcp.pubsub_bus import PubsubBus, may_succeed_later
 from shared.ports import Bus, JobLog, Store
 from shared.settings import settings
 
@@ -24,6 +24,13 @@ def store() -> Store:
 @cache
 def bus() -> Bus:
     return PubsubBus(clients.publisher(), settings().project)
+
+
+@cache
+def notifications() -> Bus | None:
+    """Return where job notifications are published; None: the installation has none."""
+    values = settings()
+    return PubsubBus(clients.publisher(), values.project, may_succeed_later) if values.notifications else None
 
 
 @cache
@@ -50,9 +57,12 @@ def deps() -> Deps:
         bus(),
         clock=lambda: datetime.now(UTC),
         sleep=time.sleep,
+        notifications=notifications(),
+        leaves_notifications=settings().notifications is None,
         job_log=job_log(),
         limits=settings().limits,
         allowed=allowed_resources(),
+        algorithms=settings().algorithms,
         messages_per_minute=settings().messages_per_minute,
         regions=settings().regions,
     )

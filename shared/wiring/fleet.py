@@ -16,6 +16,7 @@ from shared.settings import Addressing, settings
 from shared.wiring.agent_files import agent_files
 
 THREADS: Final = 24
+METRICS_OFF: Final = "off"
 
 
 def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
@@ -43,7 +44,10 @@ def fleet_deps() -> FleetDeps:
     # Every VM states it, because the project's own metadata may enable it for VMs that do not.
     serial_port_logging = {"serial-port-logging-enable": str(values.serial_port_logging).upper()}
     package_index = {"trainmaster-package-index": values.package_index} if values.package_index else {}
-    metadata = {**agent_files(values.agent), **serial_port_logging, **package_index}
+    metrics = {"trainmaster-metrics": values.metrics} if values.metrics != METRICS_OFF else {}
+    # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their own.
+    os_login = {"enable-oslogin": "TRUE"} if values.ssh else {}
+    metadata = {**agent_files(values.agent), **serial_port_logging, **package_index, **metrics, **os_login}
     return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads)
 
 

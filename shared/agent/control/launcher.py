@@ -38,12 +38,17 @@ class Launcher:
         workspace: Workspace,
         find_engine: Callable[[], ContainerEngine | None],
         metric: TrialMetric,
+        on_program_end: Callable[[], None] | None = None,
     ) -> None:
-        """`find_engine`: the setup may install an engine after the agent has started."""
+        """`find_engine`: the setup may install an engine after the agent has started.
+
+        `on_program_end` is called on the thread that waits for the program, before its exit is reported.
+        """
         self._identity = identity
         self._find_engine = find_engine
         self._workspace = workspace
         self._metric = metric
+        self._on_program_end = on_program_end
         self.command: Sequence[str] = ()
         """The command line of the module that was started last, for messages; empty for a container."""
 
@@ -73,6 +78,8 @@ class Launcher:
     def wait(self, key: IncarnationKey, program: RunningProgram) -> ProgramExit:
         """Wait for the end of this incarnation, and read the metric that it reported."""
         program_exit = program.wait()
+        if self._on_program_end is not None:
+            self._on_program_end()
         return replace(
             program_exit, measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0)
         )

@@ -30,13 +30,15 @@ class EventReporter:
         self._inbox = inbox
         self._incarnation_events = Outbox(publisher, console, REPEAT_S)  # vm-ready and replica-exit
         self._maintenance_events = Outbox(publisher, console)  # must not wait for the others
+        self._started_at = utc_now()
 
     def start(self) -> None:
         self._inbox.start_thread(self._incarnation_events.run)
         self._inbox.start_thread(self._maintenance_events.run)
 
     def report_ready(self, key: IncarnationKey) -> None:
-        self._incarnation_events.put(self._event("vm_ready", key, {}, _ignore_acceptance))
+        details = {"agent_started_at": self._started_at}
+        self._incarnation_events.put(self._event("vm_ready", key, details, _ignore_acceptance))
 
     def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
         """Report a replica-exit; `details` holds the fields besides the replica's identity."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
 import tarfile
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from shared.agent.control.workspace import Workspace
     from shared.agent.setup.cloud_storage import StorageReader
     from shared.agent.setup.pip import Pip
+
+SHA256 = "sha256="  # gs://BUCKET/NAME#sha256=HASH names a package by its content, and not by its generation
 
 
 class JobPackages:
@@ -47,7 +50,9 @@ class JobPackages:
         self._run_pip([], packages)
 
     def _download(self, uri: str) -> Path:
-        object_uri, _, generation = uri.partition("#")
+        object_uri, _, version = uri.partition("#")
+        sha256 = version[len(SHA256) :] if version.startswith(SHA256) else ""
+        generation = "" if sha256 else version
         bucket, name = split_uri(object_uri)
         package = self._folder / name.rsplit("/", 1)[-1]
         if not bucket or package == self._folder:
@@ -55,6 +60,9 @@ class JobPackages:
             raise new_setup_error("PackageError", problem, transient=False)
         self._workspace.log(f"Downloading the package: {uri}")
         self._storage.download(object_uri, package, int(generation) if generation else None)
+        if sha256 and hashlib.sha256(package.read_bytes()).hexdigest() != sha256:
+            problem = f"{object_uri} does not have the SHA-256 hash {sha256}: its content was replaced"
+            raise new_setup_error("PackageError", problem, transient=False)
         return package
 
     def _run_pip(self, options: Sequence[str], packages: Sequence[Path]) -> None:

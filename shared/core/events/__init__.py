@@ -33,7 +33,15 @@ from shared.core.events.replica_events import (
     VmReady,
     VmRef,
 )
-from shared.core.events.tuning_events import TrialEnded, TrialStarted, TrialSuggested, TuningEnded
+from shared.core.events.tuning_events import (
+    StopRequested,
+    TrialEnded,
+    TrialsMeasured,
+    TrialStarted,
+    TrialSuggested,
+    TrialUnpromising,
+    TuningEnded,
+)
 
 __all__ = [
     "AllReady",
@@ -55,9 +63,12 @@ __all__ = [
     "Reads",
     "ReplicaEvent",
     "ReplicaExited",
+    "StopRequested",
     "TrialEnded",
     "TrialStarted",
     "TrialSuggested",
+    "TrialUnpromising",
+    "TrialsMeasured",
     "TuningEnded",
     "TuningEvent",
     "VmLost",
@@ -78,5 +89,7 @@ JobEvent = (
     | DeleteRequested
     | DeadlinePassed
 )
-TuningEvent = TrialSuggested | TrialStarted | TrialEnded | TuningEnded
+TuningEvent = (
+    TrialSuggested | TrialStarted | TrialsMeasured | TrialUnpromising | StopRequested | TrialEnded | TuningEnded
+)
 Event = JobSubmitted | ReplicaEvent | ChargeExplained | JobEvent | TuningEvent

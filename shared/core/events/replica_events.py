@@ -98,6 +98,8 @@ class VmReady(_ReplicaEvent):
     at: datetime
     host_vm: str = ""
     """For a host of a slice: its machine, as `PROJECT/INSTANCE_ID` of its identity token."""
+    agent_started_at: datetime | None = None
+    """When the agent started on this VM, by the VM's clock; None: the agent is of a release that does not report it."""
     kind: Literal["vm_ready"] = "vm_ready"
 
     @property

@@ -79,6 +79,8 @@ class Placement:
     """First capacity error of the present search for capacity."""
     next_at: datetime | None = None
     """Earliest time of the next request; None: at once."""
+    only_optional: bool = False
+    """Whether only optional VMs were missing at the last capacity error: required ones do not wait for `next_at`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,25 @@
 """URIs of packages in a plan: `gs://BUCKET/NAME#GENERATION`, as gsutil writes a version of an object.
 
-The job format allows no `#` in the name of a package, so that the form is unambiguous.
+The package of the built-in algorithms is named by its content instead: `gs://BUCKET/NAME#sha256=HASH`. The job format
+allows no `#` in the name of a package, so that the forms are unambiguous.
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+BUILT_IN: Final = "#built-in-algorithms"
+"""Stands for the package of the built-in algorithms until the installation's own one is known."""
+_HASH: Final = "#sha256="
+
+
+def with_hash(uri: str, sha256: str) -> str:
+    return f"{uri}{_HASH}{sha256}"
+
+
+def is_built_in(uri: str) -> bool:
+    """Return whether the package belongs to the installation, and not to the job."""
+    return uri == BUILT_IN or _HASH in uri
 
 
 def with_generation(uri: str, generation: int) -> str:
@@ -11,6 +27,7 @@ def with_generation(uri: str, generation: int) -> str:
 
 
 def has_generation(uri: str) -> bool:
+    """Return whether the URI names one version: a generation, or a hash."""
     return "#" in uri
 
 

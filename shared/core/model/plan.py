@@ -127,6 +127,23 @@ class Substitution:
     replacement: str
     reason: str
 
+    @property
+    def text(self) -> str:
+        """The substitution, or the note, in one sentence."""
+        change = "" if self.replacement == self.requested else f" is replaced by {self.replacement}"
+        return f"{self.field}: {self.requested}{change} ({self.reason.rstrip('.')})."
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInAlgorithm:
+    """The built-in algorithm that a job runs. Clients that deploy the model read these values."""
+
+    name: str
+    framework: str
+    """`TENSORFLOW` or `XGBOOST`."""
+    runtime_version: str
+    python_version: str
+
 
 class Dialect(StrEnum):
     """Job format of the spec. It decides which environment variables the program gets."""
@@ -186,6 +203,8 @@ class Plan:
     """Position in the admission queue: larger first."""
     gang: bool = True
     """Whether all VMs of the job must exist before it runs. False: see `shared.core.model.gang`."""
+    algorithm: BuiltInAlgorithm | None = None
+    """The built-in algorithm that the job runs; None: a program of the user."""
     independent: bool = False
     """Whether no replica depends on another. An exit is then never the consequence of a peer's loss."""
 

@@ -32,7 +32,7 @@ class ReplicaState(StrEnum):
 
 
 class EndKind(StrEnum):
-    """What ended an incarnation."""
+    """The cause that ended an incarnation."""
 
     EXIT = "exit"  # the program exited, or a signal ended it
     REBOOT = "reboot"  # the VM rebooted, or the agent died, under the program

@@ -50,8 +50,13 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     )
     if not is_too_early(job, now):
         return Steps(steps)
-    allowed = tuple(step for step in steps if not isinstance(step, Create))
+    allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
     return Steps(allowed, creates_postponed=len(allowed) < len(steps))
+
+
+def _is_urgent(job: Job, create: Create) -> bool:
+    """Whether the VMs are required, and the job waits only for optional ones."""
+    return job.placement.only_optional and not create.partial
 
 
 def vm_steps(

@@ -22,6 +22,7 @@ from shared.core.actions import (
     FailJob,
     HoldReplica,
     Ignore,
+    RecordMeasurements,
     ReplaceVm,
     RerunJob,
     RestartReplica,
@@ -49,7 +50,12 @@ REPLICAS: Final = {
 }
 """Task names of replicas, without the index."""
 
-WARNING_REASONS: Final = (Reason.TRIAL_FAILED, Reason.TRIAL_CANCELLED, Reason.TRIAL_WITHOUT_METRIC)
+WARNING_REASONS: Final = (
+    Reason.TRIAL_FAILED,
+    Reason.TRIAL_CANCELLED,
+    Reason.TRIAL_WITHOUT_METRIC,
+    Reason.TRIAL_UNPROMISING,
+)
 
 TEARING_DOWN: Final = "Tearing down training program."
 
@@ -94,9 +100,10 @@ def service_lines(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
 
 def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
     match decision.action:
-        case Ignore():
-            if decision.reason is Reason.QUEUED:
-                yield from _info(decision.text)
+        case Ignore() if decision.reason is Reason.QUEUED:
+            yield from _info(decision.text)
+        case Ignore() | RecordMeasurements():
+            return  # measurements are in the program's own output
         case AcceptJob(job=job):
             yield from _accepted(job)
         case BeginPreparing():
@@ -120,8 +127,7 @@ def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
 def _accepted(job: Job) -> Iterator[tuple[Severity, str]]:
     yield from _info("Validating job requirements...", "Job creation request has been successfully validated.")
     for note in job.plan.substitutions:
-        text = f"{note.field}: {note.requested} is replaced by {note.replacement} ({note.reason})."
-        yield Severity.WARNING, text
+        yield Severity.WARNING, note.text
     name = public_id(job.job_id) if trial_number(job.job_id) else job.job_id
     yield from _info(f"Job {name} is queued.", "Waiting for job to be provisioned.")
 

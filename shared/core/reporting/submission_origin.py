@@ -14,6 +14,7 @@ _ORIGINS: Final = (
     ("gs://", "by the upload of {source}"),
     ("cli:", "by trainmaster submit"),
     ("schedule:", "by the schedule {name}"),
+    ("console:", "in the console, by {user}"),
     ("", "as a message to the topic"),
 )
 """Prefix of a submission's source, and its description."""
@@ -28,4 +29,5 @@ def describe_origin(job: Job) -> str:
     if job.through_api:
         return f"through the API, by {job.submitted_by}" if job.submitted_by else "through the API"
     prefix, words = next(origin for origin in _ORIGINS if job.submission.startswith(origin[0]))
-    return words.format(source=job.submission.partition("#")[0], name=job.submission.removeprefix(prefix))
+    rest = job.submission.removeprefix(prefix)
+    return words.format(source=job.submission.partition("#")[0], name=rest, user=rest.partition("/")[2])

@@ -96,7 +96,7 @@ def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetim
     text = (
         f"No quota for {event.requested} in {event.zone}, nor in the other zones of the region ({error}): trying again"
     )
-    return _continue(state, state.job.placement.zone_index, Reason.QUOTA, text, now, waits=True)
+    return _continue(state, state.job.placement.zone_index, Reason.QUOTA, text, event, now, waits=True)
 
 
 def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
@@ -106,23 +106,29 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     zone = job.plan.zones[zone_index]
     if event.required_present:
         text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
-        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, now, waits=True)
+        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, event, now, waits=True)
     if is_whole_gang_requested(state):
         text = f"{problem} ({error}): trying {zone} next"
-        return _continue(state, zone_index, Reason.STOCKOUT, text, now, waits=is_round_over(job))
+        return _continue(state, zone_index, Reason.STOCKOUT, text, event, now, waits=is_round_over(job))
     waited_s = max(((now - at).total_seconds() for at in provisioning_since(state, required_only=True)), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:
         text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
-        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, now, waits=True)
+        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, event, now, waits=True)
     text = f"{problem} for {waited_s:.0f} s ({error}): the whole job moves to {zone}, free of charge."
     return Decision(Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, RerunJob(Budget.FREE, zone_index))
 
 
-def _continue(state: State, zone_index: int, reason: Reason, text: str, now: datetime, *, waits: bool) -> Decision:
-    since = search_began_at(state, now)
+def _continue(
+    state: State, zone_index: int, reason: Reason, text: str, event: VmsNotCreated, now: datetime, *, waits: bool
+) -> Decision:
+    """Begin the next round. A search for required VMs and one for optional VMs have backoffs of their own."""
+    is_other_search = state.job.placement.only_optional is not event.required_present
+    since = now if is_other_search else search_began_at(state, now)
     next_at = next_round_at(state.job, since, now) if waits else None
     when = f" in {(next_at - now).total_seconds():.0f} s" if next_at else ""
-    action = ContinueProvisioning(zone_index, state.job.placement.round + 1, since, next_at)
+    action = ContinueProvisioning(
+        zone_index, state.job.placement.round + 1, since, next_at, only_optional=event.required_present
+    )
     return Decision(Rule.CAPACITY, reason, f"{text}{when}.", action)
 
 

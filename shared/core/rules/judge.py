@@ -25,9 +25,12 @@ from shared.core.events import (
     ProvisioningStarted,
     ReplicaEvent,
     ReplicaExited,
+    StopRequested,
     TrialEnded,
+    TrialsMeasured,
     TrialStarted,
     TrialSuggested,
+    TrialUnpromising,
     TuningEnded,
     VmLost,
     VmReady,
@@ -37,6 +40,7 @@ from shared.core.events import (
 from shared.core.model.job import State
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.rules.capacity import judge_vms_not_created, judge_vms_queued
+from shared.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
 from shared.core.rules.explained_charge import judge_explained_charge
 from shared.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
 from shared.core.rules.reactivation import judge_outdated_completion
@@ -66,6 +70,9 @@ LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
     CancelRequested: judge_cancel,
     DeadlinePassed: judge_deadline,
     TrialSuggested: judge_suggestion,
+    TrialsMeasured: judge_measurements,
+    TrialUnpromising: judge_unpromising,
+    StopRequested: judge_stop,
     TuningEnded: judge_tuning_ended,
 }
 

@@ -140,6 +140,11 @@ def _with_error(tuning: Tuning, trial: Trial) -> str:
     return f"with parameters: {parameters}.  The trial's error message was: {tuning.last_error}"
 
 
+def stopped_early(comparison: str) -> str:
+    """Return the errorMessage of a trial's own job that was stopped early."""
+    return f"Trial is stopped early by its tuning job: {comparison}."
+
+
 def exceeded_running_time(limit_s: int) -> str:
     return f"Job was cancelled for exceeding the maximum allowed duration of {limit_s} seconds."
 

@@ -17,10 +17,11 @@ class IllegalTransitionError(Exception):
 
 
 class Effect(StrEnum):
-    """A level-triggered message that follows a commit."""
+    """A message that follows a commit. All but NOTIFY are level-triggered."""
 
     PROVISION = "provision"  # make the job's VMs equal the stored state
     TUNE = "tune"  # make the trials of the tuning job, or of the trial's tuning job, equal the stored state
+    NOTIFY = "notify"  # report to subscribers that the job's state or attempt has changed
 
 
 @dataclass(frozen=True, slots=True)

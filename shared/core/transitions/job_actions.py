@@ -52,7 +52,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
         case BeginRunning():
             return Change(move_job(job, JobState.RUNNING, started_at=now))
         case ContinueProvisioning():
-            placement = Placement(action.zone_index, action.round, action.since, action.next_at)
+            placement = Placement(action.zone_index, action.round, action.since, action.next_at, action.only_optional)
             provisioned = replace(job, placement=placement, version=job.version + 1)
             return Change(provisioned, _request_vms(state, action, now), PROVISION)
         case RerunJob():

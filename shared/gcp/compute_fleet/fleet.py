@@ -64,6 +64,8 @@ LISTED_FIELDS: Final = (
 """Source: Google's system parameters; the header is that of `fields`. Other installers send the same kind of mask."""
 HEARTBEAT: Final = "trainmaster/heartbeat"
 """Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
+METRIC: Final = "trainmaster/metric"
+"""Guest attribute to which the agent of a trial writes its measurements. docs/interfaces.md, section 3."""
 PAGE_SIZE: Final = 500
 """The most that Compute allows."""
 SETTLE_S: Final = 3.0
@@ -104,6 +106,12 @@ class ComputeFleet:
         self._project = project
         self._defaults = VmDefaults(project, service_account, network, subnetwork, account_networks or {}, images or {})
         self._wait_s = wait_s
+
+    def close(self) -> None:
+        """Close the connections. A function keeps them open until its instance ends."""
+        self._instances.transport.close()
+        self._operations.close()
+        self._placements.close()
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:  # noqa: ARG002 - the port's
         labelled = self._list(f"labels.{LABEL_JOB}={job_label(job_id)}", f"list the VMs of {job_id}")
@@ -221,18 +229,25 @@ class ComputeFleet:
         return finished is not None and not finished.error.errors
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
-        """An organization may forbid access to guest attributes (403): then it is unknown."""
+        text = self._guest_attribute(vm, HEARTBEAT)
+        return None if text is None else parse_heartbeat(text)
+
+    def reported_metric(self, vm: Vm) -> str | None:
+        return self._guest_attribute(vm, METRIC)
+
+    def _guest_attribute(self, vm: Vm, path: str) -> str | None:
+        """An organization may forbid access to guest attributes (403): then they are unknown."""
         request = compute_v1.GetGuestAttributesInstanceRequest(
-            project=self._project, zone=vm.zone, instance=vm.instance_id, query_path=HEARTBEAT
+            project=self._project, zone=vm.zone, instance=vm.instance_id, query_path=path
         )
-        with compute_errors(f"read the heartbeat of {vm.name}"):
+        with compute_errors(f"read {path} of {vm.name}"):
             try:
                 attributes = self._instances.get_guest_attributes(request, **FLEET_READ)
             except (exceptions.NotFound, exceptions.Forbidden) as error:
                 if is_transient(error, problem_of(error)):
                     raise
                 return None
-        return next((parse_heartbeat(item.value) for item in attributes.query_value.items), None)
+        return next((item.value for item in attributes.query_value.items), None)
 
     def release(self, job: Job) -> bool:
         return self._placements.release(job)

@@ -50,6 +50,9 @@ class Placements:
         self._policies = clients.rest_client(compute_v1.ResourcePoliciesClient, endpoint)
         self._project, self._operations = project, operations
 
+    def close(self) -> None:
+        self._policies.transport.close()
+
     def ensure(self, job: Job, group: TaskGroup, zone: str) -> CreateOutcome:
         """Create the group's policy if it needs one. Return Created if it exists or is not needed."""
         name = policy_name(job, group, zone)

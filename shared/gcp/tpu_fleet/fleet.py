@@ -151,6 +151,10 @@ class TpuFleet:
         """Agents on TPU hosts write none: a node has several hosts, and its fuse deletes it."""
         return None
 
+    def reported_metric(self, vm: Vm) -> str | None:  # noqa: ARG002 - the port's signature
+        """Agents on TPU hosts write none: the metric of a trial on a slice arrives with its exit."""
+        return None
+
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:  # noqa: ARG002 - the port's signature
         """Cloud TPU has no serial console. The output of programs is in Cloud Logging."""
         return "", start

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from shared.core.model.plan import Substitution
+from shared.jobspec.catalog.algorithms import image_algorithm
 from shared.jobspec.catalog.runtimes import RUNTIME_OF_FRAMEWORK
 from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
@@ -36,6 +37,10 @@ def check_image(image: str, path: FieldPath, problems: Problems) -> None:
     if _REDUCTION_SERVER.match(image):
         problem = "is Vertex AI's reduction server, which runs only there; NCCL reduces gradients without it"
         problems.add_text(path, problem, "leave the pool out (reduction_server_replica_count)")
+        return
+    if image_algorithm(image) is not None:
+        problem = "is a built-in algorithm of AI Platform Training, which only trainingInput.masterConfig may name"
+        problems.add_text(path, problem, 'trainmaster: {algorithm: "boosted_trees"}')
         return
     if len(image) > IMAGE_CHARS_MAX or not _IMAGE.fullmatch(image):
         rule = "must be the name of a container image (registry/repository:tag)"

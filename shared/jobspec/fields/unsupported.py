@@ -61,9 +61,14 @@ UNSUPPORTED_FEATURES: Final = (
     UnsupportedFeature(
         "studySpec.studyStoppingConfig", "automatic stopping of the study", "set maxTrialCount", _LEAVE_OUT
     ),
-    UnsupportedFeature("*.enableWebAccess", "an interactive shell", "use gcloud compute ssh", "enableWebAccess: false"),
     UnsupportedFeature(
-        "*.enableDashboardAccess", "a dashboard", "use gcloud compute ssh with a forwarded port", _LEAVE_OUT
+        "*.enableWebAccess",
+        "an interactive shell in the browser",
+        "open a shell with trainmaster ssh while the job runs",
+        "enableWebAccess: false",
+    ),
+    UnsupportedFeature(
+        "*.enableDashboardAccess", "a dashboard", "write what it needs to the job directory", _LEAVE_OUT
     ),
     UnsupportedFeature(
         "jobSpec.persistentResourceId", "a persistent resource", "every job gets its own VMs", _LEAVE_OUT
@@ -73,7 +78,7 @@ UNSUPPORTED_FEATURES: Final = (
     UnsupportedFeature(
         "jobSpec.tensorboard",
         "a managed TensorBoard",
-        "start TensorBoard on the logs in Cloud Storage",
+        "leave it out, and start one with trainmaster tensorboard",
         'baseOutputDirectory: {outputUriPrefix: "gs://my-bucket/digits"}',
     ),
     UnsupportedFeature("jobSpec.experiment*", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),

@@ -150,7 +150,9 @@ class HyperparameterSpec(WireModel):
     max_failed_trials: TrialCount = wire_field(3, "Failed trials after which the job fails.")
     hyperparameter_metric_tag: OptionalString = wire_field("accuracy", "Name of the metric that trials report.")
     algorithm: OptionalAlgorithm = wire_field("RANDOM_SEARCH", "Search algorithm; default: Bayesian optimization.")
-    enable_trial_early_stopping: Boolean = wire_field(False, "Accepted without effect.", default=False)
+    enable_trial_early_stopping: Boolean = wire_field(
+        True, "Whether trials worse than the median of the completed ones are stopped.", default=False
+    )
     resume_previous_job_id: OptionalString = wire_field(
         "digits_tuning_1", "Id of an earlier tuning job whose results are used."
     )

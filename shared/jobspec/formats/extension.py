@@ -66,7 +66,7 @@ class SpotSpec(WireModel):
 
 
 class ListedSubstitution(WireModel):
-    """What a converter replaced; the job lists it among its substitutions."""
+    """Fields that a converter has replaced. The job lists them among its substitutions."""
 
     field: OptionalString = wire_field("spec.runPolicy.backoffLimit", "Field of the manifest.")
     requested: OptionalString = wire_field("3", "What it requested.")
@@ -75,7 +75,7 @@ class ListedSubstitution(WireModel):
 
 
 class ConvertedFrom(WireModel):
-    """Written by the conversion of a manifest; it has no effect on how the job runs."""
+    """The manifest from which the job was converted. It does not change how the job runs."""
 
     manifest: OptionalString = wire_field("PyTorchJob digits (kubeflow.org/v1)", "The manifest.")
     substitutions: tuple[ListedSubstitution, ...] = wire_field([], "What the conversion replaced.", default=())
@@ -122,6 +122,12 @@ class Extension(WireModel):
     )
     exit_policy: ExitPolicySpec = wire_field(
         {"preset": "restart", "fail": ["3", "64-80"]}, "What the program's exit codes lead to.", factory=ExitPolicySpec
+    )
+    algorithm: OptionalString = wire_field(
+        "boosted_trees", "Built-in algorithm that a TrainingInput runs instead of a package or container."
+    )
+    resume_previous_job_id: OptionalString = wire_field(
+        "digits_tuning_1", "Id of an earlier tuning job whose results a HyperparameterTuningJob uses."
     )
     converted_from: ConvertedFrom = wire_field(
         {"manifest": "PyTorchJob digits (kubeflow.org/v1)"},

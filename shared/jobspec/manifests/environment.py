@@ -24,7 +24,7 @@ PORT: Final = "2222"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What host names and variables mean in the pods of a job."""
+    """Meaning of host names and variables in the pods of a job."""
 
     hosts: re.Pattern[str]
     """Matches the host name of any pod; the group `id` tells which."""

@@ -1,4 +1,4 @@
-"""What the conversion of a manifest finds: problems, approximations, and from where each field of the job file comes.
+"""Findings of the conversion of a manifest: problems, approximations, and from where each field of the job file comes.
 
 `Findings.read` reads one level of a manifest. Each level's model lists three groups of fields: those that it reads,
 those that have no effect here (`dropped`, listed as substitutions), and those that cannot be honoured (`refused`). Any

@@ -48,7 +48,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a manifest requests, whatever its kind."""
+    """The content of a manifest, independent of its kind."""
 
     roles: Sequence[Role]
     scheduling: Mapping[str, Any] = field(default_factory=dict)

@@ -43,7 +43,7 @@ _GIB_PER_VCPU: Final = {"g2-standard": Decimal(4), "g4-standard": Decimal("3.75"
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one pod requests."""
+    """The resources that one pod requests."""
 
     vcpus: Decimal
     memory_gib: Decimal

@@ -66,7 +66,7 @@ class PodSpec(Level):
         "nodeName": "select a zone with topology.kubernetes.io/zone",
         "resourceClaims": "request nvidia.com/gpu or google.com/tpu",
         "resources": "set the resources of the container",
-        "ephemeralContainers": "use gcloud compute ssh",
+        "ephemeralContainers": "read the output with trainmaster logs",
     }
 
 

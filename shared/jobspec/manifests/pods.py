@@ -30,7 +30,7 @@ DISK_GIB: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What one pod template means here."""
+    """The meaning of one pod template."""
 
     path: str
     """Path of the pod's spec in the manifest."""

@@ -23,7 +23,7 @@ _COUNT_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What differs between the kinds."""
+    """The differences between the kinds."""
 
     replicas_field: str
     container: str

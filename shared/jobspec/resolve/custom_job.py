@@ -19,6 +19,7 @@ from shared.jobspec.formats.vertex import MachineSpec, Strategy, VertexCustomJob
 from shared.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
 from shared.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_at
 from shared.jobspec.reading.problems import FieldPath, Problems
+from shared.jobspec.resolve.builtin_algorithm import refuse_algorithm
 from shared.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
 from shared.jobspec.resolve.worker_pool_programs import PoolPrograms
 
@@ -32,6 +33,7 @@ def resolve_custom_job(
 ) -> ResolvedSpec:
     substitutions: list[Substitution] = []
     spec, scheduling = job.job_spec, job.job_spec.scheduling
+    refuse_algorithm(extension, problems)
     directory, key = spec.base_output_directory.output_uri_prefix, job.encryption_spec.kms_key_name
     if directory is not None:
         check_directory(directory, (JOB_SPEC, "baseOutputDirectory", "outputUriPrefix"), problems)

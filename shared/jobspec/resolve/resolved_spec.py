@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from shared.core.model.plan import Dialect, Program, Substitution
+from shared.core.model.plan import BuiltInAlgorithm, Dialect, Program, Substitution
 from shared.core.model.replica_id import TaskType
 from shared.core.model.tuning import Tuning
 from shared.jobspec.catalog.runtimes import Runtime
@@ -44,5 +44,7 @@ class ResolvedSpec:
     restart_job_on_worker_restart: bool = False
     disable_retries: bool = False
     output_directory: str | None = None
+    algorithm: BuiltInAlgorithm | None = None
+    """The built-in algorithm that the job runs."""
     tuning: Tuning | None = None
     """The tuning of a tuning job; the rest of the spec is then that of each trial."""

@@ -46,10 +46,16 @@ def _check_single_slice(
         return  # the roles have problems, which are already reported
     example = "queue: none" if path[0] == EXTENSION else 'strategy: "STANDARD"'
     if not any(group.tpu for group in groups):
+        offered = (
+            "Compute Engine offers flex-start for VMs that are created one by one, or by a managed instance group, and "
+            "not for those of a job, which are created together under fixed names"
+            if queue is TpuQueue.FLEX_START
+            else "only TPU slices wait in a queue"
+        )
         problem = (
-            f"cannot be {queue.name} for a job of VMs: only TPU slices wait in a queue. VMs are requested in one zone "
-            "after the other until there is capacity, for as long as the job may wait; a reservation (trainmaster."
-            "reservation) or Spot VMs (trainmaster.spot) get GPUs sooner"
+            f"cannot be {queue.name} for a job of VMs: {offered}. VMs are requested in one zone after the other until "
+            "there is capacity, for as long as the job may wait; Spot VMs (trainmaster.spot) or a reservation "
+            "(trainmaster.reservation), also a future one in calendar mode, get GPUs sooner"
         )
         problems.add_text(path, problem, example)
     elif (replicas := sum(group.count for group in groups)) > 1:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from shared.core.model.plan import Container, Dialect, Program, Substitution
 from shared.core.model.replica_id import TaskType
 from shared.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
@@ -24,11 +22,16 @@ from shared.jobspec.formats.extension import Extension
 from shared.jobspec.machines.role_request import RoleRequest
 from shared.jobspec.reading.document_kinds import TRAINING_INPUT
 from shared.jobspec.reading.problems import FieldPath, Problems, quoted
+from shared.jobspec.resolve.builtin_algorithm import (
+    IMAGE_PATH,
+    algorithm_programs,
+    algorithm_runtime,
+    request_algorithm,
+    stored_algorithm,
+)
 from shared.jobspec.resolve.hyperparameters import resolve_hyperparameters
 from shared.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
 from shared.jobspec.resolve.roles import request_roles, role_configs
-
-_IMAGE_PATH: Final[FieldPath] = (TRAINING_INPUT, "masterConfig", "imageUri")
 
 
 def resolve_training_input(
@@ -36,22 +39,30 @@ def resolve_training_input(
 ) -> ResolvedSpec:
     substitutions: list[Substitution] = []
     image, scheduling = training.master_config.image_uri, training.scheduling
-    has_container = _uses_container(training, problems)
+    algorithm = request_algorithm(training, extension, problems)
+    has_container = algorithm is None and _uses_container(training, problems)
     roles = request_roles(training, _primary_type(training), problems, substitutions)
     on_tpu = any(role.is_tpu for role in roles)
-    _check_configs(training, roles, problems, has_container=has_container)
+    if algorithm is None:
+        _check_configs(training, roles, problems, has_container=has_container)
     region_path: FieldPath = (TRAINING_INPUT, "region")
     region = resolve_region(training.region, region_path, extension, problems)
     key = training.encryption_config.kms_key_name
     check_service_account(training.service_account, (TRAINING_INPUT, "serviceAccount"), problems)
     check_network(training.network, (TRAINING_INPUT, "network"), problems)
     check_kms_key(key, region, (TRAINING_INPUT, "encryptionConfig", "kmsKeyName"), problems)
+    if algorithm is not None:
+        runtime = algorithm_runtime(algorithm, training, problems, substitutions)
+        programs = algorithm_programs(algorithm, training, roles, resolved.variables, problems, substitutions)
+    else:
+        programs = _resolve_programs(training, roles, resolved, problems, has_container=has_container)
+        runtime = _resolve_runtime(training, problems, substitutions, has_container=has_container, on_tpu=on_tpu)
     return ResolvedSpec(
         dialect=Dialect.AI_PLATFORM,
         roles=roles,
-        programs=_resolve_programs(training, roles, resolved, problems, has_container=has_container),
-        runtime=_resolve_runtime(training, problems, substitutions, has_container=has_container, on_tpu=on_tpu),
-        is_runtime_requested=training.runtime_version is not None or image is not None,
+        programs=programs,
+        runtime=runtime,
+        is_runtime_requested=training.runtime_version is not None or image is not None or algorithm is not None,
         region=region,
         region_path=region_path,
         max_running_s=scheduling.max_running_time or MAX_RUNNING_S_DEFAULT,
@@ -61,7 +72,8 @@ def resolve_training_input(
         network=training.network,
         kms_key=key,
         substitutions=substitutions,
-        tuning=resolve_hyperparameters(training, problems, substitutions),
+        algorithm=stored_algorithm(algorithm),
+        tuning=resolve_hyperparameters(training, problems),
     )
 
 
@@ -81,7 +93,7 @@ def _uses_container(training: TrainingInput, problems: Problems) -> bool:
     """Return True if the job runs a container image, except one of Google's prebuilt images that runs a package."""
     image = training.master_config.image_uri
     if image is None:
-        return problems.affect(_IMAGE_PATH)
+        return problems.affect(IMAGE_PATH)
     has_package = bool(training.package_uris and training.python_module)
     return not (prebuilt_image_version(image) is not None and has_package)
 
@@ -97,18 +109,18 @@ def _resolve_runtime(
     image = training.master_config.image_uri
     if image is None:
         return resolve_runtime(training, problems, substitutions, on_tpu=on_tpu)
-    check_image(image, _IMAGE_PATH, problems)
+    check_image(image, IMAGE_PATH, problems)
     for path, value in ((RUNTIME_PATH, training.runtime_version), (PYTHON_PATH, training.python_version)):
         if value is not None:
-            problem = f"cannot be combined with {problems.spelled_path(_IMAGE_PATH)}: the image determines it"
-            example = f"leave out {problems.spelled_name(path)} or {problems.spelled_name(_IMAGE_PATH)}"
+            problem = f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: the image determines it"
+            example = f"leave out {problems.spelled_name(path)} or {problems.spelled_name(IMAGE_PATH)}"
             problems.add_text(path, problem, example)
     version = None if has_container else prebuilt_image_version(image)
     if version is None:
         return CONTAINER_HOST
-    runtime = runtime_for(version, _IMAGE_PATH, problems, on_tpu=on_tpu)
+    runtime = runtime_for(version, IMAGE_PATH, problems, on_tpu=on_tpu)
     label = runtime_label(version, runtime)
-    substitutions.append(prebuilt_image_substitution(image, label, _IMAGE_PATH, problems))
+    substitutions.append(prebuilt_image_substitution(image, label, IMAGE_PATH, problems))
     return runtime
 
 
@@ -127,7 +139,7 @@ def _resolve_programs(
     if has_container:
         for path, value in ((packages_path, packages), (module_path, module)):
             if value:
-                problem = f"cannot be combined with {problems.spelled_path(_IMAGE_PATH)}: a container has its program"
+                problem = f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: a container has its program"
                 problems.add_text(path, problem, "leave it out")
         return {role.task_type: _container_program(training, role, resolved) for role in roles}
     require(packages, packages_path, problems)
@@ -168,7 +180,7 @@ def _check_container_fields(
     if config.image_uri is not None and path[-1] != "masterConfig":
         check_image(config.image_uri, (*path, "imageUri"), problems)
         if not has_container:
-            problem = f"needs {problems.spelled_path(_IMAGE_PATH)} as well"
+            problem = f"needs {problems.spelled_path(IMAGE_PATH)} as well"
             problems.add_text((*path, "imageUri"), problem, "set imageUri in masterConfig")
     for field, value in (("containerCommand", config.container_command), ("containerArgs", config.container_args)):
         if not value:
@@ -177,7 +189,7 @@ def _check_container_fields(
             problem = f"cannot be combined with {problems.spelled_path((TRAINING_INPUT, 'args'))}"
             problems.add_text((*path, field), problem, "set containerArgs in each role's config, and leave out args")
         elif not has_container:
-            problem = f"can only be set for a container, and {problems.spelled_path(_IMAGE_PATH)} is not given"
+            problem = f"can only be set for a container, and {problems.spelled_path(IMAGE_PATH)} is not given"
             problems.add_text((*path, field), problem, "use args")
 
 
