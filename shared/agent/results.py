@@ -14,13 +14,23 @@ TAIL_CHARS = 4096  # the last output of a program that its exit event carries
 
 
 @dataclass(frozen=True)
+class Point:
+    """A value of the metric that a trial reported before its last one."""
+
+    value: float
+    step: int
+
+
+@dataclass(frozen=True)
 class Measurement:
-    """The last value of the metric that a trial reported."""
+    """A value of the metric that a trial reported."""
 
     value: float
     """Value of the metric; finite."""
     step: int
     """Training step at which it was measured; 0 if unknown."""
+    earlier: Sequence[Point] = ()
+    """What the program reported before it, oldest first; set for the last value that an exit carries."""
 
 
 @dataclass(frozen=True)

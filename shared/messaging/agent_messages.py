@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, Field, ValidationError, ValidatorFunctionWra
 
 from shared.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
 from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.tuning import Measurement
+from shared.core.model.tuning import Measurement, Point
 from shared.core.model.vm import LossCause
 from shared.errors import PermanentError
 from shared.messaging.decoding import MessageModel, decode_json
@@ -19,6 +19,8 @@ from shared.messaging.decoding import MessageModel, decode_json
 TAIL_LENGTH_MAX: Final = 4096
 STEP_MAX: Final = 2**53
 """Largest training step of a metric, as in the agent. Firestore stores integers of at most 64 bits."""
+EARLIER_MAX: Final = 49
+"""Measurements before the last one that an exit may carry, as in the agent. More are cut off at the beginning."""
 
 INT32_MAX: Final = 2**31 - 1
 """Largest integer of the topics' schemas, which an installation may do without. Firestore's are of 64 bits."""
@@ -78,9 +80,23 @@ class ErrorModel(MessageModel):
     causes: tuple[str, ...] = ()
 
 
+class PointModel(MessageModel):
+    """The value is optional, because Pub/Sub accepts no further required field in a schema that is in use."""
+
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
+
+
 class MetricModel(MessageModel):
     value: Annotated[float, Field(allow_inf_nan=False)]
     step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
+    earlier: tuple[PointModel, ...] = ()
+
+    def measurement(self) -> Measurement:
+        """Return the last measurement with the latest of those before it."""
+        latest = self.earlier[-EARLIER_MAX:]
+        earlier = tuple(Point(point.value, point.step) for point in latest if point.value is not None)
+        return Measurement(self.value, self.step, earlier)
 
 
 class ReplicaExitMessage(AgentMessage):
@@ -128,7 +144,7 @@ def decode_replica_exit(data: bytes) -> ReplicaExited:
         out_of_memory=message.out_of_memory,
         error=_program_error(error) if error else None,
         tail=message.tail[-TAIL_LENGTH_MAX:],
-        measurement=Measurement(metric.value, metric.step) if metric else None,
+        measurement=metric.measurement() if metric else None,
         ran_s=message.ran_s,
     )
 

@@ -76,7 +76,7 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
             "job_id": "digits_1-trial-3",
             "cause": "process",
             "exit_status": 0,
-            "metric": {"value": 0.93, "step": 1000},
+            "metric": {"value": 0.93, "step": 1000, "earlier": [{"value": 0.5, "step": 500}]},
         },
         *({**_SUBJECT, "cause": cause} for cause in ("install", "setup", "vm_stopping", "vm_restarted")),
     ],

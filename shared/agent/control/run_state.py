@@ -101,7 +101,10 @@ class RunState:
         """Store the exit and report it until it is accepted or a newer directive supersedes it."""
         body = {"at": utc_now(), **asdict(program_exit)}
         metric = body.pop("measurement")
-        self._state.exit = {**body, "metric": metric} if metric else body
+        if metric:
+            earlier = metric.pop("earlier")
+            body["metric"] = {**metric, "earlier": earlier} if earlier else metric
+        self._state.exit = body
         self._save()
         self._send_exit(key, self._state.exit)
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shared.agent.results import Measurement
+from shared.agent.results import Measurement, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ FILE_VARIABLE = "CLOUD_ML_HP_METRIC_FILE"
 FILE_NAME = "output.metrics"
 FILE_BYTES_MAX = 1 << 16  # read from the end, where the last record is; a hundred records take about 20 kB
 STEP_MAX = 2**53  # the largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger one
+EARLIER_MAX = 49  # measurements before the last one that an exit event carries: about 2 kB
 FOLDER_IN_CONTAINER = "/tmp/hypertune"  # noqa: S108 - the library's default folder, if no variable names another
 
 
@@ -56,7 +58,7 @@ class TrialMetric:
         return folder
 
     def read_last(self, key: IncarnationKey, *, has_completed: bool) -> Measurement | None:
-        """Return the last measurement; None if nothing was reported.
+        """Return the last measurement with those before it; None if nothing was reported.
 
         It takes up to a minute if summary events have to be read.
         """
@@ -65,7 +67,10 @@ class TrialMetric:
         measurements = self.read_reported(key)
         if not measurements and has_completed and self._job_dir:
             measurements = list(parse_measurements(self._summary_metric.read_last(self._tag, self._job_dir), self._tag))
-        return measurements[-1] if measurements else None
+        if not measurements:
+            return None
+        earlier = [Point(one.value, one.step) for one in measurements[-EARLIER_MAX - 1 : -1]]
+        return replace(measurements[-1], earlier=earlier)
 
     @property
     def is_reported(self) -> bool:

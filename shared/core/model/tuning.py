@@ -113,12 +113,33 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """A value of the metric that a program reported before its last one."""
+
+    value: float
+    step: int = 0
+    """Training step at which it was measured."""
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """A value of the metric that a program reported."""
 
     value: float
     step: int = 0
     """Training step at which it was measured."""
+    earlier: tuple[Point, ...] = ()
+    """What the program reported before it, oldest first. Only an exit carries it, up to the end of its trial."""
+
+    @property
+    def alone(self) -> Measurement:
+        """This measurement without the earlier ones."""
+        return Measurement(self.value, self.step)
+
+    @property
+    def curve(self) -> tuple[Measurement, ...]:
+        """The earlier measurements and this one; empty if no earlier ones are known."""
+        return (*(Measurement(point.value, point.step) for point in self.earlier), self.alone) if self.earlier else ()
 
 
 @dataclass(frozen=True, slots=True)

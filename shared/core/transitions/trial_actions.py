@@ -56,10 +56,19 @@ def _record_measurements(tuning: Tuning, action: RecordMeasurements) -> Tuning:
 
 
 def _end_trial(tuning: Tuning, action: EndTrial) -> Tuning:
+    """End the trial. What its exit carries completes its curve: no look may have seen a short trial."""
+    final = action.measurement
+    curve = final.curve if final else ()
     ended = _map_trial(
         tuning,
         action.number,
-        lambda trial: replace(trial, state=action.state, ended_at=action.ended_at, measurement=action.measurement),
+        lambda trial: replace(
+            trial,
+            state=action.state,
+            ended_at=action.ended_at,
+            measurement=final.alone if final else None,
+            reported=curve_after(tuning, trial, curve),
+        ),
     )
     failed = ended.of_state(TrialState.FAILED)
     is_last_failure = action.state is TrialState.FAILED and last_ended(failed).number == action.number

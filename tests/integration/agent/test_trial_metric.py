@@ -61,12 +61,23 @@ def test_log_of_a_trial_has_the_tuning_job_and_the_trial_number() -> None:
     assert "ml.googleapis.com/trial_id" not in other.labels
 
 
-def test_last_reported_value_is_in_the_exit_event(cloud: Cloud, vm: Vm) -> None:
+def test_reported_values_are_in_the_exit_event(cloud: Cloud, vm: Vm) -> None:
     configure_trial(vm)
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)")
     cloud.direct(1, 1)
     vm.boot()
-    assert cloud.wait_for_message("replica-exit").body["metric"] == {"value": 0.93, "step": 20}
+    metric = cloud.wait_for_message("replica-exit").body["metric"]
+    assert metric == {"value": 0.93, "step": 20, "earlier": [{"value": 0.5, "step": 10}]}
+
+
+def test_exit_event_has_the_latest_fifty_values(cloud: Cloud, vm: Vm) -> None:
+    configure_trial(vm)
+    vm.program(f"{REPORT_METRIC}\nreport(*(step / 100 for step in range(1, 81)))")
+    cloud.direct(1, 1)
+    vm.boot()
+    metric = cloud.wait_for_message("replica-exit").body["metric"]
+    steps = [point["step"] for point in metric["earlier"]]
+    assert (metric["step"], steps) == (800, list(range(310, 800, 10)))
 
 
 def test_failed_incarnation_reports_its_metric(cloud: Cloud, vm: Vm) -> None:
@@ -151,7 +162,7 @@ def test_container_reports_through_a_mounted_folder(cloud: Cloud, vm: Vm, docker
     docker.push(f"{REPORT_METRIC}\nreport(0.5, 0.93)")
     cloud.direct(2, 3)
     vm.boot()
-    assert cloud.wait_for_message("replica-exit").body["metric"] == {"value": 0.93, "step": 20}
+    assert cloud.wait_for_message("replica-exit").body["metric"]["value"] == 0.93
     folder = vm.work / "metric" / "2"
     argv = docker.calls("run")[0]["argv"]
     assert argv[argv.index("--mount") + 1] == f"type=bind,source={folder},target=/tmp/hypertune"

@@ -13,7 +13,7 @@ from shared.core.events import Event, StopRequested, TrialEnded, TrialsMeasured,
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import Job, JobState, State
 from shared.core.model.learning_curve import TrialReport
-from shared.core.model.tuning import Measurement, Trial, TrialOf, TrialState, Tuning
+from shared.core.model.tuning import Measurement, Point, Trial, TrialOf, TrialState, Tuning
 from shared.core.rules.early_stopping import TRIALS_READ_MAX, trials_to_measure
 from shared.core.rules.judge import judge
 from tests.support.decisions import action_of, check_case
@@ -123,3 +123,16 @@ def test_trials_that_do_not_run_are_not_read() -> None:
     assert job.tuning is not None
     running = replace(job.tuning, trials=job.tuning.trials)
     assert [trial.number for trial in trials_to_measure(running, NOW)] == [5]
+
+
+def test_exit_of_a_short_trial_completes_its_curve() -> None:
+    """No look has read the trial's measurements while it ran."""
+    state = State(a_tuning_job("rr", max_trials=4), (), whole=True)
+    final = Measurement(0.3, 30, (Point(0.1, 10), Point(0.2, 20)))
+    ended = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW, final)
+    job = apply(state, evolve(state, judge(state, ended, NOW), NOW)).job
+    assert job.tuning is not None
+    trial = job.tuning.trials[0]
+    assert trial.measurement == Measurement(0.3, 30)
+    assert [point.step for point in trial.reported] == [10, 20, 30]
+    assert not any(point.earlier for point in trial.reported)
