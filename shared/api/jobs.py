@@ -9,7 +9,7 @@ from typing import Final
 from shared.api import create_job, errors, list_filter, paging
 from shared.api.errors import Json
 from shared.api.explain_job import explain_job
-from shared.api.request import BODY_NAME, UNKNOWN_CALLER, Call, Service, caller_email
+from shared.api.request import BODY_NAME, Call, Service, caller_name
 from shared.core.model.job import Job, JobState
 from shared.core.model.plan import Dialect
 from shared.core.rules.admission_queue import queued_jobs
@@ -83,7 +83,7 @@ def cancel(call: Call, service: Service) -> Json:
 
     Source: gcloud's help. The service once answered Airflow with 400; Airflow accepts either response.
     """
-    cancel_job(find(call, service).job_id, caller_email(call, service) or UNKNOWN_CALLER, service.deps)
+    cancel_job(find(call, service).job_id, caller_name(call, service), service.deps)
     return {}
 
 
@@ -97,7 +97,8 @@ def patch(call: Call, service: Service) -> Json:
     seen_version = _check_etag(document, job) if "etag" in mask else None
     if "labels" in mask:
         labels = read_labels(document)
-        if not change_labels(job.job_id, labels, call.idempotency_key, seen_version, service.deps):
+        by = caller_name(call, service)
+        if not change_labels(job.job_id, labels, call.idempotency_key, seen_version, service.deps, by=by):
             raise errors.etag_mismatch()
     return get(call, service)
 

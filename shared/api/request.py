@@ -89,6 +89,11 @@ class Service:
         return self.deps.clock()
 
 
+def caller_name(call: Call, service: Service) -> str:
+    """Return who the ledger names as the author of a request."""
+    return caller_email(call, service) or UNKNOWN_CALLER
+
+
 def caller_email(call: Call, service: Service) -> str | None:
     """Return the caller's e-mail address for the record; None if it is unknown. Never fails the request."""
     try:

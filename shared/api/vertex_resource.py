@@ -7,6 +7,7 @@ that creates the job, and the job is stored as `custom_NUMBER`. A job that was s
 from __future__ import annotations
 
 import hashlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Final
@@ -15,7 +16,7 @@ from shared.api import enum_numbers, errors, list_filter, paging
 from shared.api.create_job import create_job
 from shared.api.errors import Json
 from shared.api.explain_job import explain_job
-from shared.api.request import BODY_NAME, UNKNOWN_CALLER, Call, Service, caller_email
+from shared.api.request import BODY_NAME, Call, Service, caller_name
 from shared.core.model.job import CUSTOM_JOB_PREFIX, Job, JobState, public_id
 from shared.core.model.plan import Dialect
 from shared.core.rules.messages import INTERNAL_ERROR, with_log_link
@@ -40,6 +41,8 @@ _CODE_INTERNAL: Final = 13
 """Source: google.rpc.Code; for cancelled jobs the discovery document of customJobs.cancel."""
 _EMPTY: Final = "type.googleapis.com/google.protobuf.Empty"
 _METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
+
+_log = logging.getLogger(__name__)
 
 
 class VertexResource(ABC):
@@ -95,14 +98,17 @@ class VertexResource(ABC):
 
     def cancel(self, call: Call, service: Service) -> Json:
         """Cancel the job. For a job that has ended this has no effect and is no error, as in the other API."""
-        cancel_job(self.find(call, service).job_id, caller_email(call, service) or UNKNOWN_CALLER, service.deps)
+        cancel_job(self.find(call, service).job_id, caller_name(call, service), service.deps)
         return {}
 
     def delete(self, call: Call, service: Service) -> Json:
         """Return a completed operation. The job is no longer found; its history stays in the ledger."""
         job = self.find(call, service)
-        if not delete_job(job.job_id, call.idempotency_key, service.deps):
+        by = caller_name(call, service)
+        if not delete_job(job.job_id, call.idempotency_key, service.deps, by=by):
             raise errors.failed_precondition(f"The job is in {self.states[job.state]}. Cancel it before you delete it.")
+        # The ledger of a deleted job expires; this line stays as long as the log is kept.
+        _log.info("%s deleted %s", by, job.job_id, extra={"job_id": job.job_id})
         now = timestamp(service.now())
         return {
             "name": f"{_parent(call)}/operations/{_number(call.idempotency_key)}",

@@ -60,14 +60,16 @@ class Actions:
     def change_labels(self, job_id: str, labels: Mapping[str, str], key: str, seen: int, user: str) -> bool:
         """Replace the job's labels. False: they have changed since the version `seen`."""
         self._check(Action.LABELS)
-        _log.info("console: %s changes the labels of %s", user, job_id)
-        return change_labels(job_id, labels, key, seen, self.deps())
+        return change_labels(job_id, labels, key, seen, self.deps(), by=user)
 
     def delete(self, job_id: str, key: str, user: str) -> bool:
         """Remove an ended job from lists. False: it has not ended."""
         self._check(Action.DELETE)
-        _log.info("console: %s deletes %s", user, job_id)
-        return delete_job(job_id, key, self.deps())
+        is_deleted = delete_job(job_id, key, self.deps(), by=user)
+        if is_deleted:
+            # The ledger of a deleted job expires; this line stays as long as the log is kept.
+            _log.info("%s deleted %s", user, job_id, extra={"job_id": job_id})
+        return is_deleted
 
     def _check(self, action: Action) -> None:
         if reason := self.denied().get(action):

@@ -36,6 +36,7 @@ from shared.console.rendering import console_of_app as _console
 from shared.console.rendering import render_page as _page
 from shared.console.sign_in import Cookie, SignIn
 from shared.console.tuning_brush import read_brushes, selected_trials
+from shared.console.tuning_order import read_order, sorted_trials
 from shared.core.model.job import tuning_of
 from shared.errors import PermanentError, TemporaryError
 from shared.presentation.job_view import job_view
@@ -45,7 +46,7 @@ POLL_LIST_S: Final = 10
 POLL_INSTALLATION_S: Final = 60
 POLL_RESOURCES_S: Final = 60
 TRIALS_MAX: Final = 200
-"""Rows of trials, the best first, unless the user asks for all."""
+"""Rows of trials, the first in the chosen order, unless the user asks for all."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -182,7 +183,8 @@ def job(job_id: str) -> Response:
     tuning = tuning_of(page.job)
     brushes = read_brushes(request.args.getlist("brush"), tuning)
     selected = selected_trials(tuning, brushes)
-    rows = [trial for trial in tuning.best_first() if trial.number in selected]
+    order = read_order(request.args.get("sort", ""), request.args.get("order", ""), tuning)
+    rows = [trial for trial in sorted_trials(tuning, order) if trial.number in selected]
     return _page(
         "tuning.html",
         poll_s,
@@ -193,6 +195,7 @@ def job(job_id: str) -> Response:
         parallel=tuning_plots.parallel_coordinates(tuning),
         brushes=brushes,
         selected=selected,
+        order=order,
         rows=rows if view.with_whole_table else rows[:TRIALS_MAX],
     )
 

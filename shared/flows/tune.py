@@ -105,7 +105,7 @@ def _advance_study(study: Job, suggester: Suggester, deps: Deps) -> bool:
 def _delete_trials(study: Job, deps: Deps) -> None:
     """Delete the jobs of all trials together with their tuning job, so that their histories expire."""
     for trial in tuning_of(study).trials:
-        delete_job(trial_id(study.job_id, trial.number), DELETED_WITH, deps)
+        delete_job(trial_id(study.job_id, trial.number), DELETED_WITH, deps, by=CANCELLED_BY)
 
 
 def _reconcile_trial(trial: Trial, study: Job, deps: Deps) -> None:

@@ -51,7 +51,7 @@ def judge_labels(state: State, event: LabelsChanged, now: datetime) -> Decision:
     if event.seen is not None and event.seen != state.job.labels_version:
         return stale(Reason.CHANGED_MEANWHILE, "The labels were changed after the user read them.")
     labels = ", ".join(f"{label.key}={label.value}" for label in event.labels) or "none"
-    text = f"The job's labels are now: {labels}."
+    text = f"The job's labels are now: {labels}{f'; changed by {event.by}' if event.by else ''}."
     return Decision(Rule.LIFECYCLE, Reason.LABELS_CHANGED, text, SetLabels(event.labels))
 
 
@@ -62,5 +62,5 @@ def judge_deletion(state: State, event: DeleteRequested, now: datetime) -> Decis
         return stale(Reason.NOTHING_TO_DO, "The job was deleted before.")
     if not job.state.is_terminal:
         return stale(Reason.NOT_ENDED, f"The job has not ended: {job.state}. Cancel it first.")
-    text = f"Deleted by its user; its history is kept for {HISTORY_KEPT.days} days."
+    text = f"Deleted by {event.by or 'its user'}; its history is kept for {HISTORY_KEPT.days} days."
     return Decision(Rule.LIFECYCLE, Reason.DELETED_BY_USER, text, DeleteJob())

@@ -119,6 +119,7 @@ def test_ended_custom_job_can_be_deleted_and_its_number_stays_used(api: Api, wor
         assert api.send_refused(method, address(created) + path)["code"] == 404
     assert api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
     assert world.job.deleted_at is not None
+    assert world.ledger[-1].decision.text.startswith("Deleted by a user of the API;")
     world.check()
 
 

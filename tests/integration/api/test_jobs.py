@@ -192,6 +192,17 @@ def test_ledger_names_who_cancelled_if_the_token_identifies_them(
     assert "anna" not in str(api.get()), "the service had no field for it"
 
 
+@pytest.mark.parametrize(
+    ("emails", "by"), [({OWNER: "anna@example.com"}, "anna@example.com"), ({}, "a user of the API")]
+)
+def test_ledger_names_who_changed_the_labels(api: Api, world: World, emails: dict[str, str], by: str) -> None:
+    api.access.emails = emails
+    api.create()
+    api.label({"team": "vision"})
+    assert world.ledger[-1].decision.text == f"The job's labels are now: team=vision; changed by {by}."
+    world.check()
+
+
 def test_job_stores_who_created_it(api: Api, world: World) -> None:
     api.access.emails = {OWNER: "anna@example.com"}
     created = api.create()

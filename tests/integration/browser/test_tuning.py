@@ -97,3 +97,26 @@ def test_range_on_an_axis_filters_table_and_address(browser: Browser) -> None:
         page.get_by_role("link", name="All trials").click()
         page.wait_for_url(re.compile(r"digits_1\?#parallel"))
         assert len(trials(page)) == len(study.tuning.trials)
+
+
+@pytest.mark.parametrize(("goal", "order"), [("MAXIMIZE", [2, 4, 1, 3]), ("MINIMIZE", [3, 1, 4, 2])])
+def test_table_is_sorted_by_links_without_a_script_and_keeps_the_range(
+    browser: Browser, goal: str, order: list[int]
+) -> None:
+    study = study_of(goal)
+    by_value = sorted(range(1, len(VALUES) + 1), key=lambda number: VALUES[number - 1])
+    with opened(browser, study, has_script=False) as (page, _):
+        page.goto("/jobs/digits_1")
+        assert trials(page)[:4] == order
+        page.locator("#trials thead").get_by_role("link", name="accuracy").click()
+        assert (trials(page)[:4], "sort=value&order=asc" in page.url) == (by_value, True)
+        assert set(trials(page)) == {trial.number for trial in study.tuning.trials}, "failed trials stay, at the end"
+        page.locator("#trials thead").get_by_role("link", name="accuracy").click()
+        assert trials(page)[:4] == by_value[::-1]
+        page.goto("/jobs/digits_1?brush=accuracy~0.55~1")
+        page.locator("#trials thead").get_by_role("link", name="Trial", exact=True).click()
+        assert trials(page) == [2, 4]
+        assert "brush=accuracy~0.55~1" in page.url.replace("%7E", "~")
+        page.reload()
+        assert trials(page) == [2, 4]
+        assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Trial")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import logging
 import re
 
 import pytest
@@ -158,6 +159,9 @@ def test_labels_are_replaced_once_and_only_in_the_version_that_was_seen(site: Si
     for _ in range(2):
         assert send(site, "/jobs/digits_1/labels", {**first, "labels": "team=vision\nphase=2"}).status_code == 303
     assert {label.key: label.value for label in site.world.job.labels} == {"team": "vision", "phase": "2"}
+    (entry,) = [entry for entry in site.world.ledger if entry.key.startswith("labels-")]
+    text = "The job's labels are now: phase=2, team=vision; changed by anna@example.com."
+    assert (entry.event.by, entry.decision.text) == ("anna@example.com", text)  # type: ignore[union-attr]
     assert form_of(site, "/jobs/digits_1/labels")["labels"] == "phase=2\nteam=vision"
     response = send(site, "/jobs/digits_1/labels", {**second, "labels": "team=speech"})
     assert response.status_code == 409
@@ -178,12 +182,17 @@ def test_wrong_labels_are_refused_by_field(site: Site, text: str, field: str) ->
     assert site.world.job.labels == ()
 
 
-def test_ended_job_is_deleted_once(ended: Site) -> None:
+def test_ended_job_is_deleted_once(ended: Site, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "shared.console.actions")
     fields = form_of(ended, "/jobs/digits_1/delete")
     for _ in range(2):
         response = send(ended, "/jobs/digits_1/delete", fields)
         assert (response.status_code, response.headers["Location"]) == (303, "/jobs")
     assert ended.world.job.deleted_at is not None
+    (entry,) = [entry for entry in ended.world.ledger if entry.key.startswith("delete-")]
+    assert entry.decision.text.startswith("Deleted by anna@example.com;")
+    lines = [record.getMessage() for record in caplog.records if record.name == "shared.console.actions"]
+    assert set(lines) == {"anna@example.com deleted digits_1"}, "the log outlives the ledger of a deleted job"
     assert ended.get("/jobs/digits_1").status_code == 404
 
 
