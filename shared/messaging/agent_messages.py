@@ -90,7 +90,7 @@ class PointModel(MessageModel):
 class MetricModel(MessageModel):
     value: Annotated[float, Field(allow_inf_nan=False)]
     step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
-    earlier: tuple[PointModel, ...] = ()
+    earlier: Annotated[tuple[PointModel, ...], Field(strict=False)] = ()
 
     def measurement(self) -> Measurement:
         """Return the last measurement with the latest of those before it."""
