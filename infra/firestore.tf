@@ -26,6 +26,28 @@ resource "google_firestore_index" "replicas" {
   }
 }
 
+# The console counts jobs by state, with and without a label. Trials and deleted jobs, which have these two fields, do not count.
+resource "google_firestore_index" "jobs" {
+  for_each   = { states = [], labels = ["labels"] }
+  database   = google_firestore_database.this.name
+  collection = "jobs"
+
+  dynamic "fields" {
+    for_each = each.value
+    content {
+      field_path   = fields.value
+      array_config = "CONTAINS"
+    }
+  }
+  dynamic "fields" {
+    for_each = ["deleted_at", "trial_of", "state"]
+    content {
+      field_path = fields.value
+      order      = "ASCENDING"
+    }
+  }
+}
+
 # The sweep queries the ledgers of all jobs for pending entries and for open notifications.
 resource "google_firestore_field" "pending" {
   database   = google_firestore_database.this.name

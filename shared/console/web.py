@@ -15,7 +15,8 @@ from shared.console.actions import ActionDeniedError
 from shared.console.durations import duration_words
 from shared.console.forgery import forgery
 from shared.console.pages.installation_page import read_installation_page
-from shared.console.pages.job_list import read_filters, read_job_list
+from shared.console.pages.job_filters import read_filters
+from shared.console.pages.job_list import read_job_list
 from shared.console.pages.job_page import find_job, read_job_page
 from shared.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page
 from shared.console.pages.replica_page import read_replica_page
@@ -43,6 +44,8 @@ from shared.presentation.job_view import job_view
 
 POLL_JOB_S: Final = 5
 POLL_LIST_S: Final = 10
+POLL_SCANNED_LIST_S: Final = 60
+"""Of a list with a filter for which the newest jobs are read, up to `job_counts.JOBS_READ_MAX`."""
 POLL_INSTALLATION_S: Final = 60
 POLL_RESOURCES_S: Final = 60
 TRIALS_MAX: Final = 200
@@ -155,14 +158,21 @@ def start() -> Any:
 @_pages.get("/jobs")
 def jobs() -> Response:
     filters = read_filters(parse_qs(request.query_string.decode(errors="replace")))
-    return _page("jobs.html", None if filters.after else POLL_LIST_S, page=read_job_list(_console(), filters))
+    poll_s = POLL_SCANNED_LIST_S if filters.needs_scan else POLL_LIST_S
+    return _page("jobs.html", None if filters.after else poll_s, page=read_job_list(_console(), filters))
 
 
 @_pages.get("/jobs.json")
 def jobs_json() -> dict[str, Any]:
     console = _console()
     page = read_job_list(console, read_filters(parse_qs(request.query_string.decode(errors="replace"))))
-    return {"jobs": [job_view(row.job, project=console.project) for row in page.rows], "nextPage": page.next_page}
+    return {
+        "jobs": [job_view(row.job, project=console.project) for row in page.rows],
+        "nextPage": page.next_page,
+        "total": page.total,
+        "states": page.counts.by_state,
+        "countedNewest": page.counts.newest,
+    }
 
 
 @_pages.get("/jobs/<job_id>")

@@ -22,8 +22,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from google.cloud.firestore import DELETE_FIELD, Client, DocumentSnapshot, Query
 from google.cloud.firestore_v1.base_query import FieldFilter
 
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, State
+from shared.core.model.job import Job, JobState, Label, State
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
 from shared.core.reconcile.zone_order import Stockout
@@ -251,6 +252,15 @@ class FirestoreStore:
             document = self._client.document(_job(after.job_id))
             query = query.start_after({"created_at": after.created_at, "__name__": document})
         return self._jobs(query)
+
+    def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
+        """One aggregation for each state, all at once. Each costs a read for every 1,000 index entries, at least one."""
+        conditions: list[tuple[str, str, object]] = [("deleted_at", "==", None), ("trial_of", "==", None)]
+        if label:
+            conditions.append(("labels", "array_contains", asdict(label)))
+        queries = [self._where(JOBS, ("state", "==", state.value), *conditions) for state in JobState]
+        with ThreadPoolExecutor(len(queries)) as pool:
+            return dict(zip(JobState, pool.map(self._count, queries), strict=True))
 
     def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
         field = submission_time_field(through_api=through_api)

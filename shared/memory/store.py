@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, State
+from shared.core.model.job import Job, JobState, Label, State
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.zone_order import Stockout
@@ -190,6 +191,13 @@ class MemoryStore:
         if after is not None:
             jobs = [job for job in jobs if _position(job) < (after.created_at, after.job_id)]
         return tuple(jobs[:limit])
+
+    def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
+        with self._lock:
+            jobs = [stored.job for stored in self._jobs.values()]
+        listed = [job for job in jobs if job.deleted_at is None and job.trial_of is None]
+        counts = Counter(job.state for job in listed if label is None or label in job.labels)
+        return {state: counts[state] for state in JobState}
 
     def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
         with self._lock:

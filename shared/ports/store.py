@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job, State
+from shared.core.model.job import Job, JobState, Label, State
 from shared.core.model.replica import ReplicaState
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.transitions.change import Change
@@ -207,6 +207,13 @@ class Store(Protocol):
         """Return the newest jobs first, by descending id within one creation time.
 
         With `after`, return those that follow that position. The position may be that of a job that does not exist.
+        """
+        ...
+
+    def count_by_state(self, label: Label | None = None) -> Mapping[JobState, int]:
+        """Return how many jobs are in each state, including zeros; with `label`, only jobs that have it.
+
+        Trials of tuning jobs and deleted jobs do not count.
         """
         ...
 

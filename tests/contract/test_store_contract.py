@@ -272,6 +272,21 @@ def test_created_jobs_are_counted_by_their_way_of_submission(store: Store) -> No
     assert store.count_created_since(START, through_api=False) == 1
 
 
+def test_jobs_are_counted_by_state_and_label_without_trials_and_deleted_ones(store: Store) -> None:
+    assert store.count_by_state() == dict.fromkeys(JobState, 0)
+    vision, owner = Label("team", "vision"), Label("owner", "anna")
+    submit(store, a_job(JobState.QUEUED, job_id="queued", labels=(owner, vision)))
+    submit(store, a_job(JobState.FAILED, job_id="failed", labels=(vision,)))
+    submit(store, a_job(JobState.FAILED, job_id="failed_speech", labels=(Label("team", "speech"),)))
+    submit(store, a_job(JobState.FAILED, job_id="failed_deleted", labels=(vision,), deleted_at=at(9)))
+    submit(store, a_job(JobState.FAILED, job_id="trial", labels=(vision,), trial_of=TrialOf("queued", 1, "accuracy")))
+    none = dict.fromkeys(JobState, 0)
+    assert store.count_by_state() == none | {JobState.QUEUED: 1, JobState.FAILED: 2}
+    assert store.count_by_state(vision) == none | {JobState.QUEUED: 1, JobState.FAILED: 1}
+    assert store.count_by_state(owner) == none | {JobState.QUEUED: 1}
+    assert store.count_by_state(Label("team", "anna")) == none, "key and value belong together"
+
+
 def test_trials_are_live_jobs_but_not_counted_as_created(store: Store) -> None:
     submit(store)
     submit(store, a_job(JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")))

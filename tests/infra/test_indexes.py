@@ -17,6 +17,7 @@ import pytest
 from google.cloud.firestore_v1.types import StructuredQuery
 from google.protobuf.json_format import MessageToDict
 
+from shared.core.model.job import Label
 from shared.core.reconcile.attention import CHANGING
 from shared.gcp import clients
 from shared.gcp.documents import EXPIRE_AT
@@ -44,6 +45,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "survey_live_jobs": lambda store, world: store.survey_live_jobs(),
     "admission_token": lambda store, world: store.admission_token(),
     "recent_jobs": lambda store, world: store.recent_jobs(5, JobPosition(NOW, world.job_id)),
+    "count_by_state": lambda store, world: (store.count_by_state(), store.count_by_state(Label("team", "vision"))),
     "count_created_since": lambda store, world: store.count_created_since(NOW, through_api=True),
     "count_ready": lambda store, world: store.count_ready(world.job_id, 1),
     "expire_history": lambda store, world: store.expire_history(world.job_id, NOW),
@@ -76,7 +78,7 @@ class Query:
     is_group: bool
     """Whether it covers all collections of this name."""
     equal: frozenset[str]
-    """Properties compared for equality."""
+    """Properties compared for equality, also with null or with an element of an array."""
     ordered: tuple[tuple[str, str], ...]
     """Properties compared otherwise or ordered by, with their direction."""
 
@@ -122,7 +124,7 @@ def read_query(method: str, query: Json) -> Query:
     equal: set[str] = set()
     ordered: dict[str, str] = {}
     for condition in filters(query.get("where", {})):
-        if condition["op"] == "EQUAL":
+        if condition["op"] in ("EQUAL", "IS_NULL", "ARRAY_CONTAINS"):
             equal.add(condition["field"]["fieldPath"])
         else:
             ordered[condition["field"]["fieldPath"]] = ASCENDING
@@ -136,6 +138,8 @@ def read_query(method: str, query: Json) -> Query:
 def filters(where: Json) -> Iterator[Json]:
     if "fieldFilter" in where:
         yield where["fieldFilter"]
+    if "unaryFilter" in where:
+        yield where["unaryFilter"]
     for part in where.get("compositeFilter", {}).get("filters", ()):
         yield from filters(part)
 
@@ -152,7 +156,7 @@ def missing_index(query: Query, plan: Plan) -> str:
         needed = {(scope, direction) for direction in directions}
         return "" if needed <= available else f"{query}: {name} is indexed for {sorted(available)} only"
     for index in plan.of("google_firestore_index").values():
-        fields = [(field["field_path"], field["order"]) for field in index["fields"]]
+        fields = [(field["field_path"], field.get("order") or field["array_config"]) for field in index["fields"]]
         leading = {name for name, _ in fields[: len(query.equal)]}
         is_applicable = index["collection"] == query.collection and index.get("query_scope", "COLLECTION") == scope
         if is_applicable and leading == query.equal and tuple(fields[len(query.equal) :]) == query.ordered:

@@ -63,7 +63,7 @@ def documents(result: object) -> int:
             return max(1, len(result.job_ids))
         case AdmissionToken():
             return 1 + max(1, len(result.jobs))
-        case tuple():
+        case tuple() | dict():  # a dict of counts: one aggregation each
             return max(1, len(result))
         case _:
             return 1

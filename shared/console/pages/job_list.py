@@ -1,17 +1,15 @@
-"""The list of jobs: filters in the address, applied by the server, and pages by the position of the last job read."""
+"""The list of jobs: its pages, which begin behind the position of the last job read, and its rows."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Final
-from urllib.parse import urlencode
+from itertools import islice
 
 from shared.console.durations import duration_words
+from shared.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_behind, newest_jobs
+from shared.console.pages.job_filters import Filters, is_listed, matches
 from shared.console.pages.service import Console
 from shared.core.model.job import Job, JobState
 from shared.core.model.plan import Plan, TaskGroup
@@ -21,84 +19,8 @@ from shared.core.rules.messages import summary
 from shared.cost.job_cost import hourly_cost
 from shared.cost.price_list import PriceList
 from shared.cost.sku import Unknown
-from shared.errors import PermanentError
 from shared.ports import JobPosition
 from shared.presentation.cost_view import money_words
-
-SIZE: Final = 50
-SIZE_MAX: Final = 1_000
-_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
-JOBS_READ_MAX: Final = 1_000
-"""Jobs that one page reads when a filter accepts few of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The filters of a list, all of which a job must match."""
-
-    states: tuple[JobState, ...] = ()
-    """Any of these states; empty: all."""
-    user: str = ""
-    """Part of the user's e-mail address."""
-    label: str = ""
-    """`KEY=VALUE`, or `KEY` for any value."""
-    text: str = ""
-    """Part of the job id or of the display name."""
-    after: JobPosition | None = None
-    """The page begins behind this position."""
-    size: int = SIZE
-
-    @property
-    def is_active(self) -> bool:
-        return bool(self.states or self.user or self.label or self.text)
-
-    def query(self, **changes: object) -> str:
-        """Return the address of the list with these filters, some of them changed."""
-        filters = replace(self, **changes)  # type: ignore[arg-type]
-        pairs = [("state", state.value) for state in filters.states]
-        pairs += [("user", filters.user), ("label", filters.label), ("q", filters.text)]
-        pairs += [("after", encode_position(filters.after))] if filters.after else []
-        pairs += [("size", str(filters.size))] if filters.size != SIZE else []
-        query = urlencode([(name, value) for name, value in pairs if value])
-        return f"/jobs?{query}" if query else "/jobs"
-
-    def toggled(self, state: JobState) -> str:
-        """Return the address of the first page with this state added to the filter, or removed from it."""
-        states = tuple(other for other in self.states if other is not state)
-        return self.query(states=states if len(states) < len(self.states) else (*states, state), after=None)
-
-
-def read_filters(args: Mapping[str, list[str]]) -> Filters:
-    """Return the filters of an address. Raises PermanentError for a wrong state, size or position."""
-
-    def last(name: str) -> str:
-        return (args.get(name) or [""])[-1].strip()
-
-    try:
-        states = tuple(dict.fromkeys(JobState(state) for state in args.get("state", []) if state))
-    except ValueError:
-        raise PermanentError(f"state: must be one of {', '.join(JobState)}") from None
-    size = last("size")
-    if size and not (size.isdecimal() and 1 <= int(size) <= SIZE_MAX):
-        raise PermanentError(f"size: must be a whole number from 1 to {SIZE_MAX}")
-    after = decode_position(last("after")) if last("after") else None
-    return Filters(states, last("user"), last("label"), last("q"), after, int(size or SIZE))
-
-
-def encode_position(position: JobPosition) -> str:
-    return f"{position.created_at.isoformat()}/{position.job_id}"
-
-
-def decode_position(text: str) -> JobPosition:
-    """Parse the parameter `after`. Raises PermanentError with its form."""
-    time, _, job_id = text.partition("/")
-    try:
-        created_at = datetime.fromisoformat(time)
-    except ValueError:
-        created_at = None
-    if created_at is None or created_at.tzinfo is None or not _ID.fullmatch(job_id):
-        raise PermanentError("after: must be TIME/JOB, such as 2026-11-21T03:00:00+00:00/digits_1")
-    return JobPosition(created_at, job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +51,13 @@ class JobList:
     """Number of jobs that were read for this page."""
     stopped_early: bool
     """Whether the page ended because it read `JOBS_READ_MAX` jobs, and not because it is full."""
+    counts: StateCounts
+    """Jobs in each state that match the other filters. They do not depend on the page."""
+
+    @property
+    def total(self) -> int:
+        """Number of jobs on all pages, as far as they were counted."""
+        return self.counts.total(self.filters.states)
 
     @property
     def has_costs(self) -> bool:
@@ -137,51 +66,31 @@ class JobList:
 
 def read_job_list(console: Console, filters: Filters) -> JobList:
     """Return a page of jobs, the newest first. Trials are left out: their tuning job shows them."""
-    position, jobs, read = filters.after, list[Job](), 0
-    batch = min(filters.size + 1, 200)
-    has_more = True
-    while has_more and len(jobs) <= filters.size and read < JOBS_READ_MAX + 1:
-        page = console.store.recent_jobs(batch, position)
-        has_more = len(page) == batch
-        for job in page:
-            read += 1
-            if is_listed(job) and matches(job, filters):
-                jobs.append(job)
-            position = JobPosition(job.created_at, job.job_id)
-            if len(jobs) > filters.size:
-                break
-    is_full = len(jobs) > filters.size
-    shown = jobs[: filters.size]
+    batch = min(filters.size + 1, BATCH_MAX)
+    if filters.needs_scan:
+        window = newest_jobs(console.store)
+        counts, source = window.counts(filters), window.jobs_behind(filters.after, batch)
+    else:
+        counts = StateCounts(console.store.count_by_state(filters.whole_label))
+        source = jobs_behind(console.store, filters.after, batch)
+    position, found, read = filters.after, list[Job](), 0
+    for job in islice(source, max(JOBS_READ_MAX, filters.size + 1)):
+        read += 1
+        position = JobPosition(job.created_at, job.job_id)
+        if is_listed(job) and matches(job, filters):
+            found.append(job)
+        if len(found) > filters.size:
+            break
+    is_full = len(found) > filters.size
+    stopped_early = not is_full and next(source, None) is not None
+    shown = found[: filters.size]
     last = JobPosition(shown[-1].created_at, shown[-1].job_id) if is_full else position
-    next_page = filters.query(after=last) if is_full or has_more else None
+    next_page = filters.query(after=last) if is_full or stopped_early else None
     waits = _waits(console, shown)
     now = console.now
     prices = console.cost_sources.prices()
     rows = tuple(replace(job_row(job, now, waits.get(job.job_id)), cost=_cost(job, now, prices)) for job in shown)
-    return JobList(filters, rows, next_page, read, stopped_early=has_more and not is_full)
-
-
-def is_listed(job: Job) -> bool:
-    return job.deleted_at is None and job.trial_of is None
-
-
-def matches(job: Job, filters: Filters) -> bool:
-    """Whether the job matches all filters."""
-    key, separator, value = filters.label.partition("=")
-    labels = {label.key: label.value for label in job.labels}
-    text = filters.text.lower()
-    return (
-        (not filters.states or job.state in filters.states)
-        and (not filters.user or filters.user.lower() in (job.submitted_by or "").lower())
-        and (not key or (key in labels and (not separator or labels[key] == value)))
-        and (not text or text in job.job_id.lower() or text in display_name(job).lower())
-    )
-
-
-def display_name(job: Job) -> str:
-    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
-    name = json.loads(job.spec_json).get("displayName")
-    return name if isinstance(name, str) else ""
+    return JobList(filters, rows, next_page, read, stopped_early, counts)
 
 
 def _waits(console: Console, jobs: list[Job]) -> dict[str, Wait]:

@@ -4,46 +4,36 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 
 import pytest
 from playwright.sync_api import Browser, Page
 
-from shared.console.pages.job_list import SIZE
+from shared.console.pages.job_filters import SIZE
 from shared.core.model.job import Job, JobState
-from shared.flows import intake
 from shared.flows.user_requests import cancel_job
 from tests.support.console_browser import UPDATE_MS, opened
-from tests.support.jobs import a_spec
-from tests.support.world import World
+from tests.support.job_lists import USERS, add_job, world_of_jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-TEAMS = ("vision", "speech")
-USERS = ("anna@example.com", "boris@example.com", "carla@example.com")
 LIST_S = 1.5
 """Budget of a list of 1,000 rows: docs/benchmarks.md."""
 
 
-def world_of_jobs(count: int) -> World:
-    """Return a world of jobs of two teams and three users, of which every fourth is cancelled, the oldest first."""
-    world = World()
-    for number in range(1, count + 1):
-        add_job(world, number)
-    return world
-
-
-def add_job(world: World, number: int) -> None:
-    job_id = f"digits_{number:04d}"
-    world.wait(1)
-    document = {"jobId": job_id, **a_spec(), "labels": {"team": TEAMS[number % 2]}}
-    origin = intake.Origin(through_api=True, submitted_by=USERS[number % 3])
-    intake.create_job(document, f"api:{number}", world.now, world.deps, authorize=lambda _: None, origin=origin)
-    if number % 4 == 0:
-        cancel_job(job_id, "anna", world.deps)
-
-
 def names(page: Page) -> list[str]:
     return page.locator("tbody .row-link").all_inner_texts()
+
+
+def chips(page: Page) -> dict[str, int]:
+    """Return the counts of the state chips that are not zero."""
+    texts = page.locator("#chips .chip").all_inner_texts()
+    counts = {name: int(count.replace(",", "")) for name, count in (text.split() for text in texts)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def total(page: Page) -> str:
+    return page.locator("#total").inner_text()
 
 
 def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browser: Browser) -> None:
@@ -87,17 +77,24 @@ def test_combined_filters_agree_with_the_store_over_all_pages(browser: Browser) 
 
     wanted = [job.job_id for job in world.store.recent_jobs(1_000) if is_wanted(job)]
     assert len(wanted) > 6
+    # Every other job is of the team, and every third of these of the user.
+    of_team = {"Queued": 60, "Cancelled": 60}
+    others = [job for job in world.store.recent_jobs(1_000) if job.submitted_by == USERS[1] and "1" in job.job_id]
+    states = Counter(job.state.capitalize() for job in others if job.labels[0].value == "vision")
     with opened(browser, world) as (page, _):
         page.goto("/jobs?size=4")
-        page.get_by_role("link", name="Cancelled", exact=True).click()
+        page.locator("#chips").get_by_role("link", name=re.compile("^Cancelled")).click()
         page.wait_for_url("**state=CANCELLED*")
         page.get_by_role("link", name="team=vision").first.click()
         page.wait_for_url("**label=team*")
+        assert (chips(page), total(page)) == (of_team, "60 matching jobs.")
         page.get_by_label("User").fill("boris")
         page.get_by_label("Job id or name").fill("1")
         page.get_by_role("button", name="Filter").click()
         page.wait_for_url("**q=1*")
         page.goto(f"{page.url}&size=4")
+        shown_counts = dict(states), f"{len(wanted)} matching jobs."
+        assert (chips(page), total(page)) == shown_counts
         seen = names(page)
         first = page.url
         while page.get_by_role("link", name="Older jobs").count():
@@ -105,19 +102,33 @@ def test_combined_filters_agree_with_the_store_over_all_pages(browser: Browser) 
             page.wait_for_url(re.compile("after="))
             page.wait_for_load_state()
             assert names(page) != seen[-4:]
+            assert (chips(page), total(page)) == shown_counts
             seen += names(page)
         assert seen == wanted
         assert "These are all matching jobs" in page.locator("#paging").inner_text()
         last, shown = page.url, names(page)
         page.reload()
         assert names(page) == shown
+        assert (chips(page), total(page)) == shown_counts
         page.goto(first)
         assert names(page) == wanted[:4]
         page.go_back()
         assert (page.url, names(page)) == (last, shown)
+        assert (chips(page), total(page)) == shown_counts
         page.goto("about:blank")
         page.goto(first)
         assert names(page) == wanted[:4]
+        assert (chips(page), total(page)) == shown_counts
+
+
+def test_counts_of_an_open_list_follow_the_store(browser: Browser) -> None:
+    world = world_of_jobs(60)
+    with opened(browser, world, has_prompt_polls=True) as (page, _):
+        page.goto("/jobs")
+        assert (chips(page), total(page)) == ({"Queued": 45, "Cancelled": 15}, "60 jobs.")
+        cancel_job("digits_0001", "anna", world.deps)
+        page.locator("#chips", has_text=re.compile(r"Cancelled\s+16")).wait_for()
+        assert (chips(page), total(page)) == ({"Queued": 44, "Cancelled": 16}, "60 jobs.")
 
 
 @pytest.mark.heavy

@@ -1,0 +1,81 @@
+"""How many jobs of the list are in each state: counted by the store, or among the newest jobs.
+
+The store counts by state and by a whole label, for which it has indexes. For the other filters the jobs themselves are
+needed: the newest `JOBS_READ_MAX` are read, and the page says so if there are more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+from shared.console.pages.job_filters import Filters, is_listed, matches
+from shared.core.model.job import Job, JobState
+from shared.ports import JobPosition, Store
+
+JOBS_READ_MAX: Final = 1_000
+"""Jobs among which matches are counted, and that one page reads when a filter accepts few of them."""
+BATCH_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StateCounts:
+    """Number of jobs in each state that match the filters other than the state's."""
+
+    by_state: Mapping[JobState, int]
+    newest: int | None = None
+    """Only so many of the newest jobs were counted; None: all jobs."""
+
+    def total(self, states: Sequence[JobState]) -> int:
+        """Return the number of jobs in these states; without any, in all."""
+        return sum(count for state, count in self.by_state.items() if not states or state in states)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The newest jobs, the newest first."""
+
+    store: Store
+    jobs: tuple[Job, ...]
+    is_whole: bool
+    """Whether there are no other jobs."""
+
+    def counts(self, filters: Filters) -> StateCounts:
+        """Count those that match. Trials and deleted jobs are not in the list."""
+        listed = [job for job in self.jobs if is_listed(job)]
+        others = replace(filters, states=())
+        found = Counter(job.state for job in listed if matches(job, others))
+        return StateCounts({state: found[state] for state in JobState}, None if self.is_whole else len(listed))
+
+    def jobs_behind(self, after: JobPosition | None, batch: int) -> Iterator[Job]:
+        """Return the jobs behind the position. Those of the window are not read again; others are read in batches."""
+        for job in self.jobs:
+            if after is None or (job.created_at, job.job_id) < (after.created_at, after.job_id):
+                yield job
+        if not self.is_whole:
+            last = _position(self.jobs[-1])
+            is_behind = after and (after.created_at, after.job_id) < (last.created_at, last.job_id)
+            yield from jobs_behind(self.store, after if is_behind else last, batch)
+
+
+def newest_jobs(store: Store) -> Window:
+    source = jobs_behind(store, None, BATCH_MAX)
+    jobs = tuple(islice(source, JOBS_READ_MAX))
+    return Window(store, jobs, is_whole=len(jobs) < JOBS_READ_MAX or not store.recent_jobs(1, _position(jobs[-1])))
+
+
+def jobs_behind(store: Store, after: JobPosition | None, batch: int) -> Iterator[Job]:
+    """Read the jobs behind the position, the newest first, in batches of this size as they are needed."""
+    while True:
+        jobs = store.recent_jobs(batch, after)
+        yield from jobs
+        if len(jobs) < batch:
+            return
+        after = _position(jobs[-1])
+
+
+def _position(job: Job) -> JobPosition:
+    return JobPosition(job.created_at, job.job_id)

@@ -1,0 +1,106 @@
+"""Counts of the job list: they agree with the store for all filters and pages, and cost few reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from shared.console.pages import job_counts, job_list
+from shared.console.pages.job_filters import Filters, is_listed, matches, read_filters
+from shared.console.pages.job_list import JobList, read_job_list
+from shared.core.model.job import JobState
+from shared.flows.user_requests import delete_job
+from tests.support.console_site import Site
+from tests.support.counting import Counts, counting_store
+from tests.support.job_lists import world_of_jobs
+
+STATES = ((), (JobState.CANCELLED,), (JobState.QUEUED, JobState.CANCELLED))
+LABELS = ("", "team", "team=vision", "team=speech", "team=none", "colour")
+COMBINED = [
+    Filters(states, user, label, text, size=4)
+    for states, user, label, text in product(STATES, ("", "boris"), LABELS, ("", "1"))
+]
+
+
+@pytest.fixture(scope="module")
+def site() -> Site:
+    """Return the console of 40 jobs, of which one was deleted."""
+    world = world_of_jobs(40)
+    delete_job("digits_0008", "anna@example.com", world.deps)
+    site = Site(world)
+    site.open()
+    return site
+
+
+def all_pages(site: Site, filters: Filters) -> list[JobList]:
+    pages = [read_job_list(site.console(), filters)]
+    while address := pages[-1].next_page:
+        pages.append(read_job_list(site.console(), read_filters(parse_qs(urlsplit(address).query))))
+    return pages
+
+
+@pytest.mark.parametrize("filters", COMBINED, ids=Filters.query)
+def test_counts_rows_and_total_agree_with_the_store_on_every_page(site: Site, filters: Filters) -> None:
+    jobs = [job for job in site.world.store.recent_jobs(1_000) if is_listed(job)]
+    others = [job for job in jobs if matches(job, replace(filters, states=()))]
+    pages = all_pages(site, filters)
+    for page in pages:
+        assert page.counts.by_state == {state: sum(job.state is state for job in others) for state in JobState}
+        assert page.counts.newest is None
+        assert page.total == sum(len(each.rows) for each in pages)
+    assert [row.job.job_id for page in pages for row in page.rows] == [
+        job.job_id for job in jobs if matches(job, filters)
+    ]
+
+
+def test_page_shows_counts_and_total(site: Site) -> None:
+    page = " ".join(site.text("/jobs?state=CANCELLED&label=team%3Dvision&user=boris").split())
+    assert 'aria-current="true">Cancelled <span class="count">4</span></a>' in page
+    assert '>Queued <span class="count">3</span></a>' in page
+    assert "4 matching jobs." in page
+    listed = site.get("/jobs.json?state=CANCELLED&label=team%3Dvision&user=boris").get_json()
+    assert (listed["total"], listed["states"]["QUEUED"], listed["countedNewest"]) == (4, 3, None)
+
+
+def test_counts_among_the_newest_jobs_say_so_on_every_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (job_counts, job_list):
+        monkeypatch.setattr(module, "JOBS_READ_MAX", 20)
+    pages = all_pages(site, Filters(text="digits", size=15))
+    assert [len(page.rows) for page in pages] == [15, 15, 9], "the pages reach the jobs that were not counted"
+    for page in pages:
+        assert (page.counts.newest, page.total) == (20, 20)
+    assert "20 matching jobs of the 20 newest jobs; older jobs were not counted." in site.text("/jobs?q=digits")
+    assert "newest jobs" not in site.text("/jobs?label=team%3Dvision"), "the store counts all jobs"
+    rare = all_pages(site, Filters(text="0001", size=15))
+    assert [row.job.job_id for page in rare for row in page.rows] == ["digits_0001"]
+    assert [page.stopped_early for page in rare] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("query", "size", "reads"),
+    [
+        ("", 10, 11 + len(JobState)),
+        ("label=team%3Dvision&state=QUEUED", 10, 40 + len(JobState)),
+        ("user=boris", 10, 40),
+        ("q=digits", 10, 40),
+    ],
+)
+def test_view_reads_its_rows_and_one_count_for_each_state_or_the_newest_jobs(
+    site: Site, query: str, size: int, reads: int
+) -> None:
+    counts = Counts()
+    console = replace(site.console(), store=counting_store(site.world.store, counts))
+    read_job_list(console, replace(read_filters(parse_qs(query)), size=size))
+    assert counts.reads == reads, counts.reads_by_call
+    assert counts.calls["count_by_state"] == (1 if reads != 40 else 0)
+
+
+def test_poll_of_an_unchanged_list_is_304_and_polls_that_scan_are_rare(site: Site) -> None:
+    for path, seconds in (("/jobs", 10), ("/jobs?label=team%3Dvision", 10), ("/jobs?user=boris", 60)):
+        first = site.get(path)
+        assert f'data-poll="{seconds}"' in first.text
+        again = site.get(path, If_None_Match=first.headers["ETag"])
+        assert (again.status_code, again.data) == (304, b"")
