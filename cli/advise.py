@@ -128,7 +128,7 @@ def _rate_lines(rates: MeasuredRates) -> Iterator[str]:
 
 
 def _advices(job: Job, report: CostReport, rates: MeasuredRates, save_s: float | None) -> Iterator[Advice]:
-    from shared.wiring.prices import price_list
+    from shared.wiring.price_list import price_list
 
     yield checkpoint_advice(rates, report.listing, save_s)
     experiment = _experiment(job, report, rates)

@@ -61,11 +61,12 @@ def start(port: int) -> tuple[BaseWSGIServer, str]:
     from shared.console.sign_in import LoopbackSignIn
     from shared.console.web import create_app
     from shared.cost.report import CostSources
-    from shared.wiring import prices
     from shared.wiring.console import console as console_of_installation
+    from shared.wiring.price_list import price_list
+    from shared.wiring.prices import checkpoint_times
 
     sign_in = LoopbackSignIn(getpass.getuser())
-    sources = CostSources(prices.price_list, prices.checkpoint_times())
+    sources = CostSources(price_list, checkpoint_times())
     app = create_app(console_of_installation(version("trainmaster"), cost_sources=sources), sign_in)
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     try:

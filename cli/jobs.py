@@ -215,7 +215,8 @@ def _view(state: State, report: CostReport | None) -> dict[str, Any]:
 
 def read_report(store: Store, job_id: str) -> CostReport | None:
     """Return machine time and cost until now; None for a tuning job, or if the job's history has expired."""
-    from shared.wiring.prices import checkpoint_times, price_list
+    from shared.wiring.price_list import price_list
+    from shared.wiring.prices import checkpoint_times
 
     entries = store.ledger(job_id)
     history = read_history(entries)

@@ -40,7 +40,8 @@ def update(
     choose_installation()
     from shared.gcp.price_catalogue import SERVICES
     from shared.wiring.objects import objects
-    from shared.wiring.prices import price_catalogue, price_list_uri
+    from shared.wiring.price_list import price_list_uri
+    from shared.wiring.prices import price_catalogue
 
     uri = price_list_uri()
     catalogue = price_catalogue(api_key)
@@ -67,7 +68,7 @@ def list_prices(
 ) -> None:
     """Show what machine types and accelerators cost per hour, without boot disks."""
     choose_installation()
-    from shared.wiring.prices import price_list
+    from shared.wiring.price_list import price_list
 
     prices = price_list()
     if isinstance(prices, Unknown):

@@ -169,6 +169,21 @@ resource "google_project_iam_member" "console_reads_metrics" {
   depends_on = [time_sleep.identities]
 }
 
+# Pages show what machines cost. The list of prices is the only object that the consoles read.
+resource "google_storage_bucket_iam_member" "console_reads_prices" {
+  for_each = local.installed_consoles
+  bucket   = google_storage_bucket.this.name
+  role     = "roles/storage.objectViewer"
+  member   = google_service_account.console[each.key].member
+
+  condition {
+    title      = "price list only"
+    expression = "resource.name.startsWith('${local.objects}/prices/')"
+  }
+
+  depends_on = [time_sleep.identities]
+}
+
 # Trainmaster's own lines in a job's log.
 resource "google_project_iam_member" "console_logs" {
   for_each = local.acting_consoles

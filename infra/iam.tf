@@ -253,15 +253,15 @@ resource "google_storage_bucket_iam_member" "worker_reads_agent" {
   depends_on = [time_sleep.identities]
 }
 
-# With job files, a program could start jobs. With packages or the agent, it could run code in other jobs.
+# With job files, a program could start jobs. With packages or the agent, it could run code in other jobs. With prices, it could mislead users.
 resource "google_storage_bucket_iam_member" "worker_writes" {
   bucket = google_storage_bucket.this.name
   role   = "roles/storage.objectUser"
   member = google_service_account.worker.member
 
   condition {
-    title      = "no job files, packages or agents"
-    expression = join(" && ", [for folder in ["jobs", "packages", "agent"] : "!resource.name.startsWith('${local.objects}/${folder}/')"])
+    title      = "no job files, packages, agents or prices"
+    expression = join(" && ", [for folder in ["jobs", "packages", "agent", "prices"] : "!resource.name.startsWith('${local.objects}/${folder}/')"])
   }
 
   depends_on = [time_sleep.identities]

@@ -64,7 +64,7 @@ def report_job(document: Mapping[str, Any], form: Format) -> NoReturn:
     """Print what the job would lack, and exit with status 1 if that prevents it."""
     from cli.doctor.checks import open_inspection, run_check
     from cli.doctor.job_checks import check_job
-    from shared.wiring.prices import price_list
+    from shared.wiring.price_list import price_list
 
     values = settings()
     report(run_check("job", lambda: check_job(document, open_inspection(values), values, price_list())), form)

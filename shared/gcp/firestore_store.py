@@ -254,7 +254,7 @@ class FirestoreStore:
         return self._jobs(query)
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
-        """One aggregation for each state, all at once. Each costs a read for every 1,000 index entries, at least one."""
+        """One aggregation for each state, all at once. Each costs one read per 1,000 index entries, at least one."""
         conditions: list[tuple[str, str, object]] = [("deleted_at", "==", None), ("trial_of", "==", None)]
         if label:
             conditions.append(("labels", "array_contains", asdict(label)))

@@ -14,6 +14,7 @@ from shared.console.iap_sign_in import IapSignIn
 from shared.console.ledger_cache import LedgerCache
 from shared.console.metric_cache import MetricCache
 from shared.console.pages.service import Console
+from shared.cost.price_list import PriceList
 from shared.cost.report import CostSources
 from shared.cost.sku import Unknown
 from shared.errors import PermanentError
@@ -29,7 +30,6 @@ from shared.wiring import core_services, log_reader, metrics
 
 PERMISSIONS_KNOWN_S: Final = 60.0
 """How long the answer about the user's own permissions is used."""
-NO_PRICES: Final = "this console does not read the price list; `trainmaster console` does"
 READ_ONLY: Final = (
     "This console is read-only. With roles/iap.httpsResourceAccessor on the service trainmaster-console-operator you "
     "can act there."
@@ -60,7 +60,7 @@ def console(
         ml_unit_price=values.ml_unit_price,
         actions=Actions(core_services.deps, denied or by_credentials),
         version=version,
-        cost_sources=cost_sources or CostSources(prices=lambda: Unknown(NO_PRICES)),
+        cost_sources=cost_sources or CostSources(),
     )
 
 
@@ -77,7 +77,14 @@ def hosted_console(version: str) -> tuple[Console, IapSignIn]:
     values = settings()
     sign_in = IapSignIn(IapAssertions(values.console_audience, values.console_keys).user)
     denied = {} if values.console_acts else all_denied(READ_ONLY)
-    return console(version, lambda: denied), sign_in
+    return console(version, lambda: denied, CostSources(prices=_price_list)), sign_in
+
+
+def _price_list() -> PriceList | Unknown:
+    """Read the list as the service's account does. The first page pays for the import of the Cloud Storage client."""
+    from shared.wiring.price_list import price_list
+
+    return price_list()
 
 
 @cached(TTLCache(maxsize=1, ttl=PERMISSIONS_KNOWN_S))

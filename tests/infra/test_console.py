@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
+from shared.cost.price_list import OBJECT_NAME
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
 
@@ -69,7 +71,12 @@ def test_consoles_may_be_called_by_identity_aware_proxy_only(installed: Plan) ->
 
 def test_read_only_console_has_no_role_that_writes() -> None:
     roles = {grant.role for grant in iam_table.grants() if grant.member == "console"}
-    assert roles == {"roles/datastore.viewer", "roles/logging.viewer", "roles/monitoring.viewer"}
+    assert roles == {
+        "roles/datastore.viewer",
+        "roles/logging.viewer",
+        "roles/monitoring.viewer",
+        "roles/storage.objectViewer",
+    }
 
 
 def test_operators_console_may_change_state_and_publish_and_nothing_else() -> None:
@@ -80,4 +87,27 @@ def test_operators_console_may_change_state_and_publish_and_nothing_else() -> No
         "roles/logging.viewer",
         "roles/monitoring.viewer",
         "roles/pubsub.publisher",
+        "roles/storage.objectViewer",
     }
+
+
+def test_consoles_read_the_price_list_and_no_other_object(installed: Plan) -> None:
+    members = installed.of("google_storage_bucket_iam_member")
+    grants = {address: grant for address, grant in members.items() if "console" in address}
+    assert len(grants) == 2
+    folder = OBJECT_NAME.partition("/")[0]
+    for grant in grants.values():
+        (condition,) = grant["condition"]
+        assert re.fullmatch(
+            rf"resource\.name\.startsWith\('projects/_/buckets/[^/']+/objects/{folder}/'\)", condition["expression"]
+        )
+
+
+def test_programs_of_jobs_cannot_change_the_prices(installed: Plan) -> None:
+    (writes,) = [
+        grant
+        for address, grant in installed.of("google_storage_bucket_iam_member").items()
+        if address == "google_storage_bucket_iam_member.worker_writes"
+    ]
+    folder = OBJECT_NAME.partition("/")[0]
+    assert re.search(rf"!resource\.name\.startsWith\('[^']*/objects/{folder}/'\)", writes["condition"][0]["expression"])

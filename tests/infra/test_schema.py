@@ -113,7 +113,7 @@ def test_only_provision_manages_vms_and_workers_write_no_job_files() -> None:
     }
     writes = {grant.resource: grant.condition for grant in worker if grant.role == "roles/storage.objectUser"}
     assert writes == {
-        "bucket": "no job files, packages or agents",
+        "bucket": "no job files, packages, agents or prices",
         "each bucket of var.worker_write_buckets": "",  # which refuses those of an installation
     }
     assert not [grant for grant in grants if grant.role in ("roles/owner", "roles/editor", "roles/viewer")]

@@ -16,7 +16,8 @@ from shared.cost.checkpoint_times import CheckpointTimes
 from shared.memory.objects import MemoryObjects
 from shared.settings import settings
 from shared.wiring import objects as object_wiring
-from shared.wiring import prices as price_wiring
+from shared.wiring import price_list as price_wiring
+from shared.wiring import prices as cost_wiring
 from tests.support.cost_jobs import a_job_with_three_losses, start
 from tests.support.serving import serving
 from tests.support.world import World
@@ -32,7 +33,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryObjects]:
         monkeypatch.setenv("TRAINMASTER_BILLING_ENDPOINT", address)
         monkeypatch.setattr(object_wiring, "objects", lambda: found)
         monkeypatch.setattr(price_wiring, "objects", lambda: found)
-        monkeypatch.setattr(price_wiring, "checkpoint_times", lambda: CheckpointTimes(lambda: found))
+        monkeypatch.setattr(cost_wiring, "checkpoint_times", lambda: CheckpointTimes(lambda: found))
         settings.cache_clear()
         price_wiring.price_list.cache_clear()
         yield found

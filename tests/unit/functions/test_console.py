@@ -14,10 +14,14 @@ from flask.testing import FlaskClient
 from emulators.services.iap_issuer import IapIssuer
 from shared.console.iap_sign_in import ASSERTION
 from shared.core.model.job import JobState
+from shared.cost.price_list import write_price_list
+from shared.errors import PermanentError
+from shared.memory.objects import MemoryObjects
 from shared.settings import settings
-from shared.wiring import core_services, log_reader
+from shared.wiring import core_services, log_reader, price_list
 from tests.support.serving import serving
 from tests.support.world import World
+from tests.unit.cost.price_lists import price_file
 
 SOURCE = Path(__file__).parents[3] / "functions" / "console.py"
 AUDIENCE = "/projects/17/locations/us-central1/services/trainmaster-console"
@@ -66,6 +70,41 @@ def test_page_and_its_assets_are_served_under_functions_framework(world: World, 
     assert len(assets) >= 4
     for address in assets:
         assert client.get(address, base_url=ORIGIN, headers=headers(issuer)).status_code == 200
+
+
+@pytest.fixture
+def bucket(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryObjects]:
+    """Return the installation's bucket, without a price list."""
+    objects = MemoryObjects()
+    monkeypatch.setenv("TRAINMASTER_BUCKET", "my-bucket")
+    monkeypatch.setattr(price_list, "objects", lambda: objects)
+    price_list.price_list.cache_clear()
+    yield objects
+    price_list.price_list.cache_clear()
+
+
+def test_pages_show_costs_at_the_prices_of_the_bucket(world: World, bucket: MemoryObjects, issuer: IapIssuer) -> None:
+    bucket.write("gs://my-bucket/prices/v1.json", write_price_list(price_file()), content_type="application/json")
+    world.wait(3600)
+    client = start()
+    assert "Cost, about" in client.get("/jobs", base_url=ORIGIN, headers=headers(issuer)).text
+    page = client.get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer)).text
+    assert re.search(r"\d\.\d+ USD", page)
+
+
+def test_pages_without_a_price_list_say_how_to_get_one(
+    world: World, bucket: MemoryObjects, issuer: IapIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "trainmaster prices update" in start().get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer)).text
+
+    def forbidden(uri: str, *, max_bytes: int) -> bytes:
+        raise PermanentError(f"read {uri}: 403 (or it may not exist)")
+
+    monkeypatch.setattr(bucket, "read", forbidden)
+    price_list.price_list.cache_clear()
+    page = start().get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer)).text
+    assert "(or it may not exist)" in page
+    assert "trainmaster prices update" in page
 
 
 def test_request_without_an_assertion_is_401(world: World) -> None:
