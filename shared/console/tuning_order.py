@@ -15,7 +15,9 @@ from shared.errors import PermanentError
 ORDERS: Final = ("asc", "desc")
 PARAMETER: Final = "parameter:"
 """Prefix of a parameter in the address, which may have the name of another column."""
-_COLUMNS: Final = ("trial", "state", "value", "step", "started", "took")
+VALUE: Final = "value"
+"""Column of the metric in the address. Its header has the name of the metric."""
+_COLUMNS: Final = ("trial", "state", VALUE, "step", "started", "took")
 
 Sortable = float | str
 
@@ -41,6 +43,10 @@ class TrialOrder:
     def without_column(self, brushes: Iterable[Brush], *, whole: bool) -> str:
         """Return the query of the table with the best trial first."""
         return TrialOrder().query(brushes, whole=whole)
+
+    def words(self, tuning: Tuning) -> str:
+        """Return the name of the column, as its header has it."""
+        return tuning.metric_tag if self.column == VALUE else self.column.removeprefix(PARAMETER)
 
     def aria_sort(self, column: str) -> str:
         """Return the value of `aria-sort` of the column's header."""

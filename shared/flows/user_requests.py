@@ -19,7 +19,7 @@ def cancel_job(job_id: str, by: str, deps: Deps) -> None:
     record(CancelRequested(job_id, by, deps.clock()), deps)
 
 
-def delete_job(job_id: str, request_key: str, deps: Deps, *, by: str = "") -> bool:
+def delete_job(job_id: str, request_key: str, deps: Deps, *, by: str) -> bool:
     """Remove an ended job from lists. Its id stays used. Its history is kept for 30 days more.
 
     Return False if the job has not ended. `request_key` identifies the request, so that a repeated request is recorded

@@ -107,9 +107,9 @@ class Functions:
                 deps,
             ),
             CANCEL: lambda data, _, deps: user_requests.cancel_job(_parse_action(data)[0], "a user", deps),
-            DELETE: lambda data, _, deps: user_requests.delete_job(*_parse_action(data), deps),
+            DELETE: lambda data, _, deps: user_requests.delete_job(*_parse_action(data), deps, by="a user"),
             LABEL: lambda data, _, deps: user_requests.change_labels(
-                _parse_action(data)[0], {"a": "b"}, _parse_action(data)[1], None, deps
+                _parse_action(data)[0], {"a": "b"}, _parse_action(data)[1], None, deps, by="a user"
             ),
         }
 

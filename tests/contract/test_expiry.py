@@ -61,7 +61,7 @@ def test_history_of_a_deleted_job_expires_and_the_job_stays(
     monkeypatch.setattr(firestore_store, "EXPIRY_BATCH", 2)
     cancel_job(world.job_id, "me", world.deps)
     world.deliver()
-    assert delete_job(world.job_id, "request-1", world.deps)
+    assert delete_job(world.job_id, "request-1", world.deps, by="anna")
     assert world.store.pending_keys(world.job_id), "a crash before the history expires is repaired"
     world.deliver()
     assert world.store.pending_keys(world.job_id) == ()

@@ -29,7 +29,7 @@ COMBINED = [
 def site() -> Site:
     """Return the console of 40 jobs, of which one was deleted."""
     world = world_of_jobs(40)
-    delete_job("digits_0008", "anna@example.com", world.deps)
+    delete_job("digits_0008", "request-1", world.deps, by="anna@example.com")
     site = Site(world)
     site.open()
     return site

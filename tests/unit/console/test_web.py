@@ -267,6 +267,18 @@ def test_tuning_job_shows_trials_and_plots() -> None:
     assert site.get("/jobs/digits_1-trial-1").status_code == 200
 
 
+def test_sorted_trials_are_named_by_the_header_of_their_column() -> None:
+    study = Study()
+    site = Site(study)
+    site.open()
+    study.start_tuning()
+    parameter = study.tuning.parameters[0].name
+    for column, header in (("value", study.tuning.metric_tag), (f"parameter:{parameter}", parameter)):
+        page = words(site.text(f"/jobs/digits_1?sort={column}"))
+        assert f"Sorted by {header}." in page
+        assert f"Trials, sorted by {header} " in page
+
+
 def test_tuning_page_shows_values_of_running_trials_and_those_stopped_early() -> None:
     study = Study()
     site = Site(study)

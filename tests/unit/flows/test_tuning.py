@@ -323,7 +323,7 @@ def test_deleted_tuning_job_deletes_its_trials(study: Study) -> None:
     """Otherwise their histories would stay for ever: no user sees a trial's job, and so none deletes it."""
     run_whole_study(study)
     assert [study.trial(number).job.deleted_at for number in (1, 2, 3)] == [None] * 3
-    assert delete_job(STUDY, "request-1", study.deps)
+    assert delete_job(STUDY, "request-1", study.deps, by="anna")
     study.deliver()
     assert None not in [study.trial(number).job.deleted_at for number in (1, 2, 3)]
     assert study.store.jobs_with_pending() == ()
@@ -496,7 +496,7 @@ def test_repeated_submission_is_accepted_after_the_resumed_job_was_deleted(study
     resumed = Study("digits_2", store=study.store, bus=study.bus, fleet=study.fleet)
     spec = a_tuning_spec(resumePreviousJobId=STUDY, maxTrials=9)
     resumed.submit(spec, source="b")
-    assert delete_job(STUDY, "request-1", study.deps)
+    assert delete_job(STUDY, "request-1", study.deps, by="anna")
     resumed.submit(spec, source="b")
     assert len(resumed.tuning.earlier) == 3
     assert study.store.rejections() == ()

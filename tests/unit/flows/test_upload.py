@@ -110,7 +110,7 @@ def test_repeated_notification_is_accepted_after_the_resumed_job_was_deleted() -
     spec = a_tuning_spec(resumePreviousJobId=STUDY, maxTrials=9)
     generation = bucket.put("jobs/nightly.yaml", {"jobId": "digits_2", **spec})
     assert bucket.notify("jobs/nightly.yaml", generation) == "digits_2"
-    assert delete_job(STUDY, "request-1", study.deps)
+    assert delete_job(STUDY, "request-1", study.deps, by="anna")
     assert bucket.notify("jobs/nightly.yaml", generation) == "digits_2"
     assert bucket.problems(NIGHTLY) == []
 
