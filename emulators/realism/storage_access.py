@@ -63,7 +63,7 @@ GRANTS: Final = (
     StorageGrant("upload", "trainmasterObjectLister", "this"),
     StorageGrant(WORKER, "roles/storage.objectViewer", "this", excluded=("jobs/",)),
     StorageGrant(WORKER, "roles/storage.objectViewer", "stage", only=("agent/", "algorithms/")),
-    StorageGrant(WORKER, "roles/storage.objectUser", "this", excluded=("jobs/", "packages/", "agent/")),
+    StorageGrant(WORKER, "roles/storage.objectUser", "this", excluded=("jobs/", "packages/", "agent/", "prices/")),
 )
 ACCOUNTS: Final = tuple(sorted({grant.account for grant in GRANTS}))
 
