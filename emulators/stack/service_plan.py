@@ -16,6 +16,7 @@ from emulators.stack.service import Service
 from emulators.stack.state import Endpoints, StackConfig
 
 API: Final = "api"
+BILLING: Final = "billing"
 COMPUTE: Final = "compute"
 LOGGING: Final = "logging"
 MONITORING: Final = "monitoring"
@@ -58,6 +59,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         iam=ports.take_address() if has_api else None,
         api=ports.take_address() if has_api else None,
         scheduler=None if config.control_plane else ports.take_address(),
+        billing=None if config.control_plane else ports.take_address(),
     )
     gates = {} if config.control_plane or not config.realistic else _gates(ports)
     vm_endpoints = endpoints.model_copy(update={"storage": gates[WORKER]}) if gates else endpoints
@@ -91,6 +93,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         *_observation_services(state_dir, endpoints),
         *vm_services,
         *([_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)] if endpoints.scheduler else []),
+        *([_billing_service(endpoints.billing)] if endpoints.billing else []),
     ]
     return Plan(endpoints, services, function_ports)
 
@@ -193,6 +196,12 @@ def _scheduler_service(state_dir: Path, config: StackConfig, endpoints: Endpoint
         argv += ["--topic", pubsub.topic_of(SWEEP), "--every", f"{config.sweep_every_s:g}"]
     health = "/emulator/v1/health"
     return Service(SCHEDULER, argv, address=address, health=health, restartable=True)
+
+
+def _billing_service(address: str) -> Service:
+    """Return the emulator of Cloud Billing's catalogue, for `trainmaster prices update`. It stores nothing."""
+    argv = [sys.executable, "-m", "emulators.billing", "--port", _port(address)]
+    return Service(BILLING, argv, address=address, health=None, restartable=True)
 
 
 def _port(address: str) -> str:

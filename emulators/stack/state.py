@@ -123,6 +123,8 @@ class Endpoints(_StateModel):
     api: str | None = None
     scheduler: str | None = None
     """None where the control plane runs in memory."""
+    billing: str | None = None
+    """Cloud Billing's catalogue; None where the control plane runs in memory."""
 
     def addresses(self) -> list[str]:
         """Return all addresses that this stack has."""
