@@ -53,11 +53,11 @@ def call(account: str, upstream: str, method: str, request: bytes, table: str | 
 
 
 def publish(topic: str) -> bytes:
-    return PublishRequest.serialize(PublishRequest(topic=f"projects/p/topics/trainmaster-{topic}"))
+    return bytes(PublishRequest.serialize(PublishRequest(topic=f"projects/p/topics/trainmaster-{topic}")))
 
 
 def commit() -> bytes:
-    return CommitRequest.serialize(CommitRequest(database="projects/p/databases/(default)"))
+    return bytes(CommitRequest.serialize(CommitRequest(database="projects/p/databases/(default)")))
 
 
 @pytest.mark.parametrize(
