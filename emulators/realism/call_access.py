@@ -24,7 +24,8 @@ ROLES: Final = {
 }
 """Predefined role → its permissions, as far as these calls need them. Source: "Predefined roles" of each service."""
 
-_FIRESTORE: Final = "/google.firestore.v1.Firestore/"
+FIRESTORE: Final = "/google.firestore.v1.Firestore/"
+PUBSUB: Final = "/google.pubsub.v1."
 _GET: Final = frozenset({"datastore.entities.get"})
 FIRESTORE_METHODS: Final = {
     "GetDocument": _GET,
@@ -39,7 +40,7 @@ FIRESTORE_METHODS: Final = {
 }
 """Method → permissions. A transaction needs those of its reads and of its commit. The roles that infra/ grants have all
 permissions to write or none, so the kinds of the writes in a commit make no difference."""
-_PUBLISH_METHOD: Final = "/google.pubsub.v1.Publisher/Publish"
+_PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
 _ROW: Final = re.compile(r"\| function (\w+) \| `([^`]+)` \| ([^|]+?) \| *\|")
 
 
@@ -68,7 +69,7 @@ def required(method: str, request: bytes) -> Iterator[Access]:
         yield Access(PUBLISH, f"topic {topic.replace('dead-letter', 'dead_letter')}")
         return
     service, _, name = method.rpartition("/")
-    if f"{service}/" != _FIRESTORE:
+    if f"{service}/" != FIRESTORE:
         raise KeyError(method)
     for permission in sorted(FIRESTORE_METHODS[name]):
         yield Access(permission, "project")

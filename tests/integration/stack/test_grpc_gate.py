@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import pytest
 from google.cloud.firestore_v1.types import CommitRequest, RunQueryRequest
-from google.pubsub_v1.types import PublishRequest
+from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
-from emulators.realism.call_access import TABLE, granted
-from emulators.services.grpc_gate import Gate, listen
+from emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted
+from emulators.services.grpc_gate import OPTIONS, Gate, listen, read_refusals
 
 COMMIT = "/google.firestore.v1.Firestore/Commit"
 QUERY = "/google.firestore.v1.Firestore/RunQuery"
@@ -30,24 +30,27 @@ class Upstream(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[str]:
-    server = grpc.server(ThreadPoolExecutor(2), handlers=[Upstream()])
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[Upstream()], options=OPTIONS)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
     server.stop(None)
 
 
-def call(account: str, upstream: str, method: str, request: bytes, table: str | None = None) -> tuple[Any, Gate]:
-    """Make a call through the account's gate; return the response, or the error, and the gate."""
-    gate = Gate(account, granted(account, TABLE.read_text(encoding="utf-8") if table is None else table), upstream)
+def call(
+    account: str, upstream: str, method: str, request: bytes, table: str | None = None, timeout: float | None = 5
+) -> Any:
+    """Make a call through the account's gate; return the response, or the error."""
+    grants = granted(account, TABLE.read_text(encoding="utf-8") if table is None else table)
+    gate = Gate(account, grants, {FIRESTORE: upstream, PUBSUB: upstream})
     server, address = listen(gate)
     try:
-        with grpc.insecure_channel(address) as channel:
+        with grpc.insecure_channel(address, options=OPTIONS) as channel:
             if method == QUERY:
-                return list(channel.unary_stream(method)(request, timeout=5)), gate
-            return channel.unary_unary(method)(request, timeout=5), gate
+                return list(channel.unary_stream(method)(request, timeout=timeout))
+            return channel.unary_unary(method)(request, timeout=timeout)
     except grpc.RpcError as error:
-        return error, gate
+        return error
     finally:
         server.stop(None)
 
@@ -65,15 +68,12 @@ def commit() -> bytes:
     [("upload", PUBLISH, publish("submit")), ("upload", PUBLISH, publish("dead-letter")), ("submit", COMMIT, commit())],
 )
 def test_granted_call_reaches_the_emulator(account: str, method: str, request_: bytes, upstream: str) -> None:
-    response, gate = call(account, upstream, method, request_)
-    assert response == request_
-    assert not gate.refusals
+    assert call(account, upstream, method, request_) == request_
 
 
 def test_granted_query_returns_every_response(upstream: str) -> None:
     request = RunQueryRequest.serialize(RunQueryRequest(parent="projects/p/databases/(default)/documents"))
-    response, _ = call("upload", upstream, QUERY, request)
-    assert response == [request, request]
+    assert call("upload", upstream, QUERY, request) == [request, request]
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_granted_query_returns_every_response(upstream: str) -> None:
         ("upload", COMMIT, commit(), "datastore.entities.create on project"),
     ],
 )
-def test_refusal_names_account_and_permission_and_is_counted(
-    account: str, method: str, request_: bytes, permission: str, upstream: str
+def test_refusal_names_account_and_permission_and_is_printed(
+    account: str, method: str, request_: bytes, permission: str, upstream: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    error, gate = call(account, upstream, method, request_)
+    error = call(account, upstream, method, request_)
     assert error.code() is grpc.StatusCode.PERMISSION_DENIED
     assert error.details() == f"{account} does not have the permission {permission}"
-    assert gate.refusals == {error.details(): 1}
+    assert read_refusals(capsys.readouterr().out) == {error.details(): 1}
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,21 @@ def test_refusal_names_account_and_permission_and_is_counted(
 def test_call_is_refused_without_its_grant(row: str, method: str, request_: bytes, upstream: str) -> None:
     table = TABLE.read_text(encoding="utf-8")
     assert row in table
-    error, _ = call("submit", upstream, method, request_, table.replace(row, ""))
+    error = call("submit", upstream, method, request_, table.replace(row, ""))
     assert error.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_unknown_method_is_refused_with_the_remedy(upstream: str) -> None:
-    error, _ = call("submit", upstream, "/google.pubsub.v1.Publisher/DeleteTopic", b"")
+    error = call("submit", upstream, "/google.pubsub.v1.Publisher/DeleteTopic", b"")
     assert "add the permissions of /google.pubsub.v1.Publisher/DeleteTopic" in error.details()
+
+
+def test_message_above_the_default_limit_of_grpc_passes(upstream: str) -> None:
+    message = PubsubMessage(data=bytes(5 << 20))
+    request = PublishRequest(topic="projects/p/topics/trainmaster-submit", messages=[message])
+    data = bytes(PublishRequest.serialize(request))
+    assert call("upload", upstream, PUBLISH, data) == data
+
+
+def test_call_without_a_deadline_reaches_the_emulator(upstream: str) -> None:
+    assert call("submit", upstream, COMMIT, commit(), timeout=None) == commit()
