@@ -8,12 +8,17 @@ Firestore.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-TABLE: Final = Path(__file__).parents[2] / "infra" / "README.md"
+INFRA: Final = Path(__file__).parents[2] / "infra"
+TABLE_FILE: Final = "README.md"
+TABLE: Final = INFRA / TABLE_FILE
+REFUSED: Final = "refused: "
+"""Beginning of the line that an emulator prints for each call that it refuses for lack of a permission."""
 PUBLISH: Final = "pubsub.topics.publish"
 READ: Final = frozenset({"datastore.entities.get", "datastore.entities.list"})
 WRITE: Final = frozenset({"datastore.entities.create", "datastore.entities.update", "datastore.entities.delete"})
@@ -97,3 +102,9 @@ def first_string(message: bytes) -> str:
         shift, position = shift + 7, position + 1
         if not byte & 0x80:
             return message[position : position + length].decode()
+
+
+def read_refusals(output: str) -> Counter[str]:
+    """Return message of a refusal → number of calls, from what an emulator has printed: its log in a stack."""
+    lines = (line for line in output.splitlines() if line.startswith(REFUSED))
+    return Counter(line.removeprefix(REFUSED) for line in lines)

@@ -2,7 +2,7 @@
 
     function submit ──► its address ──► Google's emulators, which have no IAM
 
-`python -m emulators.services.grpc_gate --firestore HOST:PORT --pubsub HOST:PORT --grants FILE --account submit=PORT …`
+`python -m emulators.services.grpc_gate --firestore HOST:PORT --pubsub HOST:PORT --infra DIR --account submit=PORT …`
 serves until it is ended, and prints a line for each call that it refuses. `emulators.realism.call_access` has the
 rules. Requests and responses are forwarded as bytes. The address takes the place of a token, because Google's clients
 send none to an emulator.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,12 +19,10 @@ from typing import Any, Final
 
 import grpc
 
-from emulators.realism.call_access import FIRESTORE, PUBSUB, Access, granted, refusal
+from emulators.realism.call_access import FIRESTORE, PUBSUB, REFUSED, TABLE_FILE, Access, granted, refusal
 from emulators.stack.processes import LOOPBACK
 
 NAME: Final = "grpc-gate"
-REFUSED: Final = "refused: "
-"""Beginning of the line that is printed for each refused call."""
 THREADS: Final = 16
 STREAMED_RESPONSES: Final = ("BatchGetDocuments", "RunQuery", "RunAggregationQuery")
 NO_DEADLINE_S: Final = 86_400.0
@@ -96,20 +93,14 @@ def listen(gate: Gate, port: int = 0) -> tuple[grpc.Server, str]:
     return server, f"{LOOPBACK}:{bound}"
 
 
-def read_refusals(output: str) -> Counter[str]:
-    """Return message of a refusal → number of calls, from what a gate has printed: the service's log in a stack."""
-    lines = (line for line in output.splitlines() if line.startswith(REFUSED))
-    return Counter(line.removeprefix(REFUSED) for line in lines)
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m emulators.services.grpc_gate")
     parser.add_argument("--firestore", required=True, metavar="HOST:PORT")
     parser.add_argument("--pubsub", required=True, metavar="HOST:PORT")
-    parser.add_argument("--grants", type=Path, required=True, metavar="FILE", help="the table of infra/README.md")
+    parser.add_argument("--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants")
     parser.add_argument("--account", action="append", required=True, metavar="FUNCTION=PORT")
     options = parser.parse_args(argv)
-    table = options.grants.read_text(encoding="utf-8")
+    table = (options.infra / TABLE_FILE).read_text(encoding="utf-8")
     servers = []
     for pair in options.account:
         account, _, port = pair.partition("=")

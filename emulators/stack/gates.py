@@ -1,6 +1,7 @@
 """The IAM of a realistic stack: each service account has its own addresses, which refuse what infra/ does not grant.
 
-`emulators.services.storage_gate` and `emulators.services.grpc_gate` are the two services.
+`emulators.services.storage_gate` and `emulators.services.grpc_gate` are services of their own. The Compute emulator has
+a port for the only account with grants on it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from emulators.realism.compute_access import PROVISION
 from emulators.realism.storage_access import ACCOUNTS, WORKER
 from emulators.services import grpc_gate, storage_gate
 from emulators.stack import processes
@@ -27,6 +29,8 @@ class Gates:
     """Addresses of Cloud Storage."""
     calls: Mapping[str, str] = field(default_factory=dict)
     """Addresses of Pub/Sub and Firestore, for functions only. One address serves both."""
+    compute: str = ""
+    """Address of Compute Engine for `provision`."""
 
     @property
     def vm_storage(self) -> str | None:
@@ -38,7 +42,14 @@ class Gates:
         own = {account: dict.fromkeys(VARIABLES, address) for account, address in self.calls.items()}
         for account, address in self.storage.items():
             own.setdefault(account, {})["STORAGE_EMULATOR_HOST"] = f"http://{address}"
+        if self.compute:
+            own[PROVISION]["TRAINMASTER_COMPUTE_ENDPOINT"] = f"http://{self.compute}"
         return own
+
+    def compute_options(self, config: StackConfig) -> list[str]:
+        """Return the options of the Compute emulator."""
+        port = self.compute.rpartition(":")[2]
+        return ["--provision-port", port, "--infra", str(config.infra_dir)] if port else []
 
     def services(self, config: StackConfig, endpoints: Endpoints) -> list[Service]:
         """Return the processes, one for Cloud Storage and one for Pub/Sub and Firestore."""
@@ -46,7 +57,7 @@ class Gates:
             return []
         objects = [sys.executable, "-m", "emulators.services.storage_gate", "--storage", endpoints.storage]
         objects += ["--bucket", config.bucket, "--stage-bucket", config.stage_bucket, *_accounts(self.storage)]
-        calls = [sys.executable, "-m", "emulators.services.grpc_gate", "--grants", str(config.grants)]
+        calls = [sys.executable, "-m", "emulators.services.grpc_gate", "--infra", str(config.infra_dir)]
         calls += ["--firestore", endpoints.firestore, "--pubsub", endpoints.pubsub, *_accounts(self.calls)]
         last = list(self.calls.values())[-1]  # it listens when all others do
         return [
@@ -68,6 +79,7 @@ def take(config: StackConfig, functions: tuple[str, ...], ports: processes.Ports
     return Gates(
         {account: ports.take_address() for account in ACCOUNTS},
         {name: ports.take_address() for name in functions},
+        ports.take_address() if config.compute and PROVISION in functions else "",
     )
 
 

@@ -61,7 +61,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
     )
     iam_gates = gates.take(config, (*config.functions, *([API] if has_api else [])), ports)
     vm_endpoints = endpoints.model_copy(update={"storage": iam_gates.vm_storage or endpoints.storage})
-    vm_services = _vm_services(state_dir, config, vm_endpoints, stack_id)
+    vm_services = _vm_services(state_dir, config, vm_endpoints, stack_id, iam_gates)
     if config.control_plane:
         objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)
         return Plan(endpoints, [objects, *_observation_services(state_dir, endpoints), *vm_services], {})
@@ -116,7 +116,9 @@ def _api_services(
     ]
 
 
-def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:
+def _vm_services(
+    state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str, iam_gates: Gates
+) -> list[Service]:
     """Return the Compute emulator, and the proxy through which programs on its VMs reach `gs://`."""
     if endpoints.compute is None or endpoints.proxy is None:
         return []
@@ -131,7 +133,7 @@ def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, sta
     for name, value in variables.items():
         compute += ["--vm-env", f"{name}={value}"]
     if config.realistic:
-        compute += ["--realistic", "--time-scale", str(config.time_scale)]
+        compute += ["--realistic", "--time-scale", str(config.time_scale), *iam_gates.compute_options(config)]
     if MAINTENANCE in config.functions:
         compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
     proxy = [

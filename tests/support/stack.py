@@ -23,11 +23,13 @@ from pathlib import Path
 
 import pytest
 
+from emulators.realism.call_access import read_refusals
 from emulators.services import firestore, grpc_gate, pubsub, storage
 from emulators.stack import client_configuration, processes, service
 from emulators.stack import stack as stacks
 from emulators.stack import state as states
 from emulators.stack.backends import require_backend
+from emulators.stack.service_plan import COMPUTE
 from emulators.stack.state import StackConfig, StackState
 
 # A function that appends each envelope it receives to NAME.jsonl in its folder.
@@ -69,7 +71,7 @@ class LocalStack:
 
     def refusals(self) -> Counter[str]:
         """Return what the IAM of a realistic stack has refused to functions: message → number of calls."""
-        return grpc_gate.read_refusals(self.log(grpc_gate.NAME))
+        return read_refusals(self.log(grpc_gate.NAME) + self.log(COMPUTE))
 
     def log(self, service: str) -> str:
         """Return what a service has printed."""

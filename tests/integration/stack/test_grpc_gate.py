@@ -11,8 +11,8 @@ import pytest
 from google.cloud.firestore_v1.types import CommitRequest, RunQueryRequest
 from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
-from emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted
-from emulators.services.grpc_gate import OPTIONS, Gate, listen, read_refusals
+from emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted, read_refusals
+from emulators.services.grpc_gate import OPTIONS, Gate, listen
 
 COMMIT = "/google.firestore.v1.Firestore/Commit"
 QUERY = "/google.firestore.v1.Firestore/RunQuery"

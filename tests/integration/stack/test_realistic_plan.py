@@ -53,7 +53,17 @@ def test_each_function_has_an_address_of_pubsub_and_firestore_only_on_a_realisti
 
 
 @pytest.mark.emulator
+def test_provision_has_an_address_of_compute_engine_only_on_a_realistic_stack(tmp_path: Path) -> None:
+    plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
+    services = {service.name: service for service in plan.services}
+    address = services["provision"].environment["TRAINMASTER_COMPUTE_ENDPOINT"]
+    assert address != services["submit"].environment["TRAINMASTER_COMPUTE_ENDPOINT"]
+    options = services["compute"].argv
+    assert address == f"http://127.0.0.1:{options[options.index('--provision-port') + 1]}"
+
+
+@pytest.mark.emulator
 def test_ordinary_stack_has_neither_gate_nor_push_delays(tmp_path: Path) -> None:
     plan = planned(tmp_path, StackConfig())
     assert not {storage_gate.NAME, grpc_gate.NAME} & {service.name for service in plan.services}
-    assert not any("--push-time-scale" in service.argv for service in plan.services)
+    assert not any({"--push-time-scale", "--provision-port"} & set(service.argv) for service in plan.services)
