@@ -163,6 +163,21 @@ def test_lost_peers_are_loaded_only_on_request(store: Store) -> None:
     assert [replica.replica_id for replica in with_peers] == [CHIEF, WORKER_0]
 
 
+def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
+    submit(store)
+    unused = must(store.load_attempt("digits_1")).state.replicas
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, entry, change)
+    ended = must(store.load_attempt("digits_1"))
+    job = replace(ended.state.job, attempt=2, version=ended.state.job.version + 1)
+    second = tuple(replace(replica, attempt=2) for replica in unused)
+    store.commit(ended, replace(entry, key="second-attempt"), Change(job=job, replicas=second))
+    assert must(store.load_attempt("digits_1")).state.replicas == second
+    peers = must(store.load("digits_1", "2-chief-0", lost_peers=True)).state.replicas
+    assert peers == (second[0],), "worker 0 was lost in the first attempt only"
+
+
 def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: Store) -> None:
     submit(store)
     assert store.pending_keys("digits_1") == ("submitted",)
