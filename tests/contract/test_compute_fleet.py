@@ -383,6 +383,62 @@ def test_insert_that_the_call_refuses_is_not_created_or_temporary(
     assert (outcome.kind, outcome.code) == (expected, reason)
 
 
+@pytest.mark.parametrize(("reason", "expected"), [("resourceNotReady", False), ("invalid", PermanentError)])
+def test_delete_that_the_call_refuses(
+    job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
+) -> None:
+    memory = MemoryWorld()
+    memory.fleet.create(job, a_create(job, 1), metadata())
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
+    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    if isinstance(expected, bool):
+        assert fleet.delete(sole(memory.fleet, job)) is expected
+        return
+    with pytest.raises(expected, match=reason):
+        fleet.delete(sole(memory.fleet, job))
+
+
+def test_change_whose_operation_fails_has_not_happened(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    error = compute_v1.Error(errors=[compute_v1.Errors(code="INTERNAL_ERROR", message="no")])
+    failed = compute_v1.Operation(status=compute_v1.Operation.Status.DONE, error=error)
+    monkeypatch.setattr(compute.fleet._operations, "in_zone", lambda *_: failed)
+    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert not compute.fleet.delete(vm)
+
+
+def test_create_is_pending_while_a_vm_of_this_generation_stops(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "SETTLE_S", 0.1)
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    compute.emulator.faults(slow_s=1.0)
+    assert not compute.fleet.delete(sole(compute.fleet, job))
+    assert compute.fleet.create(job, a_create(job, 1, round=1), metadata()) == Pending()
+
+
+def test_vm_of_the_same_name_in_another_zone_is_not_taken_for_the_created_one(compute: EmulatorWorld, job: Job) -> None:
+    assert compute.fleet.create(job, a_create(job, 1, zone=OTHER_ZONE), metadata()) == Created()
+    compute.emulator.run(a_create(job, 1).names[0], labels={"owner": "somebody"})
+    outcome = compute.fleet.create(job, a_create(job, 1), metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.DENIED
+
+
+@pytest.mark.parametrize("existing", [0, 1], ids=["none exists any more", "another delivery inserts the rest"])
+def test_create_is_pending_if_names_were_taken_and_freed_meanwhile(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch, existing: int
+) -> None:
+    if existing:
+        compute.fleet.create(job, a_create(job, existing), metadata())
+    taken = NotCreated(CapacityErrorKind.DENIED, "alreadyExists", "the name is in use")
+    monkeypatch.setattr(compute.fleet, "_insert", lambda *_: taken)
+    assert compute.fleet.create(job, a_create(job, 2, round=1), metadata()) == Pending()
+
+
 def test_serial_output_continues_from_the_given_offset(compute: EmulatorWorld, job: Job) -> None:
     script = {"startup-script": "echo one; sleep 0.5; echo two; sleep 600"}
     compute.fleet.create(job, a_create(job, 1), {**metadata(), **script})
