@@ -22,8 +22,10 @@ from shared.errors import PermanentError, TemporaryError
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.compute_fleet import fleet as adapter
+from shared.gcp.compute_fleet.errors import name_exists, not_created
 from shared.gcp.compute_fleet.fleet import LISTED_FIELDS
 from shared.gcp.retries import FIELD_MASK, FLEET_READ
+from shared.gcp.vm_defaults import Problem
 from shared.ports import Created, Fleet, NotCreated, Pending
 from tests.contract.fleets import (
     OTHER_ZONE,
@@ -307,8 +309,9 @@ def add_label(emulator: Emulator, vm: Vm, key: str, value: str) -> None:
     request = compute_v1.InstancesSetLabelsRequest(
         label_fingerprint=instance.label_fingerprint, labels={**instance.labels, key: value}
     )
-    arguments = {"project": PROJECT, "zone": vm.zone, "instance": vm.name}
-    operation = emulator.instances.set_labels_unary(**arguments, instances_set_labels_request_resource=request)
+    operation = emulator.instances.set_labels_unary(
+        project=PROJECT, zone=vm.zone, instance=vm.name, instances_set_labels_request_resource=request
+    )
     assert not emulator.done(operation).error.errors
 
 
@@ -437,6 +440,20 @@ def test_create_is_pending_if_names_were_taken_and_freed_meanwhile(
     taken = NotCreated(CapacityErrorKind.DENIED, "alreadyExists", "the name is in use")
     monkeypatch.setattr(compute.fleet, "_insert", lambda *_: taken)
     assert compute.fleet.create(job, a_create(job, 2, round=1), metadata()) == Pending()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "is_taken"),
+    [
+        ("INVALID_FIELD_VALUE", CapacityErrorKind.STOCKOUT, False),
+        ("INTERNAL_ERROR", CapacityErrorKind.INTERNAL, False),
+        ("QUOTA_EXCEEDED", CapacityErrorKind.QUOTA, False),
+        ("RESOURCE_ALREADY_EXISTS", CapacityErrorKind.INTERNAL, True),
+    ],
+)
+def test_only_a_denied_machine_type_may_be_in_another_zone(code: str, kind: CapacityErrorKind, is_taken: bool) -> None:
+    outcome = not_created(Problem(code, "zones/us-central1-a/machineTypes/a2-highgpu-1g"))
+    assert (outcome.kind, name_exists(outcome)) == (kind, is_taken)
 
 
 def test_serial_output_continues_from_the_given_offset(compute: EmulatorWorld, job: Job) -> None:
