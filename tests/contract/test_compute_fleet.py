@@ -24,6 +24,7 @@ from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.compute_fleet import fleet as adapter
 from shared.gcp.compute_fleet.errors import name_exists, not_created
 from shared.gcp.compute_fleet.fleet import LISTED_FIELDS
+from shared.gcp.compute_fleet.operations import Operations
 from shared.gcp.retries import FIELD_MASK, FLEET_READ
 from shared.gcp.vm_defaults import Problem
 from shared.ports import Created, Fleet, NotCreated, Pending
@@ -454,6 +455,25 @@ def test_create_is_pending_if_names_were_taken_and_freed_meanwhile(
 def test_only_a_denied_machine_type_may_be_in_another_zone(code: str, kind: CapacityErrorKind, is_taken: bool) -> None:
     outcome = not_created(Problem(code, "zones/us-central1-a/machineTypes/a2-highgpu-1g"))
     assert (outcome.kind, name_exists(outcome)) == (kind, is_taken)
+
+
+def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(code: str, group: str) -> compute_v1.Operation:
+        error = compute_v1.Error(errors=[compute_v1.Errors(code=code, message="no")])
+        return compute_v1.Operation(operation_group_id=group, error=error)
+
+    members = [failed("QUOTA_EXCEEDED", "other"), failed("ZONE_RESOURCE_POOL_EXHAUSTED", "ours")]
+    operations = Operations("p", "http://127.0.0.1:9")
+
+    def listed(request: compute_v1.ListZoneOperationsRequest, **_: object) -> list[compute_v1.Operation]:
+        return [one for one in members if f'operationGroupId="{one.operation_group_id}"' == request.filter]
+
+    monkeypatch.setattr(operations._zones, "list", listed)
+    gave_up = failed("VM_MIN_COUNT_NOT_REACHED", "ours")
+    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == ["ZONE_RESOURCE_POOL_EXHAUSTED"]
+    members.clear()
+    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == ["VM_MIN_COUNT_NOT_REACHED"]
+    assert operations.causes(ZONE, compute_v1.Operation()) == []
 
 
 def test_serial_output_continues_from_the_given_offset(compute: EmulatorWorld, job: Job) -> None:
