@@ -476,6 +476,23 @@ def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(monkeypatch: p
     assert operations.causes(ZONE, compute_v1.Operation()) == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("resourceInUseByAnotherResource", False), ("invalid", PermanentError)]
+)
+def test_policy_whose_deletion_is_refused(
+    job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
+) -> None:
+    a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
+    job = replace(job, plan=replace(job.plan, groups=a100))
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
+    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    if isinstance(expected, bool):
+        assert fleet.release(job) is expected
+        return
+    with pytest.raises(expected, match=reason):
+        fleet.release(job)
+
+
 def test_serial_output_continues_from_the_given_offset(compute: EmulatorWorld, job: Job) -> None:
     script = {"startup-script": "echo one; sleep 0.5; echo two; sleep 600"}
     compute.fleet.create(job, a_create(job, 1), {**metadata(), **script})
