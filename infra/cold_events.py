@@ -35,8 +35,8 @@ NO_SERVER: Final = "http://127.0.0.1:9"
 """An address at which no server listens. A job's log that cannot be written delays nothing."""
 CHIEF: Final = ReplicaId(TaskType.CHIEF, 0)
 INSTANCE: Final = 17
-TOKEN_ID: Final = "cold"
-TOKEN: Final = iam.access_token(iam.OWNER, TOKEN_ID)
+STACK: Final = "cold"
+TOKEN: Final = iam.access_token(iam.OWNER, STACK)
 JOB: Final = {
     "trainingInput": {
         "region": "us-central1",
@@ -120,7 +120,7 @@ def world(folder: Path) -> Iterator[World]:
         for service in services
     ]
     issuer, iap = TokenIssuer(), IapIssuer()
-    servers = [_keys(issuer), iam.listen(0, PROJECT, TOKEN_ID), iap.listen()]
+    servers = [_keys(issuer), iam.listen(0, PROJECT, STACK), iap.listen()]
     try:
         wait_ready(running, within_s=60)
         for name in (topics.DEAD_LETTER, topics.PROVISION, topics.JOB_STATE):
