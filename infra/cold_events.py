@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Final
 
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
-from emulators.services import firestore, iam, pubsub
+from emulators.services import firestore, iam, pubsub, storage
 from emulators.services.iap_issuer import IapIssuer
 from emulators.stack import processes
 from emulators.stack.backends import require_backend
@@ -28,16 +28,19 @@ from shared.messaging import topics
 from shared.wiring.agent_archive import agent_archive, agent_uri
 
 PROJECT: Final = "my-project"
+BUCKET: Final = "bucket"
 ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"
 AUDIENCE: Final = "/projects/17/locations/us-central1/services/trainmaster-console"
 NO_SERVER: Final = "http://127.0.0.1:9"
 """An address at which no server listens. A job's log that cannot be written delays nothing."""
 CHIEF: Final = ReplicaId(TaskType.CHIEF, 0)
 INSTANCE: Final = 17
+STACK: Final = "cold"
+TOKEN: Final = iam.access_token(iam.OWNER, STACK)
 JOB: Final = {
     "trainingInput": {
         "region": "us-central1",
-        "packageUris": ["gs://bucket/trainer-0.1.tar.gz#1"],  # with a generation, so that it is not looked up
+        "packageUris": [f"gs://{BUCKET}/trainer-0.1.tar.gz#1"],  # with a generation, so that it is not looked up
         "pythonModule": "trainer.task",
         "runtimeVersion": "2.21",
     }
@@ -59,7 +62,7 @@ class World:
     def first_request(self, function: str, job_id: str) -> Request:
         """Return the function's first request. `submit` creates the job that the other events are about."""
         if function == "api":
-            return "GET", f"/v1/projects/{PROJECT}/jobs/{job_id}", {"Authorization": f"Bearer {iam.OWNER}"}, b""
+            return "GET", f"/v1/projects/{PROJECT}/jobs/{job_id}", {"Authorization": f"Bearer {TOKEN}"}, b""
         if function == "console":
             assertion = self.iap.assertion("anna@example.com", AUDIENCE, datetime.now(UTC))
             return "GET", f"/jobs/{job_id}", {"X-Goog-IAP-JWT-Assertion": assertion}, b""
@@ -102,7 +105,9 @@ class World:
 def world(folder: Path) -> Iterator[World]:
     ports = processes.Ports()
     backend = require_backend()
+    address, tls_address = ports.take_blocked_addresses(2)
     services = [
+        storage.service(backend, folder / storage.NAME, address, tls_address),
         firestore.service(backend, ports.take_blocked_addresses(firestore.ADDRESSES)),
         pubsub.service(backend, ports.take_blocked_addresses(1)[0], folder),
     ]
@@ -115,18 +120,19 @@ def world(folder: Path) -> Iterator[World]:
         for service in services
     ]
     issuer, iap = TokenIssuer(), IapIssuer()
-    servers = [_keys(issuer), iam.listen(0, PROJECT), iap.listen()]
+    servers = [_keys(issuer), iam.listen(0, PROJECT, STACK), iap.listen()]
     try:
         wait_ready(running, within_s=60)
-        for name in (topics.DEAD_LETTER, topics.PROVISION):
-            pubsub.PubSub(services[1].address, PROJECT).create_topic(name)
+        for name in (topics.DEAD_LETTER, topics.PROVISION, topics.JOB_STATE):
+            pubsub.PubSub(services[2].address, PROJECT).create_topic(name)
+        storage.create_bucket(address, PROJECT, BUCKET)
         for server in servers:
             Thread(target=server.serve_forever, daemon=True).start()
         keys, access, iap_keys = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
         yield World(
             {
                 "TRAINMASTER_PROJECT": PROJECT,
-                "TRAINMASTER_BUCKET": "bucket",
+                "TRAINMASTER_BUCKET": BUCKET,
                 "TRAINMASTER_AGENT": agent_uri("stage", agent_archive()),
                 "TRAINMASTER_WORKER_SERVICE_ACCOUNT": ACCOUNT,
                 "TRAINMASTER_IDENTITY_KEYS": keys,
@@ -134,12 +140,14 @@ def world(folder: Path) -> Iterator[World]:
                 "TRAINMASTER_CONSOLE_KEYS": iap_keys,
                 "TRAINMASTER_IAM_ENDPOINT": access,
                 "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": access,
+                "TRAINMASTER_IAM_TOKENS_ENDPOINT": access,
+                "TRAINMASTER_IAM_PEOPLE_ENDPOINT": access,
                 "TRAINMASTER_LOGGING_ENDPOINT": NO_SERVER,
                 "TRAINMASTER_COMPUTE_ENDPOINT": NO_SERVER,
-                "STORAGE_EMULATOR_HOST": NO_SERVER,
+                "STORAGE_EMULATOR_HOST": f"http://{address}",
                 "GOOGLE_CLOUD_PROJECT": PROJECT,
-                "FIRESTORE_EMULATOR_HOST": services[0].address,
-                "PUBSUB_EMULATOR_HOST": services[1].address,
+                "FIRESTORE_EMULATOR_HOST": services[1].address,
+                "PUBSUB_EMULATOR_HOST": services[2].address,
             },
             issuer,
             iap,

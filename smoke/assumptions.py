@@ -272,6 +272,14 @@ ASSUMPTIONS: Final = (
         NEEDS_TPU,
     ),
     Assumption(
+        "tpu_guest_attributes",
+        "A program on a TPU host may write guest attributes, and Cloud TPU returns them.",
+        ("docs/decisions/0084-early-stopping.md",),
+        "readable",
+        _equals("readable"),
+        NEEDS_TPU,
+    ),
+    Assumption(
         "boot_image",
         "`make image` builds an image that starts VMs sooner.",
         ("docs/decisions/0041-faster-starts.md",),

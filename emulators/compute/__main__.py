@@ -15,6 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from werkzeug.serving import BaseWSGIServer
+
+from emulators.compute.account_gate import AccountGate
 from emulators.compute.addresses import AddressBook
 from emulators.compute.catalog import Catalog, Links, stable_id
 from emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
@@ -25,6 +28,8 @@ from emulators.compute.vm_metadata import Project
 from emulators.compute.vm_power import VmPower
 from emulators.compute.vm_tokens import TokenIssuer
 from emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
+from emulators.realism.call_access import INFRA
+from emulators.realism.compute_access import granted
 from emulators.realism.profile import GOOGLE_CLOUD
 from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.hosts import SliceHosts
@@ -65,6 +70,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="durations, API quotas and failures of Google Cloud",
     )
     parser.add_argument("--time-scale", type=float, default=1.0, help="with --realistic: factor of all durations")
+    parser.add_argument(
+        "--provision-port", type=int, help="another port, with the permissions that --infra grants to `provision`"
+    )
+    parser.add_argument("--infra", type=Path, default=INFRA, help="folder of the table of grants and of the roles")
     options = parser.parse_args(arguments)
     for pair in options.vm_env:
         if "=" not in pair:
@@ -75,6 +84,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         if not os.environ.get(PUBSUB):
             parser.error(f"--system-events-topic needs {PUBSUB}")
     return options
+
+
+def _listen(options: argparse.Namespace, application: ComputeServer) -> list[BaseWSGIServer]:
+    servers = [listen(options.host, options.port, application)]
+    if options.provision_port:
+        gate = AccountGate(application, granted(options.infra))
+        servers.append(listen(options.host, options.provision_port, gate))
+    return servers
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,12 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if profile:
         tpus.lifecycle.behave_like(profile)
     control = Control(cloud, tpus, AddressBook(options.host), issuer)
-    server = listen(options.host, options.port, ComputeServer(cloud, control))
+    servers = _listen(options, ComputeServer(cloud, control))
 
     stopped = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stopped.set())
-    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    for server in servers:
+        threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     print(f"Compute Engine emulator ready on {links.root}", flush=True)
     stopped.wait()
     hosts = [host for node in tpus.list_all() for host in node.hosts]

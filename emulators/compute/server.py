@@ -159,6 +159,6 @@ class QuietHandler(GuardedHandler, WSGIRequestHandler):
         """Log nothing: clients poll, and the lines would hide all others."""
 
 
-def listen(host: str, port: int, server: ComputeServer) -> BaseWSGIServer:
+def listen(host: str, port: int, server: Callable[..., Iterable[bytes]]) -> BaseWSGIServer:
     """Return a server with a thread per connection: a call that waits for an operation blocks for up to 2 minutes."""
     return make_server(host, port, server, threaded=True, request_handler=QuietHandler)

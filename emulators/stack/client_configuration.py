@@ -71,6 +71,8 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
     }
     if endpoints.scheduler:
         variables["TRAINMASTER_SCHEDULER_ENDPOINT"] = f"http://{endpoints.scheduler}"
+    if endpoints.billing:
+        variables["TRAINMASTER_BILLING_ENDPOINT"] = f"http://{endpoints.billing}"
     if endpoints.api:
         variables[API_ENDPOINT_VARIABLE] = f"http://{endpoints.api}"
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_ML"] = f"http://{endpoints.api}/"

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emulators.realism.storage_access import ACCOUNTS, WORKER
-from emulators.services import firestore, functions_host, iam, pubsub, storage, storage_gate
-from emulators.stack import client_configuration, processes, runtime_images
+from emulators.services import firestore, functions_host, iam, pubsub, storage
+from emulators.stack import client_configuration, gates, processes, runtime_images
 from emulators.stack.backends import Backend
+from emulators.stack.gates import Gates
 from emulators.stack.service import Service
 from emulators.stack.state import Endpoints, StackConfig
 
 API: Final = "api"
+BILLING: Final = "billing"
 COMPUTE: Final = "compute"
 LOGGING: Final = "logging"
 MONITORING: Final = "monitoring"
@@ -58,10 +59,11 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         iam=ports.take_address() if has_api else None,
         api=ports.take_address() if has_api else None,
         scheduler=None if config.control_plane else ports.take_address(),
+        billing=None if config.control_plane else ports.take_address(),
     )
-    gates = {} if config.control_plane or not config.realistic else _gates(ports)
-    vm_endpoints = endpoints.model_copy(update={"storage": gates[WORKER]}) if gates else endpoints
-    vm_services = _vm_services(state_dir, config, vm_endpoints, stack_id)
+    iam_gates = gates.take(config, (*config.functions, *([API] if has_api else [])), ports)
+    vm_endpoints = endpoints.model_copy(update={"storage": iam_gates.vm_storage or endpoints.storage})
+    vm_services = _vm_services(state_dir, config, vm_endpoints, stack_id, iam_gates)
     if config.control_plane:
         objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)
         return Plan(endpoints, [objects, *_observation_services(state_dir, endpoints), *vm_services], {})
@@ -79,18 +81,19 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
             project=config.project,
             topic=UPLOAD_TOPIC,
         ),
-        *_gate_services(config, endpoints, gates),
+        *iam_gates.services(config, endpoints),
         *functions_host.services(
             config.functions_dir,
             function_ports,
             variables,
-            _own_variables(gates),
+            iam_gates.own_variables(),
             push_time_scale=config.time_scale if config.realistic else None,
         ),
-        *_api_services(state_dir, config, endpoints, variables, gates),
+        *_api_services(state_dir, config, endpoints, variables, iam_gates),
         *_observation_services(state_dir, endpoints),
         *vm_services,
         *([_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)] if endpoints.scheduler else []),
+        *([_billing_service(endpoints.billing)] if endpoints.billing else []),
     ]
     return Plan(endpoints, services, function_ports)
 
@@ -100,7 +103,7 @@ def _api_services(
     config: StackConfig,
     endpoints: Endpoints,
     variables: Mapping[str, str],
-    gates: Mapping[str, str],
+    iam_gates: Gates,
 ) -> list[Service]:
     """Return the `api` function, which clients call directly, and the IAM emulator that it asks for permissions."""
     if endpoints.iam is None or endpoints.api is None:
@@ -112,31 +115,13 @@ def _api_services(
     ports = {API: int(_port(endpoints.api))}
     return [
         iam_service,
-        *functions_host.services(config.functions_dir, ports, variables, _own_variables(gates)),
+        *functions_host.services(config.functions_dir, ports, variables, iam_gates.own_variables()),
     ]
 
 
-def _gates(ports: processes.Ports) -> dict[str, str]:
-    """Return the address of Cloud Storage for each service account that has grants on it."""
-    return {account: ports.take_address() for account in ACCOUNTS}
-
-
-def _own_variables(gates: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    return {account: {"STORAGE_EMULATOR_HOST": f"http://{address}"} for account, address in gates.items()}
-
-
-def _gate_services(config: StackConfig, endpoints: Endpoints, gates: Mapping[str, str]) -> list[Service]:
-    """Return Cloud Storage's IAM, for a realistic stack."""
-    if not gates:
-        return []
-    argv = [sys.executable, "-m", "emulators.services.storage_gate", "--storage", endpoints.storage]
-    argv += ["--bucket", config.bucket, "--stage-bucket", config.stage_bucket]
-    for account, address in gates.items():
-        argv += ["--account", f"{account}={_port(address)}"]
-    return [Service(storage_gate.NAME, argv, address=gates[WORKER], health=storage_gate.HEALTH, restartable=True)]
-
-
-def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str) -> list[Service]:
+def _vm_services(
+    state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str, iam_gates: Gates
+) -> list[Service]:
     """Return the Compute emulator, and the proxy through which programs on its VMs reach `gs://`."""
     if endpoints.compute is None or endpoints.proxy is None:
         return []
@@ -151,7 +136,7 @@ def _vm_services(state_dir: Path, config: StackConfig, endpoints: Endpoints, sta
     for name, value in variables.items():
         compute += ["--vm-env", f"{name}={value}"]
     if config.realistic:
-        compute += ["--realistic", "--time-scale", str(config.time_scale)]
+        compute += ["--realistic", "--time-scale", str(config.time_scale), *iam_gates.compute_options(config)]
     if MAINTENANCE in config.functions:
         compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
     proxy = [
@@ -193,6 +178,12 @@ def _scheduler_service(state_dir: Path, config: StackConfig, endpoints: Endpoint
         argv += ["--topic", pubsub.topic_of(SWEEP), "--every", f"{config.sweep_every_s:g}"]
     health = "/emulator/v1/health"
     return Service(SCHEDULER, argv, address=address, health=health, restartable=True)
+
+
+def _billing_service(address: str) -> Service:
+    """Return the emulator of Cloud Billing's catalogue, for `trainmaster prices update`. It stores nothing."""
+    argv = [sys.executable, "-m", "emulators.billing", "--port", _port(address)]
+    return Service(BILLING, argv, address=address, health=None, restartable=True)
 
 
 def _port(address: str) -> str:

@@ -25,6 +25,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from emulators.realism.call_access import INFRA
 from emulators.stack import processes
 from shared.errors import PermanentError
 
@@ -80,6 +81,8 @@ class StackConfig(_StateModel):
     """Whether VMs and API are as slow and unreliable as on Google Cloud (`emulators.realism`)."""
     time_scale: float = 1.0
     """With `realistic`: factor of all durations."""
+    infra_dir: Path = INFRA
+    """With `realistic`: folder with the IAM grants of the functions, as a table in README.md, and their roles."""
     metrics: str = "30"
     """Seconds between two reports of a VM to Cloud Monitoring, or `off`. Local jobs take minutes at most."""
     compute: bool = True
@@ -123,6 +126,8 @@ class Endpoints(_StateModel):
     api: str | None = None
     scheduler: str | None = None
     """None where the control plane runs in memory."""
+    billing: str | None = None
+    """Cloud Billing's catalogue; None where the control plane runs in memory."""
 
     def addresses(self) -> list[str]:
         """Return all addresses that this stack has."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from werkzeug.wrappers import Request
 
+from emulators.compute.instances import Instance
 from emulators.tpu import catalog
 from emulators.tpu.api_errors import Json, bad_request
 from emulators.tpu.cloud import TpuCloud
@@ -82,6 +83,20 @@ class TpuApi:
     def stop(self, zone: str, node_id: str) -> Json:
         return self._show(self._cloud.stop(zone, node_id))
 
+    def guest_attributes(self, zone: str, node_id: str) -> Json:
+        """Return the guest attributes of some hosts, or of all.
+
+        A path is `NAMESPACE/KEY`, `NAMESPACE/` or empty, with or without a slash before it. Google does not document
+        the answer for a value that does not exist: here, the host has no items.
+        """
+        node, body = self._cloud.get(zone, node_id), self._body()
+        numbers = [str(number) for number in body.get("workerIds") or () if number]
+        if unknown := set(numbers) - set(map(str, range(node.spec.slice.hosts))):
+            raise bad_request(f"Invalid worker ids: {', '.join(sorted(unknown))}.")
+        path = str(body.get("queryPath") or "")
+        hosts = [host for number, host in enumerate(node.hosts) if not numbers or str(number) in numbers]
+        return {"guestAttributes": [{"queryPath": path, "queryValue": _guest_values(host, path)} for host in hosts]}
+
     # QueuedResource resources
 
     def all_queued(self, zone: str) -> Json:
@@ -136,3 +151,14 @@ class TpuApi:
         start, end = int(token), int(token) + (min(int(size), PAGE_SIZE_MAX) or PAGE_SIZE_MAX)
         page: Json = {key: list(items[start:end])} if items[start:] else {}
         return page | ({"nextPageToken": str(end)} if items[end:] else {})
+
+
+def _guest_values(host: Instance, path: str) -> Json:
+    namespace, _, key = path.strip("/").partition("/")
+    items = [
+        {"namespace": space, "key": name, "value": value}
+        for space, values in host.guest_attributes.items()
+        for name, value in values.items()
+        if namespace in ("", space) and key in ("", name)
+    ]
+    return {"items": items} if items else {}

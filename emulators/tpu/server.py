@@ -34,6 +34,7 @@ _ROUTES: Final = (
     ("GET", _NODE, "node"),
     ("PATCH", _NODE, "update"),
     ("DELETE", _NODE, "delete"),
+    ("POST", _NODE + ":getGuestAttributes", "guest_attributes"),
     ("POST", _NODE + ":start", "start"),
     ("POST", _NODE + ":stop", "stop"),
     ("GET", _ZONE + "/queuedResources", "all_queued"),

@@ -113,7 +113,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if monitor is not None:
         inbox.start_thread(monitor.run)
     metric = TrialMetric(identity, work, SummaryMetric(storage, workspace))
-    if identity.vm == identity.instance and metric.is_reported:
+    if metric.is_reported:
         inbox.start_thread(MetricReport(metric, lambda: run_state.last_started, metadata, console).run)
     Agent(
         identity=identity,

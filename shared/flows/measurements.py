@@ -2,8 +2,8 @@
 
     program ──► metric file ──► agent ──► guest attribute of the VM ──► this flow ──► one commit for all trials
 
-A trial costs two reads of Firestore and one call of Compute Engine for each reading, and no function of its own. All
-that was read together is one ledger entry of the tuning job.
+A trial costs two reads of Firestore and one call of Compute Engine or Cloud TPU for each reading, and no function of
+its own. All that was read together is one ledger entry of the tuning job.
 """
 
 from __future__ import annotations
@@ -76,8 +76,15 @@ def _primary_vm(job_id: str, store: Store) -> tuple[Vm, int] | None:
     replica = loaded.state.find(job.attempt, primary) if loaded else None
     if replica is None or replica.state is not ReplicaState.RUNNING or replica.instance_id is None:
         return None
-    if job.plan.group(primary.task_type).tpu is not None:
-        return None
-    name = vm_name(job_id, primary)
-    vm = Vm(name, job.zone, replica.instance_id, VmStatus.RUNNING, primary, replica.vm_generation, None, "")
+    vm = Vm(
+        vm_name(job_id, primary),
+        job.zone,
+        replica.instance_id,
+        VmStatus.RUNNING,
+        primary,
+        replica.vm_generation,
+        directive=None,
+        fingerprint="",
+        is_tpu=job.plan.group(primary.task_type).tpu is not None,
+    )
     return vm, job.attempt

@@ -1,4 +1,7 @@
-"""Labels and the directive of a job's VMs and TPU nodes. Documented in docs/interfaces.md, sections 3 and 4."""
+"""Labels, the directive and guest attributes of a job's VMs and TPU nodes.
+
+Documented in docs/interfaces.md, sections 3 and 4.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ LABEL_DIRECTIVE: Final = "trainmaster-directive"
 """The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`: listings show labels and no metadata. It is written
 after the metadata, so it may be behind, but never ahead."""
 DIRECTIVE_KEY: Final = "trainmaster-directive"
+METRIC: Final = "trainmaster/metric"
+"""Guest attribute to which the agent of a trial writes its measurements. docs/interfaces.md, section 3."""
 
 
 def labels(job: Job, create: Create) -> dict[str, str]:

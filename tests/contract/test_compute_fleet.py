@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import requests
 from google.cloud import compute_v1
 
 from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
 from shared.core.model.plan import Accelerator
-from shared.core.model.vm import Directive, DirectiveAction, VmStatus
+from shared.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
 from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
+from shared.gcp.compute_fleet import ComputeFleet
+from shared.gcp.compute_fleet import fleet as adapter
+from shared.gcp.compute_fleet.errors import name_exists, not_created
 from shared.gcp.compute_fleet.fleet import LISTED_FIELDS
-from shared.gcp.retries import FIELD_MASK
-from shared.ports import Created, NotCreated, Pending
+from shared.gcp.compute_fleet.operations import Operations
+from shared.gcp.retries import FIELD_MASK, FLEET_READ
+from shared.gcp.vm_defaults import Problem
+from shared.ports import Created, Fleet, NotCreated, Pending
 from tests.contract.fleets import (
     OTHER_ZONE,
     RUN,
     EmulatorWorld,
+    MemoryWorld,
     a_create,
     a_fleet,
     gone,
@@ -247,6 +256,241 @@ def test_rejected_placement_policy_is_not_created(compute: EmulatorWorld, job: J
     outcome = compute.fleet.create(job, a_create(job, zone="us-central9-a"), metadata())
     assert isinstance(outcome, NotCreated)
     assert outcome.kind is CapacityErrorKind.DENIED
+
+
+def test_vms_of_all_pages_are_listed(compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    compute.fleet.create(job, a_create(job, 3), metadata())
+    monkeypatch.setattr("shared.gcp.compute_fleet.fleet.PAGE_SIZE", 1)
+    assert {vm.name for vm in compute.fleet.list_vms(job.job_id)} == set(a_create(job, 3).names)
+    assert len(compute.fleet.list_all()) == 3
+
+
+def test_directive_is_not_written_over_metadata_that_changes_meanwhile(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    other = a_fleet(compute.emulator)
+    later = Directive(1, 3, DirectiveAction.RUN)
+    after_reading(compute.fleet, lambda: other.write_directive(vm, later), monkeypatch)
+    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert compute.metadata(vm) == metadata(later)
+    assert sole(compute.fleet, job).directive == later
+
+
+def test_label_is_not_written_over_labels_that_change_meanwhile(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    after_reading(compute.fleet, lambda: add_label(compute.emulator, vm, "owner", "somebody"), monkeypatch)
+    hold = Directive(1, 2, DirectiveAction.HOLD)
+    assert not compute.fleet.write_directive(vm, hold)
+    assert compute.emulator.get(vm.name).labels["owner"] == "somebody"
+    assert compute.fleet.write_directive(sole(compute.fleet, job), hold)
+    assert compute.emulator.get(vm.name).labels["owner"] == "somebody"
+
+
+def after_reading(fleet: Fleet, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let somebody change the VM right after the fleet has read it for the first time."""
+    instances: Any = fleet._instances  # type: ignore[attr-defined]
+    get = instances.get
+
+    def get_then_change(*args: object, **options: object) -> object:
+        found = get(*args, **options)
+        monkeypatch.setattr(instances, "get", get)
+        change()
+        return found
+
+    monkeypatch.setattr(instances, "get", get_then_change)
+
+
+def add_label(emulator: Emulator, vm: Vm, key: str, value: str) -> None:
+    instance = emulator.get(vm.name)
+    request = compute_v1.InstancesSetLabelsRequest(
+        label_fingerprint=instance.label_fingerprint, labels={**instance.labels, key: value}
+    )
+    operation = emulator.instances.set_labels_unary(
+        project=PROJECT, zone=vm.zone, instance=vm.name, instances_set_labels_request_resource=request
+    )
+    assert not emulator.done(operation).error.errors
+
+
+def test_placement_policies_of_all_zones_are_released(compute: EmulatorWorld, job: Job) -> None:
+    a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
+    job = replace(job, plan=replace(job.plan, groups=a100, zones=(ZONE, OTHER_ZONE)))
+    for zone in (ZONE, OTHER_ZONE):
+        assert compute.fleet.create(job, a_create(job, zone=zone), metadata()) == Created()
+    for vm in compute.fleet.list_vms(job.job_id):
+        gone(compute.fleet, vm)
+    eventually(lambda: compute.fleet.release(job))
+    region = f"/compute/v1/projects/{PROJECT}/regions/us-central1/resourcePolicies"
+    assert compute.emulator.call(region)["items"] == []
+
+
+def a_response(status: int, reason: str) -> requests.Response:
+    response = requests.Response()
+    response.status_code = status
+    response.request = requests.Request("GET", "http://127.0.0.1:9").prepare()
+    errors = [{"reason": reason, "message": "no"}]
+    response._content = json.dumps({"error": {"code": status, "message": "no", "errors": errors}}).encode()
+    return response
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (403, "forbidden", None),
+        (404, "notFound", None),
+        (403, "rateLimitExceeded", TemporaryError),
+        (503, "backendError", TemporaryError),
+        (400, "invalid", PermanentError),
+    ],
+)
+def test_metric_that_may_not_be_read_is_unknown_and_other_failures_are_errors(
+    job: Job, monkeypatch: pytest.MonkeyPatch, status: int, reason: str, expected: type[Exception] | None
+) -> None:
+    memory = MemoryWorld()
+    memory.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(memory.fleet, job)
+    monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(status, reason))
+    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    if expected is None:
+        assert fleet.reported_metric(vm) is None
+        return
+    with pytest.raises(expected, match=f"read trainmaster/metric of {vm.name}: {reason}"):
+        fleet.reported_metric(vm)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (503, "ZONE_RESOURCE_POOL_EXHAUSTED", CapacityErrorKind.STOCKOUT),
+        (403, "quotaExceeded", CapacityErrorKind.QUOTA),
+        (403, "forbidden", CapacityErrorKind.DENIED),
+        (503, "backendError", None),
+        (400, "resourceNotReady", None),
+    ],
+)
+def test_insert_that_the_call_refuses_is_not_created_or_temporary(
+    job: Job, monkeypatch: pytest.MonkeyPatch, status: int, reason: str, expected: CapacityErrorKind | None
+) -> None:
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(status, reason))
+    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    if expected is None:
+        with pytest.raises(TemporaryError, match=reason):
+            fleet.create(job, a_create(job), metadata())
+        return
+    outcome = fleet.create(job, a_create(job), metadata())
+    assert isinstance(outcome, NotCreated)
+    assert (outcome.kind, outcome.code) == (expected, reason)
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("resourceNotReady", False), ("invalid", PermanentError)])
+def test_delete_that_the_call_refuses(
+    job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
+) -> None:
+    memory = MemoryWorld()
+    memory.fleet.create(job, a_create(job, 1), metadata())
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
+    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    if isinstance(expected, bool):
+        assert fleet.delete(sole(memory.fleet, job)) is expected
+        return
+    with pytest.raises(expected, match=reason):
+        fleet.delete(sole(memory.fleet, job))
+
+
+def test_change_whose_operation_fails_has_not_happened(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    error = compute_v1.Error(errors=[compute_v1.Errors(code="INTERNAL_ERROR", message="no")])
+    failed = compute_v1.Operation(status=compute_v1.Operation.Status.DONE, error=error)
+    monkeypatch.setattr(compute.fleet._operations, "in_zone", lambda *_: failed)
+    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert not compute.fleet.delete(vm)
+
+
+def test_create_is_pending_while_a_vm_of_this_generation_stops(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "SETTLE_S", 0.1)
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    compute.emulator.faults(slow_s=1.0)
+    assert not compute.fleet.delete(sole(compute.fleet, job))
+    assert compute.fleet.create(job, a_create(job, 1, round=1), metadata()) == Pending()
+
+
+def test_vm_of_the_same_name_in_another_zone_is_not_taken_for_the_created_one(compute: EmulatorWorld, job: Job) -> None:
+    assert compute.fleet.create(job, a_create(job, 1, zone=OTHER_ZONE), metadata()) == Created()
+    compute.emulator.run(a_create(job, 1).names[0], labels={"owner": "somebody"})
+    outcome = compute.fleet.create(job, a_create(job, 1), metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.DENIED
+
+
+@pytest.mark.parametrize("existing", [0, 1], ids=["none exists any more", "another delivery inserts the rest"])
+def test_create_is_pending_if_names_were_taken_and_freed_meanwhile(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch, existing: int
+) -> None:
+    if existing:
+        compute.fleet.create(job, a_create(job, existing), metadata())
+    taken = NotCreated(CapacityErrorKind.DENIED, "alreadyExists", "the name is in use")
+    monkeypatch.setattr(compute.fleet, "_insert", lambda *_: taken)
+    assert compute.fleet.create(job, a_create(job, 2, round=1), metadata()) == Pending()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "is_taken"),
+    [
+        ("INVALID_FIELD_VALUE", CapacityErrorKind.STOCKOUT, False),
+        ("INTERNAL_ERROR", CapacityErrorKind.INTERNAL, False),
+        ("QUOTA_EXCEEDED", CapacityErrorKind.QUOTA, False),
+        ("RESOURCE_ALREADY_EXISTS", CapacityErrorKind.INTERNAL, True),
+    ],
+)
+def test_only_a_denied_machine_type_may_be_in_another_zone(code: str, kind: CapacityErrorKind, is_taken: bool) -> None:
+    outcome = not_created(Problem(code, "zones/us-central1-a/machineTypes/a2-highgpu-1g"))
+    assert (outcome.kind, name_exists(outcome)) == (kind, is_taken)
+
+
+def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(code: str, group: str) -> compute_v1.Operation:
+        error = compute_v1.Error(errors=[compute_v1.Errors(code=code, message="no")])
+        return compute_v1.Operation(operation_group_id=group, error=error)
+
+    members = [failed("QUOTA_EXCEEDED", "other"), failed("ZONE_RESOURCE_POOL_EXHAUSTED", "ours")]
+    operations = Operations("p", "http://127.0.0.1:9")
+
+    def listed(request: compute_v1.ListZoneOperationsRequest, **_: object) -> list[compute_v1.Operation]:
+        return [one for one in members if f'operationGroupId="{one.operation_group_id}"' == request.filter]
+
+    monkeypatch.setattr(operations._zones, "list", listed)
+    gave_up = failed("VM_MIN_COUNT_NOT_REACHED", "ours")
+    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == ["ZONE_RESOURCE_POOL_EXHAUSTED"]
+    members.clear()
+    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == ["VM_MIN_COUNT_NOT_REACHED"]
+    assert operations.causes(ZONE, compute_v1.Operation()) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("resourceInUseByAnotherResource", False), ("invalid", PermanentError)]
+)
+def test_policy_whose_deletion_is_refused(
+    job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
+) -> None:
+    a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
+    job = replace(job, plan=replace(job.plan, groups=a100))
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
+    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    if isinstance(expected, bool):
+        assert fleet.release(job) is expected
+        return
+    with pytest.raises(expected, match=reason):
+        fleet.release(job)
 
 
 def test_serial_output_continues_from_the_given_offset(compute: EmulatorWorld, job: Job) -> None:

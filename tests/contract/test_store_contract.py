@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,6 +18,7 @@ from shared.core.ledger import LedgerEntry, counters, fold
 from shared.core.model.job import Job, JobState, Label, State
 from shared.core.model.learning_curve import points_max
 from shared.core.model.replica import Replica, ReplicaState
+from shared.core.model.replica_id import TaskType
 from shared.core.model.tuning import (
     EarlierTrial,
     Measurement,
@@ -163,6 +164,21 @@ def test_lost_peers_are_loaded_only_on_request(store: Store) -> None:
     assert [replica.replica_id for replica in with_peers] == [CHIEF, WORKER_0]
 
 
+def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
+    submit(store)
+    unused = must(store.load_attempt("digits_1")).state.replicas
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, entry, change)
+    ended = must(store.load_attempt("digits_1"))
+    job = replace(ended.state.job, attempt=2, version=ended.state.job.version + 1)
+    second = tuple(replace(replica, attempt=2) for replica in unused)
+    store.commit(ended, replace(entry, key="second-attempt"), Change(job=job, replicas=second))
+    assert must(store.load_attempt("digits_1")).state.replicas == second
+    peers = must(store.load("digits_1", "2-chief-0", lost_peers=True)).state.replicas
+    assert peers == (second[0],), "worker 0 was lost in the first attempt only"
+
+
 def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: Store) -> None:
     submit(store)
     assert store.pending_keys("digits_1") == ("submitted",)
@@ -204,6 +220,41 @@ def test_entry_confirmed_by_many_at_once_keeps_one_of_their_times(store: Store) 
     assert first in {at(nth) for nth in range(1, 5)}
     store.mark_done("digits_1", ("submitted",), at(9))
     assert must(store.entry("digits_1", "submitted")).done_at == first
+
+
+@pytest.mark.parametrize("store", ["firestore"], indirect=True)
+def test_entry_confirmed_between_reading_and_writing_keeps_the_first_time(
+    store: FirestoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(store)
+    get = store._get
+
+    def get_then_confirm(*paths: str, **options: Any) -> Any:
+        found = get(*paths, **options)
+        monkeypatch.setattr(store, "_get", get)
+        store.mark_done("digits_1", ("submitted",), at(1))
+        return found
+
+    monkeypatch.setattr(store, "_get", get_then_confirm)
+    store.mark_done("digits_1", ("submitted",), at(2))
+    assert must(store.entry("digits_1", "submitted")).done_at == at(1)
+
+
+def test_each_job_with_pending_entries_is_listed_once(store: Store) -> None:
+    for job_id in ("b_job", "a_job"):
+        submit(store, a_job(JobState.QUEUED, job_id=job_id))
+        loaded = must(store.load(job_id))
+        store.commit(loaded, replace(must(store.entry(job_id, "submitted")), key="again"), Change())
+    assert sorted(store.jobs_with_pending()) == ["a_job", "b_job"]
+
+
+def test_replicas_of_an_attempt_have_the_order_of_the_plan(store: Store) -> None:
+    plan = a_job(JobState.QUEUED).plan
+    groups = tuple(replace(group, count=11) if group.task_type is TaskType.WORKER else group for group in plan.groups)
+    submit(store, a_job(JobState.QUEUED, plan=replace(plan, groups=groups)))
+    state = must(store.load_attempt("digits_1")).state
+    assert [replica.replica_id for replica in state.replicas] == list(state.job.plan.replica_ids)
+    assert len(state.replicas) == 12
 
 
 def test_ready_replicas_are_counted_per_attempt(store: Store) -> None:

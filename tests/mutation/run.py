@@ -1,10 +1,12 @@
 """Mutation tests of the rules: `make mutants`, or `make mutants MODULE=shared/core/rules/capacity.py`.
 
-cosmic-ray changes one expression of a module at a time (a mutant) and runs the unit tests of core and flows. A mutant
-survives if all of them pass. Then either a test is missing, or the mutant is equivalent to the original code:
+cosmic-ray changes one expression of a module at a time (a mutant) and runs the tests that suites.toml names for the
+module: for the core, the unit tests of core and flows; for an adapter of Google Cloud, its contract on an emulator. A
+mutant survives if all of them pass. Then either a test is missing, or the mutant is equivalent to the original code:
 equivalent.toml lists such mutants with their reasons. The run fails if there is any other survivor.
 
-Mutants are made in copies of the project, one copy per core.
+Without MODULE, only the core is tested: a mutant of an adapter takes ten seconds. Mutants are made in copies of the
+project, one copy per core.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,9 @@ from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkResult
 
 ROOT: Final = Path(__file__).parents[2]
 CONFIG: Final = Path(__file__).with_name("cosmic-ray.toml")
+SUITES: Final = Path(__file__).with_name("suites.toml")
+IMAGES: Final = ".images"
+"""Folder of the emulators, which is linked into the copies."""
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
 NOT_COPIED: Final = shutil.ignore_patterns(".*", "build", "dist", "__pycache__")
 OPERATORS: Final = frozenset({
@@ -71,7 +76,7 @@ def main(paths: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="trainmaster-mutants-") as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(min(os.cpu_count() or 1, len(modules))):
-            copies.put(copy_project(Path(folder) / str(number), config))
+            copies.put(copy_project(Path(folder) / str(number), config, modules))
 
         def test_in_a_copy(module: Path) -> list[Survivor]:
             copy = copies.get()
@@ -96,22 +101,34 @@ def find_modules(paths: list[str]) -> Iterator[Path]:
         yield from path.rglob("[a-z]*.py") if path.is_dir() else [path]
 
 
-def copy_project(folder: Path, config: dict[str, Any]) -> Path:
+def copy_project(folder: Path, config: dict[str, Any], modules: Iterable[Path]) -> Path:
     """Copy the project and run its tests, which must pass without a mutant. The run also writes the bytecode."""
     shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
-    subprocess.run(test_command(config), cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    (folder / IMAGES).symlink_to(ROOT / IMAGES)
+    for tests in sorted({tests_of(module.relative_to(ROOT)) for module in modules}):
+        subprocess.run(test_command(config, tests), cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return folder
 
 
-def test_command(config: dict[str, Any]) -> list[str]:
-    return [sys.executable, *shlex.split(config["test-command"])[1:]]
+def tests_of(module: Path) -> str:
+    """Return the tests of a module, as arguments of pytest. Raises KeyError if suites.toml names none."""
+    suites: dict[str, str] = tomllib.loads(SUITES.read_text(encoding="utf-8"))
+    paths = [module, *module.parents]
+    found = next((suites[str(path)] for path in paths if str(path) in suites), None)
+    if found is None:
+        raise KeyError(f"{SUITES.name} names no tests for {module}: add them")
+    return found
+
+
+def test_command(config: dict[str, Any], tests: str) -> list[str]:
+    return [sys.executable, *shlex.split(config["test-command"])[1:], *shlex.split(tests)]
 
 
 def test_module(module: Path, copy: Path, config: dict[str, Any]) -> list[Survivor]:
     """Test every mutant of one module. `module` is relative to the project, of which `copy` is a copy."""
     name = str(module).replace("/", "-")
     settings, session = str(copy / f"{name}.toml"), str(copy / f"{name}.sqlite")
-    own = {**config, "module-path": [str(module)], "test-command": shlex.join(test_command(config))}
+    own = {**config, "module-path": [str(module)], "test-command": shlex.join(test_command(config, tests_of(module)))}
     Path(settings).write_text(serialize_config(own), encoding="utf-8")
     cosmic_ray = Path(sys.executable).with_name("cosmic-ray")
     subprocess.run([cosmic_ray, "init", settings, session], cwd=copy, check=True)

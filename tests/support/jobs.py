@@ -167,18 +167,13 @@ def a_tuning_spec(training_input: Mapping[str, object] | None = None, **hyperpar
         {"parameterName": "layers", "type": "INTEGER", "minValue": 1, "maxValue": 3},
         {"parameterName": "width", "type": "DISCRETE", "discreteValues": [16, 32]},
     ]
-    return a_spec(
-        scaleTier="BASIC",
-        masterType=None,
-        workerType=None,
-        workerCount=None,
-        hyperparameters={
-            "goal": "MAXIMIZE",
-            "params": params,
-            "maxTrials": 3,
-            "maxParallelTrials": 2,
-            "hyperparameterMetricTag": "accuracy",
-            **hyperparameters,
-        },
-        **(training_input or {}),
-    )
+    one_vm = {"scaleTier": "BASIC", "masterType": None, "workerType": None, "workerCount": None}
+    search = {
+        "goal": "MAXIMIZE",
+        "params": params,
+        "maxTrials": 3,
+        "maxParallelTrials": 2,
+        "hyperparameterMetricTag": "accuracy",
+        **hyperparameters,
+    }
+    return a_spec(**{**one_vm, "hyperparameters": search, **(training_input or {})})

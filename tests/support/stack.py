@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +23,13 @@ from pathlib import Path
 
 import pytest
 
-from emulators.services import firestore, pubsub, storage
+from emulators.realism.call_access import read_refusals
+from emulators.services import firestore, grpc_gate, pubsub, storage
 from emulators.stack import client_configuration, processes, service
 from emulators.stack import stack as stacks
 from emulators.stack import state as states
 from emulators.stack.backends import require_backend
+from emulators.stack.service_plan import COMPUTE
 from emulators.stack.state import StackConfig, StackState
 
 # A function that appends each envelope it receives to NAME.jsonl in its folder.
@@ -65,6 +68,14 @@ class LocalStack:
     @property
     def pubsub(self) -> pubsub.PubSub:
         return pubsub.PubSub(self.state.endpoints.pubsub, self.state.config.project)
+
+    def refusals(self) -> Counter[str]:
+        """Return what the IAM of a realistic stack has refused to functions: message → number of calls."""
+        return read_refusals(self.log(grpc_gate.NAME) + self.log(COMPUTE))
+
+    def log(self, service: str) -> str:
+        """Return what a service has printed."""
+        return Path(self.state.services[service].log).read_text(encoding="utf-8", errors="replace")
 
     def run(self, *argv: str, home: Path | None = None, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run a program in the environment that `eval "$(trainmaster local env)"` makes."""

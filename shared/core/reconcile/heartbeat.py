@@ -22,7 +22,7 @@ def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime) -> tupl
     """Return the replicas whose heartbeat this look reads, with their VMs. `state` holds the whole attempt.
 
     They have been running for `AGENT_TIMEOUT`, in an incarnation and a boot of the VM: a heartbeat of an earlier boot
-    stays readable. TPU nodes have no guest attributes that can be read in this way.
+    stays readable. Hosts of TPU nodes write no heartbeat.
     """
     job = state.job
     if job.state is not JobState.RUNNING:

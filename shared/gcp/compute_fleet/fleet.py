@@ -48,6 +48,7 @@ from shared.gcp.vm_labels import (
     LABEL_DIRECTIVE,
     LABEL_JOB,
     LABEL_VM_GENERATION,
+    METRIC,
     directive_json,
     directive_label,
     directive_of,
@@ -64,8 +65,6 @@ LISTED_FIELDS: Final = (
 """Source: Google's system parameters; the header is that of `fields`. Other installers send the same kind of mask."""
 HEARTBEAT: Final = "trainmaster/heartbeat"
 """Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
-METRIC: Final = "trainmaster/metric"
-"""Guest attribute to which the agent of a trial writes its measurements. docs/interfaces.md, section 3."""
 PAGE_SIZE: Final = 500
 """The most that Compute allows."""
 SETTLE_S: Final = 3.0

@@ -32,14 +32,21 @@ from shared.errors import TemporaryError
 from shared.gcp import clients
 from shared.gcp.rest_api import RestApi
 from shared.gcp.retries import FIELD_MASK, FLEET_CALL_S, FLEET_READ, FLEET_WRITE
-from shared.gcp.tpu_fleet.errors import has_no_tpus, problem_of, tpu_errors
+from shared.gcp.tpu_fleet.errors import has_no_tpus, is_transient, problem_of, tpu_errors
 from shared.gcp.tpu_fleet.node_creation import NodeCreation
 from shared.gcp.tpu_fleet.nodes import fingerprint, log_health, resource, vm_of
 from shared.gcp.tpu_fleet.operations import Operations
 from shared.gcp.tpu_fleet.queued_resource_spec import is_queued
 from shared.gcp.tpu_fleet.queued_resources import QueuedResources
 from shared.gcp.vm_defaults import VmDefaults
-from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_DIRECTIVE, LABEL_JOB, directive_json, directive_label
+from shared.gcp.vm_labels import (
+    DIRECTIVE_KEY,
+    LABEL_DIRECTIVE,
+    LABEL_JOB,
+    METRIC,
+    directive_json,
+    directive_label,
+)
 from shared.ports import CreateOutcome, NotCreated
 
 GOOGLE: Final = "https://tpu.googleapis.com"
@@ -51,6 +58,7 @@ LISTED_FIELDS: Final = (
     "nextPageToken,unreachable"
 )
 ALL_ZONES: Final = "-"
+FIRST_WORKER: Final = "0"
 
 _log = logging.getLogger(__name__)
 
@@ -151,9 +159,24 @@ class TpuFleet:
         """Agents on TPU hosts write none: a node has several hosts, and its fuse deletes it."""
         return None
 
-    def reported_metric(self, vm: Vm) -> str | None:  # noqa: ARG002 - the port's signature
-        """Agents on TPU hosts write none: the metric of a trial on a slice arrives with its exit."""
-        return None
+    def reported_metric(self, vm: Vm) -> str | None:
+        """Return what the first host wrote: it runs the primary of a trial.
+
+        The node is read by name. A newer node of that name belongs to the same trial, and the text has its attempt.
+        None where guest attributes are forbidden (403), and for a node that is deleted or in another state (404, 400).
+        """
+        request = tpu_v2.GetGuestAttributesRequest(
+            name=f"{self._parent(vm.zone)}/nodes/{vm.name}", query_path=METRIC, worker_ids=[FIRST_WORKER]
+        )
+        with tpu_errors(f"read {METRIC} of {vm.name}"):
+            try:
+                hosts = self._client.get_guest_attributes(request, **FLEET_READ).guest_attributes
+            except (exceptions.NotFound, exceptions.Forbidden, exceptions.BadRequest) as error:
+                if is_transient(error, problem_of(error)):
+                    raise
+                return None
+        items = (item for host in hosts for item in host.query_value.items)
+        return next((item.value for item in items if f"{item.namespace}/{item.key}" == METRIC), None)
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:  # noqa: ARG002 - the port's signature
         """Cloud TPU has no serial console. The output of programs is in Cloud Logging."""

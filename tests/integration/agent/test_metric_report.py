@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shared.agent.control.vm_config import IncarnationKey
+from shared.agent.control.vm_config import IncarnationKey, SliceHost
 from shared.agent.google_http.metadata_server import MetadataServer
 from shared.agent.metric.metric_report import MEASUREMENTS_MAX, MetricReport
 from shared.agent.metric.trial_metric import FILE_NAME, TrialMetric
 from shared.agent.reporting.serial_console import Console
-from shared.gcp.compute_fleet.fleet import METRIC
+from shared.gcp.vm_labels import METRIC
 from tests.support.stack import eventually
 
 from .support.cloud import Cloud
@@ -90,5 +90,32 @@ def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     vm.boot()
     eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
     assert written(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
+    vm.terminate()
+    assert vm.wait() == 0
+
+
+def test_only_the_first_host_of_the_first_slice_reports(tmp_path: Path) -> None:
+    def is_reported(number: int, rank_base: int) -> bool:
+        environment = {"CLOUD_ML_HP_METRIC_TAG": TAG}
+        identity = agent_identity(
+            SliceHost(number, ("a", "b")), hosts=2, rank_base=rank_base, vm_names=[NAME], environment=environment
+        )
+        return TrialMetric(identity, tmp_path, None).is_reported  # type: ignore[arg-type]
+
+    assert [is_reported(0, 0), is_reported(1, 0), is_reported(0, 2)] == [True, False, False]
+
+
+def test_trial_on_a_slice_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
+    cloud.set("instance/name", "t1v-n-0c6f6a3e-w-0")
+    cloud.set("instance/attributes/tpu-env", f"NODE_ID: '{NAME}'\nUID: '650208'\nZONE: 'us-central1-a'\n")
+    cloud.set("instance/attributes/agent-worker-number", "0")
+    cloud.set("instance/attributes/worker-network-endpoints", "unknown:unknown:10.0.0.1,unknown:unknown:10.0.0.2")
+    configure_trial(vm, rank_base=0, vm_names=[NAME], hosts=2)
+    vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
+    cloud.direct(1, 1)
+    vm.boot()
+    eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
+    assert written(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
+    assert set(cloud.guest_attributes) == {METRIC}, "hosts of a slice write no heartbeat"
     vm.terminate()
     assert vm.wait() == 0

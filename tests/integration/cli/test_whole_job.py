@@ -74,6 +74,13 @@ def test_doctor_finds_no_problem_on_the_local_stack(stack: LocalStack) -> None:
     assert "FIX" not in result.stdout
 
 
+def test_prices_are_fetched_and_listed_on_the_local_stack(stack: LocalStack) -> None:
+    updated = trainmaster(stack, "prices", "update")
+    assert updated.returncode == 0, updated.stderr
+    listed = json.loads(trainmaster(stack, "prices", "list", "--format", "json").stdout)
+    assert listed, "no machine has a price"
+
+
 def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
     result = submit(stack, job_id, package, "200x200")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from emulators.realism.storage_access import ACCOUNTS
-from emulators.services import storage_gate
+from emulators.services import grpc_gate, storage_gate
 from emulators.stack import service_plan
 from emulators.stack.backends import require_backend
-from emulators.stack.state import StackConfig
+from emulators.stack.state import FUNCTIONS, StackConfig
 from tests.support.stack import reserved_ports
 
 
@@ -39,7 +39,31 @@ def test_accounts_have_addresses_of_cloud_storage_only_on_a_realistic_stack(tmp_
 
 
 @pytest.mark.emulator
+def test_each_function_has_an_address_of_pubsub_and_firestore_only_on_a_realistic_stack(tmp_path: Path) -> None:
+    plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
+    services = {service.name: service for service in plan.services}
+    functions = (*FUNCTIONS, "api")
+    addresses = {name: services[name].environment["FIRESTORE_EMULATOR_HOST"] for name in functions}
+    assert addresses == {name: services[name].environment["PUBSUB_EMULATOR_HOST"] for name in functions}
+    assert len(set(addresses.values())) == len(functions)
+    gate = services[grpc_gate.NAME].argv
+    assert {f"{name}={address.rpartition(':')[2]}" for name, address in addresses.items()} <= set(gate)
+    assert gate[gate.index("--firestore") + 1] == plan.endpoints.firestore
+    assert gate[gate.index("--pubsub") + 1] == plan.endpoints.pubsub
+
+
+@pytest.mark.emulator
+def test_provision_has_an_address_of_compute_engine_only_on_a_realistic_stack(tmp_path: Path) -> None:
+    plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
+    services = {service.name: service for service in plan.services}
+    address = services["provision"].environment["TRAINMASTER_COMPUTE_ENDPOINT"]
+    assert address != services["submit"].environment["TRAINMASTER_COMPUTE_ENDPOINT"]
+    options = services["compute"].argv
+    assert address == f"http://127.0.0.1:{options[options.index('--provision-port') + 1]}"
+
+
+@pytest.mark.emulator
 def test_ordinary_stack_has_neither_gate_nor_push_delays(tmp_path: Path) -> None:
     plan = planned(tmp_path, StackConfig())
-    assert storage_gate.NAME not in {service.name for service in plan.services}
-    assert not any("--push-time-scale" in service.argv for service in plan.services)
+    assert not {storage_gate.NAME, grpc_gate.NAME} & {service.name for service in plan.services}
+    assert not any({"--push-time-scale", "--provision-port"} & set(service.argv) for service in plan.services)

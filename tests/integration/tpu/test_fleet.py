@@ -5,11 +5,13 @@ The first part runs with the adapter in memory and with the emulator, the second
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import pytest
+import requests
 from google.cloud import tpu_v2
 
 from shared.core.events import CapacityErrorKind
@@ -18,8 +20,8 @@ from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmS
 from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.retries import FLEET_READ
+from shared.gcp.tpu_fleet import TpuFleet, queued_resources
 from shared.gcp.tpu_fleet import fleet as adapter
-from shared.gcp.tpu_fleet import queued_resources
 from shared.gcp.tpu_fleet.nodes import log_health
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Created, Fleet, NotCreated, Pending
@@ -293,6 +295,71 @@ def test_unreachable_api_is_temporary_and_foreign_project_is_permanent(tpus: Emu
         listed(tpus.slices.fleet(endpoint="http://127.0.0.1:9"), job)
     with pytest.raises(PermanentError, match="PERMISSION_DENIED"):
         listed(tpus.slices.fleet(project="other"), job)
+
+
+WRITE_METRIC = """
+url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance flavor=Metadata-Flavor:Google
+worker=$(curl -s -H $flavor $url/attributes/agent-worker-number)
+curl -sf -X PUT --data "worker $worker" -H $flavor $url/guest-attributes/trainmaster/metric || echo refused
+echo written; sleep 600
+"""
+
+
+@pytest.mark.parametrize(("allowed", "text"), [("TRUE", "worker 0"), ("FALSE", None)])
+def test_metric_is_what_the_first_host_wrote(tpus: EmulatorWorld, job: Job, allowed: str, text: str | None) -> None:
+    metadata = {**a_metadata(WRITE_METRIC), "enable-guest-attributes": allowed}
+    assert tpus.fleet.create(job, a_create(job), metadata) == Created()
+    (vm,) = listed(tpus.fleet, job)
+    eventually(lambda: all("written" in log for log in tpus.slices.logs(vm.name)), 30)
+    assert tpus.fleet.reported_metric(vm) == text
+
+
+def test_metric_of_a_deleted_slice_is_unknown(tpus: EmulatorWorld, job: Job) -> None:
+    vm = create_slice(tpus.fleet, job)
+    assert tpus.fleet.delete(vm)
+    assert tpus.fleet.reported_metric(vm) is None
+
+
+def a_response(status: str, code: int) -> requests.Response:
+    response = requests.Response()
+    response.status_code = code
+    response.request = requests.Request("POST", "http://127.0.0.1:9").prepare()
+    response._content = json.dumps({"error": {"status": status, "message": "no", "code": code}}).encode()
+    return response
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [("PERMISSION_DENIED", 403), ("NOT_FOUND", 404), ("FAILED_PRECONDITION", 400)],
+)
+def test_metric_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch, status: str, code: int) -> None:
+    fleet, vm = a_fleet_whose_api_answers(a_response(status, code), monkeypatch)
+    assert fleet.reported_metric(vm) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        ("ABORTED", 409, TemporaryError),
+        ("RESOURCE_EXHAUSTED", 429, TemporaryError),
+        ("UNAVAILABLE", 503, TemporaryError),
+        ("ALREADY_EXISTS", 409, PermanentError),
+    ],
+)
+def test_failed_read_of_a_metric_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, status: str, code: int, expected: type[Exception]
+) -> None:
+    fleet, vm = a_fleet_whose_api_answers(a_response(status, code), monkeypatch)
+    with pytest.raises(expected, match=f"read trainmaster/metric of {vm.name}"):
+        fleet.reported_metric(vm)
+
+
+def a_fleet_whose_api_answers(response: requests.Response, monkeypatch: pytest.MonkeyPatch) -> tuple[TpuFleet, Vm]:
+    """Return a fleet, and a VM to read from. No call is repeated."""
+    monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: response)
+    memory, job = MemoryFleet(), a_tpu_job()
+    return TpuFleet("p", endpoint="http://127.0.0.1:9"), create_slice(memory, job)
 
 
 def test_nodes_of_all_pages_are_listed(tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, job: Job) -> None:

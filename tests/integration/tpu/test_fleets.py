@@ -79,3 +79,14 @@ def test_job_with_slices_is_refused_where_cloud_tpu_is_disabled() -> None:
     assert "TRAINMASTER_TPU=true" in TPU_DISABLED.message
     assert not fleet.list_vms(job.job_id, job.plan.tpu_zones)
     assert not fleet.list_all()
+
+
+def test_metric_is_read_by_the_fleet_of_the_vm() -> None:
+    fleet, compute, tpu = both()
+    slices, vms = a_tpu_job(), a_job()
+    for job in (slices, vms):
+        assert fleet.create(job, a_create(job), a_metadata()) == Created()
+    (on_tpu,), (on_compute, *_) = fleet.list_vms(slices.job_id, slices.plan.tpu_zones), fleet.list_vms(vms.job_id)
+    tpu.report_metric(on_tpu.name, "of the slice")
+    compute.report_metric(on_compute.name, "of the VM")
+    assert (fleet.reported_metric(on_tpu), fleet.reported_metric(on_compute)) == ("of the slice", "of the VM")

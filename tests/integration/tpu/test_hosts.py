@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from google.api_core import exceptions
+from google.cloud import tpu_v2
 
 from tests.integration.compute.emulator import eventually, running_emulator
 from tests.integration.tpu.slices import FOUR_HOSTS, ONE_HOST, Slices
@@ -20,6 +22,11 @@ for key in name zone network-interfaces/0/ip attributes/accelerator-type attribu
     attributes/worker-network-endpoints attributes/tpu-env attributes/user-key
 do echo "$key=$(read_metadata $key | tr '\\n' '|')"; done
 echo shown; sleep 600
+"""
+WRITE_NUMBER = f"""{READ}
+curl -sf -X PUT --data "$(read_metadata attributes/agent-worker-number)" -H 'Metadata-Flavor: Google' \
+    "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/guest-attributes/trainer/number" && echo written
+sleep 600
 """
 WAIT_FOR_PREEMPTION = f"""{READ}
 trap 'echo stopping; exit 0' TERM
@@ -55,6 +62,24 @@ def test_each_host_has_its_position_in_the_slice(slices: Slices) -> None:
         assert environment["WORKER_ID"] == str(number)
         assert (environment["TOPOLOGY"], environment["HOST_BOUNDS"]) == ("4x4", "2,2,1")
         assert environment["CHIPS_PER_HOST_BOUNDS"] == "2,2,1"
+
+
+def test_guest_attributes_of_the_hosts_are_read_by_worker(slices: Slices) -> None:
+    node = slices.run("pod", WRITE_NUMBER, metadata={"enable-guest-attributes": "TRUE"})
+    eventually(lambda: all("written" in log for log in slices.logs("pod")), 30)
+
+    def read(path: str, *workers: str) -> list[dict[str, str]]:
+        request = tpu_v2.GetGuestAttributesRequest(name=node.name, query_path=path, worker_ids=workers)
+        hosts = slices.client.get_guest_attributes(request).guest_attributes
+        assert {host.query_path for host in hosts} == {path}
+        return [{f"{item.namespace}/{item.key}": item.value for item in host.query_value.items} for host in hosts]
+
+    assert read("trainer/number", "2") == [{"trainer/number": "2"}]
+    assert read("trainer/", "1", "3") == [{"trainer/number": "1"}, {"trainer/number": "3"}]
+    assert read("") == [{"trainer/number": str(number)} for number in range(4)]
+    assert read("trainer/other", "0") == [{}]
+    with pytest.raises(exceptions.BadRequest, match="Invalid worker ids: 4"):
+        read("", "4")
 
 
 @pytest.mark.parametrize(

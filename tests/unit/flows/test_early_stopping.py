@@ -12,9 +12,14 @@ from shared.core.model.vm import Vm
 from shared.core.reporting.explain import condense
 from shared.errors import TemporaryError
 from shared.memory.fleet import MemoryFleet
-from tests.support.jobs import CHIEF
+from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.study import STUDY, Study
 
+ON_A_SLICE = {
+    "scaleTier": "CUSTOM",
+    "masterType": "cloud_tpu",
+    "masterConfig": {"acceleratorConfig": {"type": "TPU_V3", "count": 8}},
+}
 UNPROMISING = -0.5
 """The suggester of these tests gives up running trials with a negative value."""
 
@@ -142,6 +147,26 @@ def test_rate_limit_leaves_a_reading_to_a_later_look() -> None:
     assert [bool(trial.reported) for trial in study.tuning.trials] == [False, True, False]
     look(study)
     assert [bool(trial.reported) for trial in study.tuning.trials] == [True, True, True]
+
+
+class TpuOnlyFleet(MemoryFleet):
+    """Reads metrics of TPU nodes only, as Cloud TPU does."""
+
+    def reported_metric(self, vm: Vm) -> str | None:
+        assert vm.is_tpu, f"{vm.name} would be read from Compute Engine"
+        return super().reported_metric(vm)
+
+
+def test_unpromising_trial_on_a_tpu_slice_is_stopped() -> None:
+    study = Study(fleet=TpuOnlyFleet())
+    study.submit(a_tuning_spec(ON_A_SLICE, enableTrialEarlyStopping=True))
+    study.deliver()
+    study.report_ready(1, 2)
+    study.write_metric(1, UNPROMISING)
+    study.write_metric(2, 0.5)
+    look(study)
+    assert study.states == ["STOPPED", "RUNNING", "QUEUED"]
+    assert study.tuning.trials[1].reported == (Measurement(0.5, 100),)
 
 
 def test_trial_that_completes_before_it_is_stopped_has_succeeded(study: Study) -> None:

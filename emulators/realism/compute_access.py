@@ -1,0 +1,119 @@
+"""The permissions that calls of Compute Engine need, and those that infra/ grants to the account of `provision`.
+
+Source of the permissions: Compute Engine's REST reference, "IAM permissions" of each method. The local stack does not
+check the condition of the grant, which names the training VMs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from emulators.realism.call_access import TABLE_FILE, Access
+
+PROVISION: Final = "provision"
+"""The only account with grants on Compute Engine."""
+ROLE: Final = "trainmasterProvisioner"
+ROLES_FILE: Final = "iam.tf"
+ACT_AS: Final = "iam.serviceAccounts.actAs"
+
+_ROLE_ROW: Final = f"| function {PROVISION} | `{ROLE} ({ROLES_FILE})` | project |"
+_ACT_AS_ROW: Final = re.compile(rf"\| function {PROVISION} \| `roles/iam\.serviceAccountUser` \| (account \w+) \| *\|")
+_ROLE: Final = re.compile(rf'role_id\s*=\s*"{ROLE}".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL)
+_PATH: Final = re.compile(r"/compute/v1/(projects/[^/]+)/(?:(?:zones|regions)/[^/]+/|(?=aggregated/|global/))(.+)")
+_OWN_ACCOUNT: Final = re.compile(r"trainmaster-(\w+)@.+")
+_CALLS: Final = {
+    ("GET", r"aggregated/instances"): ("compute.instances.list",),
+    ("GET", r"instances"): ("compute.instances.list",),
+    ("GET", r"instances/[^/]+"): ("compute.instances.get",),
+    ("DELETE", r"instances/[^/]+"): ("compute.instances.delete",),
+    ("POST", r"instances/[^/]+/setMetadata"): ("compute.instances.setMetadata",),
+    ("POST", r"instances/[^/]+/setLabels"): ("compute.instances.setLabels",),
+    ("GET", r"instances/[^/]+/serialPort"): ("compute.instances.getSerialPortOutput",),
+    ("GET", r"instances/[^/]+/getGuestAttributes"): ("compute.instances.getGuestAttributes",),
+    ("POST", r"resourcePolicies"): ("compute.resourcePolicies.create",),
+    ("GET", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.get",),
+    ("DELETE", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.delete",),
+}
+"""Method and path below the project, zone or region → permissions on the project. Inserts and operations are below."""
+_OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wait)?$")
+
+
+def granted(infra: Path) -> frozenset[Access]:
+    """Return what infra/ grants to `provision`. Raises ValueError where the custom role is missing."""
+    table = (infra / TABLE_FILE).read_text(encoding="utf-8")
+    role = _ROLE.search((infra / ROLES_FILE).read_text(encoding="utf-8"))
+    if role is None:
+        raise ValueError(f"{infra / ROLES_FILE} has no role {ROLE} with permissions")
+    permissions = re.findall(r'"([\w.]+)"', role[1]) if _ROLE_ROW in table else []
+    accounts = (Access(ACT_AS, account) for account in _ACT_AS_ROW.findall(table))
+    return frozenset({*(Access(name, "project") for name in permissions), *accounts})
+
+
+def required(method: str, path: str, body: Mapping[str, Any]) -> Iterator[Access]:
+    """Yield the permissions of a call. Raises KeyError for a call whose permissions are not known here."""
+    if match := _OPERATION.search(path):
+        kind = "zoneOperations" if match[1] == "zones" else "regionOperations"
+        yield Access(f"compute.{kind}.{'get' if match[2] else 'list'}", "project")
+        return
+    found = _PATH.fullmatch(path)
+    project, name = found.groups() if found else ("", "")
+    if method == "POST" and name in ("instances", "instances/bulkInsert"):
+        properties = body.get("instanceProperties", {}) if name.endswith("bulkInsert") else body
+        yield from (Access(permission, "project") for permission in _insert_permissions(project, properties))
+        for account in properties.get("serviceAccounts", []):
+            email = str(account.get("email", "default"))
+            own = _OWN_ACCOUNT.fullmatch(email)
+            yield Access(ACT_AS, f"account {own[1] if own else email}")
+        return
+    for (verb, pattern), permissions in _CALLS.items():
+        if verb == method and re.fullmatch(pattern, name):
+            yield from (Access(permission, "project") for permission in permissions)
+            return
+    raise KeyError(f"{method} {path}")
+
+
+def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the permissions of an insert with these arguments. Images of other projects need none in this one."""
+    yield "compute.instances.create"
+    parameters = [disk["initializeParams"] for disk in properties.get("disks", []) if "initializeParams" in disk]
+    if parameters:
+        yield "compute.disks.create"
+    if any(f"{project}/" in str(disk.get("sourceImage")) for disk in parameters):
+        yield "compute.images.useReadOnly"
+    if any(disk.get("labels") for disk in parameters):
+        yield "compute.disks.setLabels"
+    for interface in properties.get("networkInterfaces", []):
+        yield "compute.subnetworks.use"
+        if not interface.get("subnetwork"):
+            yield "compute.networks.get"
+        if interface.get("accessConfigs"):
+            yield "compute.subnetworks.useExternalIp"
+    if properties.get("reservationAffinity", {}).get("consumeReservationType") == "SPECIFIC_RESERVATION":
+        yield from ("compute.reservations.get", "compute.reservations.list")
+    for field, permission in _FIELDS.items():
+        if properties.get(field):
+            yield permission
+
+
+_FIELDS: Final = {
+    "labels": "compute.instances.setLabels",
+    "metadata": "compute.instances.setMetadata",
+    "serviceAccounts": "compute.instances.setServiceAccount",
+    "tags": "compute.instances.setTags",
+    "resourcePolicies": "compute.resourcePolicies.use",
+}
+"""Argument of an insert → permission."""
+
+
+def refusal(grants: frozenset[Access], method: str, path: str, body: Mapping[str, Any]) -> str:
+    """Return the message of a refused call, which names the permission; empty: the call may be made."""
+    try:
+        missing = next((access for access in required(method, path, body) if access not in grants), None)
+    except KeyError:
+        return f"{PROVISION}: add the permissions of {method} {path} to emulators/realism/compute_access.py"
+    if missing is None:
+        return ""
+    return f"{PROVISION} does not have the permission {missing.permission} on {missing.resource}"

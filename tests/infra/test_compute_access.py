@@ -1,0 +1,99 @@
+"""The local IAM of Compute Engine has the grants of infra/ to `provision`, and knows the calls of the fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emulators.realism.call_access import INFRA, Access
+from emulators.realism.compute_access import ACT_AS, granted, refusal, required
+from tests.infra import iam_table
+
+ZONE = "/compute/v1/projects/p/zones/us-central1-a"
+REGION = "/compute/v1/projects/p/regions/us-central1"
+WORKER = {"email": "trainmaster-worker@p.iam.gserviceaccount.com"}
+
+
+def custom_role() -> set[str]:
+    for entry in iam_table.load(INFRA / "iam.tf")["resource"]:
+        for kind, resources in entry.items():
+            if kind.strip('"') == "google_project_iam_custom_role":
+                for name, body in resources.items():
+                    if name.strip('"') == "provisioner":
+                        return set(iam_table.strings(body["permissions"]))
+    raise AssertionError("infra/iam.tf has no role provisioner")
+
+
+def test_grants_are_those_of_infra() -> None:
+    expected = {Access(permission, "project") for permission in custom_role()}
+    assert granted(INFRA) == expected | {Access(ACT_AS, "account worker")}
+
+
+def test_only_provision_has_the_role() -> None:
+    members = {grant.member for grant in iam_table.grants() if grant.role.startswith("trainmasterProvisioner")}
+    assert members == {"function provision"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "permission"),
+    [
+        ("GET", "/compute/v1/projects/p/aggregated/instances", "compute.instances.list"),
+        ("GET", f"{ZONE}/instances/123", "compute.instances.get"),
+        ("DELETE", f"{ZONE}/instances/123", "compute.instances.delete"),
+        ("POST", f"{ZONE}/instances/123/setMetadata", "compute.instances.setMetadata"),
+        ("POST", f"{ZONE}/instances/123/setLabels", "compute.instances.setLabels"),
+        ("GET", f"{ZONE}/instances/123/serialPort", "compute.instances.getSerialPortOutput"),
+        ("GET", f"{ZONE}/instances/123/getGuestAttributes", "compute.instances.getGuestAttributes"),
+        ("GET", f"{ZONE}/operations", "compute.zoneOperations.list"),
+        ("POST", f"{ZONE}/operations/o/wait", "compute.zoneOperations.get"),
+        ("POST", f"{REGION}/operations/o/wait", "compute.regionOperations.get"),
+        ("POST", f"{REGION}/resourcePolicies", "compute.resourcePolicies.create"),
+        ("DELETE", f"{REGION}/resourcePolicies/tm-p", "compute.resourcePolicies.delete"),
+    ],
+)
+def test_call_is_refused_without_its_permission(method: str, path: str, permission: str) -> None:
+    grants = granted(INFRA)
+    assert not refusal(grants, method, path, {})
+    message = refusal(grants - {Access(permission, "project")}, method, path, {})
+    assert message == f"provision does not have the permission {permission} on project"
+
+
+@pytest.mark.parametrize(
+    ("argument", "permission"),
+    [
+        ({"labels": {"a": "b"}}, "compute.instances.setLabels"),
+        ({"metadata": {"items": []}}, "compute.instances.setMetadata"),
+        ({"tags": {"items": ["a"]}}, "compute.instances.setTags"),
+        ({"resourcePolicies": ["p"]}, "compute.resourcePolicies.use"),
+        ({"disks": [{"initializeParams": {"sourceImage": "projects/p/global/images/i"}}]}, "compute.disks.create"),
+        (
+            {"disks": [{"initializeParams": {"sourceImage": "projects/p/global/images/i"}}]},
+            "compute.images.useReadOnly",
+        ),
+        ({"networkInterfaces": [{"subnetwork": "s"}]}, "compute.subnetworks.use"),
+        ({"networkInterfaces": [{"network": "n"}]}, "compute.networks.get"),
+        ({"networkInterfaces": [{"accessConfigs": [{}]}]}, "compute.subnetworks.useExternalIp"),
+        ({"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION"}}, "compute.reservations.get"),
+        ({"serviceAccounts": [WORKER]}, "compute.instances.setServiceAccount"),
+    ],
+)
+def test_insert_needs_the_permissions_of_its_arguments(argument: dict[str, Any], permission: str) -> None:
+    def permissions(properties: dict[str, Any]) -> set[str]:
+        body = {"instanceProperties": properties}
+        return {access.permission for access in required("POST", f"{ZONE}/instances/bulkInsert", body)}
+
+    assert permissions({}) == {"compute.instances.create"}
+    assert permission in permissions(argument)
+
+
+@pytest.mark.parametrize(("email", "is_refused"), [(WORKER["email"], False), ("other@p.iam.gserviceaccount.com", True)])
+def test_provision_may_act_as_the_worker_account_only(email: str, is_refused: bool) -> None:
+    body = {"instanceProperties": {"serviceAccounts": [{"email": email}]}}
+    message = refusal(granted(INFRA), "POST", f"{ZONE}/instances/bulkInsert", body)
+    assert message == (f"provision does not have the permission {ACT_AS} on account {email}" if is_refused else "")
+
+
+def test_unknown_call_is_refused_with_the_remedy() -> None:
+    message = refusal(granted(INFRA), "POST", f"{ZONE}/instances/123/reset", {})
+    assert message.endswith("/reset to emulators/realism/compute_access.py")

@@ -1,0 +1,47 @@
+"""The port of `provision`: its calls reach the emulator with their bodies, and others are refused as by Google."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from werkzeug.test import Client
+from werkzeug.wrappers import Request, Response
+
+from emulators.compute.account_gate import AccountGate
+from emulators.realism.call_access import INFRA, read_refusals
+from emulators.realism.compute_access import granted
+
+INSTANCE = "/compute/v1/projects/p/zones/us-central1-a/instances/1"
+
+
+@Request.application
+def echo(request: Request) -> Response:
+    return Response(request.get_data(), content_type=request.content_type)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(AccountGate(echo, granted(INFRA)))
+
+
+def test_granted_call_arrives_with_its_body(client: Client) -> None:
+    response = client.post(f"{INSTANCE}/setLabels", json={"labels": {"a": "b"}})
+    assert (response.status_code, response.json) == (200, {"labels": {"a": "b"}})
+
+
+def test_own_calls_of_the_emulator_pass(client: Client) -> None:
+    assert client.get("/emulator/v1/health").status_code == 200
+
+
+def test_refusal_is_googles_error_and_is_printed(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    response = client.post(INSTANCE.rpartition("/")[0], json={"tags": {"items": ["a"]}})
+    error = json.loads(response.data)["error"]
+    assert (response.status_code, error["errors"][0]["reason"]) == (403, "forbidden")
+    assert error["message"] == "provision does not have the permission compute.instances.setTags on project"
+    assert read_refusals(capsys.readouterr().out) == {error["message"]: 1}
+
+
+@pytest.mark.parametrize("path", ["/batch/compute/v1", f"{INSTANCE}/reset"])
+def test_call_with_unknown_permissions_is_refused(path: str, client: Client) -> None:
+    assert client.post(path).status_code == 403
