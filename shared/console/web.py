@@ -211,7 +211,7 @@ def job_json(job_id: str) -> dict[str, Any]:
 @_pages.get("/jobs/<job_id>/logs")
 def logs(job_id: str) -> Response:
     page = read_log_page(_console(), job_id, read_log_filters(request.args.to_dict()))
-    is_live = not page.job.state.is_terminal and not page.filters.before and not page.filters.around
+    is_live = not page.job.state.is_terminal and page.filters.is_newest
     return _page("logs.html", POLL_JOB_S if is_live else None, page=page, job=page.job, severities=SEVERITIES)
 
 
