@@ -67,6 +67,11 @@ class LogFilters:
         return self.query(**(dict.fromkeys(POSITIONS, "") | changes))
 
     @property
+    def is_set(self) -> bool:
+        """Whether the page leaves lines out, or is not at the end of the log."""
+        return bool(self.task or self.severity or self.text or not self.is_newest)
+
+    @property
     def is_newest(self) -> bool:
         """Whether the page shows the end of the log, and is updated."""
         return not (self.before or self.around or self.start)
