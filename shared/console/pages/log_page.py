@@ -105,6 +105,8 @@ class LogPage:
     """Query of the page before; None: there are no older lines."""
     newer: str | None
     """Query of the page after; None: there are no newer lines."""
+    file: str
+    """Query of the filtered log as a file, which begins at `from` if the page does."""
     update: str
     """Query by which a live page is updated; empty: by its own address."""
     gap: Gap | None
@@ -149,6 +151,7 @@ def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage
         tuple(_line(line) for line in lines),
         filters.moved(before=first) if lines and window.has_older else None,
         filters.moved(start=last) if lines and window.has_newer else None,
+        filters.moved(start=filters.start),
         filters.moved(follow=last or filters.follow, gap=gap_begin),
         _gap(gap_begin, window, filters) if gap_begin and lines else None,
         _tasks(job),

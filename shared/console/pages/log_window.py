@@ -8,7 +8,7 @@ gcloud's `ml stream-logs`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -106,6 +106,17 @@ def window_around(read: ReadLog, query: str, time: str) -> Window:
     earlier = f'{query} AND timestamp>="{begin.isoformat()}" AND timestamp<"{time}"'
     before, _ = _read(read, earlier, half, newest_first=True)
     return Window(before + after, has_older=True, has_newer=has_newer)
+
+
+def entries_from(read: ReadLog, query: str, position: LogPosition | None, limit: int) -> Iterator[LogLine]:
+    """Yield the first lines from a position on, or all from the beginning, page by page."""
+    text, token, count = f"{query} AND {position.onward}" if position else query, "", 0
+    while True:
+        entries, token = read(LogQuery(text, token=token))
+        yield from map(parse_entry, entries[: limit - count])
+        count += len(entries)
+        if not token or count >= limit:
+            return
 
 
 def _read(read: ReadLog, query: str, limit: int, *, newest_first: bool = False) -> tuple[tuple[LogLine, ...], bool]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shared.console.pages import log_download
 from shared.console.pages.log_window import LINES_MAX, LogPosition
 from tests.support.console_site import Site
 from tests.support.jobs import a_spec
@@ -120,10 +121,11 @@ def test_live_page_that_falls_behind_names_what_it_does_not_show(log: Site) -> N
     assert "an unknown number of lines from 2026-11-21T03:00:10.124" in page
     assert "to 2026-11-21T03:00:20.750Z are not shown" in page
     newest = rows(page)
-    missing, following = list[str](), log.text(link(page, "gap"))
-    while not set(missing) & set(newest):
-        missing += rows(following)
+    following = log.text(link(page, "gap"))
+    missing = rows(following)
+    while newest[0] not in missing:
         following = log.text(link(following, "newer"))
+        missing += rows(following)
     between = missing[: missing.index(newest[0])]
     assert shown + between + newest == in_order(log.entries)
 
@@ -177,3 +179,30 @@ def test_page_of_many_replicas_says_that_it_suggests_only_the_first() -> None:
     assert total > 200
     assert f"Suggests 200 of {total} replicas; type the name of any other." in page
     assert 'name="task" list="tasks" value="worker-replica-249"' in page
+
+
+def test_file_holds_the_filtered_lines_in_order(log: Site) -> None:
+    log.entries = [*burst(2_500, 10), an_entry(9_999, 30, severity="ERROR", text="the \x1b[31mloss")]
+    page = log.text(f"{LOGS}?task=worker-replica-1")
+    address = re.search(r'href="([^"]+)">Download', page)
+    assert address
+    response = log.get(html.unescape(address[1]))
+    assert response.headers["Content-Disposition"] == 'attachment; filename="digits_1.log"'
+    texts = [line.rpartition(" ")[2] for line in response.text.splitlines()]
+    assert texts == [str(number) for number in range(1, 2_500, 4)]
+    assert log.text(f"{LOGS}.txt?severity=ERROR") == "2026-11-21T03:00:30Z worker-replica-0 ERROR the loss\n"
+
+
+def test_file_that_is_too_long_says_how_to_get_the_rest(log: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_download, "DOWNLOAD_LINES_MAX", 1_200)
+    log.entries = burst(2_000, 10)
+    *lines, last = log.text(f"{LOGS}.txt").splitlines()
+    assert len(lines) == 1_200
+    assert last.startswith("# These are the first 1200 lines.")
+    rest = log.text(f"/jobs/digits_1/{last.rpartition(' ')[2]}").splitlines()
+    numbers = [int(line.rpartition(" ")[2]) for line in lines + rest]
+    assert numbers == [int(insert_id[2:]) for insert_id in in_order(log.entries)]
+
+
+def test_file_of_an_unknown_job_is_404(site: Site) -> None:
+    assert site.get("/jobs/nobody/logs.txt").status_code == 404
