@@ -86,7 +86,7 @@ class ConsoleSite:
             project="my-project",
             store=self.store,
             ledgers=LedgerCache(self.store),
-            read_log=lambda _: LOG,
+            read_log=lambda _: (LOG, ""),
             metrics=NoMetrics(),
             address_book=Addresses(),
             clock=lambda: self.now,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pydantic import ValidationError
@@ -51,6 +51,13 @@ def open_store() -> Store:
     from shared.wiring.core_services import store
 
     return store()
+
+
+def admission_limits() -> Mapping[str, int]:
+    """Return the limits of the admission queue, of the installation whose state `open_store` has opened."""
+    from shared.settings import settings
+
+    return settings().limits
 
 
 def worker_account_of(project: str) -> str:

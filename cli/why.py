@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from cli.installation import open_store
+from cli.installation import admission_limits, open_store
 from cli.jobs import find_job
 from cli.options import JobId, parse_replica
 from cli.output import say
 from shared.core.decisions import Rule
 from shared.core.ledger import LedgerEntry, fold
-from shared.core.model.job import State
+from shared.core.model.job import JobState, State
 from shared.core.reporting.explain import concerns, condense, differences, is_news, next_steps, rules_passed_over
 from shared.core.reporting.submission_origin import describe_origin
+from shared.core.rules.admission_queue import wait_of_job
 from shared.core.rules.messages import summary
 from shared.core.transitions.change import Effect
 from shared.errors import PermanentError
@@ -33,7 +34,8 @@ def why(
     store = open_store()
     state = find_job(store, job_id)
     replica_id = parse_replica(replica, state) if replica else None
-    entries = [entry for entry in store.ledger(job_id) if replica_id is None or concerns(entry, replica_id)]
+    ledger = store.ledger(job_id)
+    entries = [entry for entry in ledger if replica_id is None or concerns(entry, replica_id)]
     if replica_id is None:
         say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
         if state.job.error_message:
@@ -47,7 +49,9 @@ def why(
     whole = f" `trainmaster jobs describe {job_id}` shows its error message." if state.job.error_message else ""
     say(f"Now: {state.job.state}.{whole}")
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
-    for sentence in next_steps(state.job, replicas):
+    limits = admission_limits() if state.job.state is JobState.QUEUED else {}
+    wait = wait_of_job(state.job, store.live_jobs, limits)
+    for sentence in next_steps(state.job, replicas, ledger, wait):
         say(f"Next: {sentence}")
     if pending := store.pending_keys(job_id):
         say(f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again every minute.")

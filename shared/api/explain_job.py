@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from shared.api.errors import Json
 from shared.core.model.job import Job, State
+from shared.core.rules.admission_queue import Limits, wait_of_job
 from shared.ports import Store
 from shared.presentation.explanation import explanation
 
 
-def explain_job(job: Job, store: Store) -> Json:
+def explain_job(job: Job, store: Store, limits: Limits) -> Json:
     """Return the explanation of a job. It costs one read per replica and one per ledger entry."""
     loaded = store.load_attempt(job.job_id)
     state = loaded.state if loaded else State(job)
-    return explanation(state, store.ledger(job.job_id), store.pending_keys(job.job_id))
+    wait = wait_of_job(job, store.live_jobs, limits)
+    return explanation(state, store.ledger(job.job_id), store.pending_keys(job.job_id), wait)

@@ -75,7 +75,7 @@ def list_jobs(call: Call, service: Service) -> Json:
 
 
 def explain(call: Call, service: Service) -> Json:
-    return explain_job(find(call, service), service.deps.store)
+    return explain_job(find(call, service), service.deps.store, service.deps.limits)
 
 
 def cancel(call: Call, service: Service) -> Json:

@@ -86,7 +86,7 @@ class VertexResource(ABC):
         return self.view(self.find(call, service), call)
 
     def explain(self, call: Call, service: Service) -> Json:
-        return explain_job(self.find(call, service), service.deps.store)
+        return explain_job(self.find(call, service), service.deps.store, service.deps.limits)
 
     def list_jobs(self, call: Call, service: Service) -> Json:
         matches = list_filter.parse_filter(call.param("filter"), self.fields)

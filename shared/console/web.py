@@ -18,6 +18,7 @@ from shared.console.pages.installation_page import read_installation_page
 from shared.console.pages.job_filters import read_filters
 from shared.console.pages.job_list import read_job_list
 from shared.console.pages.job_page import find_job, read_job_page
+from shared.console.pages.log_download import read_log_file
 from shared.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page
 from shared.console.pages.replica_page import read_replica_page
 from shared.console.pages.resources_page import RANGES, read_resource_filters, read_resources_page
@@ -221,8 +222,15 @@ def job_json(job_id: str) -> dict[str, Any]:
 @_pages.get("/jobs/<job_id>/logs")
 def logs(job_id: str) -> Response:
     page = read_log_page(_console(), job_id, read_log_filters(request.args.to_dict()))
-    is_live = not page.job.state.is_terminal and not page.filters.before and not page.filters.around
+    is_live = not page.job.state.is_terminal and page.filters.is_newest
     return _page("logs.html", POLL_JOB_S if is_live else None, page=page, job=page.job, severities=SEVERITIES)
+
+
+@_pages.get("/jobs/<job_id>/logs.txt")
+def log_file(job_id: str) -> Response:
+    lines = read_log_file(_console(), job_id, read_log_filters(request.args.to_dict()))
+    headers = {"Content-Disposition": f'attachment; filename="{job_id}.log"'}
+    return Response(lines, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 @_pages.get("/jobs/<job_id>/resources")

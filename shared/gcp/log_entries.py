@@ -29,33 +29,21 @@ class LogEntries:
         self._project = project
         self._api = RestApi(GOOGLE, endpoint, TIMEOUT_S)
 
-    def page(self, filter_text: str, token: str = "") -> tuple[Sequence[Entry], str]:
+    def page(self, filter_text: str, token: str = "", *, newest_first: bool = False) -> tuple[Sequence[Entry], str]:
         """Return entries that match the filter, the oldest first, and the token of the next page, or an empty one.
 
-        Raises TemporaryError or PermanentError.
+        `newest_first` reverses the order. Raises TemporaryError or PermanentError.
         """
-        answer = self._list(filter_text, "timestamp asc", token)
-        return answer.get("entries", []), answer.get("nextPageToken", "")
-
-    def newest(self, filter_text: str) -> Sequence[Entry]:
-        """Return the newest `PAGE_MAX` entries that match the filter, the newest first.
-
-        Raises TemporaryError or PermanentError.
-        """
-        entries: Sequence[Entry] = self._list(filter_text, "timestamp desc").get("entries", [])
-        return entries
-
-    def _list(self, filter_text: str, order: str, token: str = "") -> Mapping[str, Any]:
         body: dict[str, object] = {
             "resourceNames": [f"projects/{self._project}"],
             "filter": filter_text,
-            "orderBy": order,
+            "orderBy": "timestamp desc" if newest_first else "timestamp asc",
             "pageSize": PAGE_MAX,
             **({"pageToken": token} if token else {}),
         }
         with google_errors("read Cloud Logging"):
             answer: Mapping[str, Any] = self._api.call("POST", "/v2/entries:list", body)
-        return answer
+        return answer.get("entries", []), answer.get("nextPageToken", "")
 
     def close(self) -> None:
         self._api.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,23 +10,24 @@ from shared.core.events import ChargeExplained, ReplicaEvent
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import State
 from shared.core.reporting.explain import condense, is_news, next_steps
+from shared.core.rules.admission_queue import Wait
 from shared.presentation.job_view import timestamp
 
 Json = dict[str, Any]
 
 
-def explanation(state: State, entries: Iterable[LedgerEntry], pending: Sequence[str]) -> Json:
+def explanation(state: State, entries: Sequence[LedgerEntry], pending: Sequence[str], wait: Wait | None = None) -> Json:
     """Return the explanation of a job.
 
     `state`: the job and the replicas of its current attempt. `entries`: its ledger. `pending`: keys of the entries
-    whose effects are not confirmed. Ignored events and long series of capacity errors are left out, as
-    `trainmaster why` leaves them out.
+    whose effects are not confirmed. `wait`: why the job is not admitted. Ignored events and long series of capacity
+    errors are left out, as `trainmaster why` leaves them out.
     """
     condensed = condense(entry for entry in entries if is_news(entry))
     return {
         "state": state.job.state.value,
         "decisions": [_decision(entry, omitted) for entry, omitted in condensed],
-        "nextSteps": list(next_steps(state.job, state.replicas)),
+        "nextSteps": list(next_steps(state.job, state.replicas, entries, wait)),
         "unconfirmedEffects": list(pending),
     }
 

@@ -13,6 +13,7 @@ from shared.console.actions import Action, Actions, Denied, all_denied
 from shared.console.iap_sign_in import IapSignIn
 from shared.console.ledger_cache import LedgerCache
 from shared.console.metric_cache import MetricCache
+from shared.console.pages.log_window import LogQuery
 from shared.console.pages.service import Console
 from shared.cost.price_list import PriceList
 from shared.cost.report import CostSources
@@ -52,7 +53,7 @@ def console(
         project=values.project,
         store=store,
         ledgers=LedgerCache(store),
-        read_log=_newest_entries,
+        read_log=_read_log,
         metrics=MetricCache(metrics.metric_reader()),
         address_book=EmulatorAddresses(values.compute_endpoint) if is_emulated else DnsAddresses(values.project),
         clock=lambda: datetime.now(UTC),
@@ -64,10 +65,10 @@ def console(
     )
 
 
-def _newest_entries(query: str) -> Sequence[Entry]:
-    """See `LogEntries.newest`. A page shows also the errors that a user can repair."""
+def _read_log(query: LogQuery) -> tuple[Sequence[Entry], str]:
+    """See `LogEntries.page`. A page shows also the errors that a user can repair."""
     try:
-        return log_reader.log_entries().newest(query)
+        return log_reader.log_entries().page(query.filter, query.token, newest_first=query.newest_first)
     except USER_ERRORS as error:
         raise PermanentError(explain(error) or str(error)) from error
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from emulators.logging.entries import Entries, parse_entry
+from emulators.logging.query_filter import parse
+from emulators.logging.server import PAGE_MAX
 from shared.console.actions import Actions, all_denied
 from shared.console.ledger_cache import LedgerCache
+from shared.console.pages.log_window import LogQuery
 from shared.console.pages.service import Console
 from shared.console.sign_in import LoopbackSignIn
 from shared.console.web import create_app
@@ -55,9 +62,26 @@ class Site:
     def console_with(self, actions: Actions) -> Console:
         return replace(self.console(), actions=actions)
 
-    def _read_log(self, query: str) -> list[dict[str, Any]]:
-        self.queries.append(query)
-        return self.entries
+    def _read_log(self, query: LogQuery) -> tuple[list[dict[str, Any]], str]:
+        """Answer as Cloud Logging does: the filter, the order and the pages are those of its emulator."""
+        self.queries.append(query.filter)
+        stored = Entries(Path(":memory:"))
+        defaults = {"labels": {"ml.googleapis.com/job_id": "digits_1"}, "resource": {"type": "ml_job"}}
+        rows = [
+            parse_entry(
+                {**entry, "labels": defaults["labels"] | entry.get("labels", {})},
+                {"logName": "projects/my-project/logs/trainmaster", "resource": defaults["resource"]},
+                time.time_ns() + 365 * 86_400 * 10**9,
+            )
+            for entry in self.entries
+        ]
+        stored.add(rows)
+        after = tuple(json.loads(query.token)) if query.token else None
+        found, last = stored.page(
+            ["projects/my-project"], parse(query.filter), after, PAGE_MAX, descending=query.newest_first
+        )
+        stored.close()
+        return [json.loads(entry) for entry in found], json.dumps(last) if last else ""
 
     def open(self) -> None:
         """Sign in as the command line does."""

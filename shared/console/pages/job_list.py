@@ -133,7 +133,7 @@ def situation(job: Job, wait: Wait | None) -> str:
     if job.error_message:
         return summary(job.error_message)
     if wait is not None:
-        return f"Position {wait.position} in the admission queue: {wait.reason}."
+        return wait.sentence
     if job.state is JobState.PREPARING and job.placement.round:
         errors = job.placement.round
         return f"{errors} capacity error{'s' if errors > 1 else ''} so far; VMs are requested in {job.zone}."

@@ -21,13 +21,13 @@ from shared.console.timeline import LANES_MAX, Timeline, read_timeline, zoomed
 from shared.core.decisions import Rule
 from shared.core.events import ReplicaExited
 from shared.core.ledger import LedgerEntry
-from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, JobState, State
+from shared.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, State
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import tuning_job_id
 from shared.core.reporting.explain import concerns, condense, is_news, next_steps, rules_passed_over
 from shared.core.reporting.history import History, read_history
 from shared.core.reporting.submission_origin import describe_origin
-from shared.core.rules.admission_queue import wait_of
+from shared.core.rules.admission_queue import wait_of_job
 from shared.core.rules.messages import cause, summary
 from shared.jobspec import JOB_ID
 from shared.presentation.ml_units import Usage, usage
@@ -120,7 +120,9 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
             f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",
             f"{job.budgets.internal_used} of {INTERNAL_RETRIES_MAX} internal retries used",
         ),
-        next_sentences=_next(console, job, state),
+        next_sentences=next_steps(
+            job, state.replicas, entries, wait_of_job(job, console.store.live_jobs, console.limits)
+        ),
         failure=_failure(job, entries),
         timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
         range=(_second(timeline.start), _second(timeline.end)) if timeline else ("", ""),
@@ -143,14 +145,6 @@ def parse_replica(text: str, job: Job) -> ReplicaId:
     if replica_id is None or replica_id not in job.plan.replica_ids:
         raise NotFoundError(f"{job.job_id} has no replica {text}")
     return replica_id
-
-
-def _next(console: Console, job: Job, state: State) -> tuple[str, ...]:
-    if job.state is JobState.QUEUED and console.limits and job.tuning is None:
-        wait = wait_of(job.job_id, console.store.live_jobs(), console.limits)
-        if wait is not None:
-            return (f"Position {wait.position} in the admission queue: {wait.reason}.",)
-    return next_steps(job, state.replicas)
 
 
 def _failure(job: Job, entries: tuple[LedgerEntry, ...]) -> Failure | None:

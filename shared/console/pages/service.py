@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from shared.console.actions import Actions, Denied
 from shared.console.ledger_cache import LedgerCache
+from shared.console.pages.log_window import ReadLog
 from shared.core.rules.admission_queue import Limits
 from shared.cost.report import CostSources
 from shared.errors import PermanentError
@@ -17,9 +18,6 @@ from shared.ports.metrics import MetricReader
 from shared.presentation.price import Price
 
 PAGE_TIME_STEP_S: Final = 15
-
-ReadLog = Callable[[str], Sequence[Mapping[str, Any]]]
-"""Filter → the newest entries of Cloud Logging that match it, the newest first."""
 
 
 class NotFoundError(PermanentError):

@@ -44,7 +44,8 @@ function apply(text) {
 async function poll() {
   try {
     const headers = etag ? { "If-None-Match": etag } : {};
-    const response = await fetch(location.pathname + location.search, { headers, cache: "no-store", redirect: "error" });
+    const query = document.querySelector("[data-update]")?.dataset.update ?? location.search;
+    const response = await fetch(location.pathname + query, { headers, cache: "no-store", redirect: "error" });
     if (response.status !== 200 && response.status !== 304) throw new Error(`status ${response.status}`);
     etag = response.headers.get("ETag");
     if (response.status === 200) apply(await response.text());

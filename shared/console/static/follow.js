@@ -10,6 +10,7 @@ followButton.type = "button";
 let isFollowing = false;
 let unseenLines = 0;
 let lastScrollY = 0;
+let hasGap = false;
 let knownLines = new Set(lineIds());
 
 function lineIds() {
@@ -18,7 +19,7 @@ function lineIds() {
 
 function showFollowing() {
   followButton.setAttribute("aria-pressed", String(isFollowing));
-  followButton.textContent = isFollowing ? "Following" : unseenLines ? `↓ ${unseenLines} new` : "Follow";
+  followButton.textContent = isFollowing ? "Following" : unseenLines ? `↓ ${unseenLines}${hasGap ? "+" : ""} new` : "Follow";
 }
 
 function scrollToEnd() {
@@ -36,6 +37,7 @@ function setFollowing(value) {
 function onUpdate() {
   const lines = lineIds();
   unseenLines += lines.filter((id) => !knownLines.has(id)).length;
+  hasGap = document.getElementById("gap") !== null; // then more lines came than the page shows
   knownLines = new Set(lines);
   if (isFollowing) scrollToEnd();
   showFollowing();

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import groupby
@@ -10,13 +11,14 @@ from typing import Final
 
 from shared.core.actions import ContinueProvisioning, Ignore, RecordMeasurements
 from shared.core.decisions import Decision, Reason, Rule
-from shared.core.events import ChargeExplained, ReplicaEvent, ReplicaExited
+from shared.core.events import CapacityErrorKind, ChargeExplained, ReplicaEvent, ReplicaExited, VmsNotCreated
 from shared.core.ledger import LedgerEntry, replay
 from shared.core.model.exit_policy import ExitPolicy
-from shared.core.model.job import Job, State, tuning_of
+from shared.core.model.job import Job, JobState, State, tuning_of
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import trial_id
+from shared.core.rules.admission_queue import Wait
 from shared.core.rules.judge import judge
 from shared.core.rules.replica_exit import ROWS
 from shared.core.rules.tuning import planned_trials
@@ -27,6 +29,10 @@ CAPACITY_ERRORS_SHOWN: Final = 8
 MEASUREMENTS_SHOWN: Final = 1
 """Readings of running trials' measurements in a row that are shown, beside the last one."""
 
+ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
+
+_QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
+"""Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU."""
 _WAITS_FOR: Final = {
     ReplicaState.WAITING: "waits for its VM and its setup",
     ReplicaState.RESTARTING: "restarts in its VM as soon as the agent reads its directive",
@@ -94,12 +100,19 @@ def rules_passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:
     return tuple(passed_over)
 
 
-def next_steps(job: Job, replicas: Iterable[Replica]) -> tuple[str, ...]:
-    """Return one sentence for each thing that the job waits for."""
+def next_steps(
+    job: Job, replicas: Iterable[Replica], entries: Sequence[LedgerEntry] = (), wait: Wait | None = None
+) -> tuple[str, ...]:
+    """Return one sentence for each thing that the job waits for.
+
+    `entries`: the job's ledger, which tells a missing quota from missing capacity. `wait`: why the job is not admitted.
+    """
     if job.state.is_terminal:
         return ()
     if job.tuning is not None:
         return _trials_to_come(job)
+    if job.state is JobState.QUEUED:
+        return (wait.sentence if wait else ADMISSION_PENDING,)
     replicas = tuple(replicas)
     sentences = [
         f"{replica.replica_id.words} {_WAITS_FOR[replica.state]}."
@@ -108,7 +121,7 @@ def next_steps(job: Job, replicas: Iterable[Replica]) -> tuple[str, ...]:
     ]
     is_vm_requested = any(replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) for replica in replicas)
     if is_vm_requested and job.placement.round:
-        sentences.append(_provisioning(job))
+        sentences.append(_provisioning(job, entries))
     down = [
         replica.replica_id.words for replica in replicas if replica.state.is_down and replica.replica_id.is_in_cluster
     ]
@@ -131,10 +144,12 @@ def _trials_to_come(job: Job) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _provisioning(job: Job) -> str:
-    """Return where VMs are requested after capacity errors, and until when."""
+def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
+    """Return where VMs are requested after capacity errors, why the last one occurred, and until when."""
     errors = f"{job.placement.round} capacity error{'s' if job.placement.round > 1 else ''}"
     text = f"VMs are requested in {job.zone}, after {errors} so far"
+    if problem := _last_capacity_error(job, entries):
+        text += f" ({problem})"
     if job.placement.next_at is not None:
         text += f"; the next request is at {job.placement.next_at:%H:%M:%S}, or within a minute after"
     if job.started_at is not None:
@@ -144,6 +159,19 @@ def _provisioning(job: Job) -> str:
         (PROVISIONING_MAX_S, "no maxWaitTime is set") if plan.max_wait_s is None else (plan.max_wait_s, "maxWaitTime")
     )
     return f"{text}. Requests end at {job.created_at + timedelta(seconds=limit_s):%Y-%m-%d %H:%M:%S} ({limit})."
+
+
+def _last_capacity_error(job: Job, entries: Sequence[LedgerEntry]) -> str:
+    """Return which quota was used up, or where there was no capacity, at the attempt's last error; empty if unknown."""
+    events = (entry.event for entry in reversed(entries) if isinstance(entry.decision.action, ContinueProvisioning))
+    error = next((event for event in events if isinstance(event, VmsNotCreated)), None)
+    if error is None or error.attempt != job.attempt:
+        return ""
+    if error.error_kind is not CapacityErrorKind.QUOTA:
+        return f"the last one: no capacity in {error.zone}"
+    quota = _QUOTA_NAME.search(error.message)
+    name = f"the quota {quota[1]}" if quota else "a quota"
+    return f"the last one: {name} is used up: {' '.join(error.message.split()).rstrip('.')}"
 
 
 def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Difference, ...]:

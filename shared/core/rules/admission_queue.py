@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,6 +43,10 @@ class Wait:
     """Position in the admission queue; 1 is next."""
     reason: str
     """The resource that is short, in words."""
+
+    @property
+    def sentence(self) -> str:
+        return f"Position {self.position} in the admission queue: {self.reason}."
 
 
 def resource_needs(plan: Plan) -> Counter[str]:
@@ -97,6 +101,12 @@ def admissible_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Job, ...]:
 def wait_of(job_id: str, jobs: Iterable[Job], limits: Limits) -> Wait | None:
     """Return why the job has to wait; None if it may start."""
     return next((wait for wait in queued_jobs(jobs, limits) if wait.job_id == job_id), None)
+
+
+def wait_of_job(job: Job, live_jobs: Callable[[], Iterable[Job]], limits: Limits) -> Wait | None:
+    """Return why the job has to wait; None if it does not. `live_jobs`: read only for a job that may have to wait."""
+    may_wait = job.state is JobState.QUEUED and job.tuning is None and limits
+    return wait_of(job.job_id, live_jobs(), limits) if may_wait else None
 
 
 def vcpus(machine_type: str) -> int:

@@ -34,7 +34,8 @@ def core_share(lab: Lab, job_id: str, until: datetime) -> float:
     """Return the share of the time until then in which worker 1 had the core that it used, by its own account."""
     entries = LogEntries(lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"])
     condition = f'resource.labels.job_id="{job_id}" AND resource.labels.task_name="worker-replica-1"'
-    lines = [entry["jsonPayload"]["message"] for entry in entries.newest(f'{condition} AND jsonPayload.message:"used"')]
+    newest, _ = entries.page(f'{condition} AND jsonPayload.message:"used"', newest_first=True)
+    lines = [entry["jsonPayload"]["message"] for entry in newest]
     entries.close()
     found = [re.fullmatch(r"used ([\d.]+) s of ([\d.]+) s at ([\d.]+)", line) for line in lines]
     used, elapsed, _ = max(

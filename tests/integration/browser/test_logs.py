@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page
 
-from shared.console.pages.log_page import LINES_MAX
-from tests.support.console_browser import log_entry, opened, running_world
+from shared.console.pages.log_window import LINES_MAX
+from tests.support.console_browser import barriers, log_entry, opened, running_world
 from tests.support.console_site import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -15,7 +15,7 @@ LINES = "() => [...document.querySelectorAll('table.log tbody tr')].map(row => r
 
 
 class GrowingLog:
-    """A log of two replicas, of which Cloud Logging returns the newest lines."""
+    """A log of two replicas. Its newest lines are kept: more than a page shows."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -27,7 +27,7 @@ class GrowingLog:
             entry = log_entry("INFO", task, f"{task} line {number // 2}", f"id{number}", 300 + number / 1_000)
             self._site.entries.insert(0, entry)
         self._count += count
-        del self._site.entries[LINES_MAX:]
+        del self._site.entries[3 * LINES_MAX :]
 
 
 def lines(page: Page) -> list[str]:
@@ -80,6 +80,24 @@ def test_following_stops_on_scroll_up_counts_new_lines_and_continues(browser: Br
         page.keyboard.press("f")
         page.wait_for_function("window.innerHeight + window.scrollY > document.documentElement.scrollHeight - 80")
         assert page.locator("#follow").inner_text() == "Following"
+
+
+def test_page_that_falls_behind_names_the_gap_and_opens_it(browser: Browser) -> None:
+    with opened(browser, running_world(), has_prompt_polls=True) as (page, site):
+        log = GrowingLog(site)
+        log.grow(200)
+        page.goto("/jobs/digits_1/logs")
+        log.grow(2_400)
+        page.locator("#line-id2599").wait_for()
+        assert "an unknown number of lines from 2026-11-21T03:05:00.199Z to" in page.locator("#gap").inner_text()
+        page.get_by_role("button", name="↓ 1000+ new").wait_for()
+        log.grow(10)
+        page.locator("#line-id2609").wait_for()
+        assert_in_order_and_once(lines(page))
+        page.get_by_role("link", name="Open this time").click()
+        page.wait_for_url("**from=*")
+        assert lines(page)[:2] == ["worker-replica-0 line 100", "worker-replica-1 line 100"]
+        assert barriers(page, "light") == []
 
 
 def test_filters_are_sent_to_cloud_logging_and_kept_in_the_address(browser: Browser) -> None:

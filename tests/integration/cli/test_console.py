@@ -43,7 +43,7 @@ def test_log_page_of_a_user_without_the_role_names_it(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Refusing:
-        def newest(self, _query: str) -> NoReturn:
+        def page(self, _query: str, _token: str, *, newest_first: bool) -> NoReturn:
             raise Forbidden("Permission 'logging.logEntries.list' denied")
 
     monkeypatch.setattr(log_reader, "log_entries", Refusing)

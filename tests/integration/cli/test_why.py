@@ -17,6 +17,7 @@ GOOGLE = "does not have enough resources available"
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     monkeypatch.setattr("cli.why.open_store", lambda: world.store)
+    monkeypatch.setattr("cli.why.admission_limits", lambda: world.limits)
     return world
 
 
@@ -42,6 +43,17 @@ def test_why_lists_each_zone_with_googles_message_and_the_next_zone(world: World
     assert f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}): trying {B}" in lines[0]
     assert f"trying {C} next.  [rule 11]" in lines[1]
     assert f"VMs are requested in {C}, after 2 capacity errors so far" in explanation
+
+
+def test_why_of_a_queued_job_says_what_it_waits_for(world: World) -> None:
+    world.limits = {"vcpus": 12}
+    world.submit()
+    world.deliver()
+    world.job_id = "digits_2"
+    world.submit(source="gs://b/jobs/digits.yaml#2")
+    explanation = why(world)
+    assert "Next: Position 1 in the admission queue: it needs 12 vcpus, and 12 of 12 are in use" in explanation
+    assert "Every replica runs" not in explanation
 
 
 def test_why_of_next_job_names_the_zones_tried_last(world: World) -> None:

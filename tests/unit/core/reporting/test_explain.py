@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from shared.core.decisions import Rule
+from shared.core.events import CapacityErrorKind, VmsNotCreated
 from shared.core.ledger import fold
 from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
-from shared.core.model.job import JobState
+from shared.core.model.job import JobState, Placement, State
 from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.reporting.explain import concerns, differences, next_steps, rules_passed_over
+from shared.core.rules.admission_queue import Wait
+from shared.core.rules.judge import judge
 from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at
 from tests.support.world import World
 
@@ -63,6 +70,49 @@ def test_next_steps_name_what_each_replica_waits_for() -> None:
     )
     assert next_steps(a_job(), a_state().replicas) == ("Every replica runs.",)
     assert next_steps(a_job(JobState.FAILED), a_state(down).replicas) == ()
+
+
+def test_next_step_of_a_queued_job_is_its_admission() -> None:
+    queued = a_job(JobState.QUEUED)
+    (sentence,) = next_steps(queued, a_state(a_replica(CHIEF, ReplicaState.WAITING)).replicas)
+    assert sentence == "The job waits to be admitted; the sweep looks at it every minute."
+    wait = Wait(queued.job_id, 2, "it needs 8 vcpus, and 8 of 8 are in use or reserved for jobs before it")
+    assert next_steps(queued, (), (), wait) == (
+        "Position 2 in the admission queue: it needs 8 vcpus, and 8 of 8 are in use or reserved for jobs before it.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "problem"),
+    [
+        (
+            CapacityErrorKind.QUOTA,
+            "Quota 'NVIDIA_T4_GPUS' exceeded.  Limit: 8.0 in region us-central1.",
+            "the quota NVIDIA_T4_GPUS is used up: Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 8.0 in region us-central1",
+        ),
+        (
+            CapacityErrorKind.QUOTA,
+            "Quota limit 'TPUV2PerZone' has been exceeded. Limit: 0 in region us.",
+            "the quota TPUV2PerZone is used up: Quota limit 'TPUV2PerZone' has been exceeded. Limit: 0 in region us",
+        ),
+        (CapacityErrorKind.QUOTA, "no more of it", "a quota is used up: no more of it"),
+        (CapacityErrorKind.STOCKOUT, "no resources", "no capacity in us-central1-a"),
+    ],
+)
+def test_next_steps_tell_a_missing_quota_from_missing_capacity(
+    kind: CapacityErrorKind, message: str, problem: str
+) -> None:
+    world = World()
+    world.submit()
+    world.deliver()
+    event = VmsNotCreated("digits_1", 1, "us-central1-a", 0, kind, "CODE", message, world.now)
+    decision = judge(State(world.job, tuple(world.replicas)), event, world.now)
+    entry = replace(world.ledger[-1], event=event, decision=decision)
+    state = a_state(a_replica(CHIEF, ReplicaState.WAITING), job=a_job(JobState.PREPARING, placement=Placement(0, 3)))
+    sentences = next_steps(state.job, state.replicas, (*world.ledger, entry))
+    assert f"after 3 capacity errors so far (the last one: {problem})" in sentences[1]
+    other_attempt = replace(state.job, attempt=2)
+    assert "the last one" not in next_steps(other_attempt, state.replicas, (*world.ledger, entry))[1]
 
 
 def test_differences_are_the_exits_that_another_policy_would_judge_differently() -> None:

@@ -1,0 +1,208 @@
+"""The log page: every line is shown once and in order, or the page says which lines it leaves out."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import pytest
+
+from shared.console.pages import log_download
+from shared.console.pages.log_window import LINES_MAX, LogPosition
+from tests.support.console_site import Site
+from tests.support.jobs import a_spec
+from tests.support.world import World
+
+LOGS = "/jobs/digits_1/logs"
+
+
+@pytest.fixture
+def log(site: Site) -> Site:
+    site.world.start_running()
+    return site
+
+
+def an_entry(number: int, second: float, *, vm: str = "a", severity: str = "INFO", text: str = "") -> dict[str, Any]:
+    """Return line `number` of a VM; `second` counts from 03:00:00."""
+    minutes, seconds = divmod(second, 60)
+    return {
+        "timestamp": f"2026-11-21T03:{int(minutes):02d}:{seconds:012.9f}Z",
+        "insertId": f"{vm}-{number:06d}",
+        "severity": severity,
+        "labels": {"ml.googleapis.com/task_name": f"worker-replica-{ord(vm) - ord('a')}", "trainmaster/vm": vm},
+        "textPayload": text or f"line {number}",
+    }
+
+
+def burst(count: int, begin: float, per_second: int = 4_000, first: int = 0) -> list[dict[str, Any]]:
+    """Return lines of four VMs that print at the same times, as programs in lockstep do."""
+    return [
+        an_entry(number, begin + (number - first) // 4 * 4 / per_second, vm="abcd"[number % 4])
+        for number in range(first, first + count)
+    ]
+
+
+def rows(page: str) -> list[str]:
+    return re.findall(r'<tr id="line-([^"]+)"', page)
+
+
+def link(page: str, paragraph: str) -> str:
+    """Return the address in a paragraph, or an empty string."""
+    found = re.search(rf'<p id="{paragraph}".*?href="([^"]+)"', page)
+    return LOGS + html.unescape(found[1]) if found else ""
+
+
+def update(page: str) -> str:
+    """Return the address by which the script updates a page."""
+    found = re.search(r'data-update="([^"]*)"', page)
+    assert found
+    return LOGS + html.unescape(found[1])
+
+
+def in_order(entries: list[dict[str, Any]]) -> list[str]:
+    return [entry["insertId"] for entry in sorted(entries, key=lambda entry: (entry["timestamp"], entry["insertId"]))]
+
+
+def test_pages_of_older_lines_hold_each_line_once_though_many_have_one_time(log: Site) -> None:
+    log.entries = burst(2_600, 10)
+    page, shown = log.text(LOGS), list[str]()
+    while True:
+        shown = rows(page) + shown
+        if not (older := link(page, "older")):
+            break
+        page = log.text(older)
+    assert shown == in_order(log.entries)
+
+
+def test_pages_from_a_time_on_hold_each_line_once(log: Site) -> None:
+    log.entries = burst(2_600, 10)
+    page, shown = log.text(f"{LOGS}?from=2026-11-21T03:00:10.1Z"), list[str]()
+    while True:
+        shown += rows(page)
+        if not (newer := link(page, "newer")):
+            break
+        page = log.text(newer)
+    assert shown == in_order(log.entries)[400:]
+    assert 'name="from" value="2026-11-21T03:00:10.1Z"' in log.text(f"{LOGS}?from=2026-11-21T03:00:10.1Z")
+
+
+def test_address_of_a_line_shows_it_though_thousands_follow_within_seconds(log: Site) -> None:
+    log.entries = burst(6_000, 10)
+    linked = log.entries[2_402]
+    shown = rows(log.text(f"{LOGS}?around={linked['timestamp']}"))
+    place = shown.index(linked["insertId"])
+    assert len(shown) == LINES_MAX
+    assert 490 < place < 510
+    assert shown == in_order(log.entries)[2_402 - place : 2_402 - place + LINES_MAX]
+
+
+def test_live_page_shows_each_line_of_moderate_bursts_and_late_ones(log: Site) -> None:
+    log.entries = burst(900, 10)
+    page, seen = log.text(LOGS), set[str]()
+    late = an_entry(1, 10.0401, vm="e")
+    for number in range(1, 5):
+        seen |= set(rows(page))
+        log.entries += burst(900, 10 + number, first=900 * number)
+        if number == 1:
+            log.entries.append(late)
+        page = log.text(update(page))
+        assert 'id="gap"' not in page
+        assert rows(page) == sorted(rows(page), key=in_order(log.entries).index)
+    assert seen | set(rows(page)) >= {entry["insertId"] for entry in log.entries if entry is not late}
+
+
+def test_live_page_that_falls_behind_names_what_it_does_not_show(log: Site) -> None:
+    log.entries = burst(500, 10)
+    page = log.text(LOGS)
+    shown = rows(page)
+    log.entries += burst(4_000, 20, first=500)
+    page = log.text(update(page))
+    assert "an unknown number of lines from 2026-11-21T03:00:10.124" in page
+    assert "to 2026-11-21T03:00:20.750Z are not shown" in page
+    newest = rows(page)
+    following = log.text(link(page, "gap"))
+    missing = rows(following)
+    while newest[0] not in missing:
+        following = log.text(link(following, "newer"))
+        missing += rows(following)
+    between = missing[: missing.index(newest[0])]
+    assert shown + between + newest == in_order(log.entries)
+
+
+def test_gap_stays_named_while_the_page_is_updated(log: Site) -> None:
+    log.entries = burst(500, 10)
+    page = log.text(LOGS)
+    log.entries += burst(4_000, 20, first=500)
+    page = log.text(update(page))
+    gap = link(page, "gap")
+    page = log.text(update(page))
+    assert gap
+    assert link(page, "gap") == gap
+    assert 'id="gap"' not in log.text(LOGS)
+
+
+def test_filters_have_their_effect_and_stay_in_the_links(log: Site) -> None:
+    log.entries = [
+        *(an_entry(number, 10 + number / 1_000, severity="ERROR", text="the loss") for number in range(1_200)),
+        *(an_entry(number, 10 + number / 1_000, vm="b", severity="ERROR", text="the loss") for number in range(5)),
+        an_entry(9_000, 15, severity="INFO", text="the loss"),
+        an_entry(9_001, 15, severity="ERROR", text="fine"),
+    ]
+    page = log.text(f"{LOGS}?task=worker-replica-0&severity=ERROR&text=loss")
+    shown = rows(page)
+    assert shown == [f"a-{number:06d}" for number in range(200, 1_200)]
+    assert rows(log.text(link(page, "older"))) == [f"a-{number:06d}" for number in range(200)]
+
+
+def test_times_without_a_fraction_come_before_later_ones_of_their_second() -> None:
+    times = ("2026-11-21T03:00:05Z", "2026-11-21T03:00:05.000000001Z", "2026-11-21T03:00:05.5Z")
+    keys = [LogPosition(time).key for time in times]
+    assert keys == sorted(keys)
+    assert LogPosition("2026-11-21T04:00:05+01:00").key == keys[0]
+
+
+@pytest.mark.parametrize("name", ["from", "before", "around", "follow", "gap"])
+def test_wrong_time_is_refused_with_the_parameter(log: Site, name: str) -> None:
+    response = log.get(f"{LOGS}?{name}=yesterday")
+    assert response.status_code == 400
+    assert f"{name}: must be a time" in response.text
+
+
+def test_page_of_many_replicas_says_that_it_suggests_only_the_first() -> None:
+    site = Site(World())
+    site.open()
+    site.world.submit(a_spec(workerCount=250))
+    site.world.deliver()
+    page = site.text(f"{LOGS}?task=worker-replica-249")
+    total = len(site.world.replicas)
+    assert total > 200
+    assert f"Suggests 200 of {total} replicas; type the name of any other." in page
+    assert 'name="task" list="tasks" value="worker-replica-249"' in page
+
+
+def test_file_holds_the_filtered_lines_in_order(log: Site) -> None:
+    log.entries = [*burst(2_500, 10), an_entry(9_999, 30, severity="ERROR", text="the \x1b[31mloss")]
+    page = log.text(f"{LOGS}?task=worker-replica-1")
+    address = re.search(r'href="([^"]+)">Download', page)
+    assert address
+    response = log.get(html.unescape(address[1]))
+    assert response.headers["Content-Disposition"] == 'attachment; filename="digits_1.log"'
+    texts = [line.rpartition(" ")[2] for line in response.text.splitlines()]
+    assert texts == [str(number) for number in range(1, 2_500, 4)]
+    assert log.text(f"{LOGS}.txt?severity=ERROR") == "2026-11-21T03:00:30Z worker-replica-0 ERROR the loss\n"
+
+
+def test_file_that_is_too_long_says_how_to_get_the_rest(log: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_download, "DOWNLOAD_LINES_MAX", 1_200)
+    log.entries = burst(2_000, 10)
+    *lines, last = log.text(f"{LOGS}.txt").splitlines()
+    assert len(lines) == 1_200
+    assert last.startswith("# These are the first 1200 lines.")
+    rest = log.text(f"/jobs/digits_1/{last.rpartition(' ')[2]}").splitlines()
+    numbers = [int(line.rpartition(" ")[2]) for line in lines + rest]
+    assert numbers == [int(insert_id[2:]) for insert_id in in_order(log.entries)]
+
+
+def test_file_of_an_unknown_job_is_404(site: Site) -> None:
+    assert site.get("/jobs/nobody/logs.txt").status_code == 404
