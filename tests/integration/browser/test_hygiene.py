@@ -75,7 +75,9 @@ def test_texts_of_programs_are_shown_as_text_and_never_run(browser: Browser) -> 
     world.exit_program(replica, 1, error=error, tail="\n".join(ATTACKS))
     world.deliver()
     with opened(browser, world) as (page, site):
-        site.entries = [log_entry("ERROR", "worker-replica-0", text, f"id-{n}") for n, text in enumerate(ATTACKS)]
+        site.entries = [
+            log_entry("ERROR", "worker-replica-0", text, f"id-{n}", 300 - n) for n, text in enumerate(ATTACKS)
+        ]
         for path in ("/jobs", "/jobs/digits_1", "/jobs/digits_1/logs", "/jobs/digits_1?all=1"):
             visit(page, path)
             assert page.locator("main script, main img").count() == 0
