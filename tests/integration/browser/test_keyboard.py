@@ -30,7 +30,7 @@ def test_keys_lead_from_the_list_to_a_failed_jobs_decision_and_its_log_lines(bro
     world = failed_world()
     key = world.ledger[-1].key
     with opened(browser, world) as (page, site):
-        site.entries = [log_entry("ERROR", "worker-replica-0", "the last line")]
+        site.entries = [log_entry("ERROR", "worker-replica-0", "the last line", second=603.0)]
         page.keyboard.press("j")
         page.keyboard.press("Enter")
         page.wait_for_url("**/jobs/digits_1")
@@ -41,7 +41,7 @@ def test_keys_lead_from_the_list_to_a_failed_jobs_decision_and_its_log_lines(bro
         page.keyboard.press("Enter")
         page.wait_for_url("**/logs?around=*")
         assert page.locator("table.log td.text").inner_text() == "the last line"
-        assert len(site.queries) == 1
+        assert len(site.queries) == 2, "the lines before that time, and those after it"
 
 
 def test_keys_are_listed_and_dead_while_typing(browser: Browser) -> None:
