@@ -90,7 +90,9 @@ class JobStateMessage(MessageModel):
 
 
 def job_state_message(entry: LedgerEntry, job: Job) -> JobStateMessage:
-    """Return the message about an entry with the effect NOTIFY. `job` is the job before or after the transition.
+    """Return the message about an entry with the effect NOTIFY.
+
+    `job` is the job before or at any time after the transition.
 
     Raises ValueError if the entry's action is no transition of a job.
     """
@@ -104,7 +106,7 @@ def job_state_message(entry: LedgerEntry, job: Job) -> JobStateMessage:
         kind=_kind(job),
         transition=transition,
         state=entry.job_state or JobState[transition.name],
-        attempt=job.attempt if isinstance(action, AcceptJob) else entry.after.attempt,
+        attempt=action.job.attempt if isinstance(action, AcceptJob) else entry.after.attempt,
         at=entry.at,
         reason=entry.decision.reason.value,
         text=entry.decision.text,
