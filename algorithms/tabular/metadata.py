@@ -1,4 +1,4 @@
-"""What each column of the data is: `artifacts/metadata.json`.
+"""The type and treatment of each column of the data: `artifacts/metadata.json`.
 
     {"version": 1,
      "target": {"type": "categorical", "classes": ["no", "yes"]},

@@ -30,7 +30,7 @@ class Measurement:
     step: int
     """Training step at which it was measured; 0 if unknown."""
     earlier: Sequence[Point] = ()
-    """What the program reported before it, oldest first; set for the last value that an exit carries."""
+    """Values that the program reported before it, oldest first; set for the last value that an exit carries."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who may open the console: on loopback, whoever has the token that the command line printed, once.
+"""Signing in to the console on loopback, with the token that the command line printed. It works once.
 
 Other users and web pages on the same machine reach the port, too. The address with the token works once and sets a
 cookie that no script and no other site's page can use. Requests with a foreign `Host` are refused, so that a page

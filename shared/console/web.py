@@ -71,7 +71,7 @@ _pages = Blueprint("console", __name__)
 
 
 def create_app(console: Console, sign_in: SignIn) -> Flask:
-    """Return the application. `console` says what it shows, `sign_in` who may see it."""
+    """Return the application. `console` has the data that it shows; `sign_in` admits its users."""
     app = Flask(__name__, static_folder=None)
     app.config |= {"CONSOLE": console, "SIGN_IN": sign_in, "MAX_CONTENT_LENGTH": FORM_BYTES_MAX}
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True

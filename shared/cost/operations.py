@@ -1,4 +1,4 @@
-"""What the control plane itself does for a job: Firestore operations and invocations, computed from the ledger.
+"""Firestore operations and invocations of the control plane for one job, computed from its ledger.
 
     entry of the ledger       an event was read and judged, and one commit wrote the entry and a document
     entry with effects        one message more to `provision` or `tune`, and its confirmation

@@ -35,7 +35,7 @@ class StateCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class NewestJobs:
     """The newest jobs, the newest first."""
 
     store: Store
@@ -51,7 +51,7 @@ class Window:
         return StateCounts({state: found[state] for state in JobState}, None if self.is_whole else len(listed))
 
     def jobs_behind(self, after: JobPosition | None, batch: int) -> Iterator[Job]:
-        """Return the jobs behind the position. Those of the window are not read again; others are read in batches."""
+        """Return the jobs behind the position. Those of this object are not read again; others are read in batches."""
         for job in self.jobs:
             if after is None or (job.created_at, job.job_id) < (after.created_at, after.job_id):
                 yield job
@@ -61,10 +61,10 @@ class Window:
             yield from jobs_behind(self.store, after if is_behind else last, batch)
 
 
-def newest_jobs(store: Store) -> Window:
+def newest_jobs(store: Store) -> NewestJobs:
     source = jobs_behind(store, None, BATCH_MAX)
     jobs = tuple(islice(source, JOBS_READ_MAX))
-    return Window(store, jobs, is_whole=len(jobs) < JOBS_READ_MAX or not store.recent_jobs(1, _position(jobs[-1])))
+    return NewestJobs(store, jobs, is_whole=len(jobs) < JOBS_READ_MAX or not store.recent_jobs(1, _position(jobs[-1])))
 
 
 def jobs_behind(store: Store, after: JobPosition | None, batch: int) -> Iterator[Job]:

@@ -68,8 +68,8 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     """Return a page of jobs, the newest first. Trials are left out: their tuning job shows them."""
     batch = min(filters.size + 1, BATCH_MAX)
     if filters.needs_scan:
-        window = newest_jobs(console.store)
-        counts, source = window.counts(filters), window.jobs_behind(filters.after, batch)
+        newest = newest_jobs(console.store)
+        counts, source = newest.counts(filters), newest.jobs_behind(filters.after, batch)
     else:
         counts = StateCounts(console.store.count_by_state(filters.whole_label))
         source = jobs_behind(console.store, filters.after, batch)

@@ -35,7 +35,7 @@ class SubmissionForm:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionStatus:
-    """What became of a submission."""
+    """The result of a submission."""
 
     job_id: str
     is_stored: bool

@@ -158,7 +158,7 @@ class LabelsChanged(JobEventBase):
     seen: int | None = None
     """The `labels_version` that the user saw; None: any."""
     by: str = ""
-    """Who changed them: an e-mail address, or the user of the command line. Empty in entries of earlier releases."""
+    """The user: an e-mail address, or the name of the command line's user. Empty in entries of earlier releases."""
     kind: Literal["labels_changed"] = "labels_changed"
 
     @property
@@ -175,7 +175,7 @@ class DeleteRequested(JobEventBase):
     """Identifies the request, so that a repeated request is one event."""
     at: datetime
     by: str = ""
-    """Who deleted it: an e-mail address, or `trainmaster` for trials. Empty in entries of earlier releases."""
+    """The user: an e-mail address, or `trainmaster` for trials. Empty in entries of earlier releases."""
     kind: Literal["delete_requested"] = "delete_requested"
 
     @property

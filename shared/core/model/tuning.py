@@ -129,7 +129,7 @@ class Measurement:
     step: int = 0
     """Training step at which it was measured."""
     earlier: tuple[Point, ...] = ()
-    """What the program reported before it, oldest first. Only an exit carries it, up to the end of its trial."""
+    """Values that the program reported before it, oldest first. Only an exit and the end of its trial carry them."""
 
     @property
     def alone(self) -> Measurement:
