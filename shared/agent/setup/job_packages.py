@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.agent.setup.cloud_storage import split_uri
+from shared.agent.setup.installed_packages import require_nothing
 from shared.agent.setup.pip import pip_error
 from shared.agent.setup.setup_errors import new_setup_error
 
@@ -30,6 +31,8 @@ class JobPackages:
 
     A package may require another one of the job. In the second pass both are installed, so that pip does not ask the
     package index for the name, where a stranger may have registered it.
+
+    The second pass is left out if no package requires another one: pip would take seconds to change nothing.
     """
 
     def __init__(self, storage: StorageReader, pip: Pip, workspace: Workspace) -> None:
@@ -47,7 +50,10 @@ class JobPackages:
         for package, uri in zip(packages, uris):
             self._workspace.log(f"Installing the package: {uri}")
             self._run_pip(["--upgrade", "--force-reinstall", "--no-deps"], [package])
-        self._run_pip([], packages)
+        if require_nothing(packages):
+            self._workspace.log("The packages require no others.")
+        else:
+            self._run_pip([], packages)
 
     def _download(self, uri: str) -> Path:
         object_uri, _, version = uri.partition("#")

@@ -119,6 +119,8 @@ def test_vm_that_starts_later_installs_the_generation_that_was_accepted(cloud: C
     offline.boot()
     offline.wait_for_line("TRAINED")
     assert not offline.lines("ATTACKED")
+    assert len(offline.lines("[trainmaster] Running command: pip3 install")) == 1
+    assert offline.lines("[trainmaster] The packages require no others.")
 
 
 def test_generation_that_is_gone_is_a_permanent_failure_that_names_it(cloud: Cloud, offline: Vm) -> None:

@@ -1,0 +1,44 @@
+"""What the job's packages require, read from the metadata that pip wrote when it installed them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import site
+from importlib import metadata
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_EXTRA = re.compile(r"(?:^|\band)\s*\(?\s*extra\s*==\s*(?:'[^']*'|\"[^\"]*\")\s*\)?\s*$")
+
+
+def require_nothing(packages: Iterable[Path]) -> bool:
+    """Return whether no package of these requires another package. False if that is unknown.
+
+    pip 20.1 and later records which file a package was installed from (PEP 610). The answer is False for older pips.
+    """
+    requirements = _requirements_by_file()
+    return all(requirements.get(os.path.realpath(package)) == [] for package in packages)
+
+
+def _requirements_by_file() -> dict[str, list[str]]:
+    """Return the requirements of each package in the user site that was installed from a file."""
+    found: dict[str, list[str]] = {}
+    for distribution in metadata.distributions(path=[site.getusersitepackages()]):
+        record = distribution.read_text("direct_url.json")
+        url = urlsplit(json.loads(record).get("url", "")) if record else None
+        if url and url.scheme == "file":
+            required = [text for text in distribution.requires or () if not _needs_an_extra(text)]
+            found[os.path.realpath(unquote(url.path))] = required
+    return found
+
+
+def _needs_an_extra(requirement: str) -> bool:
+    """Return whether only an extra of the package requires it. The job's packages are installed without extras."""
+    marker = requirement.partition(";")[2]
+    return " or " not in marker and bool(_EXTRA.search(marker))
