@@ -49,8 +49,8 @@ run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),imag
 stack: $(INSTALLED) ## start the local stack and keep it running until Ctrl-C
 	@$(BIN)/trainmaster local up
 
-# One process more than cores, because tests of whole jobs often wait.
-PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two processes more than cores, because tests of whole jobs often wait.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
 
 .PHONY: test

@@ -1,7 +1,8 @@
 """Configure the whole test suite: fixtures, hypothesis profiles, work units, and the report of skipped tests.
 
-`make test` runs the suite in several processes. A folder is one unit of work, because its tests share a stack or an
-emulator that is started once per process. The suite also runs in one process, without the plugin pytest-xdist.
+`make test` runs the suite in several processes. A folder, or a module of end-to-end tests, is one unit of work, because
+its tests share a stack or an emulator that is started once per process. The suite also runs in one process, without the
+plugin pytest-xdist.
 """
 
 from __future__ import annotations
@@ -62,9 +63,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def work_unit(nodeid: str) -> str:
-    """Return the folder that a test is scheduled with: `unit/core` for a test in `tests/unit/core/rules/`."""
-    folder = PurePosixPath(nodeid.partition("::")[0]).parent
-    return "/".join(folder.parts[1:3])
+    """Return the folder that a test is scheduled with: `unit/core` for a test in `tests/unit/core/rules/`.
+
+    End-to-end tests are scheduled by module, because a folder of them takes longer than any other unit.
+    """
+    path = PurePosixPath(nodeid.partition("::")[0])
+    if path.parts[1:2] == ("e2e",):
+        return "/".join(path.parts[1:])
+    return "/".join(path.parent.parts[1:3])
 
 
 def _rank(unit: str) -> int:

@@ -35,7 +35,7 @@ def search(allowance: Allowance, states_max: int) -> SearchResult:
 @pytest.mark.parametrize(
     "allowance",
     [
-        Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0),
+        pytest.param(Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0), marks=pytest.mark.heavy),
         Allowance(duplicates=0, crashes=0, failures=1, losses=0, sweeps=0),
         pytest.param(Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0), marks=pytest.mark.heavy),
     ],

@@ -37,7 +37,15 @@ def stopped(lab: Lab, *services: str) -> Iterator[None]:
             process.send_signal(signal.SIGCONT)
 
 
-@pytest.mark.parametrize("services", [("firestore",), ("pubsub",), ("firestore", "pubsub")], ids=" and ".join)
+@pytest.mark.parametrize(
+    "services",
+    [
+        pytest.param(("firestore",), marks=pytest.mark.heavy),
+        pytest.param(("pubsub",), marks=pytest.mark.heavy),
+        ("firestore", "pubsub"),
+    ],
+    ids=" and ".join,
+)
 def test_exit_during_an_outage_is_judged_once_afterwards(lab: Lab, services: tuple[str, ...]) -> None:
     job_id = lab.scripted(workers=2, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")

@@ -21,6 +21,7 @@ def running_workers(lab: Lab, job_id: str) -> set[ReplicaId]:
     return {replica.replica_id for replica in replicas if replica.state is ReplicaState.RUNNING} & WORKERS
 
 
+@pytest.mark.heavy  # waits for the next request of a VM without capacity, one minute
 @pytest.mark.timeout(900)
 def test_job_runs_with_one_worker_and_the_other_one_joins_when_there_is_capacity(lab: Lab) -> None:
     lab.faults.change(machine_limits={MACHINE: 1})

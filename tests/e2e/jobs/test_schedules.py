@@ -101,6 +101,7 @@ def test_schedule_submits_through_the_api_as_its_account(lab: Lab, schedule: Sch
     schedule.command("delete", schedule.name)
 
 
+@pytest.mark.heavy  # waits for the beginning of a minute, up to two minutes
 def test_tick_during_an_outage_of_the_scheduler_is_fired_late_and_once(lab: Lab, schedule: Schedule) -> None:
     pid = lab.stack.state.services["scheduler"].pid
     schedule.create("0 3 1 1 *")

@@ -309,6 +309,7 @@ def test_attacks_succeed_against_an_unprotected_server(chromium: str) -> None:
                 assert any('"a":"b' in body for body in server.received), manner
 
 
+@pytest.mark.heavy  # about Chromium itself; takes half a minute of CPU
 def test_browser_does_not_connect_to_blocked_ports(chromium: str) -> None:
     requests = {"write": Request("POST", "/change", '{"a":"b"}')}
     host = "127.84.250.1"
