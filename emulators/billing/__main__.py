@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 
-from emulators.billing.server import BillingServer, listen
+from emulators.billing.server import BillingServer
+from emulators.rest.server import serving
 from emulators.stack.processes import LOOPBACK
 
 
@@ -17,14 +16,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args(argv)
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    server = listen(LOOPBACK, options.port, BillingServer())
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    stopped.wait()
-    server.shutdown()
-    server.server_close()
+    with serving(LOOPBACK, options.port, BillingServer()) as stopped:
+        stopped.wait()
     return 0
 
 

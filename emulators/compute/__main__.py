@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import shutil
-import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from emulators.compute.addresses import AddressBook
 from emulators.compute.catalog import Catalog, Links, stable_id
 from emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
 from emulators.compute.control import Control
-from emulators.compute.server import ComputeServer, listen
+from emulators.compute.server import ComputeServer
 from emulators.compute.system_events import NO_DELAY, LogSink
 from emulators.compute.vm_metadata import Project
 from emulators.compute.vm_power import VmPower
@@ -31,6 +30,7 @@ from emulators.compute.vm_transitions import SystemEventSink, Timing, discard_sy
 from emulators.realism.call_access import INFRA
 from emulators.realism.compute_access import granted
 from emulators.realism.profile import GOOGLE_CLOUD
+from emulators.rest.server import listen, stop_event
 from emulators.tpu.cloud import TpuCloud
 from emulators.tpu.hosts import SliceHosts
 
@@ -129,9 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     control = Control(cloud, tpus, AddressBook(options.host), issuer)
     servers = _listen(options, ComputeServer(cloud, control))
 
-    stopped = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stopped.set())
+    stopped = stop_event()
     for server in servers:
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     print(f"Compute Engine emulator ready on {links.root}", flush=True)

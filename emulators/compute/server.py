@@ -15,10 +15,8 @@ from typing import Any, Final
 
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
-from emulators.browser_guard import GuardedHandler
 from emulators.compute.api import ComputeApi, json_body
 from emulators.compute.api_errors import ApiError, Json, not_found
 from emulators.compute.batch import answer_batch
@@ -147,18 +145,3 @@ class ComputeServer:
 
 def _respond(body: Json, status: int = 200) -> Response:
     return Response(json.dumps(body, indent=2) + "\n", status, content_type="application/json; charset=UTF-8")
-
-
-class QuietHandler(GuardedHandler, WSGIRequestHandler):
-    """No access log. Responses are sent in one piece and at once: Nagle's algorithm would delay each by 40 ms."""
-
-    disable_nagle_algorithm = True
-    wbufsize = -1
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Log nothing: clients poll, and the lines would hide all others."""
-
-
-def listen(host: str, port: int, server: Callable[..., Iterable[bytes]]) -> BaseWSGIServer:
-    """Return a server with a thread per connection: a call that waits for an operation blocks for up to 2 minutes."""
-    return make_server(host, port, server, threaded=True, request_handler=QuietHandler)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
-import threading
 from pathlib import Path
 
 from emulators.logging.entries import Entries
-from emulators.logging.server import LoggingServer, listen
+from emulators.logging.server import LoggingServer
+from emulators.rest.server import serving
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,15 +22,9 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO)
     options.state_dir.mkdir(parents=True, exist_ok=True)
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
     entries = Entries(options.state_dir / "entries.sqlite")
-    server = listen(options.host, options.port, LoggingServer(entries, frozenset(options.refuse_type)))
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    stopped.wait()
-    server.shutdown()
-    server.server_close()
+    with serving(options.host, options.port, LoggingServer(entries, frozenset(options.refuse_type))) as stopped:
+        stopped.wait()
     entries.close()
     return 0
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emulators.logging.api_errors import ApiError, Json, invalid
 from emulators.logging.query_filter import SEVERITIES, Sql
-from emulators.logging.times import SECOND, nanoseconds, rfc3339
+from emulators.rest.api_errors import ApiError, Json, invalid
+from emulators.rest.times import SECOND, nanoseconds, rfc3339
 
 ENTRY_BYTES_MAX: Final = 256_000  # Source: Cloud Logging's quotas page ("256 KB")
 FUTURE_MAX_NS: Final = 24 * 3600 * SECOND  # Source: the same

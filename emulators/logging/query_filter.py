@@ -18,8 +18,8 @@ from typing import Final, cast
 
 from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
-from emulators.logging.api_errors import ApiError, invalid
-from emulators.logging.times import nanoseconds
+from emulators.rest.api_errors import ApiError, invalid
+from emulators.rest.times import nanoseconds
 
 LENGTH_MAX: Final = 20_000  # Source: Cloud Logging's quotas page
 

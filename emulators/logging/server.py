@@ -11,28 +11,24 @@ import base64
 import binascii
 import hashlib
 import json
-import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from werkzeug.serving import BaseWSGIServer, make_server
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Request
 
-from emulators.compute.server import QuietHandler
-from emulators.logging.api_errors import ApiError, Json, invalid
 from emulators.logging.entries import Entries, Position, parse_entries
 from emulators.logging.query_filter import parse
+from emulators.rest.api_errors import ApiError, Json, invalid
+from emulators.rest.server import RestServer, json_body, missing_call
 
 REQUEST_BYTES_MAX: Final = 10_000_000  # Source: Cloud Logging's quotas page
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 1000  # Source: ListLogEntriesRequest.page_size
 ORDERS: Final = {"": False, "timestamp asc": False, "timestamp desc": True}
 
-log = logging.getLogger(__name__)
 
-
-class LoggingServer:
+class LoggingServer(RestServer):
     """The WSGI application. `refused_types`: resource types that the project itself may not write."""
 
     def __init__(
@@ -42,28 +38,15 @@ class LoggingServer:
         self._refused = refused_types
         self._clock_ns = clock_ns
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        request = Request(environ)
-        return self._dispatch(request)(environ, start_response)
-
-    def _dispatch(self, request: Request) -> Response:
-        try:
-            return _respond(self._route(request))
-        except ApiError as error:
-            return _respond(error.body(), error.code)
-        except Exception:
-            log.exception("%s %s", request.method, request.path)
-            return _respond(ApiError(500, "INTERNAL", "Internal error encountered.").body(), 500)
-
-    def _route(self, request: Request) -> Json | str:
+    def answer(self, request: Request) -> Json | str:
         match request.method, request.path:
             case "GET", "/emulator/v1/health":
                 return {}
             case "POST", "/v2/entries:write":
-                return self._write(_body(request))
+                return self._write(json_body(request, REQUEST_BYTES_MAX))
             case "POST", "/v2/entries:list":
-                return self._list(_body(request))
-        raise ApiError(404, "NOT_FOUND", f"This emulator has no {request.method} {request.path}.")
+                return self._list(json_body(request, REQUEST_BYTES_MAX))
+        raise missing_call(request)
 
     def _write(self, request: Json) -> Json:
         rows, errors = parse_entries(request, self._clock_ns(), self._refused)
@@ -117,30 +100,3 @@ def _decode_token(token: str, query_hash: str) -> Position:
     if token_hash != query_hash:
         raise invalid("page_token belongs to another filter or order.")
     return timestamp, insert_id, log_name
-
-
-def _body(request: Request) -> Json:
-    data = request.get_data()
-    if len(data) > REQUEST_BYTES_MAX:
-        raise invalid(f"Request payload size exceeds the limit: {REQUEST_BYTES_MAX} bytes.")
-    try:
-        body = json.loads(data or b"{}", parse_constant=_reject_constant)
-    except ValueError as error:
-        raise invalid(f"Invalid JSON payload received: {error}.") from None
-    if not isinstance(body, dict):
-        raise invalid("Invalid JSON payload received: it must be an object.")
-    return body
-
-
-def _reject_constant(word: str) -> None:
-    """Reject NaN and Infinity, which Python's parser accepts and Google's does not."""
-    raise ValueError(f"{word} is not JSON")
-
-
-def _respond(body: Json | str, status: int = 200) -> Response:
-    text = body if isinstance(body, str) else json.dumps(body)
-    return Response(text + "\n", status, content_type="application/json; charset=UTF-8")
-
-
-def listen(host: str, port: int, server: LoggingServer) -> BaseWSGIServer:
-    return make_server(host, port, server, threaded=True, request_handler=QuietHandler)

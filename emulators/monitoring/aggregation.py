@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from emulators.logging.api_errors import invalid
-from emulators.logging.times import SECOND
 from emulators.monitoring.alignment import ALIGNERS, Values, align
 from emulators.monitoring.series import Point, Series, SeriesKey
+from emulators.rest.api_errors import invalid
+from emulators.rest.times import SECOND
 
 PERIOD_NS_MIN: Final = 60 * SECOND
 REDUCERS: Final[dict[str, Callable[[Sequence[float]], float]]] = {
@@ -69,7 +69,7 @@ class Aggregation:
 
 
 def parse_aggregation(aligner: str, period: str, reducer: str, groups: Sequence[str]) -> Aggregation:
-    """Check the parameters of a list; empty texts are those that are not set. Raises ApiError (400)."""
+    """Check the parameters of a list; an empty text stands for a parameter that is not set. Raises ApiError (400)."""
     aligner, reducer = aligner or "ALIGN_NONE", reducer or NONE
     if aligner not in ALIGNERS:
         raise invalid(f"This emulator does not support the aligner {aligner}.")

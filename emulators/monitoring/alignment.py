@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from emulators.logging.api_errors import invalid
-from emulators.logging.times import SECOND
 from emulators.monitoring.series import Point, Series
+from emulators.rest.api_errors import invalid
+from emulators.rest.times import SECOND
 
 Values = dict[int, float]
 """End of a period → value; periods without points are missing."""

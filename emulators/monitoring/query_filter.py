@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from emulators.logging.api_errors import ApiError, invalid
 from emulators.monitoring.series import SeriesKey
+from emulators.rest.api_errors import ApiError, invalid
 
 _TEXT: Final = r'"((?:[^"\\]|\\.)*)"'
 _COMPARISON: Final = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from emulators.logging.times import rfc3339
+from emulators.rest.times import rfc3339
 
 Json = dict[str, Any]
 
@@ -63,8 +63,8 @@ class Series:
         """Return the series as the API returns it, the newest point first."""
         points = [self._point(point) for point in reversed(self.points)] if with_points else []
         return {
-            "metric": _labelled(self.key.metric, self.key.labels),
-            "resource": _labelled(self.key.resource, self.key.resource_labels),
+            "metric": _with_labels(self.key.metric, self.key.labels),
+            "resource": _with_labels(self.key.resource, self.key.resource_labels),
             "metricKind": self.kind,
             "valueType": self.value_type,
             **({"points": points} if points else {}),
@@ -85,7 +85,7 @@ def sorted_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(labels.items()))
 
 
-def _labelled(kind: str, labels: tuple[tuple[str, str], ...]) -> Json:
+def _with_labels(kind: str, labels: tuple[tuple[str, str], ...]) -> Json:
     return {"type": kind, **({"labels": dict(labels)} if labels else {})}
 
 

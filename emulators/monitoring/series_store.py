@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emulators.logging.api_errors import ApiError, invalid
-from emulators.logging.times import SECOND
 from emulators.monitoring.series import Json, Point, Series, SeriesKey
 from emulators.monitoring.write_checks import NewPoint, frequency_error
+from emulators.rest.api_errors import ApiError, invalid
+from emulators.rest.times import SECOND
 
 SAMPLING_NS: Final = 5 * SECOND
 """Shortest time between two points of a series. Source: quotas page, "user-defined metrics"."""

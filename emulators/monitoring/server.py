@@ -8,25 +8,22 @@ GET  /emulator/v1/health                    200 as soon as the server runs
 
 from __future__ import annotations
 
-import json
-import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from werkzeug.serving import BaseWSGIServer, make_server
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Request
 
-from emulators.compute.server import QuietHandler
-from emulators.logging.api_errors import ApiError, invalid
-from emulators.logging.times import nanoseconds
 from emulators.monitoring.aggregation import parse_aggregation
 from emulators.monitoring.query_filter import parse
 from emulators.monitoring.series import Json, Series, SeriesKey
 from emulators.monitoring.series_store import SeriesStore
 from emulators.monitoring.write_checks import parse_series
+from emulators.rest.api_errors import ApiError, invalid
+from emulators.rest.server import RestServer, json_body, missing_call
+from emulators.rest.times import nanoseconds
 
 SERIES_MAX: Final = 200
 """Source: CreateTimeSeriesRequest."""
@@ -38,11 +35,9 @@ PERMISSIONS: Final = (CREATE, LIST, "monitoring.metricDescriptors.list")
 _CODES: Final = {"INVALID_ARGUMENT": 3, "FAILED_PRECONDITION": 9}
 _PATH: Final = re.compile(r"/v3/projects/([^/]+)/(timeSeries|metricDescriptors)")
 
-log = logging.getLogger(__name__)
 
-
-class MonitoringServer:
-    """The WSGI application. `denied`: permissions that nobody has."""
+class MonitoringServer(RestServer):
+    """The WSGI application. `denied`: permissions that no caller has."""
 
     def __init__(
         self, store: SeriesStore, denied: frozenset[str] = frozenset(), clock_ns: Callable[[], int] = time.time_ns
@@ -51,32 +46,20 @@ class MonitoringServer:
         self.denied = denied
         self._clock_ns = clock_ns
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        return self._dispatch(Request(environ))(environ, start_response)
-
-    def _dispatch(self, request: Request) -> Response:
-        try:
-            return _respond(self._route(request))
-        except ApiError as error:
-            return _respond(error.body(), error.code)
-        except Exception:
-            log.exception("%s %s", request.method, request.path)
-            return _respond(ApiError(500, "INTERNAL", "Internal error encountered.").body(), 500)
-
-    def _route(self, request: Request) -> Json:
+    def answer(self, request: Request) -> Json:
         if (request.method, request.path) == ("GET", "/emulator/v1/health"):
             return {}
         if match := _PATH.fullmatch(request.path):
             project = match[1]
             match request.method, match[2]:
                 case "POST", "timeSeries":
-                    return self._create(project, _body(request))
+                    return self._create(project, json_body(request))
                 case "GET", "timeSeries":
                     return self._list(project, request)
                 case "GET", "metricDescriptors":
                     self._check_permission(PERMISSIONS[2])
                     return {"metricDescriptors": [found.to_json(project) for found in self._store.descriptors()]}
-        raise ApiError(404, "NOT_FOUND", f"This emulator has no {request.method} {request.path}.")
+        raise missing_call(request)
 
     def _check_permission(self, permission: str) -> None:
         if permission in self.denied:
@@ -176,21 +159,3 @@ def _partial_error(errors: dict[int, ApiError], total: int) -> ApiError:
     if success := total - len(errors):
         summary["successPointCount"] = success
     return invalid(f"One or more TimeSeries could not be written: {texts}", summary)
-
-
-def _body(request: Request) -> Json:
-    try:
-        body = json.loads(request.get_data() or b"{}")
-    except ValueError as error:
-        raise invalid(f"Invalid JSON payload received: {error}.") from None
-    if not isinstance(body, dict):
-        raise invalid("Invalid JSON payload received: it must be an object.")
-    return body
-
-
-def _respond(body: Json, status: int = 200) -> Response:
-    return Response(json.dumps(body) + "\n", status, content_type="application/json; charset=UTF-8")
-
-
-def listen(host: str, port: int, server: MonitoringServer) -> BaseWSGIServer:
-    return make_server(host, port, server, threaded=True, request_handler=QuietHandler)

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from emulators.logging.api_errors import ApiError, invalid
-from emulators.logging.times import SECOND, nanoseconds
 from emulators.monitoring.series import VALUE_FIELDS, Json, Point, SeriesKey, sorted_labels
+from emulators.rest.api_errors import ApiError, invalid
+from emulators.rest.times import SECOND, nanoseconds
 
 PAST_MAX_NS: Final = 25 * 3600 * SECOND
 FUTURE_MAX_NS: Final = 300 * SECOND

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
 import threading
 from pathlib import Path
 
+from emulators.rest.server import serving
 from emulators.scheduler.clock import Clock
 from emulators.scheduler.dispatch import Dispatcher
 from emulators.scheduler.job_store import JobStore
-from emulators.scheduler.server import SchedulerServer, listen
+from emulators.scheduler.server import SchedulerServer
 from emulators.services import iam
 from emulators.services.pubsub import PubSub
 from emulators.stack.loopback import CallError
@@ -38,21 +38,15 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     options.state_dir.mkdir(parents=True, exist_ok=True)
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
     store = JobStore(options.state_dir / "jobs.sqlite")
     dispatcher = Dispatcher(options.pubsub, iam.secret_of(options.token_file))
     clock = Clock(store, dispatcher)
-    server = listen(LOOPBACK, options.port, SchedulerServer(options.project, store, clock, dispatcher))
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    threading.Thread(target=clock.run, daemon=True).start()
-    if options.topic:
-        publish_until(stopped, PubSub(options.pubsub, options.project), options.topic, options.every)
-    stopped.wait()
-    clock.stop()
-    server.shutdown()
-    server.server_close()
+    with serving(LOOPBACK, options.port, SchedulerServer(options.project, store, clock, dispatcher)) as stopped:
+        threading.Thread(target=clock.run, daemon=True).start()
+        if options.topic:
+            publish_until(stopped, PubSub(options.pubsub, options.project), options.topic, options.every)
+        stopped.wait()
+        clock.stop()
     return 0
 
 

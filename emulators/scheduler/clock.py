@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final
 
-from emulators.logging.api_errors import ApiError
+from emulators.rest.api_errors import ApiError
 from emulators.scheduler.dispatch import Dispatcher
 from emulators.scheduler.execution import ScheduledJob, after_attempt
 from emulators.scheduler.job_store import JobStore

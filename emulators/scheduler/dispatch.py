@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
-from emulators.logging.api_errors import Json
+from emulators.rest.api_errors import Json
 from emulators.scheduler.resources import HttpTarget, Job, PubsubTarget, seconds
 from emulators.services import iam
 from emulators.stack.loopback import CallError, call

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from emulators.logging.api_errors import ApiError, Json
+from emulators.rest.api_errors import ApiError, Json
 from emulators.scheduler.resources import Job, JobState, RetryConfig, seconds
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from emulators.logging.api_errors import ApiError
+from emulators.rest.api_errors import ApiError
 from emulators.scheduler.execution import ScheduledJob
 
 _STORED: Final = TypeAdapter(ScheduledJob)

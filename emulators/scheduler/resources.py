@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from emulators.logging.api_errors import Json, invalid
+from emulators.rest.api_errors import Json, invalid
 
 CRON_FIELDS: Final = 5
 URI_CHARS_MAX: Final = 2083
@@ -231,7 +231,7 @@ def check_project(job: Job, project: str) -> None:
 
 
 def _read(document: Mapping[str, Any]) -> Job:
-    """Raises ApiError with every problem and its field."""
+    """Return the job. Raises ApiError, which names every problem and its field."""
     try:
         return Job.model_validate(document)
     except ValidationError as error:
@@ -243,7 +243,7 @@ def _read(document: Mapping[str, Any]) -> Job:
 
 
 def _copy(source: Mapping[str, Any], target: dict[str, Any], path: list[str]) -> None:
-    """Copy the value at the path, or remove it where the source has none."""
+    """Copy the value at the path, or remove it if the source has none."""
     key, *rest = path
     if rest:
         inner = target.setdefault(key, {})

@@ -11,20 +11,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
-import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
-from werkzeug.serving import BaseWSGIServer, make_server
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Request
 
-from emulators.compute.server import QuietHandler
-from emulators.logging.api_errors import ApiError, Json, invalid
+from emulators.rest.api_errors import ApiError, Json, invalid
+from emulators.rest.server import RestServer, json_body
 from emulators.scheduler import execution, resources
 from emulators.scheduler.clock import Clock, utc_now
 from emulators.scheduler.dispatch import Dispatcher
@@ -37,10 +33,8 @@ VERBS: Final = ("pause", "resume", "run")
 _LOCATIONS: Final = "/v1/projects/<project>/locations"
 _JOBS: Final = f"{_LOCATIONS}/<location>/jobs"
 
-log = logging.getLogger(__name__)
 
-
-class SchedulerServer:
+class SchedulerServer(RestServer):
     """The WSGI application."""
 
     def __init__(
@@ -62,23 +56,12 @@ class SchedulerServer:
             ]
         )
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        return self._dispatch(Request(environ))(environ, start_response)
-
-    def _dispatch(self, request: Request) -> Response:
-        try:
-            endpoint, matched = self._map.bind_to_environ(request.environ).match()
-            arguments = dict(matched)
-            self._check_parent(arguments.pop("project", self._project), arguments.get("location"))
-            return _respond(endpoint(request, **arguments))
-        except ApiError as error:
-            return _respond(error.body(), error.code)
-        except HTTPException as error:
-            message = f"This emulator has no {request.method} {request.path}."
-            return _respond(ApiError(404, "NOT_FOUND", message).body(), error.code or 500)
-        except Exception:
-            log.exception("%s %s", request.method, request.path)
-            return _respond(ApiError(500, "INTERNAL", "Internal error encountered.").body(), 500)
+    def answer(self, request: Request) -> Json:
+        endpoint, matched = self._map.bind_to_environ(request.environ).match()
+        arguments = dict(matched)
+        self._check_parent(arguments.pop("project", self._project), arguments.get("location"))
+        body: Json = endpoint(request, **arguments)
+        return body
 
     def _check_parent(self, project: str, location: str | None) -> None:
         if project != self._project:
@@ -99,7 +82,7 @@ class SchedulerServer:
         return {"name": self._parent(region), "locationId": region}
 
     def _create(self, request: Request, location: str) -> Json:
-        job = resources.new_job(_body(request), self._parent(location), secrets.token_hex(8), self._now())
+        job = resources.new_job(json_body(request), self._parent(location), secrets.token_hex(8), self._now())
         scheduled = execution.planned(job, 1, self._now())
         self._store.add(scheduled)
         return scheduled.job.as_json()
@@ -115,7 +98,7 @@ class SchedulerServer:
         return {**page, "nextPageToken": _encode_token(found[size - 1].job.name)} if len(found) > size else page
 
     def _update(self, request: Request, location: str, job: str) -> Json:
-        body, mask = _body(request), request.args.get("updateMask", "")
+        body, mask = json_body(request), request.args.get("updateMask", "")
 
         def change(current: ScheduledJob) -> ScheduledJob:
             changed = resources.changed_job(current.job, body, mask, self._now())
@@ -156,21 +139,3 @@ def _decode_token(token: str) -> str:
         return base64.urlsafe_b64decode(token.encode()).decode()
     except (binascii.Error, ValueError):
         raise invalid("page_token does not belong to this list.") from None
-
-
-def _body(request: Request) -> Json:
-    try:
-        body = json.loads(request.get_data() or b"{}")
-    except ValueError as error:
-        raise invalid(f"Invalid JSON payload received: {error}.") from None
-    if not isinstance(body, dict):
-        raise invalid("Invalid JSON payload received: it must be an object.")
-    return body
-
-
-def _respond(body: Json, status: int = 200) -> Response:
-    return Response(json.dumps(body) + "\n", status, content_type="application/json; charset=UTF-8")
-
-
-def listen(host: str, port: int, server: SchedulerServer) -> BaseWSGIServer:
-    return make_server(host, port, server, threaded=True, request_handler=QuietHandler)

@@ -10,7 +10,7 @@ import pytest
 
 from emulators.logging.entries import Entries, parse_entry
 from emulators.logging.query_filter import parse
-from emulators.logging.times import nanoseconds
+from emulators.rest.times import nanoseconds
 from shared.agent.reporting.serial_console import Console, Stream
 from shared.settings import PREFIX, Settings, settings
 from shared.wiring.fleet import fleet_deps

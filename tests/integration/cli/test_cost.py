@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from emulators.billing.server import BillingServer, listen
+from emulators.billing.server import BillingServer
+from emulators.rest.server import listen
 from shared.cost.checkpoint_times import CheckpointTimes
 from shared.memory.objects import MemoryObjects
 from shared.settings import settings

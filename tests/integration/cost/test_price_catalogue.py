@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from emulators.billing.server import BillingServer, listen
+from emulators.billing.server import BillingServer
+from emulators.rest.server import listen
 from shared.cost.sku import Sku
 from shared.errors import PermanentError
 from shared.gcp.price_catalogue import SERVICES, PriceCatalogue

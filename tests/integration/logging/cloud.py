@@ -11,7 +11,8 @@ from typing import Any
 from werkzeug.test import Client
 
 from emulators.logging.entries import Entries
-from emulators.logging.server import LoggingServer, listen
+from emulators.logging.server import LoggingServer
+from emulators.rest.server import listen
 from tests.support.serving import serving
 
 PROJECT = "my-project"

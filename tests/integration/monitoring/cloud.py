@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 
 from werkzeug.test import Client
 
-from emulators.logging.times import SECOND, rfc3339
 from emulators.monitoring.series_store import SeriesStore
-from emulators.monitoring.server import MonitoringServer, listen
+from emulators.monitoring.server import MonitoringServer
+from emulators.rest.server import listen
+from emulators.rest.times import SECOND, rfc3339
 from tests.support.serving import serving
 
 PROJECT = "my-project"

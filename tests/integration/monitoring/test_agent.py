@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from emulators.logging.times import SECOND, rfc3339
+from emulators.rest.times import SECOND, rfc3339
 from shared.agent.utilization.time_series import CPU, GPU
 from tests.integration.agent.support.cloud import Cloud as Google
 from tests.integration.agent.support.vm import Vm
@@ -34,7 +34,7 @@ class Monitoring(Cloud):
         self.server._clock_ns = time.time_ns
 
     def points(self, metric: str) -> dict[str, list[float]]:
-        """Return the values of each series of the last hour by GPU, or under an empty name; none if nobody wrote."""
+        """Return the values of each series of the last hour by GPU, or under an empty name; none if no agent wrote."""
         now = time.time_ns()
         interval = {
             "interval_startTime": rfc3339(now - 3600 * SECOND),

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from emulators.rest.server import listen
 from emulators.scheduler.clock import Clock
 from emulators.scheduler.dispatch import Dispatcher
 from emulators.scheduler.execution import ScheduledJob
 from emulators.scheduler.job_store import JobStore
-from emulators.scheduler.server import SchedulerServer, listen
+from emulators.scheduler.server import SchedulerServer
 from tests.support.serving import serving
 from tests.support.stack import eventually
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from emulators.logging.api_errors import ApiError
+from emulators.rest.api_errors import ApiError
 from emulators.scheduler.execution import ScheduledJob, after_attempt, next_time, paused, planned, resumed, retry_delay
 from emulators.scheduler.resources import Job, JobState, RetryConfig
 

@@ -17,7 +17,8 @@ from emulators.compute.metadata_server import MetadataServer
 from emulators.compute.metadata_tree import MetadataTree
 from emulators.compute.vm_tokens import TokenIssuer
 from emulators.logging.entries import Entries
-from emulators.logging.server import LoggingServer, listen
+from emulators.logging.server import LoggingServer
+from emulators.rest.server import listen
 from emulators.services import functions_host, iam
 from emulators.services.googleapis_proxy import ProxyServer
 from emulators.stack import service

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from emulators.logging.api_errors import invalid
+from emulators.rest.api_errors import invalid
 
 SECOND: Final = 1_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
