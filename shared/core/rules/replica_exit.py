@@ -13,7 +13,6 @@ from typing import Final
 
 from shared.core.actions import (
     Budget,
-    FailJob,
     HoldReplica,
     RecordCompletion,
     RecordHostDone,
@@ -23,90 +22,17 @@ from shared.core.actions import (
 )
 from shared.core.decisions import Decision, Reason, Rule
 from shared.core.events import ExitCause, ReplicaExited
-from shared.core.model.exit_policy import PERMANENT_STATUSES, Blame, ExitAction, ExitPolicy, Preset, code_of
-from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, Job, State
+from shared.core.model.exit_policy import ExitAction, Preset
+from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
 from shared.core.model.replica import EndKind, Replica
-from shared.core.rules import messages
 from shared.core.rules.attribution import blame, find_cause, may_be_collateral, past_exit
-from shared.core.rules.repetition import bug_signature, is_quick_failure, is_transient
+from shared.core.rules.exit_case import Case
+from shared.core.rules.repetition import bug_signature
 from shared.core.rules.vm_loss import internal_error, replace_vm
-from shared.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S, REBOOT_INTERVAL_MIN
+from shared.core.timeouts import REBOOT_INTERVAL_MIN
 
 IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
 """Exceptions of a program that cannot be imported. Another attempt raises them again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One exit of a replica's present incarnation, and everything the rules may look at."""
-
-    state: State
-    replica: Replica
-    event: ReplicaExited
-    now: datetime
-
-    @property
-    def job(self) -> Job:
-        return self.state.job
-
-    @property
-    def who(self) -> str:
-        """`worker 1`."""
-        return self.replica.replica_id.words
-
-    @property
-    def policy(self) -> ExitPolicy:
-        return self.job.plan.exit_policy
-
-    @property
-    def code(self) -> int | None:
-        return code_of(self.event.exit_status, self.event.signal)
-
-    @property
-    def user_action(self) -> ExitAction | None:
-        """The action that the user's own exit rules choose; None if no such rule matches."""
-        return self.policy.user_action(self.code, self.replica.replica_id.task_type)
-
-    @property
-    def hosts_left(self) -> int:
-        """Number of hosts of the slice that still run after this exit 0. It is 0 for a VM."""
-        host = self.event.subject.host
-        if host is None:
-            return 0
-        return self.job.plan.group(self.replica.replica_id.task_type).hosts - len({*self.replica.hosts_done, host})
-
-    @property
-    def quick_failures(self) -> int:
-        """Quick failures of the replica in a row, with this one; 0 if this failure was not quick."""
-        return self.replica.quick_failures + 1 if is_quick_failure(self.event) else 0
-
-    @property
-    def after_pause(self) -> str:
-        """` after a pause of 4 s`; empty if there is none."""
-        pause_s = self.policy.restart_pause_s(self.quick_failures)
-        return f" after a pause of {pause_s} s" if pause_s else ""
-
-    @property
-    def bug_advice(self) -> str:
-        """What to do about failures that look like a bug, with a leading space; empty unless they do."""
-        error = self.event.error
-        may_pass = blame(self.event) is Blame.PEER or (error is not None and is_transient(error))
-        if self.quick_failures < LIKELY_BUG_FAILURES or may_pass:
-            return ""
-        minutes = QUICK_FAILURE_MAX_S // 60
-        return (
-            f" {self.quick_failures} failures in a row, each within {minutes} minutes of the start, look like a bug. "
-            f'`trainmaster.exitPolicy.fail: ["{self.code}"]` ends such a job at its first failure.'
-        )
-
-    @property
-    def outcome(self) -> str:
-        """`worker 1 exited with status 1 (ValueError)`."""
-        return f"{self.who} {messages.exit_outcome(self.event)}"
-
-    def fail(self, rule: Rule, reason: Reason, text: str) -> Decision:
-        """Return the decision to end the job with this exit as its error message."""
-        return Decision(rule, reason, text, FailJob(messages.replica_failed(self.event), self.replica.key))
 
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
@@ -231,27 +157,9 @@ def _permanent_reason(case: Case) -> Reason | None:
         return Reason.OUT_OF_MEMORY
     if event.cause is ExitCause.INSTALL or (event.error and event.error.type in IMPORT_ERRORS):
         return Reason.INSTALL_FAILED
-    if case.policy.preset_action(case.code) is ExitAction.FAIL and not _may_be_forgiven(case):
+    if case.policy.preset_action(case.code) is ExitAction.FAIL and not case.may_be_collateral_failure:
         return Reason.COMMON_ERROR
-    return Reason.SAME_FAILURE_AGAIN if _proves_bug(case) else None
-
-
-def _may_be_forgiven(case: Case) -> bool:
-    """Whether the preset `service` calls an exit permanent that the loss of a peer may still explain."""
-    is_service = case.policy.preset is Preset.SERVICE and case.code not in PERMANENT_STATUSES
-    return is_service and may_be_collateral(case.job, case.event)
-
-
-def _proves_bug(case: Case) -> bool:
-    """Whether the previous incarnation failed in the same way, and both failed quickly, in the job's own code."""
-    event, previous = case.event, case.replica.previous
-    return (
-        previous is not None
-        and previous.is_charged
-        and previous.bug is not None
-        and previous.bug == bug_signature(event)
-        and (previous.exit_status, previous.signal) == (event.exit_status, event.signal)
-    )
+    return Reason.SAME_FAILURE_AGAIN if case.proves_bug else None
 
 
 def _crash(case: Case) -> Decision | None:
