@@ -5,21 +5,16 @@ A wrong value stops the start of a function, and the error names the setting. do
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from shared.core.intake.named_resources import ResourceKind
-from shared.presentation.price import Price, read_price
+from shared.setting_formats import AccountNetworks, AllowedResources, BootImages, Limits, Regions, UnitPrice
 
 PREFIX: Final = "TRAINMASTER_"
-_ACCOUNT_NETWORK: Final = "finance@my-project.iam.gserviceaccount.com=trainmaster-finance"
-_REGION: Final = re.compile(r"[a-z]+-[a-z]+[0-9]+")
-_IMAGE: Final = re.compile(r"projects/[^/]+/global/images/(family/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Addressing(StrEnum):
@@ -92,20 +87,20 @@ class Settings(BaseSettings):
         description="Subnetwork of the VMs, in which {region} stands for the job's region. Empty: the network's own "
         "subnetwork in that region.",
     )
-    account_networks: Annotated[dict[str, str], NoDecode] = Field(
+    account_networks: AccountNetworks = Field(
         default_factory=dict,
         description="Networks of the VMs of jobs with their own service accounts, such as "
         "finance@my-project.iam.gserviceaccount.com=trainmaster-finance. Their subnetworks are named NETWORK-REGION. A "
         "job that names a network gets that one.",
     )
-    allowed_resources: Annotated[tuple[str, ...], NoDecode] = Field(
+    allowed_resources: AllowedResources = Field(
         default=(),
         description="Resources that every job may name, such as "
         "service_account=trainer@my-project.iam.gserviceaccount.com,secret=projects/my-project/secrets/key. A * at the "
         "end stands for any rest. Any other service_account, network, image, reservation, kms_key or secret requires a "
         "submission through the API, by a caller who may use it.",
     )
-    regions: Annotated[tuple[str, ...], NoDecode] = Field(
+    regions: Regions = Field(
         default=(),
         description="Regions in which the network has a subnetwork for VMs, such as us-central1,europe-west4. Jobs in "
         "other regions are rejected, unless they name a network of their own. Empty: all regions.",
@@ -125,7 +120,7 @@ class Settings(BaseSettings):
         description="Package index for pip on the VMs, such as a mirror of PyPI in Artifact Registry: "
         "https://REGION-python.pkg.dev/PROJECT/REPOSITORY/simple/. Empty: PyPI.",
     )
-    boot_images: Annotated[dict[str, str], NoDecode] = Field(
+    boot_images: BootImages = Field(
         default_factory=dict,
         description="Boot images of your own in place of Google's: FAMILY is the last part of Google's image, IMAGE is "
         "projects/P/global/images/[family/]NAME. An image that contains the packages of its runtime starts sooner.",
@@ -136,7 +131,7 @@ class Settings(BaseSettings):
         "costs a message and a write to the database ([page](notifications.md)). Empty, as on the command line: what "
         "the command changes is published by the sweep, if the installation publishes at all.",
     )
-    limits: Annotated[dict[str, int], NoDecode] = Field(
+    limits: Limits = Field(
         default_factory=dict,
         description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8. Jobs that do not "
         "fit wait in QUEUED. Empty: no limits but Google's quotas.",
@@ -186,7 +181,7 @@ class Settings(BaseSettings):
         description="Most other requests to the API within a minute, counted by each instance; 0: no limit. Source: "
         "quota of AI Platform Training.",
     )
-    ml_unit_price: Annotated[Price | None, NoDecode] = Field(
+    ml_unit_price: UnitPrice = Field(
         default=None,
         description="Price of one ML unit, such as `0.49 USD`. If set, the command line shows what a job costs. There "
         "is no default, because prices differ by region and contract.",
@@ -219,79 +214,6 @@ class Settings(BaseSettings):
         description="Longest wait for one Compute operation within a function. Most inserts finish within 20 s, and "
         "several waits in a row still fit an ack deadline of 120 s.",
     )
-
-    @field_validator("ml_unit_price", mode="before")
-    @classmethod
-    def _parse_price(cls, value: object) -> object:
-        """Parse `0.49 USD`."""
-        return read_price(value) if isinstance(value, str) and value else value or None
-
-    @field_validator("allowed_resources", mode="before")
-    @classmethod
-    def _parse_resources(cls, value: object) -> object:
-        """Parse `KIND=NAME,KIND=NAME`."""
-        if not isinstance(value, str):
-            return value
-        entries = tuple(filter(None, (part.strip() for part in value.split(","))))
-        for entry in entries:
-            kind, _, name = entry.partition("=")
-            if kind not in set(ResourceKind) or not name or "*" in name[:-1]:
-                raise ValueError(f"{entry!r} is not KIND=NAME; the kinds are {', '.join(ResourceKind)}")
-        return entries
-
-    @field_validator("account_networks", mode="before")
-    @classmethod
-    def _parse_account_networks(cls, value: object) -> object:
-        """Parse `ACCOUNT=NETWORK,ACCOUNT=NETWORK`."""
-        if not isinstance(value, str):
-            return value
-        networks: dict[str, str] = {}
-        for item in filter(None, (part.strip() for part in value.split(","))):
-            account, _, network = item.partition("=")
-            if "@" not in account or not network or account in networks:
-                raise ValueError(f"{item!r} is not ACCOUNT=NETWORK, once each, such as {_ACCOUNT_NETWORK}")
-            networks[account] = network
-        return networks
-
-    @field_validator("regions", mode="before")
-    @classmethod
-    def _parse_regions(cls, value: object) -> object:
-        """Parse `us-central1,europe-west4`. Regions need not be in our table: Google adds some every year."""
-        if not isinstance(value, str):
-            return value
-        regions = tuple(filter(None, (part.strip() for part in value.split(","))))
-        for region in regions:
-            if not _REGION.fullmatch(region):
-                raise ValueError(f"{region!r} is not a region, such as us-central1")
-        return regions
-
-    @field_validator("boot_images", mode="before")
-    @classmethod
-    def _parse_images(cls, value: object) -> object:
-        """Parse `debian-12=projects/p/global/images/family/mine,…`."""
-        if not isinstance(value, str):
-            return value
-        images: dict[str, str] = {}
-        for item in filter(None, (part.strip() for part in value.split(","))):
-            family, _, image = item.partition("=")
-            if not family or not _IMAGE.fullmatch(image) or family in images:
-                raise ValueError(f"{item!r} is not FAMILY=projects/P/global/images/[family/]NAME, once each")
-            images[family] = image
-        return images
-
-    @field_validator("limits", mode="before")
-    @classmethod
-    def _parse_limits(cls, value: object) -> object:
-        """Parse `vcpus=450,gpus=8`. Names are not checked: new accelerators come every year."""
-        if not isinstance(value, str):
-            return value
-        limits: dict[str, int] = {}
-        for item in filter(None, (part.strip() for part in value.split(","))):
-            name, _, count = item.partition("=")
-            if not name or not count.isdecimal() or name in limits:
-                raise ValueError(f"{item!r} is not RESOURCE=NUMBER, once each, such as vcpus=450")
-            limits[name] = int(count)
-        return limits
 
 
 def read_settings() -> Settings:
