@@ -8,7 +8,8 @@ from typing import ClassVar, Final
 from shared.api.errors import Json
 from shared.api.vertex_resource import STATUS_FIELDS, VertexResource, get_field
 from shared.core.model.job import Job
-from shared.core.model.tuning import Measurement, Parameter, ParameterKind, Trial, TrialState, Tuning
+from shared.core.model.search_space import Parameter, ParameterKind
+from shared.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from shared.presentation.job_view import timestamp
 
 _SENT_FIELDS: Final = (

@@ -9,7 +9,8 @@ from typing import Final
 from urllib.parse import urlencode
 
 from shared.console.tuning_brush import Brush
-from shared.core.model.tuning import Parameter, ParameterKind, Trial, Tuning
+from shared.core.model.search_space import Parameter, ParameterKind
+from shared.core.model.tuning import Trial, Tuning
 from shared.errors import PermanentError
 
 ORDERS: Final = ("asc", "desc")

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from shared.core.model.tuning import Goal, Parameter, ParameterKind, Scale, Trial, Tuning
+from shared.core.model.search_space import Parameter, ParameterKind, Scale
+from shared.core.model.tuning import Goal, Trial, Tuning
 
 WIDTH: Final = 1000.0
 HEIGHT: Final = 240.0

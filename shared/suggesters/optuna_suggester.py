@@ -29,7 +29,8 @@ from optuna.distributions import (
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from shared.core.model.tuning import Algorithm, Parameter, ParameterKind, Scale, Trial, Tuning, format_number
+from shared.core.model.search_space import Parameter, ParameterKind, Scale, format_number
+from shared.core.model.tuning import Algorithm, Trial, Tuning
 from shared.core.model.tuning import TrialState as State
 from shared.suggesters.optuna_pruners import direction_of, find_unpromising
 

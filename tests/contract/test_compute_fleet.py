@@ -23,7 +23,7 @@ from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.compute_fleet import fleet as adapter
 from shared.gcp.compute_fleet.errors import name_exists, not_created
-from shared.gcp.compute_fleet.fleet import LISTED_FIELDS
+from shared.gcp.compute_fleet.listed_vms import LISTED_FIELDS
 from shared.gcp.compute_fleet.operations import Operations
 from shared.gcp.retries import FIELD_MASK, FLEET_READ
 from shared.gcp.vm_defaults import Problem

@@ -19,16 +19,8 @@ from shared.core.model.job import Job, JobState, Label, State
 from shared.core.model.learning_curve import points_max
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.replica_id import TaskType
-from shared.core.model.tuning import (
-    EarlierTrial,
-    Measurement,
-    Parameter,
-    ParameterKind,
-    Trial,
-    TrialOf,
-    TrialState,
-    Tuning,
-)
+from shared.core.model.search_space import Parameter, ParameterKind
+from shared.core.model.tuning import EarlierTrial, Measurement, Trial, TrialOf, TrialState, Tuning
 from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.rules.judge import judge

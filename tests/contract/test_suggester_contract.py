@@ -8,14 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from shared.core.model.search_space import Parameter, ParameterKind, Scale
 from shared.core.model.tuning import (
     Algorithm,
     EarlierTrial,
     Goal,
     Measurement,
-    Parameter,
-    ParameterKind,
-    Scale,
     Trial,
     TrialState,
     Tuning,

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from shared.core.model.job import Job, JobState
-from shared.core.model.tuning import Measurement, Parameter, ParameterKind, Scale, Trial, TrialState, Tuning
+from shared.core.model.search_space import Parameter, ParameterKind, Scale
+from shared.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from tests.support.jobs import a_job, a_plan, a_tuning_spec, at
 
 RATE: Final = Parameter("learning-rate", ParameterKind.DOUBLE, 1e-4, 0.1, scale=Scale.LOG)

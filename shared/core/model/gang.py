@@ -6,7 +6,7 @@
     gang: false, independent       primary                                 all others
     gang: false, synchronous       all replicas but evaluators             evaluators
 
-Optional replicas are requested as many at a time as the zone has room for, and the rest later.
+Optional replicas are requested up to the zone's capacity, and the rest later.
 """
 
 from __future__ import annotations

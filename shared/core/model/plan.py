@@ -52,7 +52,7 @@ class Tpu:
     topology: str | None = None
     """Chip topology, such as `4x4`; None if the type implies it."""
     queue: TpuQueue | None = None
-    """How it waits in Cloud TPU's queue; None: Cloud TPU creates it at once or refuses."""
+    """Kind of its queued resource; None: no queue, Cloud TPU creates the slice at once or refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Container:
 
     image: str
     command: tuple[str, ...] = ()
-    """Replaces the image's ENTRYPOINT if not empty. Source: the API's ReplicaConfig."""
+    """Replaces the image's ENTRYPOINT, unless it is empty. Source: the API's ReplicaConfig."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,9 @@ class Plan:
     """VPC network of the VMs; None: the installation's default."""
     substitutions: tuple[Substitution, ...] = ()
     packages: tuple[str, ...] = ()
-    """Packages that pip adds to the image, so that the runtime is what its version promises."""
+    """Packages that pip adds to the image, so that the runtime has all packages of its version."""
     gpu_packages: tuple[str, ...] = ()
-    """Packages that pip adds on VMs with GPUs instead; empty: the same."""
+    """Packages that pip adds instead on VMs with GPUs; empty: the same as `packages`."""
     on_demand_after: int | None = None
     """Number of Spot VMs a replica may lose before it gets an on-demand VM; None: any number."""
     reservation: str | None = None

@@ -1,4 +1,4 @@
-"""What is stored about a tuning job: its search space, its trials and their results.
+"""What is stored about a tuning job: its settings, its trials and their results.
 
     Tuning     on the tuning job, which has no replicas of its own
     TrialOf    on the job of each trial, whose id no user can choose
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+
+from shared.core.model.search_space import Parameter
 
 TRIALS_MAX: Final = 1000
 """Trials of one tuning job. Source: Vizier's limit of trials in a study."""
@@ -37,23 +39,6 @@ class Algorithm(StrEnum):
     BAYESIAN = "BAYESIAN"  # the default
     GRID_SEARCH = "GRID_SEARCH"
     RANDOM_SEARCH = "RANDOM_SEARCH"
-
-
-class ParameterKind(StrEnum):
-    """Type of a parameter's values."""
-
-    DOUBLE = "DOUBLE"
-    INTEGER = "INTEGER"
-    CATEGORICAL = "CATEGORICAL"
-    DISCRETE = "DISCRETE"
-
-
-class Scale(StrEnum):
-    """Scale on which values are spread evenly."""
-
-    LINEAR = "LINEAR"
-    LOG = "LOG"
-    REVERSE_LOG = "REVERSE_LOG"
 
 
 class StoppingRule(StrEnum):
@@ -78,38 +63,6 @@ class TrialState(StrEnum):
     @property
     def is_terminal(self) -> bool:
         return self not in (TrialState.QUEUED, TrialState.RUNNING, TrialState.STOPPING)
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One dimension of the search space."""
-
-    name: str
-    kind: ParameterKind
-    low: float = 0.0
-    """Lowest value of a DOUBLE or INTEGER parameter."""
-    high: float = 0.0
-    """Highest value of a DOUBLE or INTEGER parameter, included."""
-    choices: tuple[str, ...] = ()
-    """Values of a CATEGORICAL or DISCRETE parameter."""
-    scale: Scale = Scale.LINEAR
-
-    @property
-    def size(self) -> int | None:
-        """Number of values; None if infinite."""
-        match self.kind:
-            case ParameterKind.DOUBLE:
-                return 1 if self.low == self.high else None
-            case ParameterKind.INTEGER:
-                return int(self.high) - int(self.low) + 1
-            case _:
-                return len(self.choices)
-
-    def value_at(self, index: int) -> str:
-        """Return the value at this index, from 0. The parameter must have a `size`."""
-        if self.choices:
-            return self.choices[index]
-        return format_number(self.low) if self.kind is ParameterKind.DOUBLE else str(int(self.low) + index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +242,3 @@ def trial_number(job_id: str) -> str:
 def last_ended(trials: Iterable[Trial]) -> Trial:
     """Return the trial whose job ended last, whatever the order of the reports. Raises ValueError for no trial."""
     return max(trials, key=lambda trial: (trial.ended_at, trial.number))
-
-
-def format_number(number: float) -> str:
-    """Return the number as a program gets it: whole numbers without a point, which can be read as either type."""
-    return str(int(number)) if number == int(number) and abs(number) < 2**53 else repr(number)

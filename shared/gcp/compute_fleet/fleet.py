@@ -8,15 +8,14 @@ Compute answers a repeated call with the operation of the first one, finished or
 
 VMs are changed and deleted by their numeric id, never by name: a newer VM of the same name must not be hit.
 
-Listings ask for the fields that they need, and never for metadata values, which would be megabytes for a large job. So
-a directive is written twice: first to the metadata, for the agent, then to a label, for the listings.
+A directive is written twice: first to the metadata, for the agent, then to a label, because listings have no metadata
+(`shared.gcp.compute_fleet.listed_vms`).
 """
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -27,7 +26,7 @@ from google.cloud import compute_v1
 from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
 from shared.core.model.vm import Directive, LabelledVm, Vm, VmStatus
-from shared.core.model.vm_names import job_label, replica_id_from_vm_name
+from shared.core.model.vm_names import job_label
 from shared.core.reconcile.steps import Create
 from shared.gcp import clients
 from shared.gcp.compute_fleet.errors import (
@@ -38,6 +37,7 @@ from shared.gcp.compute_fleet.errors import (
     not_created,
     problem_of,
 )
+from shared.gcp.compute_fleet.listed_vms import LISTED_FIELDS, to_labelled_vms
 from shared.gcp.compute_fleet.operations import Operations
 from shared.gcp.compute_fleet.placement import Placements
 from shared.gcp.compute_fleet.properties import items, resource
@@ -47,22 +47,13 @@ from shared.gcp.vm_labels import (
     DIRECTIVE_KEY,
     LABEL_DIRECTIVE,
     LABEL_JOB,
-    LABEL_VM_GENERATION,
     METRIC,
     directive_json,
     directive_label,
-    directive_of,
     parse_directive,
 )
 from shared.ports import Created, CreateOutcome, NotCreated, Pending
 
-log = logging.getLogger(__name__)
-
-LISTED_FIELDS: Final = (
-    "items/*/instances(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp),"
-    "nextPageToken"
-)
-"""Source: Google's system parameters; the header is that of `fields`. Other installers send the same kind of mask."""
 HEARTBEAT: Final = "trainmaster/heartbeat"
 """Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
 PAGE_SIZE: Final = 500
@@ -72,12 +63,6 @@ SETTLE_S: Final = 3.0
 half a minute, which is too long to wait in a function."""
 REQUEST_NAMESPACE: Final = uuid.UUID("6c1f3c0e-2b0d-5d6b-9a57-7d1f5a1f9f10")
 """Namespace of the UUIDs made from request keys. Never change it: a repeated insert would become a second one."""
-
-_STATUSES: Final = {
-    VmStatus.RUNNING: {"RUNNING"},
-    VmStatus.STOPPING: {"STOPPING", "PENDING_STOP", "SUSPENDING", "DEPROVISIONING"},
-    VmStatus.STOPPED: {"TERMINATED", "STOPPED", "SUSPENDED"},
-}
 
 
 class ComputeFleet:
@@ -127,7 +112,7 @@ class ComputeFleet:
         )
         with compute_errors(action):
             pages = self._instances.aggregated_list(request, metadata=[(FIELD_MASK, LISTED_FIELDS)], **FLEET_READ)
-            return [vm for _, scope in pages for vm in _to_labelled_vms(scope.instances)]
+            return [vm for _, scope in pages for vm in to_labelled_vms(scope.instances)]
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """If some of the names exist, insert only the others, as a request of its own."""
@@ -298,29 +283,6 @@ class ComputeFleet:
         return None
 
 
-def _to_labelled_vms(instances: Iterable[compute_v1.Instance]) -> Iterator[LabelledVm]:
-    for instance in instances:
-        try:
-            yield LabelledVm(_vm(instance), instance.labels[LABEL_JOB])
-        except ValueError:
-            log.warning("%s has a job's label, but a name that no replica has; it is ignored", instance.name)
-
-
-def _vm(instance: compute_v1.Instance) -> Vm:
-    return Vm(
-        name=instance.name,
-        zone=instance.zone.rpartition("/")[2],
-        instance_id=str(instance.id),
-        status=next((status for status, names in _STATUSES.items() if instance.status in names), VmStatus.CREATING),
-        replica_id=replica_id_from_vm_name(instance.name),
-        vm_generation=int(instance.labels.get(LABEL_VM_GENERATION, "0")),
-        directive=directive_of(instance.labels),
-        fingerprint=instance.metadata.fingerprint,
-        created_at=_moment(instance.creation_timestamp),
-        started_at=_moment(instance.last_start_timestamp),
-    )
-
-
 def parse_heartbeat(text: str) -> datetime | None:
     """Return the time in a heartbeat. None: it is not a time, because a program on the VM wrote it."""
     try:
@@ -328,8 +290,3 @@ def parse_heartbeat(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment.astimezone(UTC) if moment.tzinfo else None
-
-
-def _moment(text: str) -> datetime | None:
-    """Parse RFC 3339 text. Empty: it has not happened."""
-    return datetime.fromisoformat(text).astimezone(UTC) if text else None

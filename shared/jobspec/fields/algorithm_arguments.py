@@ -9,7 +9,7 @@ from algorithms.arguments.argument import STORAGE, Argument, Values
 from algorithms.arguments.parse import InvalidArgumentsError, parse_arguments
 from algorithms.arguments.tables import TABLES, metric_tags
 from shared.core.model.plan import Substitution
-from shared.core.model.tuning import format_number
+from shared.core.model.search_space import format_number
 from shared.jobspec.catalog.algorithms import Algorithm
 from shared.jobspec.formats.ai_platform import ParameterSpec, TrainingInput
 from shared.jobspec.reading.document_kinds import TRAINING_INPUT

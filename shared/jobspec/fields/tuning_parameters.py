@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from shared.core.model.tuning import Parameter, ParameterKind, Scale, format_number
+from shared.core.model.search_space import Parameter, ParameterKind, Scale, format_number
 from shared.jobspec.formats.ai_platform import ScaleType
 from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 

@@ -22,7 +22,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from shared.core.model.tuning import TRIALS_MAX, Algorithm, Goal, ParameterKind
+from shared.core.model.search_space import ParameterKind
+from shared.core.model.tuning import TRIALS_MAX, Algorithm, Goal
 from shared.jobspec.catalog.machine_types import ACCELERATOR_TYPES
 from shared.jobspec.formats.base_model import WireModel, wire_field
 from shared.jobspec.formats.extension import Extension

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from shared.core.model.tuning import Algorithm, Goal, ParameterKind, StoppingRule, Tuning
+from shared.core.model.search_space import ParameterKind
+from shared.core.model.tuning import Algorithm, Goal, StoppingRule, Tuning
 from shared.jobspec.fields.tuning_parameters import ParameterPaths, ParameterRequest, check_size, resolve_parameters
 from shared.jobspec.formats.ai_platform import HyperparameterSpec, ParameterSpec, ScaleType, TrainingInput
 from shared.jobspec.reading.document_kinds import TRAINING_INPUT

@@ -8,7 +8,8 @@ from typing import Any, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.tuning import Goal, Measurement, Parameter, ParameterKind, Trial, TrialState
+from shared.core.model.search_space import Parameter, ParameterKind
+from shared.core.model.tuning import Goal, Measurement, Trial, TrialState
 from shared.jobspec import InvalidJob, accept
 from shared.jobspec.formats.ai_platform import ScaleType
 from shared.suggesters.optuna_suggester import OptunaSuggester

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from shared.core.model.job import public_id
-from shared.core.model.tuning import Goal, Tuning, format_number, trial_id, trial_number, tuning_job_id
+from shared.core.model.search_space import format_number
+from shared.core.model.tuning import Goal, Tuning, trial_id, trial_number, tuning_job_id
 from tests.support.tuning_jobs import RATE, a_trial
 
 

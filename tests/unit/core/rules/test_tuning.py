@@ -20,7 +20,8 @@ from shared.core.events import (
 )
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import Job, JobState, State
-from shared.core.model.tuning import EarlierTrial, Measurement, Parameter, ParameterKind, Trial, TrialState, Tuning
+from shared.core.model.search_space import Parameter, ParameterKind
+from shared.core.model.tuning import EarlierTrial, Measurement, Trial, TrialState, Tuning
 from shared.core.rules.admission_queue import queued_jobs
 from shared.core.rules.judge import judge
 from shared.core.rules.tuning import planned_trials, trials_to_begin
