@@ -1,4 +1,4 @@
-"""What a user has to change before an algorithm can run."""
+"""Errors that a user has to repair before an algorithm can run."""
 
 from __future__ import annotations
 

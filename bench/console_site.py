@@ -42,7 +42,7 @@ class Addresses:
 
 
 class TrialsStore(MemoryStore):
-    """A store whose tuning job has trials that nobody has run."""
+    """A store whose tuning job has trials that were never run."""
 
     trials: tuple[Trial, ...] = ()
 

@@ -88,8 +88,8 @@ def advise(
 ) -> None:
     """Advise on checkpoint interval, Spot VMs and restart policy, from the job's own losses and restarts.
 
-    What the job's history does not tell is simulated with the rates that were measured. Where there is too little data,
-    the advice says what is missing.
+    Quantities that the job's history does not contain are simulated with the measured rates. If there is too little
+    data, the advice names what is missing.
     """
     store = open_store()
     job = find_job(store, job_id).job

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The startup script of the VM of infra/bake_image.py: it installs the packages that the agent would install at every start.
-# The last line on the serial console says whether it succeeded; bake_image.py then stops the VM.
+# The last line on the serial console reports whether it succeeded; bake_image.py then stops the VM.
 
 set -u -o pipefail
 

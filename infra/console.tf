@@ -85,7 +85,7 @@ module "console" {
   depends_on = [time_sleep.grants, google_firestore_database.this]
 }
 
-# Google's provider of this version cannot switch IAP on for a service. Until the command has run, nobody passes Cloud Run's own check, and
+# Google's provider of this version cannot switch IAP on for a service. Until the command has run, Cloud Run's own check refuses all users, and
 # the console refuses every request without IAP's assertion. A deployment can reset the switch, so each deployment repeats the command.
 resource "terraform_data" "iap" {
   for_each         = local.installed_consoles

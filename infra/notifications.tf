@@ -1,4 +1,4 @@
-# Who gets the notifications of jobs: a webhook, and e-mails about failed jobs. Both are off by default. docs/notifications.md
+# Receivers of the notifications of jobs: a webhook, and e-mails about failed jobs. Both are off by default. docs/notifications.md
 # The topic is in topics.tf, and the publishers are in iam.tf.
 
 locals {

@@ -1,5 +1,5 @@
-# What programs on the workers may use beside the installation's own bucket and registry. Every program that runs as the worker account
-# gets it, whoever submitted the job: data of one team belongs to a service account of its own. docs/security.md
+# Grants to programs on the workers, beside the installation's own bucket and registry. Every program that runs as the worker account
+# gets them, regardless of who submitted the job: data of one team belongs to a service account of its own. docs/security.md
 
 variable "worker_read_buckets" {
   description = "Buckets, also of other projects, whose objects every job may read, such as my-data."

@@ -3,8 +3,8 @@
     build/smoke/PROJECT/infra/   a copy of infra/ with the state of this run; the state of a user's installation is
                                  neither read nor written. The folder is deleted when everything has been destroyed.
 
-Names of resources are those of every installation. A project that has one, or a Firestore database, is refused before
-anything is created.
+The resources have the same names as in every installation. The test therefore refuses a project that has an
+installation or a Firestore database, before it creates anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments of all algorithms for tabular data, and what holds for them together.
+"""Arguments of all algorithms for tabular data, and the checks of their combinations.
 
 Sources: the pages of AI Platform Training on its built-in algorithms, and the arguments of jobs that ran there.
 """
@@ -44,7 +44,7 @@ TABULAR: Final = (
 
 
 def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
-    """Check the two shares, and note those that have no effect."""
+    """Check the shares for validation and test, and note those that have no effect."""
     effective = dict.fromkeys(("validation_split", "test_split"), 0.0)
     for name, path in (("validation_split", "validation_data_path"), ("test_split", "test_data_path")):
         share = values[name]

@@ -25,7 +25,7 @@ EVALUATION_BATCH = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a model learns."""
+    """The kind of target that a model learns."""
 
     target: Target
     values: Values

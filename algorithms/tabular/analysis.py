@@ -7,7 +7,7 @@
     texts                              categories: a vocabulary, or hashing if there are too many
     one value, or none                 constant
 
-Source: the service's pages; they do not say how many are few, so these limits are ours.
+Source: the service's pages; they do not define how many values are few, so these limits are ours.
 """
 
 from __future__ import annotations

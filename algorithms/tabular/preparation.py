@@ -1,4 +1,4 @@
-"""From files to tables for training, validation and test.
+"""Reads files into tables for training, validation and test, and prepares the tables.
 
 With `--preprocess`, in the service's order: split; drop rows with too many missing values; fill the others. Without it
 nothing is changed, and missing values are refused where a model cannot learn from them.

@@ -29,7 +29,7 @@ from shared.core.transitions.trial_actions import change_trial
 def evolve(state: State | None, decision: Decision, now: datetime) -> Change:
     """Return the change that the decision makes.
 
-    `state` is None only for AcceptJob. `state` holds the whole attempt if `changes_whole_attempt` says so. Raises
+    `state` is None only for AcceptJob. `state` holds the whole attempt if `changes_whole_attempt` is true. Raises
     IllegalTransitionError for a decision that does not fit the state.
     """
     change = _change(state, decision, now)

@@ -1,4 +1,4 @@
-"""What a job costs: list prices, the price of its machines, and advice that follows from them.
+"""The cost of a job: list prices, the price of its machines, and advice that follows from them.
 
     sku → sku_resources → price_list     what Google's catalogue says, reduced to what jobs use
     machine_shapes → machine_price       price of one machine of a role per hour

@@ -1,4 +1,4 @@
-"""Advice about a job from its own figures. Without enough data there is none: it says what is missing."""
+"""Advice about a job from its own figures. Without enough data it names what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine time of a job costs at list prices, by attempt and phase.
+"""The cost of a job's machine time at list prices, by attempt and phase.
 
 Charged are the phases in which there is a VM (`PAID`), each at the price of the VM that the replica had: a replica may
 change from Spot to on-demand VMs. Discounts, networks, storage and images are no part of it.

@@ -1,4 +1,4 @@
-"""What a machine type consists of, as far as its price needs it: vCPUs, memory and local SSDs.
+"""The parts of a machine type that have prices: vCPUs, memory and local SSDs.
 
 Source: Compute Engine "Machine families resource and comparison guide" and "GPU machine types". Types whose memory does
 not follow from their name by one rule are left out, unless they are listed.

@@ -1,4 +1,4 @@
-"""What a job's own history says about interruptions, restarts and checkpoints."""
+"""Rates of interruptions, restarts and checkpoints, measured from a job's own history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MeasuredRates:
     """Figures of one job. None: there is no data."""
 
     interruptions: int
-    """Times at which work stopped. The failures of peers that follow a loss are part of it."""
+    """How often work stopped. A loss and the failures of peers that follow it are one interruption."""
     running_s: float
     """Time in which work was done: of the job as a whole, or of all replicas if they are independent."""
     restart_s: float | None
@@ -90,10 +90,10 @@ def _merged(incidents: Iterable[tuple[datetime, datetime]]) -> list[tuple[dateti
 
 
 def _moments(checkpoints: Sequence[CreatedObject]) -> list[tuple[datetime, datetime]]:
-    """Return begin and end of each checkpoint, in order.
+    """Return the first and last time of each checkpoint, in order.
 
     Most programs put the step or the epoch into the names: `ckpt-1000.index`, `epoch_3/model.pt`. Objects with the same
-    numbered part are one checkpoint. Without such names, the times must tell.
+    numbered part are one checkpoint. Other objects are grouped by time (`SAME_CHECKPOINT_S`).
     """
     numbered: dict[str, list[datetime]] = {}
     others: list[datetime] = []

@@ -1,7 +1,7 @@
 """Assertions of Identity-Aware Proxy (IAP), verified by google-auth with IAP's published keys.
 
 Source: "Securing your app with signed headers", IAP documentation. IAP's header with the e-mail address alone is not
-evidence: whoever reaches the service without IAP can send it.
+evidence: a client that reaches the service without IAP can send it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class InvalidAssertionError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class IapUser:
-    """A user whom IAP has admitted."""
+    """A user that IAP has admitted."""
 
     subject: str
     """Identifies the user for ever."""

@@ -32,7 +32,7 @@ _NO_ANSWER: Final = (
 _log = logging.getLogger(__name__)
 
 TestPermissions = Callable[[str, str, tuple[str, ...]], frozenset[str] | None]
-"""(API's address, resource's path, permissions) → those that are granted; None: nobody can say."""
+"""(API's address, resource's path, permissions) → those that are granted; None: unknown."""
 
 
 def missing_state_permissions(project: str, test: TestPermissions | None = None) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def ask(base: str, path: str, permissions: Iterable[str]) -> frozenset[str] | No
     try:
         answer = api.call("POST", f"{path}:testIamPermissions", {"permissions": list(permissions)})
     except _NO_ANSWER as error:
-        _log.warning("%s%s does not say what is permitted: %s", base, path, error)
+        _log.warning("%s%s does not answer which permissions are granted: %s", base, path, error)
         return None
     finally:
         api.close()

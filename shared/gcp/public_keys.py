@@ -19,7 +19,7 @@ from shared.errors import TemporaryError
 
 TIMEOUT_S: Final = 10.0
 KEYS_VALID_S: Final = 3600.0
-"""Used if the response does not say how long its keys are valid."""
+"""Used if the response does not state how long its keys are valid."""
 REFETCH_INTERVAL_S: Final = 60.0
 """How often an unknown key id may cause a new request: forged tokens must not cause a flood of requests."""
 

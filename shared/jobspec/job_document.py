@@ -14,7 +14,7 @@ CONVERTED_FROM: Final = "convertedFrom"
 def read_document(data: bytes, name: str, region: str | None = None) -> Mapping[str, object]:
     """Return the job file. Raises InvalidJob.
 
-    `name` is that of the file or message, for the problem's text. `region`: where a manifest runs; None: it says so.
+    `name`: file or message, for the problem's text. `region`: where a manifest runs; None: the manifest names it.
     """
     document = parse_document(data, name)
     if not is_manifest(document):

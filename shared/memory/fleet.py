@@ -118,7 +118,7 @@ class MemoryFleet:
         room = self._room(create.zone, len(missing))
         if room < len(missing) and not (create.partial and room):
             code = "ZONE_RESOURCE_POOL_EXHAUSTED"
-            return NotCreated(CapacityErrorKind.STOCKOUT, code, f"{create.zone} has no room for {len(missing)} VMs")
+            return NotCreated(CapacityErrorKind.STOCKOUT, code, f"{create.zone} has no capacity for {len(missing)} VMs")
         for name in missing[:room]:
             status = VmStatus.CREATING if self.is_slow else VmStatus.RUNNING
             self._add_vm(job, create, name, metadata, status)

@@ -13,7 +13,7 @@ class UnknownTokenError(Exception):
 class CallersProjectError(Exception):
     """Google does not answer, because the API is not enabled in the project that the caller's credentials belong to.
 
-    The text says what the caller's administrator can do.
+    The text tells the caller's administrator what to do.
     """
 
 
@@ -36,7 +36,7 @@ class Access(Protocol):
     def has_full_scope(self, token: str) -> bool:
         """Return whether the token may change things on Google Cloud: it has the scope `cloud-platform`.
 
-        Permissions say what the caller may do; scopes say what the caller has given to the holder of this token.
+        Permissions limit the caller; scopes limit what the caller has allowed the holder of this token to do.
         """
         ...
 

@@ -28,7 +28,7 @@ class Metric(StrEnum):
 
 
 class Label(StrEnum):
-    """What tells the series of a metric apart."""
+    """The labels that distinguish the series of a metric."""
 
     TASK_ID = "task_id"
     """Replica id: `worker-0`."""

@@ -44,5 +44,5 @@ class Objects(Protocol):
         ...
 
     def delete(self, uri: str) -> None:
-        """Delete the object if it exists. Without permission it stays, and the log says so."""
+        """Delete the object if it exists. Without permission the object stays, and a warning is logged."""
         ...

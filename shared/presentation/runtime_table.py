@@ -1,4 +1,4 @@
-"""What each runtime version brings, for `trainmaster runtimes` and docs/runtimes.md."""
+"""The contents of each runtime version, for `trainmaster runtimes` and docs/runtimes.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the command line reads of costs: Cloud Billing's catalogue, and the directories of jobs."""
+"""Sources of costs that only the command line reads: Cloud Billing's catalogue, and the directories of jobs."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Profile:
         )
 
     def without_faults(self) -> Profile:
-        """Return a profile without faults. What describes the installation stays as it is."""
+        """Return a profile without faults. Fields that describe the installation stay as they are."""
         return Profile(
             self.name,
             skew_s=self.skew_s,

@@ -1,10 +1,10 @@
 """Exhaustive search of a small world: a chief and a worker, and every order of what may happen to them, up to a bound.
 
-    node ──► every possible action ──► node; nodes that differ only in their moments are visited once
+    node ──► every possible action ──► node; nodes that differ only in times are visited once
 
-There is no virtual time and no randomness. Messages may be delivered in any order and again, a function may crash at
-any of its port calls, programs may complete or fail, and VMs may stop. An allowance for each kind of fault bounds the
-search. The flows are the real ones. Function invocations run one after another; the seeded histories cover the
+There is no virtual time and no randomness. Messages may be delivered in any order and repeatedly, a function may crash
+at any of its port calls, programs may complete or fail, and VMs may stop. An allowance for each kind of fault bounds
+the search. The flows are the real ones. Function invocations run one after another; the seeded histories cover the
 interleavings between them.
 """
 
@@ -77,7 +77,7 @@ class Search:
                 yield from self._sweep_or_end(node, result)
 
     def _sweep_or_end(self, node: Node, result: SearchResult) -> Iterator[tuple[Action, Node]]:
-        """Nothing happens by itself any more: the sweep finds what is left to do, or the job has ended (I1, I6, I8)."""
+        """No other action is possible: run the sweep, or check that the job has ended properly (I1, I6, I8)."""
         after = node.copy()
         run_sweep(after)
         for _ in range(MESSAGES_PER_SWEEP_MAX):  # a message may lead to further ones

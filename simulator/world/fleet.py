@@ -2,8 +2,8 @@
 
     insert ──► operation ──create_s──► all VMs RUNNING, or none and a stockout
 
-It keeps the promises of `shared.memory.fleet`, and is stricter in three ways: VMs in two zones may have the same name,
-an insert may fail after it was accepted, and a request id stays used: repeating it returns the first result.
+It fulfils the same contract as `shared.memory.fleet`, and is stricter in three ways: VMs in two zones may have the same
+name, an insert may fail after it was accepted, and a request id stays used: repeating it returns the first result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SimFleet:
     context: Context
     pool: VmPool
     sleep: Callable[[float], None]
-    """Let other actions run while a call waits, for this many seconds."""
+    """Called with the seconds for which a call waits; other actions run meanwhile."""
     replays_requests: bool = True
     """Whether a request id returns its first result forever, as in Compute Engine, or until one of its VMs is gone."""
     on_create: Callable[[SimVm], None] = lambda _: None
@@ -208,7 +208,7 @@ class SimFleet:
 
 
 def _blocks(vm: Vm, create: Create) -> bool:
-    """Whether this VM has to go before another one of its name can be created."""
+    """Whether this VM must be deleted before another one of its name can be created."""
     return vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
 
 

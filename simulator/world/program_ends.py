@@ -1,4 +1,7 @@
-"""What really ended each simulated program. Invariants compare decisions with it; the control plane never sees it."""
+"""The real cause of the end of each simulated program, which invariants compare with decisions.
+
+The control plane never sees it.
+"""
 
 from __future__ import annotations
 

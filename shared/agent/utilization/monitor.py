@@ -45,7 +45,7 @@ UNREADABLE = (OSError, ValueError, KeyError, IndexError)
 
 @dataclass(frozen=True)
 class Sources:
-    """What a sample is read from."""
+    """The readings that make up a sample."""
 
     machine: Callable[[], MachineReading]
     gpus: Callable[[], Sequence[GpuReading]]

@@ -1,4 +1,4 @@
-"""Which fields of a job document have a value, in the spelling of the document."""
+"""Fields of a job document that have a given value. Their paths are spelled as in the document."""
 
 from __future__ import annotations
 

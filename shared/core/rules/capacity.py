@@ -3,7 +3,7 @@
     before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets no maxWaitTime
     after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
                       gang moves to the next zone, free of charge
-    optional VMs      (`gang: false`) are requested in the zone of the required ones as long as the job lives
+    optional VMs      (`gang: false`) are requested in the zone of the required ones until the job ends
 
 `shared.core.rules.capacity_backoff` decides when the next round begins.
 """
@@ -35,7 +35,7 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
         return _no_longer_requested(event)
     error = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
     is_optional_error = event.required_present and event.error_kind is CapacityErrorKind.INTERNAL
-    # The job must not be rerun because of a VM that it can do without.
+    # A missing optional VM must not rerun the job.
     match CapacityErrorKind.STOCKOUT if is_optional_error else event.error_kind:
         case CapacityErrorKind.DENIED:
             message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
@@ -53,7 +53,7 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
 
 
 def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
-    """Note once per round that the job waits in Cloud TPU's queue."""
+    """Record once per round that the job waits in Cloud TPU's queue."""
     if not _is_present_request(state.job, event):
         return _no_longer_requested(event)
     text = f"{event.requested} waits in Cloud TPU's queue in {event.zone}."
@@ -61,7 +61,7 @@ def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
 
 
 def provisioning_deadline(job: Job) -> datetime | None:
-    """Return when the job ends if it gets no VMs until then; None if it sets no limit."""
+    """Return the time at which the job fails if it has no VMs by then; None if it sets no limit."""
     plan = job.plan
     if job.started_at is not None:
         return job.started_at + timedelta(seconds=plan.max_running_s)
@@ -133,7 +133,7 @@ def _continue(
 
 
 def _next_zone_index(job: Job, event: VmsNotCreated) -> int:
-    """Return a zone that Google named as having capacity, else the next zone in order."""
+    """Return the index of a zone that Google named as having capacity, else that of the next zone in order."""
     zones = job.plan.zones
     available = [zones.index(zone) for zone in event.zones_available if zone in zones and zone != event.zone]
     return available[0] if available else (job.placement.zone_index + 1) % len(zones)

@@ -41,7 +41,7 @@ class RequestedAlgorithm:
     path: FieldPath
     """Field that names it."""
     algorithm: Algorithm | None
-    """None: there is no such algorithm, and a problem says so."""
+    """None: there is no such algorithm, which is reported as a problem."""
 
 
 def request_algorithm(training: TrainingInput, extension: Extension, problems: Problems) -> RequestedAlgorithm | None:

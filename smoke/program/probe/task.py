@@ -2,8 +2,8 @@
 
     python -m probe.task --mark WORD --job-dir gs://BUCKET/FOLDER
 
-It uses the standard library only. A line `smoke-fact NAME VALUE` is a fact. `smoke-line WORD` is printed once in a VM's
-life. Worker 0 kills itself once. The object FOLDER/finish ends the program with status 0.
+It uses the standard library only. A line `smoke-fact NAME VALUE` is a fact. `smoke-line WORD` is printed once by each
+VM. Worker 0 kills itself once. The object FOLDER/finish ends the program with status 0.
 """
 
 import argparse

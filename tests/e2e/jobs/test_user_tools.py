@@ -1,4 +1,4 @@
-"""What users do beside a running job, with the real commands: notifications, a shell on its VM, TensorBoard."""
+"""Tools that users run beside a job, with the real commands: notifications, a shell on its VM, TensorBoard."""
 
 from __future__ import annotations
 

@@ -35,14 +35,14 @@ def write_file(work: Path, *values: float, attempt: int = 1) -> None:
     (folder / FILE_NAME).write_text("\n".join(lines))
 
 
-def written(cloud: Cloud) -> Any:
+def read_metric(cloud: Cloud) -> Any:
     return json.loads(cloud.guest_attributes[METRIC])
 
 
 def test_measurements_are_written_with_their_attempt(cloud: Cloud, tmp_path: Path) -> None:
     write_file(tmp_path, 0.25, 0.5)
     a_report(cloud, tmp_path).write_new()
-    assert written(cloud) == {"attempt": 1, "measurements": [[1, 0.25], [2, 0.5]]}
+    assert read_metric(cloud) == {"attempt": 1, "measurements": [[1, 0.25], [2, 0.5]]}
 
 
 def test_nothing_new_is_not_written_again(cloud: Cloud, tmp_path: Path) -> None:
@@ -61,11 +61,11 @@ def test_nothing_new_is_not_written_again(cloud: Cloud, tmp_path: Path) -> None:
 def test_latest_measurements_are_written_if_there_are_many(cloud: Cloud, tmp_path: Path) -> None:
     write_file(tmp_path, *(float(step) for step in range(1, 101)))
     a_report(cloud, tmp_path).write_new()
-    measurements = written(cloud)["measurements"]
+    measurements = read_metric(cloud)["measurements"]
     assert (len(measurements), measurements[-1]) == (MEASUREMENTS_MAX, [100, 100.0])
 
 
-def test_measurements_of_another_attempt_are_not_written(cloud: Cloud, tmp_path: Path) -> None:
+def test_measurements_of_another_attempt_are_not_read_metric(cloud: Cloud, tmp_path: Path) -> None:
     write_file(tmp_path, 0.25, attempt=1)
     a_report(cloud, tmp_path, IncarnationKey(2, 1)).write_new()
     a_report(cloud, tmp_path, None).write_new()
@@ -80,7 +80,7 @@ def test_write_that_failed_is_repeated(cloud: Cloud, tmp_path: Path) -> None:
     assert METRIC not in cloud.guest_attributes
     cloud.guest_attributes_status = 200
     report.write_new()
-    assert written(cloud)["measurements"] == [[1, 0.25]]
+    assert read_metric(cloud)["measurements"] == [[1, 0.25]]
 
 
 def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
@@ -89,7 +89,7 @@ def test_running_trial_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     cloud.direct(1, 1)
     vm.boot()
     eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
-    assert written(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
+    assert read_metric(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
     vm.terminate()
     assert vm.wait() == 0
 
@@ -115,7 +115,7 @@ def test_trial_on_a_slice_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     cloud.direct(1, 1)
     vm.boot()
     eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
-    assert written(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
+    assert read_metric(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
     assert set(cloud.guest_attributes) == {METRIC}, "hosts of a slice write no heartbeat"
     vm.terminate()
     assert vm.wait() == 0

@@ -1,4 +1,4 @@
-"""What each column is: the rules for whole numbers, numbers and texts."""
+"""The kind of each column: the rules for whole numbers, numbers and texts."""
 
 from __future__ import annotations
 

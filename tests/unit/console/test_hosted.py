@@ -1,4 +1,4 @@
-"""The console behind Identity-Aware Proxy: who gets in, as whom actions are recorded, and what is refused."""
+"""The console behind Identity-Aware Proxy: admitted users, the recorded names, and refused requests."""
 
 from __future__ import annotations
 

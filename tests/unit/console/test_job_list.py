@@ -50,7 +50,7 @@ def test_counts_rows_and_total_agree_with_the_store_on_every_page(site: Site, fi
     for page in pages:
         assert page.counts.by_state == {state: sum(job.state is state for job in others) for state in JobState}
         assert page.counts.newest is None
-        assert page.total == sum(len(each.rows) for each in pages)
+        assert page.total == sum(len(part.rows) for part in pages)
     assert [row.job.job_id for page in pages for row in page.rows] == [
         job.job_id for job in jobs if matches(job, filters)
     ]

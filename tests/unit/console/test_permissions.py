@@ -1,4 +1,4 @@
-"""What the console of a user's own credentials disables, by Google's answers about permissions."""
+"""The actions that the console disables, by the permissions of the user's own credentials."""
 
 from __future__ import annotations
 

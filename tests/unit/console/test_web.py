@@ -97,7 +97,7 @@ def three_jobs(site: Site) -> None:
     site.world.deliver()
 
 
-def shown(page: str) -> list[str]:
+def job_rows(page: str) -> list[str]:
     return re.findall(r'<tr id="job-([^"]+)"', page)
 
 
@@ -116,7 +116,7 @@ def shown(page: str) -> list[str]:
 )
 def test_list_filters_apply_together(site: Site, query: str, expected: list[str]) -> None:
     three_jobs(site)
-    assert shown(site.text(f"/jobs{query}")) == expected
+    assert job_rows(site.text(f"/jobs{query}")) == expected
 
 
 def test_list_pages_reach_every_job_once(site: Site) -> None:
@@ -124,7 +124,7 @@ def test_list_pages_reach_every_job_once(site: Site) -> None:
     path, seen = "/jobs?size=1&label=team", list[str]()
     for _ in range(5):
         page = site.text(path)
-        seen += shown(page)
+        seen += job_rows(page)
         match = re.search(r'<a href="([^"]+)" rel="next"', page)
         if match is None:
             break
@@ -263,7 +263,7 @@ def test_tuning_job_shows_trials_and_plots() -> None:
     assert f"{study.tuning.metric_tag} = 0.75 at step 100" in words(page)
     assert 'href="/jobs/digits_1-trial-1"' in page
     assert page.count('class="trial-line ') >= len(study.tuning.trials)
-    assert shown(site.text("/jobs")) == ["digits_1"]
+    assert job_rows(site.text("/jobs")) == ["digits_1"]
     assert site.get("/jobs/digits_1-trial-1").status_code == 200
 
 

@@ -1,4 +1,4 @@
-"""Measured rates, the checkpoint interval, and what is said without enough data."""
+"""Measured rates, the checkpoint interval, and the advice without enough data."""
 
 from __future__ import annotations
 
