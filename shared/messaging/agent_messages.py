@@ -5,6 +5,7 @@ The agents' topics have schemas (infra/schemas), which a test compares with the 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
@@ -28,10 +29,16 @@ NAME_LENGTH_MAX: Final = 256
 """More than any name or id of a VM. Firestore's document ids, which contain ids of VMs, have at most 1,500 bytes."""
 ERROR_LENGTH_MAX: Final = 4096
 CAUSES_MAX: Final = 10
+RAN_S_MAX: Final = 315_360_000.0
+"""Ten years. Rules subtract it from a time: the difference of the bounds must be a time, too."""
 
 Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Index = Annotated[int, Field(ge=0, le=INT32_MAX)]
 Status = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
+Time = Annotated[
+    AwareDatetime, Field(strict=False, ge=datetime(1980, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
+]
+"""Rules calculate with times, and at the ends of the calendar Python cannot. A VM's clock may begin in 1980."""
 Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,256}$")]
 
@@ -54,7 +61,7 @@ class AgentMessage(MessageModel):
     vm_generation: Count
     host: Index | None = None
     vm: VmModel
-    at: Annotated[AwareDatetime, Field(strict=False)]
+    at: Time
 
     def subject(self) -> IncarnationRef:
         return IncarnationRef(
@@ -69,7 +76,7 @@ class AgentMessage(MessageModel):
 
 
 class VmReadyMessage(AgentMessage):
-    agent_started_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    agent_started_at: Time | None = None
 
 
 class ErrorModel(MessageModel):
@@ -106,7 +113,7 @@ class ReplicaExitMessage(AgentMessage):
     out_of_memory: bool = False
     error: ErrorModel | None = None
     tail: str = ""
-    ran_s: Annotated[float, Field(strict=False, ge=0, allow_inf_nan=False)] | None = None
+    ran_s: Annotated[float, Field(strict=False, ge=0, le=RAN_S_MAX)] | None = None
     metric: MetricModel | None = None
 
     @field_validator("metric", mode="wrap")

@@ -14,6 +14,8 @@ from pydantic.fields import FieldInfo
 from shared.errors import PermanentError
 from shared.messaging import agent_messages, google_events, internal_requests
 from shared.messaging.decoding import MessageModel
+from tests.support.jobs import CHIEF
+from tests.support.world import World
 
 FIRESTORE_MAX: Final = 2**63 - 1
 HUGE: Final = 10**30
@@ -80,6 +82,32 @@ def test_huge_exit_status_or_signal_is_a_permanent_error(field: str) -> None:
     data = json.dumps({**MESSAGE, "cause": "process", field: HUGE}).encode()
     with pytest.raises(PermanentError, match=field):
         agent_messages.decode_replica_exit(data)
+
+
+@pytest.mark.parametrize("ran_s", [1e300, 1e11, -1.0, float("nan"), float("inf")])
+def test_endless_run_time_of_a_program_is_a_permanent_error(ran_s: float) -> None:
+    """Rules subtract it from the time of the exit."""
+    data = json.dumps({**MESSAGE, "cause": "process", "exit_status": 1, "ran_s": ran_s}).encode()
+    with pytest.raises(PermanentError, match="ran_s"):
+        agent_messages.decode_replica_exit(data)
+
+
+@pytest.mark.parametrize("field", ["at", "agent_started_at"])
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1979-12-31T23:59:59Z"])
+def test_time_at_the_ends_of_the_calendar_is_a_permanent_error(field: str, time: str) -> None:
+    """In UTC, these times are in years that Python does not have."""
+    with pytest.raises(PermanentError, match=field):
+        agent_messages.decode_vm_ready(json.dumps({**MESSAGE, field: time}).encode())
+
+
+@pytest.mark.parametrize("at", ["1980-01-01T00:00:00Z", "2200-01-01T00:00:00Z"])
+def test_rules_can_calculate_with_every_permitted_time_and_run_time(at: str) -> None:
+    """A program reports extreme times about itself: its exit is judged, and not delivered again without end."""
+    world = World()
+    world.start_running()
+    world.exit_program(CHIEF, at=at, ran_s=agent_messages.RAN_S_MAX)
+    assert [entry.event.kind for entry in world.ledger][-1] == "replica_exited"
+    world.check()
 
 
 @pytest.mark.parametrize("name", ["name", "zone", "instance_id"])
