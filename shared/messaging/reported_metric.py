@@ -43,7 +43,7 @@ def decode_reported_metric(text: str) -> ReportedMetric | None:
     if len(text) > TEXT_MAX:
         return None
     try:
-        reported = decode_json(ReportedMetricModel, text.encode())
+        reported = decode_json(ReportedMetricModel, text.encode(errors="replace"))
     except PermanentError:
         return None
     latest = reported.measurements[-MEASUREMENTS_MAX:]

@@ -287,6 +287,6 @@ def parse_heartbeat(text: str) -> datetime | None:
     """Return the time in a heartbeat. None: it is not a time, because a program on the VM wrote it."""
     try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else None
+    except (ValueError, OverflowError):  # in UTC, the time is in a year that Python does not have
         return None
-    return moment.astimezone(UTC) if moment.tzinfo else None
