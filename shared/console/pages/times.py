@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from typing import Final
 
 from shared.errors import PermanentError
+
+_CHARACTERS: Final = re.compile(r"[0-9TZ:.+-]+", re.ASCII)
+"""Python accepts any character between date and time. The text becomes a part of queries, in which `"` ends a text."""
+_YEARS: Final = range(1970, 2200)
+"""Pages calculate with the time, which Python cannot do at the ends of the calendar."""
 
 
 def parse_time(name: str, text: str) -> datetime:
@@ -13,6 +20,6 @@ def parse_time(name: str, text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None:
+    if moment is None or moment.tzinfo is None or moment.year not in _YEARS or not _CHARACTERS.fullmatch(text):
         raise PermanentError(f"{name}: must be a time with its offset, such as 2026-11-21T03:00:00Z")
     return moment

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import re
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -166,6 +168,15 @@ def test_times_without_a_fraction_come_before_later_ones_of_their_second() -> No
 def test_wrong_time_is_refused_with_the_parameter(log: Site, name: str) -> None:
     response = log.get(f"{LOGS}?{name}=yesterday")
     assert response.status_code == 400
+    assert f"{name}: must be a time" in response.text
+
+
+@pytest.mark.parametrize("name", ["from", "before", "around", "follow", "gap"])
+@pytest.mark.parametrize("time", ['2026-11-21"03Z', "2026-11-21 03:00Z", "0001-01-01T00:00:00+14:00"])
+def test_time_that_would_change_the_query_is_refused(log: Site, name: str, time: str) -> None:
+    """A quotation mark between date and time would end the text in the filter of Cloud Logging."""
+    response = log.get(f"{LOGS}?{urlencode({name: time + '/) OR severity>DEBUG --'})}")
+    assert response.status_code == HTTPStatus.BAD_REQUEST
     assert f"{name}: must be a time" in response.text
 
 
