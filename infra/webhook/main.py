@@ -25,6 +25,9 @@ TIMEOUT_S: Final = 10.0
 ERROR_LENGTH_MAX: Final = 500
 SIGNS: Final = {"succeeded": "✅", "failed": "❌", "cancelled": "⏹", "rerun": "🔁"}
 """First character of the text, by transition. Others have none."""
+MARKUP: Final = {"<": "(", ">": ")", "@": "(at)", "](": "] ("}
+"""What begins a link with a text of its own, or mentions a person or a channel, in Slack, Mattermost and Google Chat;
+and what it is replaced by."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +51,15 @@ def text_of(job: dict[str, Any], console: str) -> str:
     head = f"{sign} {job['job_id']}: {job['transition']} ({job['state']}{attempt})".strip()
     why = job.get("error_message") or job["text"]
     link = f"\n{console.rstrip('/')}/jobs/{job['job_id']}" if console else ""
-    return f"{head}\n{why[:ERROR_LENGTH_MAX]}{link}"
+    return f"{head}\n{_plain(why[:ERROR_LENGTH_MAX])}{link}"
+
+
+def _plain(text: str) -> str:
+    """Return the text, which a program may have chosen, in one line that neither mentions anyone nor hides a link."""
+    text = " ".join(text.split())
+    for markup, replacement in MARKUP.items():
+        text = text.replace(markup, replacement)
+    return text
 
 
 def _post(address: str, text: str) -> HTTPStatus:

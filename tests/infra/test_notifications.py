@@ -169,6 +169,24 @@ def test_webhook_posts_the_text_that_chat_systems_accept(
 
 
 @pytest.mark.parametrize(
+    ("error", "posted"),
+    [
+        ("<!channel> <@U123> <users/all>", "(!channel) ((at)U123) (users/all)"),
+        ("@all look at @here", "(at)all look at (at)here"),
+        ("<https://evil.example|the console>", "(https://evil.example|the console)"),
+        ("[the console](https://evil.example)", "[the console] (https://evil.example)"),
+        ("worker 1 exited\n✅ digits_2: succeeded\r\nhttps://evil.example", None),
+    ],
+)
+def test_text_of_a_program_mentions_nobody_and_hides_no_link(
+    function: FlaskClient, webhook: Webhook, error: str, posted: str | None
+) -> None:
+    assert push(function, a_message(error_message=error)) == HTTPStatus.NO_CONTENT
+    (_, *lines) = webhook.received[0]["text"].splitlines()
+    assert lines == [posted or "worker 1 exited ✅ digits_2: succeeded https://evil.example"]
+
+
+@pytest.mark.parametrize(
     ("status", "answer"),
     [
         (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE),
