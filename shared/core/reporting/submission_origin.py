@@ -1,7 +1,7 @@
 """How a job was submitted, derived from what identifies its submission: docs/interfaces.md section 2.
 
-The publisher of a message to the topic `submit` chooses its source. Only the origin of a job from the API is certain:
-`Job.through_api`.
+The publisher of a message to the topic `submit` chooses its source, also one that names a person. Only the origin of a
+job from the API is certain: `Job.through_api`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ORIGINS: Final = (
     ("gs://", "by the upload of {source}"),
     ("cli:", "by trainmaster submit"),
     ("schedule:", "by the schedule {name}"),
-    ("console:", "in the console, by {user}"),
+    ("console:", "in the console, by {user} (unverified)"),
     ("", "as a message to the topic"),
 )
 """Prefix of a submission's source, and its description."""

@@ -62,7 +62,7 @@ def test_resubmitted_job_has_the_same_spec_a_new_id_and_the_user_as_its_origin(e
     again = ended.world.job
     assert again.plan == original.plan
     assert json.loads(again.spec_json) == {**json.loads(original.spec_json), "jobId": fields["job_id"]}
-    assert describe_origin(again) == "in the console, by anna@example.com"
+    assert describe_origin(again) == "in the console, by anna@example.com (unverified)"
     assert ended.world.ledger[0].event.job.submission.endswith("/anna@example.com")  # type: ignore[union-attr]
 
 

@@ -19,7 +19,7 @@ from tests.support.world import World
         ("api:4711", False, None, "as a message to the topic"),
         ("cli:4711", False, None, "by trainmaster submit"),
         ("schedule:nightly", False, None, "by the schedule nightly"),
-        ("console:4711/anna@example.com", False, None, "in the console, by anna@example.com"),
+        ("console:4711/anna@example.com", False, None, "in the console, by anna@example.com (unverified)"),
         ("message:4711", False, None, "as a message to the topic"),
         ("pipeline-7", False, None, "as a message to the topic"),
     ],
