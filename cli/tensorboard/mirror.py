@@ -8,6 +8,7 @@ their new end is read; the checksum of the whole proves it.
 from __future__ import annotations
 
 import base64
+import errno
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import google_crc32c
 
+from cli.output import complain
 from cli.tensorboard.log_folders import LogFolder
+from shared.errors import PermanentError
 
 if TYPE_CHECKING:
     from shared.gcp.event_files import StoredFile
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 THREADS: Final = 8
 EVENTS: Final = "tfevents"
 """Part of the name of every event file. Source: tensorboard/backend/event_processing/io_wrapper.py."""
+IMPOSSIBLE_NAMES: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
+"""Errors because of a name: too long, or a file and a folder at once. Programs choose the names of objects."""
 PLUGINS: Final = "/plugins/"
 """Folder of files that plugins read beside the event files, such as those of the profiler."""
 
@@ -58,6 +63,8 @@ class Mirror:
     storage: Storage
     folders: tuple[LogFolder, ...]
     _copies: dict[str, _Copy] = field(default_factory=dict)
+    _left_out: set[str] = field(default_factory=set)
+    """Paths that this file system cannot have."""
 
     @property
     def files(self) -> int:
@@ -67,10 +74,12 @@ class Mirror:
     def update(self) -> int:
         """Copy what is new, and return how many files have changed. Safe to repeat after an error."""
         changed = [
-            partial(self._copy, path, stored)
+            partial(self._copy_if_possible, path, stored)
             for folder in self.folders
             for stored in self.storage.list(folder.uri)
-            if (path := _local_path(folder, stored)) and not self._is_current(path, stored)
+            if (path := _local_path(folder, stored))
+            and path not in self._left_out
+            and not self._is_current(path, stored)
         ]
         with ThreadPoolExecutor(THREADS) as pool:
             return sum(pool.map(_call, changed))
@@ -78,6 +87,17 @@ class Mirror:
     def _is_current(self, path: str, stored: StoredFile) -> bool:
         copy = self._copies.get(path)
         return copy is not None and copy.generation == stored.generation
+
+    def _copy_if_possible(self, path: str, stored: StoredFile) -> bool:
+        """Copy a file, or leave it out if its name is impossible here. Raises PermanentError if the disk fails."""
+        try:
+            return self._copy(path, stored)
+        except OSError as error:
+            if error.errno not in IMPOSSIBLE_NAMES:
+                raise PermanentError(f"{stored.uri} cannot be copied to {self.root}: {error.strerror}") from None
+            self._left_out.add(path)
+            complain(f"{stored.uri} is left out, because this machine cannot have a file of that name")
+            return False
 
     def _copy(self, path: str, stored: StoredFile) -> bool:
         """Append what is new, or copy the whole. False: the object has been replaced, which the next update sees."""

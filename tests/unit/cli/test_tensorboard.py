@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -145,6 +146,32 @@ def test_error_leaves_a_copy_that_the_next_update_completes(mirror: Mirror, stor
     storage.is_down = False
     mirror.update()
     assert copies(mirror) == {f"digits_1/{EVENTS}": b"one two"}
+
+
+@pytest.mark.parametrize("name", ["a." + EVENTS + "/b." + EVENTS, EVENTS + "x" * 300], ids=["in a file", "too long"])
+def test_file_with_an_impossible_name_is_left_out_and_stops_no_other(
+    mirror: Mirror, storage: FakeStorage, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    storage.put("digits/a." + EVENTS, b"one")
+    mirror.update()
+    storage.put("digits/" + name, b"by a program")
+    storage.put("digits/b/" + EVENTS, b"two")
+    mirror.update()
+    mirror.update()
+    assert copies(mirror) == {f"digits_1/a.{EVENTS}": b"one", f"digits_1/b/{EVENTS}": b"two"}
+    assert capsys.readouterr().err.count("is left out") == 1
+
+
+def test_full_disk_is_an_error_with_the_file(
+    mirror: Mirror, storage: FakeStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    storage.put("digits/" + EVENTS, b"one")
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(PermanentError, match=f"digits/{EVENTS} cannot be copied .*No space left"):
+        mirror.update()
 
 
 def test_job_without_a_directory_is_refused_with_the_option() -> None:
