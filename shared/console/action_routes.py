@@ -23,6 +23,8 @@ from shared.jobspec import InvalidJob
 POLL_SUBMISSION_S: Final = 2
 KEY_BYTES: Final = 16
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
+_NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+"""Longer ones are neither times in seconds nor versions, and Python refuses to read very long ones."""
 
 routes = Blueprint("actions", __name__)
 
@@ -113,9 +115,9 @@ def _resubmit_page(form: SubmissionForm, key: str, status: int = HTTPStatus.OK) 
 def submission(job_id: str, key: str) -> Response:
     """Show what became of a submission of the signed-in user."""
     published = request.args.get("at", "")
-    if not published.isdecimal():
+    if not _NUMBER.fullmatch(published):
         raise PermanentError("at: must be the time of the submission, in seconds since 1970")
-    published_at = datetime.fromtimestamp(min(int(published), 1 << 40), UTC)
+    published_at = datetime.fromtimestamp(int(published), UTC)
     status = read_status(console_of_app(), job_id, submission_source(key, g.user.name), published_at)
     is_open = status.is_pending and not status.is_late
     return render_page("submission.html", POLL_SUBMISSION_S if is_open else None, submission=status)
@@ -131,7 +133,7 @@ def change_labels(job_id: str) -> Any:
     """Replace the labels, unless somebody else changed them since the form was shown."""
     console, key = console_of_app(), _sent_key()
     seen = request.form.get("seen", "")
-    if not seen.isdecimal():
+    if not _NUMBER.fullmatch(seen):
         raise PermanentError("seen: must be the version of the labels. Reload the page and send its form again")
     form = replace(new_labels_form(find_job(console, job_id)), text=request.form.get("labels", ""), seen=int(seen))
     try:

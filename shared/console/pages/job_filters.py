@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 from urllib.parse import urlencode
 
+from shared.console.pages.times import parse_time
 from shared.core.model.job import Job, JobState, Label
 from shared.errors import PermanentError
 from shared.ports import JobPosition
@@ -17,6 +17,7 @@ from shared.ports import JobPosition
 SIZE: Final = 50
 SIZE_MAX: Final = 1_000
 _ID: Final = re.compile(r"[A-Za-z0-9_-]+")
+_SIZE: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def read_filters(args: Mapping[str, list[str]]) -> Filters:
     except ValueError:
         raise PermanentError(f"state: must be one of {', '.join(JobState)}") from None
     size = last("size")
-    if size and not (size.isdecimal() and 1 <= int(size) <= SIZE_MAX):
+    if size and not (_SIZE.fullmatch(size) and 1 <= int(size) <= SIZE_MAX):
         raise PermanentError(f"size: must be a whole number from 1 to {SIZE_MAX}")
     after = decode_position(last("after")) if last("after") else None
     return Filters(states, last("user"), last("label"), last("q"), after, int(size or SIZE))
@@ -90,13 +91,9 @@ def encode_position(position: JobPosition) -> str:
 def decode_position(text: str) -> JobPosition:
     """Parse the parameter `after`. Raises PermanentError with its form."""
     time, _, job_id = text.partition("/")
-    try:
-        created_at = datetime.fromisoformat(time)
-    except ValueError:
-        created_at = None
-    if created_at is None or created_at.tzinfo is None or not _ID.fullmatch(job_id):
+    if not _ID.fullmatch(job_id):
         raise PermanentError("after: must be TIME/JOB, such as 2026-11-21T03:00:00+00:00/digits_1")
-    return JobPosition(created_at, job_id)
+    return JobPosition(parse_time("after", time), job_id)
 
 
 def is_listed(job: Job) -> bool:

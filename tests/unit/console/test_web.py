@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+from http import HTTPStatus
+from urllib.parse import urlencode
 
 import pytest
 
@@ -15,6 +17,20 @@ from tests.support.study import Study
 from tests.support.world import World
 
 PATHS = ("/jobs", "/jobs/digits_1", "/jobs/digits_1/logs", "/jobs/digits_1/replicas/worker-0", "/installation", "/help")
+PARAMETERS = (
+    *("replica", "all", "replicas", "table", "gaps", "from", "to", "brush", "sort", "order", "at", "hours"),
+    *("task", "severity", "text", "before", "around", "follow", "gap", "state", "user", "label", "q", "size", "after"),
+)
+"""Names of parameters of all pages."""
+HOSTILE = (
+    '"><script>alert(1)</script>',
+    "javascript:alert(1)",
+    "0001-01-01T00:00:00+14:00",
+    "0001-01-01T00:00:00+14:00/digits_1",
+    "9" * 20,
+    "9" * 5_000,
+    "\0%0d%0a",
+)
 
 
 def words(page: str) -> str:
@@ -187,6 +203,21 @@ def test_text_of_programs_is_never_markup(site: Site) -> None:
     assert "<script>alert" not in page
     assert "\u202e" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; red esrever" in page
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*PATHS, "/jobs/digits_1/logs.txt", "/jobs/digits_1/resources", "/jobs.json", f"/submissions/digits_1/{'k' * 16}"],
+)
+@pytest.mark.parametrize("value", HOSTILE)
+def test_parameter_of_an_address_is_never_markup_and_never_an_internal_error(site: Site, path: str, value: str) -> None:
+    """The attack: a link to the console that somebody else has made."""
+    site.world.start_running()
+    for name in PARAMETERS:
+        response = site.get(f"{path}?{urlencode({name: value})}")
+        assert response.status_code in (HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND), name
+        assert "<script>alert" not in response.text or response.mimetype != "text/html", name
+        assert not re.search(r"(href|action|src)=.?javascript:", response.text), name
 
 
 def test_waiting_job_shows_what_why_says(site: Site) -> None:
