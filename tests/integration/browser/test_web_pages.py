@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,9 @@ import psutil
 import pytest
 from playwright.sync_api import BrowserContext, Error, sync_playwright
 
+from emulators.services import grpc_gate, storage_gate
 from emulators.stack import processes
-from emulators.stack.loopback import call
+from emulators.stack.loopback import CallError, call
 from emulators.stack.state import StackConfig
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack
@@ -48,6 +51,7 @@ NOTHING = ("failed", "opaque")
 REFUSALS = ("403 ", "405 ")
 """Status 405 is the response of the googleapis proxy to everything that a web page can send."""
 ZONE = "us-central1-a"
+METRIC = "custom.googleapis.com/attacker"
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,14 @@ def requests_for(project: str, bucket: str) -> dict[str, Request]:
     schedules = f"/v1/projects/{project}/locations/us-central1/jobs"
     publication = {"topicName": f"projects/{project}/topics/trainmaster-submit", "data": message["data"]}
     schedule = {"name": f"{schedules[4:]}/attacker", "schedule": "* * * * *", "pubsubTarget": publication}
+    now = datetime.now(UTC).isoformat()
+    series = {
+        "metric": {"type": METRIC},
+        "resource": {"type": "global", "labels": {"project_id": project}},
+        "points": [{"interval": {"endTime": now}, "value": {"doubleValue": 1.0}}],
+    }
+    permissions = {"permissions": ["aiplatform.customJobs.create"], "other": ""}
+    attribute = "/computeMetadata/v1/instance/guest-attributes/trainmaster/heartbeat"
     return {
         "insert a VM": Request("POST", instances, json.dumps(vm)),
         "list VMs": Request("GET", instances),
@@ -92,6 +104,17 @@ def requests_for(project: str, bucket: str) -> dict[str, Request]:
         "list jobs": Request("GET", f"/v1/projects/{project}/jobs"),
         "create a schedule": Request("POST", schedules, json.dumps(schedule)),
         "list schedules": Request("GET", schedules),
+        "write a time series": Request(
+            "POST", f"/v3/projects/{project}/timeSeries", json.dumps({"timeSeries": [series], "other": ""})
+        ),
+        "list metrics": Request("GET", f"/v3/projects/{project}/metricDescriptors"),
+        "list prices": Request("GET", "/v1/services/6F81-5844-456A/skus"),
+        "inject a fault": Request("POST", "/emulator/v1/faults", '{"stockout_zones": ["attacker"]}'),
+        "read the state of an emulator": Request("GET", "/emulator/v1/health"),
+        "test permissions": Request("POST", f"/v1/projects/{project}:testIamPermissions", json.dumps(permissions)),
+        "read a VM's guest attributes": Request("GET", f"{instances}/victim/getGuestAttributes?queryPath=trainmaster/"),
+        "write a guest attribute": Request("PUT", attribute, "attacker"),
+        "read a VM's configuration": Request("GET", "/computeMetadata/v1/instance/attributes/?recursive=true"),
         "read a VM's token": Request("GET", "/computeMetadata/v1/instance/service-accounts/default/token"),
         "read the user's name": Request("GET", "/v1/userinfo"),
     }
@@ -107,14 +130,30 @@ def chromium() -> str:
 
 @pytest.fixture(scope="module")
 def stack(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """A stack with one VM, so that a metadata server listens, too."""
-    with local_stack(tmp_path_factory.mktemp("stack"), StackConfig()) as running:
+    """A stack with one VM, so that a metadata server listens, too.
+
+    A realistic stack has all listeners of an ordinary one, and those of its IAM.
+    """
+    with local_stack(tmp_path_factory.mktemp("stack"), StackConfig(realistic=True, time_scale=0.01)) as running:
         vm = requests_of(running)["insert a VM"]
         body = json.loads(vm.body) | {"name": "victim", "serviceAccounts": [{"email": "default"}]}
-        body["metadata"]["items"][0]["value"] = "sleep 600"
+        body["metadata"]["items"] = [
+            {"key": "startup-script", "value": "sleep 600"},
+            {"key": "enable-guest-attributes", "value": "TRUE"},
+        ]
         compute = running.state.endpoints.compute or ""
-        call(compute, "POST", vm.path, body)
-        eventually(lambda: call(compute, "GET", f"{vm.path}/victim")["status"] == "RUNNING")
+
+        def is_running() -> bool:
+            """Insert the VM until it runs: a realistic stack sometimes has no capacity."""
+            try:
+                return bool(call(compute, "GET", f"{vm.path}/victim")["status"] == "RUNNING")
+            except CallError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                call(compute, "POST", vm.path, body)
+                return False
+
+        eventually(is_running)
         yield running
 
 
@@ -214,8 +253,12 @@ def effects(stack: LocalStack) -> dict[str, Any]:
     endpoints, config = stack.state.endpoints, stack.state.config
     documents = f"/v1/projects/{config.project}/databases/(default)/documents"
     instances = f"/compute/v1/projects/{config.project}/zones/{ZONE}/instances"
+    compute = endpoints.compute or ""
     return {
-        "VMs": names(call(endpoints.compute or "", "GET", instances), "items"),
+        "VMs": names(call(compute, "GET", instances), "items"),
+        "guest attributes": written_by_pages(compute, f"{instances}/victim/getGuestAttributes?queryPath=trainmaster/"),
+        "faults": call(compute, "GET", "/emulator/v1/faults"),
+        "metrics": call(endpoints.monitoring, "GET", f"/v3/projects/{config.project}/metricDescriptors"),
         "objects": names(call(endpoints.storage, "GET", f"/storage/v1/b/{config.bucket}/o"), "items"),
         "log": call(endpoints.logging, "POST", "/v2/entries:list", {"resourceNames": [f"projects/{config.project}"]}),
         "jobs": names(call(endpoints.firestore, "GET", f"{documents}/jobs"), "documents"),
@@ -226,8 +269,25 @@ def effects(stack: LocalStack) -> dict[str, Any]:
     }
 
 
+def written_by_pages(compute: str, path: str) -> list[str]:
+    """Return the values of the VM's guest attributes; none if it has no attribute."""
+    try:
+        return [item["value"] for item in call(compute, "GET", path)["queryValue"]["items"]]
+    except CallError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return []
+
+
 def names(listing: dict[str, Any], key: str) -> list[str]:
     return [item["name"] for item in listing.get(key, [])]
+
+
+def test_every_service_of_the_stack_is_attacked(stack: LocalStack) -> None:
+    """A service whose process or port is not found would pass the attacks below."""
+    addresses = {service.address for service in stack.state.services.values()} | set(stack.state.endpoints.addresses())
+    assert {address for address in addresses if address} <= set(listeners(stack))
+    assert {storage_gate.NAME, grpc_gate.NAME, "monitoring", "billing", "api", "iam"} <= set(stack.state.services)
 
 
 def test_page_of_another_origin_learns_and_changes_nothing(chromium: str, stack: LocalStack) -> None:
@@ -276,11 +336,12 @@ class UnprotectedServer:
                 received.append(self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode())
                 self.send_response(200)
                 self.send_header("Access-Control-Allow-Origin", "*")
+                self.send_header("Access-Control-Allow-Methods", "PUT")
                 self.send_header("Access-Control-Allow-Headers", "authorization, content-type, metadata-flavor")
                 self.end_headers()
                 self.wfile.write(b"a secret")
 
-            do_GET = do_POST = do_OPTIONS = _accept
+            do_GET = do_POST = do_PUT = do_OPTIONS = _accept
 
             def log_message(self, format: str, *args: object) -> None:
                 """Log nothing."""
@@ -290,6 +351,7 @@ class UnprotectedServer:
 
 def test_attacks_succeed_against_an_unprotected_server(chromium: str) -> None:
     requests = {"read": Request("GET", "/secret"), "write": Request("POST", "/change", '{"a":"b"}')}
+    replacement = {"replace": Request("PUT", "/change", '{"a":"b"}')}
     server = UnprotectedServer()
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), server.handler())) as address:
         port = address.rpartition(":")[2]
@@ -304,7 +366,8 @@ def test_attacks_succeed_against_an_unprotected_server(chromium: str) -> None:
                 (rebound, rebound, "preflighted", "200 a secret"),
             ):
                 server.received.clear()
-                outcomes = attack(context, origin, shots([manner], [target], requests))
+                possible = requests | (replacement if manner == "preflighted" else {})
+                outcomes = attack(context, origin, shots([manner], [target], possible))
                 assert set(outcomes.values()) == {outcome}, manner
                 assert any('"a":"b' in body for body in server.received), manner
 
