@@ -38,6 +38,27 @@ def in_extension(**fields: object) -> dict[str, Any]:
     return {**a_spec(), "trainmaster": fields}
 
 
+def in_pipeline(**fields: object) -> dict[str, Any]:
+    return {
+        "displayName": "digits",
+        "trainingTaskDefinition": "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml",
+        "trainingTaskInputs": {"workerPoolSpecs": POOLS, **fields},
+        "trainmaster": {"region": "us-central1"},
+    }
+
+
+def in_trials(**fields: object) -> dict[str, Any]:
+    learning_rate = {"parameterId": "lr", "doubleValueSpec": {"minValue": 0.1, "maxValue": 1}}
+    return {
+        "displayName": "digits",
+        "studySpec": {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": [learning_rate]},
+        "maxTrialCount": 2,
+        "parallelTrialCount": 1,
+        "trialJobSpec": {"workerPoolSpecs": POOLS, **fields},
+        "trainmaster": {"region": "us-central1"},
+    }
+
+
 def in_job_spec(**fields: object) -> dict[str, Any]:
     return {
         "displayName": "digits",
@@ -79,6 +100,21 @@ JOBS: Final = {
         {**in_job_spec(), "encryptionSpec": {"kmsKeyName": KEY}},
         "encryption_spec.kms_key_name",
         f"kms_key={KEY}",
+    ),
+    "an account in a training pipeline": (
+        in_pipeline(service_account=ACCOUNT),
+        "training_task_inputs.service_account",
+        f"service_account={ACCOUNT}",
+    ),
+    "a key in a training pipeline": (
+        {**in_pipeline(), "encryptionSpec": {"kmsKeyName": KEY}},
+        "encryption_spec.kms_key_name",
+        f"kms_key={KEY}",
+    ),
+    "an account of trials": (
+        in_trials(serviceAccount=ACCOUNT),
+        "trial_job_spec.service_account",
+        f"service_account={ACCOUNT}",
     ),
 }
 
@@ -130,6 +166,21 @@ def test_administrator_may_open_a_resource_to_every_job(
     assert submit_by(World(allowed=AllowedResources("my-project", (entry,))), document) == ""
     assert submit_by(World(allowed=AllowedResources("my-project", (f"{entry[:-1]}*",))), document) == ""
     assert submit_by(World(allowed=AllowedResources("my-project", (f"{entry}-other",))), document) != ""
+
+
+def test_foreign_manifest_cannot_name_an_account_in_an_annotation(world: World) -> None:
+    """A manifest of Kubeflow from somebody else is converted when it is uploaded."""
+    pod = {"containers": [{"name": "pytorch", "image": "gcr.io/p/i"}]}
+    annotations = {"iam.gke.io/gcp-service-account": ACCOUNT, "trainmaster": "region: us-central1"}
+    manifest = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "digits", "annotations": annotations},
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": pod}}}},
+    }
+    assert f"add service_account={ACCOUNT} to the setting" in upload_file(world, manifest)
+    del annotations["iam.gke.io/gcp-service-account"]
+    assert upload_file(World(), manifest) == "", "nothing else is wrong with it"
 
 
 def test_every_problem_is_reported_at_once(world: World) -> None:

@@ -16,6 +16,7 @@ from shared.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
 from shared.agent.program.environment import command_of, environment_of
 from shared.agent.reporting.log_entry import entry_of
 from shared.agent.reporting.serial_console import Stream
+from shared.console.pages.labels_form import parse_labels
 from shared.core.intake.job_files import Uploaded
 from shared.core.intake.named_resources import AllowedResources
 from shared.errors import PermanentError
@@ -216,6 +217,11 @@ def test_labels_with_the_reserved_prefix_are_rejected(api: Api, key: str) -> Non
     assert changed["code"] == 400
     assert "is reserved: Trainmaster sets" in changed["message"]
     assert api.world.job.labels == ()
+
+
+def test_labels_with_the_reserved_prefix_are_rejected_in_the_console() -> None:
+    with pytest.raises(InvalidJob, match="is reserved: Trainmaster sets"):
+        parse_labels("team=vision\ntrainmaster-job=other")
 
 
 @pytest.mark.parametrize(
