@@ -28,7 +28,6 @@ from emulators.compute.vm_power import VmPower
 from emulators.compute.vm_tokens import TokenIssuer
 from emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
 from emulators.realism.call_access import INFRA
-from emulators.realism.compute_access import granted
 from emulators.realism.profile import GOOGLE_CLOUD
 from emulators.rest.server import listen, stop_event
 from emulators.tpu.cloud import TpuCloud
@@ -89,7 +88,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 def _listen(options: argparse.Namespace, application: ComputeServer) -> list[BaseWSGIServer]:
     servers = [listen(options.host, options.port, application)]
     if options.provision_port:
-        gate = AccountGate(application, granted(options.infra))
+        gate = AccountGate(application, options.infra, application.cloud.name_of)
         servers.append(listen(options.host, options.provision_port, gate))
     return servers
 

@@ -9,13 +9,14 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
 from werkzeug.wrappers import Request, Response
 
 from emulators.compute.api_errors import ApiError
-from emulators.realism.call_access import REFUSED, Access
-from emulators.realism.compute_access import refusal
+from emulators.realism.call_access import REFUSED
+from emulators.realism.compute_access import granted, refusal, refused_vm, vm_prefix
 
 OWN_CALLS: Final = "/emulator/"
 
@@ -23,8 +24,12 @@ OWN_CALLS: Final = "/emulator/"
 class AccountGate:
     """WSGI middleware. The emulator's own calls pass."""
 
-    def __init__(self, application: Callable[..., Iterable[bytes]], grants: frozenset[Access]) -> None:
-        self._application, self._grants = application, grants
+    def __init__(
+        self, application: Callable[..., Iterable[bytes]], infra: Path, name_of: Callable[[str, str], str]
+    ) -> None:
+        """`infra`: folder with the grants. `name_of`: (zone, name or id of a VM) → its name."""
+        self._application, self._name_of = application, name_of
+        self._grants, self._prefix = granted(infra), vm_prefix(infra)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
@@ -33,7 +38,9 @@ class AccountGate:
         data = request.get_data()
         # The application itself refuses a body that is not a JSON object.
         body = request.get_json(force=True, silent=True) if data else {}
-        message = refusal(self._grants, request.method, request.path, body if isinstance(body, dict) else {})
+        fields = body if isinstance(body, dict) else {}
+        message = refusal(self._grants, request.method, request.path, fields)
+        message = message or refused_vm(self._prefix, request.path, fields, self._name_of)
         if not message:
             unread = {"wsgi.input": io.BytesIO(data), "CONTENT_LENGTH": str(len(data))}
             return self._application({**environ, **unread}, start_response)

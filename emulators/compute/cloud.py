@@ -96,6 +96,13 @@ class Cloud:
             raise not_found(self.links.path("zones", zone, "instances", name_or_id))
         return instance
 
+    def name_of(self, zone: str, name_or_id: str) -> str:
+        """Return the name of a VM; that of a missing VM is what the call names."""
+        try:
+            return self.get(zone, name_or_id).name
+        except ApiError:
+            return name_or_id
+
     def find(self, name: str) -> Instance:
         """Return the VM of that name in any zone; of several, the youngest."""
         matches = [vm for vm in self.list_all() if vm.name == name]

@@ -1,4 +1,4 @@
-"""The permissions that calls of Pub/Sub and Firestore need, and those that infra/ grants to a function's account.
+"""The permissions that calls of Pub/Sub and Firestore need, and those that infra/ grants to an account.
 
 The grants are read from the table in infra/README.md, which `tests/infra/iam_table.py` generates from the .tf files.
 Sources of the permissions: "Access control with IAM" of Pub/Sub, and "Security for server client libraries" of
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,7 +46,8 @@ FIRESTORE_METHODS: Final = {
 """Method → permissions. A transaction needs those of its reads and of its commit. The roles that infra/ grants have all
 permissions to write or none, so the kinds of the writes in a commit make no difference."""
 _PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
-_ROW: Final = re.compile(r"\| function (\w+) \| `([^`]+)` \| ([^|]+?) \| *\|")
+_ROW: Final = re.compile(r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *\|")
+_CUSTOM_ROLE: Final = re.compile(r'role_id\s*=\s*"(\w+)".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +58,41 @@ class Access:
     resource: str
 
 
-def granted(account: str, table: str) -> frozenset[Access]:
-    """Return what the table grants to a function's account without a condition. Roles not in ROLES grant nothing."""
+def granted(account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES) -> frozenset[Access]:
+    """Return what the table grants without a condition to an account: a function's name, or `worker` or a console.
+
+    Other roles than `roles` grant nothing.
+    """
     return frozenset(
         Access(permission, resource)
         for member, role, resource in _ROW.findall(table)
         if member == account
-        for permission in ROLES.get(role, ())
+        for permission in roles.get(role, ())
     )
+
+
+def custom_roles(terraform: str) -> dict[str, frozenset[str]]:
+    """Return the permissions of the custom roles in iam.tf, by their names in the table."""
+    roles = _CUSTOM_ROLE.findall(terraform)
+    return {f"{name} (iam.tf)": frozenset(re.findall(r'"([\w.]+)"', permissions)) for name, permissions in roles}
 
 
 def required(method: str, request: bytes) -> Iterator[Access]:
     """Yield the permissions of a gRPC call. Raises KeyError for a method whose permissions are not known here."""
     if method == _PUBLISH_METHOD:
-        topic = first_string(request).rpartition("/")[2].removeprefix("trainmaster-")
-        yield Access(PUBLISH, f"topic {topic.replace('dead-letter', 'dead_letter')}")
+        yield Access(PUBLISH, topic_resource(first_string(request)))
         return
     service, _, name = method.rpartition("/")
     if f"{service}/" != FIRESTORE:
         raise KeyError(method)
     for permission in sorted(FIRESTORE_METHODS[name]):
         yield Access(permission, "project")
+
+
+def topic_resource(path: str) -> str:
+    """Return the name of a topic in the table."""
+    topic = path.rpartition("/")[2].removeprefix("trainmaster-")
+    return f"topic {topic.replace('dead-letter', 'dead_letter')}"
 
 
 def refusal(account: str, grants: frozenset[Access], method: str, request: bytes) -> str:

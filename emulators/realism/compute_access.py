@@ -1,17 +1,17 @@
 """The permissions that calls of Compute Engine need, and those that infra/ grants to the account of `provision`.
 
-Source of the permissions: Compute Engine's REST reference, "IAM permissions" of each method. The local stack does not
-check the condition of the grant, which names the training VMs.
+Source of the permissions: Compute Engine's REST reference, "IAM permissions" of each method. The condition of the grant
+names the training VMs: a call that names another VM is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from emulators.realism.call_access import TABLE_FILE, Access
+from emulators.realism.call_access import TABLE_FILE, Access, custom_roles
 
 PROVISION: Final = "provision"
 """The only account with grants on Compute Engine."""
@@ -21,7 +21,8 @@ ACT_AS: Final = "iam.serviceAccounts.actAs"
 
 _ROLE_ROW: Final = f"| function {PROVISION} | `{ROLE} ({ROLES_FILE})` | project |"
 _ACT_AS_ROW: Final = re.compile(rf"\| function {PROVISION} \| `roles/iam\.serviceAccountUser` \| (account \w+) \| *\|")
-_ROLE: Final = re.compile(rf'role_id\s*=\s*"{ROLE}".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL)
+_PREFIX: Final = re.compile(r"extract\('/instances/\{name\}'\)\.startsWith\('([^']+)'\)")
+_INSTANCE: Final = re.compile(r".*/zones/(?P<zone>[^/]+)/instances/(?P<name>(?!bulkInsert)[^/]+)(?:/\w+)?")
 _PATH: Final = re.compile(r"/compute/v1/(projects/[^/]+)/(?:(?:zones|regions)/[^/]+/|(?=aggregated/|global/))(.+)")
 _OWN_ACCOUNT: Final = re.compile(r"trainmaster-(\w+)@.+")
 _CALLS: Final = {
@@ -44,10 +45,10 @@ _OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wai
 def granted(infra: Path) -> frozenset[Access]:
     """Return what infra/ grants to `provision`. Raises ValueError where the custom role is missing."""
     table = (infra / TABLE_FILE).read_text(encoding="utf-8")
-    role = _ROLE.search((infra / ROLES_FILE).read_text(encoding="utf-8"))
+    role = custom_roles((infra / ROLES_FILE).read_text(encoding="utf-8")).get(f"{ROLE} ({ROLES_FILE})")
     if role is None:
         raise ValueError(f"{infra / ROLES_FILE} has no role {ROLE} with permissions")
-    permissions = re.findall(r'"([\w.]+)"', role[1]) if _ROLE_ROW in table else []
+    permissions = role if _ROLE_ROW in table else ()
     accounts = (Access(ACT_AS, account) for account in _ACT_AS_ROW.findall(table))
     return frozenset({*(Access(name, "project") for name in permissions), *accounts})
 
@@ -64,15 +65,39 @@ def required(method: str, path: str, body: Mapping[str, Any]) -> Iterator[Access
         properties = body.get("instanceProperties", {}) if name.endswith("bulkInsert") else body
         yield from (Access(permission, "project") for permission in _insert_permissions(project, properties))
         for account in properties.get("serviceAccounts", []):
-            email = str(account.get("email", "default"))
-            own = _OWN_ACCOUNT.fullmatch(email)
-            yield Access(ACT_AS, f"account {own[1] if own else email}")
+            yield act_as(str(account.get("email", "default")))
         return
     for (verb, pattern), permissions in _CALLS.items():
         if verb == method and re.fullmatch(pattern, name):
             yield from (Access(permission, "project") for permission in permissions)
             return
     raise KeyError(f"{method} {path}")
+
+
+def act_as(email: str) -> Access:
+    """Return the permission to run a VM as a service account."""
+    own = _OWN_ACCOUNT.fullmatch(email)
+    return Access(ACT_AS, f"account {own[1] if own else email}")
+
+
+def vm_prefix(infra: Path) -> str:
+    """Return how the names of the VMs begin to which the condition limits the grant; empty: no such condition."""
+    match = _PREFIX.search((infra / ROLES_FILE).read_text(encoding="utf-8"))
+    return match[1] if match else ""
+
+
+def refused_vm(prefix: str, path: str, body: Mapping[str, Any], name_of: Callable[[str, str], str]) -> str:
+    """Return the message for a call that names a VM outside the condition; empty: it names none.
+
+    `name_of`: (zone, name or id) → name. Google does not document whether a bulk insert is checked with the names of
+    its VMs; here it is.
+    """
+    named = _INSTANCE.fullmatch(path)
+    names = [name_of(named["zone"], named["name"])] if named else [str(body[key]) for key in ("name",) if key in body]
+    names += [properties.get("name") or name for name, properties in body.get("perInstanceProperties", {}).items()]
+    is_about_vms = "/instances" in path
+    outside = next((name for name in names if is_about_vms and not name.startswith(prefix)), "")
+    return f"the condition of {PROVISION}'s role permits VMs named {prefix}* only, not {outside}" if outside else ""
 
 
 def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 WORKER: Final = "worker"
 """The account of the VMs. Every other account is that of the function of its name."""
+GET_BUCKET: Final = "storage.buckets.get"
 GET: Final = "storage.objects.get"
 LIST: Final = "storage.objects.list"
 CREATE: Final = "storage.objects.create"
@@ -25,10 +26,12 @@ ROLES: Final = {
     "roles/storage.objectViewer": frozenset({GET, LIST}),
     "roles/storage.objectUser": frozenset({GET, LIST, CREATE, UPDATE, DELETE}),
     "trainmasterObjectLister": frozenset({LIST}),
+    "trainmasterResourceViewer": frozenset({GET_BUCKET}),
 }
 """Role → its permissions, as far as they matter here."""
 
 _OBJECT: Final = re.compile(r"(?:/download)?/storage/v1/b/(?P<bucket>[^/]+)/o(?:/(?P<name>[^/]+)(?P<rest>/.*)?)?")
+_BUCKET: Final = re.compile(r"/storage/v1/b/(?P<bucket>[^/]+)")
 _UPLOAD: Final = re.compile(r"(?:/resumable)?/upload/storage/v1/b/(?P<bucket>[^/]+)/o")
 _OBJECT_METHODS: Final = {"GET": GET, "HEAD": GET, "DELETE": DELETE, "PATCH": UPDATE, "PUT": UPDATE}
 _NAME_IN_BODY: Final = re.compile(rb'"name"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -61,11 +64,19 @@ GRANTS: Final = (
         for name in ("upload", "submit", "api")
     ),
     StorageGrant("upload", "trainmasterObjectLister", "this"),
+    *(
+        StorageGrant(name, "trainmasterResourceViewer", bucket)
+        for name in ("upload", "submit", "api")
+        for bucket in ("this", "stage")
+    ),
+    *(
+        StorageGrant(name, "roles/storage.objectViewer", "this", only=("prices/",))
+        for name in ("console", "console_operator")
+    ),
     StorageGrant(WORKER, "roles/storage.objectViewer", "this", excluded=("jobs/",)),
     StorageGrant(WORKER, "roles/storage.objectViewer", "stage", only=("agent/", "algorithms/")),
     StorageGrant(WORKER, "roles/storage.objectUser", "this", excluded=("jobs/", "packages/", "agent/", "prices/")),
 )
-ACCOUNTS: Final = tuple(sorted({grant.account for grant in GRANTS}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,8 @@ def required_access(method: str, target: str, body: bytes) -> Iterator[Access]:
         query = parse_qs(url.query)
         if method == "POST" and (name := query.get("name", [""])[0] or _name_in(body)):
             yield Access(CREATE, match["bucket"], name)
+    elif method == "GET" and (match := _BUCKET.fullmatch(url.path)):
+        yield Access(GET_BUCKET, match["bucket"])
     elif match := _OBJECT.fullmatch(url.path):
         yield from _object_access(method, match["bucket"], unquote(match["name"] or ""), match["rest"] or "")
 
@@ -120,6 +133,9 @@ class StorageAccess:
     stage_bucket: str
 
     def allows(self, access: Access) -> bool:
+        # The proxy of the VMs sends this call in place of TensorFlow's getStorageLayout, which needs LIST.
+        if self.account == WORKER and access.permission == GET_BUCKET:
+            access = Access(LIST, access.bucket)
         resources = {self.bucket: "this", self.stage_bucket: "stage"}
         return any(
             grant.account == self.account

@@ -1,7 +1,8 @@
 """An emulator of the resources that jobs name: service accounts, secrets, and images in Artifact Registry.
 
     IAM                  serviceAccounts: create, get, list, delete
-    Secret Manager       secrets: create, get; versions: add, get, access, disable, enable, destroy
+    Secret Manager       secrets: create, get, getIamPolicy, setIamPolicy
+                         versions: add, get, access, disable, enable, destroy
     Artifact Registry    tags: get, and create in place of a push
 
 Only the stack's own project exists. For any other project every call is 403, as Google answers a caller without
@@ -21,6 +22,7 @@ Answer = tuple[int, dict[str, Any]]
 _PROJECT: Final = re.compile(r"/v1/projects/(?P<project>[^/:]+)/(?P<rest>.+)")
 _ACCOUNT: Final = re.compile(r"serviceAccounts/(?P<email>[^/:]+)")
 _SECRET: Final = re.compile(r"secrets/(?P<secret>[^/:]+)")
+_POLICY: Final = re.compile(r"secrets/(?P<secret>[^/:]+):(?P<verb>[gs]etIamPolicy)")
 _NEW_VERSION: Final = re.compile(r"secrets/(?P<secret>[^/:]+):addVersion")
 _VERSION: Final = re.compile(r"secrets/(?P<secret>[^/:]+)/versions/(?P<version>[^/:]+)(?::(?P<verb>\w+))?")
 _TAGS: Final = re.compile(r"locations/[^/]+/repositories/[^/]+/packages/[^/]+/tags")
@@ -39,6 +41,7 @@ class NamedResources:
         self._accounts: dict[str, dict[str, Any]] = {}
         self._secrets: dict[str, list[dict[str, Any]]] = {}
         self._payloads: dict[str, str] = {}
+        self._policies: dict[str, dict[str, Any]] = {}
         self._tags: dict[str, dict[str, Any]] = {}
         self._create_account({"accountId": "trainmaster-worker"})
 
@@ -96,15 +99,14 @@ class NamedResources:
 
     def _secret(self, method: str, path: str, query: dict[str, str], body: dict[str, Any]) -> Answer:
         if path == "secrets" and method == "POST":
-            name = query.get("secretId", "")
-            if name in self._secrets:
-                return _error(409, "ALREADY_EXISTS", f"Secret [{name}] already exists.")
-            self._secrets[name] = []
-            return 200, {"name": f"projects/{self._project}/secrets/{name}"}
-        match = _NEW_VERSION.fullmatch(path) or _VERSION.fullmatch(path) or _SECRET.fullmatch(path)
+            return self._create_secret(query.get("secretId", ""))
+        patterns = (_NEW_VERSION, _VERSION, _POLICY, _SECRET)
+        match = next(filter(None, (pattern.fullmatch(path) for pattern in patterns)), None)
         if match is None or match["secret"] not in self._secrets:
             return _error(404, "NOT_FOUND", f"Secret [{self._name(path)}] not found.")
-        if _SECRET.fullmatch(path):
+        if match.re is _POLICY:
+            return self._policy(match["secret"], match["verb"], body)
+        if match.re is _SECRET:
             return 200, {"name": self._name(path)}
         versions = self._secrets[match["secret"]]
         if path.endswith(":addVersion"):
@@ -113,6 +115,18 @@ class NamedResources:
             versions.append({"name": name, "state": "ENABLED"})
             return 200, versions[-1]
         return self._version(versions, match["version"], match["verb"], path)
+
+    def _create_secret(self, name: str) -> Answer:
+        if name in self._secrets:
+            return _error(409, "ALREADY_EXISTS", f"Secret [{name}] already exists.")
+        self._secrets[name] = []
+        return 200, {"name": f"projects/{self._project}/secrets/{name}"}
+
+    def _policy(self, secret: str, verb: str, body: dict[str, Any]) -> Answer:
+        """The etag is constant: the emulator does not detect concurrent changes."""
+        if verb == "setIamPolicy":
+            self._policies[secret] = {**body.get("policy", {}), "etag": "ACAB"}
+        return 200, self._policies.get(secret, {"etag": "ACAB"})
 
     def _version(self, versions: list[dict[str, Any]], number: str, verb: str | None, path: str) -> Answer:
         """`latest` is the newest version that is not destroyed, as in Secret Manager."""

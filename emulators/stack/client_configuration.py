@@ -155,6 +155,7 @@ def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",
+        "TRAINMASTER_PUBSUB_ENDPOINT": f"http://{endpoints.pubsub}",
         **processes.proxy_exceptions(endpoints.addresses(), {}),
     }
     if endpoints.compute:

@@ -1,7 +1,8 @@
 """The IAM of a realistic stack: each service account has its own addresses, which refuse what infra/ does not grant.
 
-`emulators.services.storage_gate` and `emulators.services.grpc_gate` are services of their own. The Compute emulator has
-a port for the only account with grants on it.
+`emulators.services` has a gate for Cloud Storage, one for the gRPC APIs and one for the other JSON APIs. Each is a
+service of its own. The Compute emulator has a port for the only account with grants on it. The consoles have addresses,
+too, for tests: a stack does not run them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from emulators.realism.compute_access import PROVISION
-from emulators.realism.storage_access import ACCOUNTS, WORKER
-from emulators.services import grpc_gate, storage_gate
+from emulators.realism.http_access import Api
+from emulators.realism.storage_access import WORKER
+from emulators.services import grpc_gate, http_gate, storage_gate
 from emulators.stack import processes
 from emulators.stack.service import Service
 from emulators.stack.state import Endpoints, StackConfig
 
-VARIABLES: Final = ("FIRESTORE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST")
+CONSOLES: Final = ("console", "console_operator")
+GRPC_VARIABLES: Final = ("FIRESTORE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST")
+HTTP_VARIABLES: Final = tuple(
+    f"TRAINMASTER_{name}_ENDPOINT" for name in ("LOGGING", "MONITORING", "TPU", "IAM_ACCOUNTS", "SECRETS", "REGISTRY")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +34,28 @@ class Gates:
     storage: Mapping[str, str] = field(default_factory=dict)
     """Addresses of Cloud Storage."""
     calls: Mapping[str, str] = field(default_factory=dict)
-    """Addresses of Pub/Sub and Firestore, for functions only. One address serves both."""
+    """Addresses of Pub/Sub and Firestore by gRPC. One address serves both."""
+    http: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of the other JSON APIs, and of Pub/Sub for the agents. One address serves all."""
     compute: str = ""
     """Address of Compute Engine for `provision`."""
 
-    @property
-    def vm_storage(self) -> str | None:
-        """Return the VMs' address of Cloud Storage; None: the emulator's own."""
-        return self.storage.get(WORKER)
+    def vm_endpoints(self, endpoints: Endpoints) -> Endpoints:
+        """Return the VMs' addresses of the services."""
+        if not self.storage:
+            return endpoints
+        gated = {str(name): self.http[WORKER] for name in Api if getattr(endpoints, name)}
+        return endpoints.model_copy(update={**gated, "storage": self.storage[WORKER]})
+
+    def vm_variables(self) -> dict[str, str]:
+        """Return the VMs' variables for programs that call Pub/Sub and Firestore by gRPC."""
+        return dict.fromkeys(GRPC_VARIABLES[1:], self.calls[WORKER]) if self.calls else {}
 
     def own_variables(self) -> dict[str, dict[str, str]]:
         """Return the variables of each account that replace those of the stack."""
-        own = {account: dict.fromkeys(VARIABLES, address) for account, address in self.calls.items()}
+        own = {account: dict.fromkeys(GRPC_VARIABLES, address) for account, address in self.calls.items()}
+        for account, address in self.http.items():
+            own[account] |= dict.fromkeys(HTTP_VARIABLES, f"http://{address}")
         for account, address in self.storage.items():
             own.setdefault(account, {})["STORAGE_EMULATOR_HOST"] = f"http://{address}"
         if self.compute:
@@ -52,14 +68,18 @@ class Gates:
         return ["--provision-port", port, "--infra", str(config.infra_dir)] if port else []
 
     def services(self, config: StackConfig, endpoints: Endpoints) -> list[Service]:
-        """Return the processes, one for Cloud Storage and one for Pub/Sub and Firestore."""
+        """Return the processes, one for each kind of gate."""
         if not self.storage:
             return []
         objects = [sys.executable, "-m", "emulators.services.storage_gate", "--storage", endpoints.storage]
         objects += ["--bucket", config.bucket, "--stage-bucket", config.stage_bucket, *_accounts(self.storage)]
         calls = [sys.executable, "-m", "emulators.services.grpc_gate", "--infra", str(config.infra_dir)]
         calls += ["--firestore", endpoints.firestore, "--pubsub", endpoints.pubsub, *_accounts(self.calls)]
-        last = list(self.calls.values())[-1]  # it listens when all others do
+        others = [sys.executable, "-m", "emulators.services.http_gate", "--infra", str(config.infra_dir)]
+        others += ["--project", config.project, *_accounts(self.http)]
+        for api in Api:
+            if address := getattr(endpoints, api):
+                others += ["--upstream", f"{api}={address}"]
         return [
             Service(
                 storage_gate.NAME,
@@ -68,7 +88,9 @@ class Gates:
                 health=storage_gate.HEALTH,
                 restartable=True,
             ),
-            Service(grpc_gate.NAME, calls, address=last, health=None, restartable=True),
+            # The last address accepts connections when all others do.
+            Service(grpc_gate.NAME, calls, address=list(self.calls.values())[-1], health=None, restartable=True),
+            Service(http_gate.NAME, others, address=list(self.http.values())[-1], health=None, restartable=True),
         ]
 
 
@@ -76,9 +98,11 @@ def take(config: StackConfig, functions: tuple[str, ...], ports: processes.Ports
     """Reserve the addresses of a stack with these functions; none unless it is realistic."""
     if config.control_plane or not config.realistic:
         return Gates()
+    accounts = (*functions, *CONSOLES, WORKER)
     return Gates(
-        {account: ports.take_address() for account in ACCOUNTS},
-        {name: ports.take_address() for name in functions},
+        {name: ports.take_address() for name in accounts},
+        {name: ports.take_address() for name in accounts},
+        {name: ports.take_address() for name in accounts},
         ports.take_address() if config.compute and PROVISION in functions else "",
     )
 

@@ -25,7 +25,7 @@ STACK_ID: Final = "TRAINMASTER_STACK_ID"
 # that is being restarted. Source: net.ipv4.ip_local_port_range.
 PORTS_FIRST: Final = 15_000
 PORTS_END: Final = 32_000
-BLOCK_PORTS: Final = 32
+BLOCK_PORTS: Final = 64
 BROWSER_BLOCKED_PORTS: Final = (6665, 6666, 6667, 6668, 6669, 6000, 4045, 2049, 3659, 6697, 6566, 5060, 5061)
 """Ports to which no browser connects. Source: https://fetch.spec.whatwg.org/#port-blocking. Firestore's, Pub/Sub's and
 Cloud Storage's emulators, which do not refuse web pages, listen on them."""

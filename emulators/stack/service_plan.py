@@ -62,8 +62,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         billing=None if config.control_plane else ports.take_address(),
     )
     iam_gates = gates.take(config, (*config.functions, *([API] if has_api else [])), ports)
-    vm_endpoints = endpoints.model_copy(update={"storage": iam_gates.vm_storage or endpoints.storage})
-    vm_services = _vm_services(state_dir, config, vm_endpoints, stack_id, iam_gates)
+    vm_services = _vm_services(state_dir, config, endpoints, stack_id, iam_gates)
     if config.control_plane:
         objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)
         return Plan(endpoints, [objects, *_observation_services(state_dir, endpoints), *vm_services], {})
@@ -126,7 +125,9 @@ def _vm_services(
     if endpoints.compute is None or endpoints.proxy is None:
         return []
     runtime_images.write_image_table(config.images_dir, state_dir / IMAGES_FILE)
-    variables = client_configuration.vm_environment(state_dir, config, endpoints) | {processes.STACK_ID: stack_id}
+    vm_endpoints = iam_gates.vm_endpoints(endpoints)
+    variables = client_configuration.vm_environment(state_dir, config, vm_endpoints) | iam_gates.vm_variables()
+    variables[processes.STACK_ID] = stack_id
     compute = [
         sys.executable, "-m", "emulators.compute", "--host", processes.LOOPBACK,
         "--port", _port(endpoints.compute), "--state-dir", str(state_dir / COMPUTE),
@@ -141,7 +142,7 @@ def _vm_services(
         compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
     proxy = [
         sys.executable, "-m", "emulators.services.googleapis_proxy", "--port", _port(endpoints.proxy),
-        "--storage", f"http://{endpoints.storage}", "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
+        "--storage", f"http://{vm_endpoints.storage}", "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
     ]  # fmt: skip
     return [
         Service(

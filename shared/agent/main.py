@@ -89,7 +89,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     def api(name: str, endpoint_variable: str) -> GoogleApi:
         return GoogleApi(environ.get(endpoint_variable), f"https://{name}.googleapis.com", metadata)
 
-    publisher = Publisher(api("pubsub", "PUBSUB_EMULATOR_HOST"), metadata, console)
+    publisher = Publisher(api("pubsub", "TRAINMASTER_PUBSUB_ENDPOINT"), metadata, console)
     reporter = EventReporter(identity, publisher, console, inbox)
     run_state = RunState(work / "state.json", identity.instance.instance_id, reporter, console)
     log = create_cloud_log(identity, api("logging", "TRAINMASTER_LOGGING_ENDPOINT"), run_state)

@@ -1,9 +1,13 @@
-"""The local IAM of Pub/Sub and Firestore has the grants of infra/ to functions."""
+"""The local IAM has the grants of infra/ to functions, consoles and VMs."""
 
 from __future__ import annotations
 
+from emulators.realism import call_access, http_access, storage_access
 from emulators.realism.call_access import ROLES, TABLE, Access, granted
 from tests.infra import iam_table
+
+NOT_EMULATED = {"roles/artifactregistry.reader"}
+"""The local stack has no registry."""
 
 
 def test_grants_of_each_function_are_those_of_infra() -> None:
@@ -21,3 +25,14 @@ def test_grants_of_each_function_are_those_of_infra() -> None:
 def test_roles_of_pubsub_and_firestore_are_known() -> None:
     roles = {grant.role for grant in iam_table.grants() if grant.member.startswith("function ")}
     assert {role for role in roles if role.startswith(("roles/pubsub.", "roles/datastore."))} <= set(ROLES)
+
+
+def test_roles_of_functions_consoles_and_vms_are_known_to_a_gate() -> None:
+    members = ("function ", "console", "worker")
+    own = {
+        grant.role for grant in iam_table.grants() if grant.member.startswith(members) and "var." not in grant.resource
+    }
+    custom = call_access.custom_roles((iam_table.INFRA / http_access.ROLES_FILE).read_text(encoding="utf-8"))
+    known = {*ROLES, *http_access.ROLES, *custom, *storage_access.ROLES, *NOT_EMULATED}
+    assert own <= known
+    assert all(custom.values())

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from emulators.realism.call_access import INFRA, Access
-from emulators.realism.compute_access import ACT_AS, granted, refusal, required
+from emulators.realism.compute_access import ACT_AS, granted, refusal, refused_vm, required, vm_prefix
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.vm_names import vm_name
 from tests.infra import iam_table
 
 ZONE = "/compute/v1/projects/p/zones/us-central1-a"
@@ -92,6 +94,32 @@ def test_provision_may_act_as_the_worker_account_only(email: str, is_refused: bo
     body = {"instanceProperties": {"serviceAccounts": [{"email": email}]}}
     message = refusal(granted(INFRA), "POST", f"{ZONE}/instances/bulkInsert", body)
     assert message == (f"provision does not have the permission {ACT_AS} on account {email}" if is_refused else "")
+
+
+def test_condition_of_infra_names_the_vms_of_jobs() -> None:
+    prefix = vm_prefix(INFRA)
+    assert prefix
+    assert vm_name("j", ReplicaId(TaskType.WORKER, 0)).startswith(prefix)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "outside"),
+    [
+        (f"{ZONE}/instances/tm-1", {}, ""),
+        (f"{ZONE}/instances/database", {}, "database"),
+        (f"{ZONE}/instances/17", {}, "other"),
+        (f"{ZONE}/instances/database/setMetadata", {}, "database"),
+        (f"{ZONE}/instances", {"name": "database"}, "database"),
+        (f"{ZONE}/instances/bulkInsert", {"perInstanceProperties": {"tm-1": {}}}, ""),
+        (f"{ZONE}/instances/bulkInsert", {"perInstanceProperties": {"tm-1": {}, "database": {}}}, "database"),
+        ("/compute/v1/projects/p/aggregated/instances", {}, ""),
+        (f"{REGION}/resourcePolicies", {"name": "placement"}, ""),
+    ],
+)
+def test_call_that_names_a_vm_outside_the_condition_is_refused(path: str, body: dict[str, Any], outside: str) -> None:
+    message = refused_vm("tm-", path, body, lambda _, name: "other" if name == "17" else name)
+    expected = f"the condition of provision's role permits VMs named tm-* only, not {outside}"
+    assert message == (expected if outside else "")
 
 
 def test_unknown_call_is_refused_with_the_remedy() -> None:

@@ -8,14 +8,16 @@ from typing import Any
 from emulators.realism.storage_access import GRANTS, WORKER
 from tests.infra import iam_table
 
-ACCOUNTS = {WORKER, "upload", "submit", "api"}
+ACCOUNTS = {WORKER, "upload", "submit", "api", "console", "console_operator"}
+VIEWER = "trainmasterResourceViewer"
 FOLDER = re.compile(r"objects\}?/(\w+)/'")
 
 
 def bucket_grants() -> set[tuple[str, str, str, str, tuple[str, ...]]]:
     """Return account, role, bucket, kind of condition and folders of each grant of infra/ to functions and VMs."""
     found = set()
-    for entry in iam_table.load(iam_table.INFRA / "iam.tf")["resource"]:
+    files = ("iam.tf", "console.tf")
+    for entry in (entry for file in files for entry in iam_table.load(iam_table.INFRA / file)["resource"]):
         for kind, resources in entry.items():
             if kind.strip('"') == "google_storage_bucket_iam_member":
                 for body in resources.values():
@@ -52,5 +54,14 @@ def test_grants_of_the_local_stack_are_those_of_infra() -> None:
             tuple(sorted(grant.only or grant.excluded)),
         )
         for grant in GRANTS
+        if grant.role != VIEWER
     }
     assert local == bucket_grants()
+
+
+def test_role_on_the_project_is_a_grant_on_both_buckets() -> None:
+    of_infra = {grant for grant in iam_table.grants() if grant.role.startswith(VIEWER)}
+    assert {grant.resource for grant in of_infra} == {"project"}
+    accounts = {grant.member.removeprefix("function ") for grant in of_infra}
+    local = {(grant.account, grant.bucket) for grant in GRANTS if grant.role == VIEWER}
+    assert local == {(account, bucket) for account in accounts for bucket in ("this", "stage")}

@@ -12,6 +12,7 @@ import pytest
 from emulators.realism.call_access import INFRA, TABLE_FILE
 from emulators.realism.compute_access import ROLES_FILE
 from emulators.stack.state import StackConfig
+from shared.core.model.job import JobState
 from tests.e2e.conftest import Lab, lab_on
 from tests.support.stack import local_stack
 
@@ -42,6 +43,17 @@ def test_job_needs_no_permission_that_infra_does_not_grant(tmp_path: Path) -> No
     with realistic_lab(tmp_path) as lab:
         lab.wait_for_success(lab.scripted(workers=1), within_s=120)
         assert not lab.stack.refusals()
+
+
+def test_vm_without_the_permission_to_report_names_it(tmp_path: Path) -> None:
+    grant = "| worker | `roles/pubsub.publisher` | topic vm-ready |  |\n"
+    refusal = "worker does not have the permission pubsub.topics.publish on topic vm-ready"
+    infra = without(tmp_path, TABLE_FILE, grant)
+    with realistic_lab(tmp_path, infra_dir=infra) as lab:
+        job_id = lab.scripted(workers=1)
+        lab.until(lambda: refusal in lab.stack.refusals(), 60)
+        assert set(lab.stack.refusals()) == {refusal}
+        assert lab.state(job_id).job.state is JobState.PREPARING
 
 
 def test_log_of_the_function_names_the_missing_topic(tmp_path: Path) -> None:

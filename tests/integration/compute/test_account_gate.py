@@ -10,7 +10,6 @@ from werkzeug.wrappers import Request, Response
 
 from emulators.compute.account_gate import AccountGate
 from emulators.realism.call_access import INFRA, read_refusals
-from emulators.realism.compute_access import granted
 
 INSTANCE = "/compute/v1/projects/p/zones/us-central1-a/instances/1"
 
@@ -22,7 +21,7 @@ def echo(request: Request) -> Response:
 
 @pytest.fixture
 def client() -> Client:
-    return Client(AccountGate(echo, granted(INFRA)))
+    return Client(AccountGate(echo, INFRA, lambda _, name: "database" if name == "2" else "tm-1"))
 
 
 def test_granted_call_arrives_with_its_body(client: Client) -> None:
@@ -40,6 +39,12 @@ def test_refusal_is_googles_error_and_is_printed(client: Client, capsys: pytest.
     assert (response.status_code, error["errors"][0]["reason"]) == (403, "forbidden")
     assert error["message"] == "provision does not have the permission compute.instances.setTags on project"
     assert read_refusals(capsys.readouterr().out) == {error["message"]: 1}
+
+
+def test_call_for_a_vm_outside_the_condition_is_refused(client: Client) -> None:
+    response = client.delete(f"{INSTANCE.rpartition('/')[0]}/2")
+    assert response.status_code == 403
+    assert "permits VMs named tm-* only, not database" in json.loads(response.data)["error"]["message"]
 
 
 @pytest.mark.parametrize("path", ["/batch/compute/v1", f"{INSTANCE}/reset"])

@@ -55,7 +55,7 @@ def boot(engine: Engine, cloud: Cloud) -> Iterator[Callable[..., str]]:
     script = AGENT / "startup.sh"
     environment = {
         "GCE_METADATA_HOST": cloud.host,
-        "PUBSUB_EMULATOR_HOST": cloud.host,
+        "TRAINMASTER_PUBSUB_ENDPOINT": cloud.host,
         "STORAGE_EMULATOR_HOST": f"http://{cloud.host}",
     }
     booted: list[str] = []

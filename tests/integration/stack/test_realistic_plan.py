@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulators.realism.storage_access import ACCOUNTS
-from emulators.services import grpc_gate, storage_gate
+from emulators.services import grpc_gate, http_gate, storage_gate
 from emulators.stack import service_plan
 from emulators.stack.backends import require_backend
 from emulators.stack.state import FUNCTIONS, StackConfig
@@ -26,12 +25,12 @@ def planned(folder: Path, config: StackConfig) -> service_plan.Plan:
 def test_accounts_have_addresses_of_cloud_storage_only_on_a_realistic_stack(tmp_path: Path) -> None:
     plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
     services = {service.name: service for service in plan.services}
-    addresses = {name: services[name].environment.get("STORAGE_EMULATOR_HOST") for name in ("upload", "submit", "api")}
-    assert len(set(addresses.values())) == 3
+    addresses = {name: services[name].environment.get("STORAGE_EMULATOR_HOST") for name in (*FUNCTIONS, "api")}
+    assert len(set(addresses.values())) == len(addresses)
     assert f"http://{plan.endpoints.storage}" not in addresses.values()
-    assert services["sweep"].environment["STORAGE_EMULATOR_HOST"] == f"http://{plan.endpoints.storage}"
     gate = services[storage_gate.NAME].argv
-    assert [word.partition("=")[0] for word in gate if word.partition("=")[0] in ACCOUNTS] == list(ACCOUNTS)
+    ports = {f"{name}={str(address).rpartition(':')[2]}" for name, address in addresses.items()}
+    assert ports <= set(gate)
     vm_storage = next(word for word in services["compute"].argv if word.startswith("STORAGE_EMULATOR_HOST="))
     assert vm_storage == f"STORAGE_EMULATOR_HOST=http://{services[storage_gate.NAME].address}"
     assert "--push-time-scale" in services["submit"].argv
@@ -53,6 +52,24 @@ def test_each_function_has_an_address_of_pubsub_and_firestore_only_on_a_realisti
 
 
 @pytest.mark.emulator
+def test_functions_and_vms_have_addresses_of_the_json_apis_only_on_a_realistic_stack(tmp_path: Path) -> None:
+    plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
+    services = {service.name: service for service in plan.services}
+    gate = services[http_gate.NAME].argv
+    assert f"logging={plan.endpoints.logging}" in gate
+    ports = dict(word.split("=") for word in gate if word.partition("=")[2].isdigit())
+    assert set(ports) == {*FUNCTIONS, "api", "worker", "console", "console_operator"}
+    for name in ("LOGGING", "MONITORING", "TPU", "SECRETS", "REGISTRY", "IAM_ACCOUNTS"):
+        assert services["submit"].environment[f"TRAINMASTER_{name}_ENDPOINT"] == f"http://127.0.0.1:{ports['submit']}"
+    vm = dict(word.split("=", 1) for word in services["compute"].argv if "=" in word)
+    for name in ("LOGGING", "MONITORING", "TPU", "SECRETS", "PUBSUB"):
+        assert vm[f"TRAINMASTER_{name}_ENDPOINT"] == f"http://127.0.0.1:{ports['worker']}"
+    assert vm["PUBSUB_EMULATOR_HOST"] in {
+        f"127.0.0.1:{port.partition('=')[2]}" for port in services[grpc_gate.NAME].argv
+    }
+
+
+@pytest.mark.emulator
 def test_provision_has_an_address_of_compute_engine_only_on_a_realistic_stack(tmp_path: Path) -> None:
     plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
     services = {service.name: service for service in plan.services}
@@ -65,5 +82,5 @@ def test_provision_has_an_address_of_compute_engine_only_on_a_realistic_stack(tm
 @pytest.mark.emulator
 def test_ordinary_stack_has_neither_gate_nor_push_delays(tmp_path: Path) -> None:
     plan = planned(tmp_path, StackConfig())
-    assert not {storage_gate.NAME, grpc_gate.NAME} & {service.name for service in plan.services}
+    assert not {storage_gate.NAME, grpc_gate.NAME, http_gate.NAME} & {service.name for service in plan.services}
     assert not any({"--push-time-scale", "--provision-port"} & set(service.argv) for service in plan.services)

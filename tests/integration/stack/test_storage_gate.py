@@ -13,7 +13,16 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
-from emulators.realism.storage_access import CREATE, DELETE, GET, LIST, Access, StorageAccess, required_access
+from emulators.realism.storage_access import (
+    CREATE,
+    DELETE,
+    GET,
+    GET_BUCKET,
+    LIST,
+    Access,
+    StorageAccess,
+    required_access,
+)
 from emulators.services.storage import create_bucket, create_object
 from emulators.services.storage_gate import GateServer
 from emulators.stack.loopback import call
@@ -124,8 +133,14 @@ def test_web_page_is_refused_and_the_googleapis_proxy_is_served(storage: str) ->
             b"",
             [Access(GET, "gated", "a"), Access(CREATE, "other", "c/d")],
         ),
-        ("GET", "/storage/v1/b/gated", b"", []),
+        ("GET", "/storage/v1/b/gated", b"", [Access(GET_BUCKET, "gated")]),
     ],
 )
 def test_permissions_that_a_call_needs(method: str, target: str, body: bytes, needed: list[Access]) -> None:
     assert list(required_access(method, target, body)) == needed
+
+
+@pytest.mark.parametrize(("account", "may"), [("api", True), ("worker", True), ("console", False), ("sweep", False)])
+def test_metadata_of_a_bucket_need_the_role_that_shows_them(account: str, may: bool) -> None:
+    refused = StorageAccess(account, BUCKET, STAGE).refused("GET", f"/storage/v1/b/{BUCKET}", b"")
+    assert refused == (None if may else Access(GET_BUCKET, BUCKET))

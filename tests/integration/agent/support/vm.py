@@ -98,7 +98,7 @@ class Vm:
             "PYTHONDONTWRITEBYTECODE": "1",
             "GCE_METADATA_HOST": cloud.host,
             "TRAINMASTER_EMULATED_VM": NAME,  # the agent must install nothing on this machine
-            "PUBSUB_EMULATOR_HOST": cloud.host,
+            "TRAINMASTER_PUBSUB_ENDPOINT": cloud.host,
             "STORAGE_EMULATOR_HOST": f"http://{cloud.host}",
             "TRAINMASTER_SECRETS_ENDPOINT": f"http://{cloud.host}",
         }

@@ -1,0 +1,172 @@
+"""Google's JSON APIs with IAM: one address per service account, which refuses what infra/ does not grant.
+
+    function submit ──► its address ──┐
+    VMs             ──► their address ┴─► the emulators of Logging, Monitoring, IAM, Pub/Sub and Compute, without IAM
+
+`python -m emulators.services.http_gate --infra DIR --project P --upstream logging=HOST:PORT … --account submit=PORT …`
+serves until it is ended, and prints a line for each call that it refuses. `emulators.realism.http_access` has the
+rules. The address takes the place of a token, because clients send none to an emulator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import sys
+import threading
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import unquote, urlsplit
+
+from emulators.realism.call_access import REFUSED, Access
+from emulators.realism.http_access import (
+    ACCESS_SECRET,
+    SECRET_ACCESSOR,
+    Api,
+    grants_of,
+    is_granted,
+    refusal,
+    required,
+)
+from emulators.services.storage_forwarder import HOP_HEADERS, QuietHandler
+from emulators.stack.processes import LOOPBACK, split_address
+
+NAME: Final = "http-gate"
+TIMEOUT_S: Final = 150.0
+"""Longer than a call that waits for an operation."""
+
+
+class GateServer(ThreadingHTTPServer):
+    """Serves one account on one port."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, account: str, infra: Path, upstreams: Mapping[Api, str], project: str = "") -> None:
+        self.account, self.upstreams = account, upstreams
+        self._grants = grants_of(account, infra)
+        self._member = f"serviceAccount:trainmaster-{account.replace('_', '-')}@{project}.iam.gserviceaccount.com"
+        super().__init__((LOOPBACK, port), GateHandler)
+
+    def missing(self, needed: list[Access], path: str) -> Access | None:
+        """Return the first permission that the account does not have."""
+        for access in needed:
+            if is_granted(access, self._grants):
+                continue
+            if access.permission != ACCESS_SECRET or not self._may_access_secret(path):
+                return access
+        return None
+
+    def _may_access_secret(self, path: str) -> bool:
+        """Return whether the owner of the secret has granted access to it: infra/ does not."""
+        secret = path.partition("/versions/")[0]
+        connection = http.client.HTTPConnection(*split_address(self.upstreams[Api.IAM]), timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", f"{secret}:getIamPolicy")
+            policy: dict[str, Any] = json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+        bindings = policy.get("bindings", [])
+        return any(one["role"] == SECRET_ACCESSOR and self._member in one["members"] for one in bindings)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class GateHandler(QuietHandler):
+    """Forwards a call that the account may make. Calls and answers are small, so they are buffered."""
+
+    checks_host = True
+
+    def _forward(self) -> None:
+        server = cast(GateServer, self.server)
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        path = unquote(urlsplit(self.path).path)
+        try:
+            api, needed = required(self.command, path, _fields(body))
+        except KeyError:
+            remedy = f"add the permissions of {self.command} {path} to emulators/realism/http_access.py"
+            self._refuse(f"{server.account}: {remedy}")
+            return
+        if missing := server.missing(needed, path):
+            self._refuse(refusal(server.account, missing))
+            return
+        address = server.upstreams.get(api)
+        if address is None:
+            self.send_google_error(HTTPStatus.NOT_IMPLEMENTED, f"this stack runs without the emulator of {api}")
+            return
+        try:
+            self._send_back(*self._ask(address, body))
+        except (OSError, http.client.HTTPException) as error:
+            self.send_google_error(HTTPStatus.SERVICE_UNAVAILABLE, f"the emulator of {api} does not respond: {error}")
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _forward
+
+    def _ask(self, address: str, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
+        connection = http.client.HTTPConnection(*split_address(address), timeout=TIMEOUT_S)
+        try:
+            connection.request(self.command, self.path, body or None, {**headers, "Host": address})
+            response = connection.getresponse()
+            return response, response.read()
+        finally:
+            connection.close()
+
+    def _send_back(self, response: http.client.HTTPResponse, body: bytes) -> None:
+        self.send_response_only(response.status, response.reason)
+        for name, value in response.headers.items():
+            if name.lower() not in {*HOP_HEADERS, "content-length"}:
+                self.send_header(name, value)
+        self._end(body)
+
+    def _refuse(self, message: str) -> None:
+        sys.stdout.write(f"{REFUSED}{message}\n")
+        sys.stdout.flush()
+        self.send_response(HTTPStatus.FORBIDDEN)
+        self.send_header("Content-Type", "application/json; charset=UTF-8")
+        error = {"code": HTTPStatus.FORBIDDEN.value, "message": message, "status": "PERMISSION_DENIED"}
+        self._end(json.dumps({"error": error}).encode())
+
+    def _end(self, body: bytes) -> None:
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    """Return the object in the request's body; empty if there is none. The emulator itself refuses other bodies."""
+    try:
+        parsed = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m emulators.services.http_gate")
+    parser.add_argument("--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants")
+    parser.add_argument("--project", required=True)
+    parser.add_argument("--upstream", action="append", required=True, metavar="API=HOST:PORT")
+    parser.add_argument("--account", action="append", required=True, metavar="NAME=PORT")
+    options = parser.parse_args(argv)
+    upstreams = {Api(pair.partition("=")[0]): pair.partition("=")[2] for pair in options.upstream}
+    threads = []
+    for pair in options.account:
+        account, _, port = pair.partition("=")
+        server = GateServer(int(port), account, options.infra, upstreams, options.project)
+        threads.append(threading.Thread(target=server.serve_forever, name=account))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
