@@ -117,6 +117,14 @@ ASSUMPTIONS: Final = (
         "the job digits, whose three VMs are one or two bulk inserts",
     ),
     Assumption(
+        "deletion_by_id",
+        "A call that names a VM by its id passes the condition on the names of VMs.",
+        ("docs/decisions/0094-iam-of-json-services.md",),
+        "deleted",
+        _equals("deleted"),
+        "the job digits, whose VMs are deleted by their ids",
+    ),
+    Assumption(
         "maintenance",
         "A VM with a run time limit and onHostMaintenance=MIGRATE migrates, and its program goes on.",
         ("docs/decisions/0005-host-maintenance.md",),

@@ -6,7 +6,14 @@ import re
 import shutil
 from typing import Final
 
-from smoke.submissions import container_job, digits_job, job_log, submit_by_upload, wait_for_success
+from smoke.submissions import (
+    container_job,
+    digits_job,
+    job_log,
+    submit_by_upload,
+    wait_for_success,
+    wait_until_no_vms,
+)
 from smoke.world import SkippedError, StepError, World
 
 LINES_MAX_S: Final = 180.0
@@ -24,6 +31,8 @@ def train_digits(world: World) -> None:
     wait_for_success(world, job_id)
     world.saw("gang", "created")
     note_machine(world, job_id)
+    wait_until_no_vms(world, job_id)
+    world.saw("deletion_by_id", "deleted")
 
 
 def note_machine(world: World, job_id: str) -> None:

@@ -21,6 +21,7 @@ ALL_RIGHT = {
     "missing_object": "404",
     "missing_job_file": "403",
     "gang": "created",
+    "deletion_by_id": "deleted",
     "maintenance": "migrated",
     "maintenance_event": "MIGRATE_ON_HOST_MAINTENANCE",
     "heartbeat": "readable",
@@ -103,4 +104,4 @@ def test_report_names_differences_first_and_the_exit_status_tells_them() -> None
         "3.12",
         "3.10",
     ]
-    assert text.endswith("Assumptions: 18 ok, 1 DIFFERENT, 8 not seen. Failed steps: none.")
+    assert text.endswith("Assumptions: 19 ok, 1 DIFFERENT, 8 not seen. Failed steps: none.")
