@@ -248,6 +248,7 @@ def as_sent(request: compute_v1.BulkInsertInstanceResource) -> Json:
     properties = body["instanceProperties"]
     properties["metadata"] = {item["key"]: item["value"] for item in properties["metadata"]["items"]}
     names = list(body["perInstanceProperties"])
+    assert not any(body["perInstanceProperties"].values()), "their field `name` is for output only"
     return {**body, "perInstanceProperties": sorted(names, key=lambda name: (len(name), name))}
 
 

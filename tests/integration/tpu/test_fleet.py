@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import pytest
 import requests
+from google.api_core import exceptions
 from google.cloud import tpu_v2
 
 from shared.core.events import CapacityErrorKind
@@ -370,6 +371,19 @@ def test_nodes_of_all_pages_are_listed(tpus: EmulatorWorld, monkeypatch: pytest.
     assert len(listed(tpus.fleet, several)) == 3
     assert len(tpus.fleet.list_all()) == 4
     assert LabelledVm(vm, job_label(job.job_id)) in tpus.fleet.list_all()
+
+
+def test_queue_that_cannot_be_listed_does_not_hide_the_nodes(
+    tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, job: Job
+) -> None:
+    vm = create_slice(tpus.fleet, job)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise exceptions.Forbidden("queued resources")
+
+    monkeypatch.setattr(queued_resources.QueuedResources, "list_labelled", refuse)
+    assert tpus.fleet.list_all() == (LabelledVm(vm, job_label(job.job_id)),)
+    assert "Queued resources cannot be listed in zone -" in caplog.text
 
 
 def test_node_with_the_label_but_without_a_replica_name_is_ignored(
