@@ -2,7 +2,7 @@
 # gets them, regardless of who submitted the job: data of one team belongs to a service account of its own. docs/security.md
 
 variable "worker_read_buckets" {
-  description = "Buckets, also of other projects, whose objects every job may read, such as my-data."
+  description = "Buckets, also of other projects, whose objects every job may read, and which may have packages of jobs, such as my-data."
   type        = set(string)
   default     = []
 
@@ -13,7 +13,7 @@ variable "worker_read_buckets" {
 }
 
 variable "worker_write_buckets" {
-  description = "Buckets, also of other projects, whose objects every job may read, write and delete, such as my-models."
+  description = "Buckets, also of other projects, whose objects every job may read, write and delete, and which may have packages of jobs, such as my-models."
   type        = set(string)
   default     = []
 
@@ -70,6 +70,21 @@ resource "google_storage_bucket_iam_member" "worker_writes_more" {
   bucket   = each.key
   role     = "roles/storage.objectUser"
   member   = google_service_account.worker.member
+
+  depends_on = [time_sleep.identities]
+}
+
+# Jobs may have their packages in these buckets: these functions look up the generations of packages when they accept a job. A bucket to which
+# workers write is one of them because `--job-dir` decides where clients upload packages.
+locals {
+  package_buckets = setunion(var.worker_read_buckets, var.worker_write_buckets)
+}
+
+resource "google_storage_bucket_iam_member" "packages_elsewhere" {
+  for_each = { for pair in setproduct(["upload", "submit", "api"], local.package_buckets) : "${pair[0]}=${pair[1]}" => { function = pair[0], bucket = pair[1] } }
+  bucket   = each.value.bucket
+  role     = "roles/storage.objectViewer"
+  member   = google_service_account.function[each.value.function].member
 
   depends_on = [time_sleep.identities]
 }

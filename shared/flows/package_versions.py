@@ -17,8 +17,9 @@ from shared.jobspec import AcceptedSpec, InvalidJob, Problem
 from shared.ports import ObjectForbiddenError, Objects
 
 FORBIDDEN: Final = (
-    "names {uri}, which this installation may not read. Grant roles/storage.objectViewer on its bucket to the accounts "
-    "of the functions upload, submit and api, or name its version: {uri}#GENERATION"
+    "names {uri}, which this installation may not read. Add its bucket to worker_read_buckets in infra/, or grant "
+    "roles/storage.objectViewer on it to the accounts of the functions upload, submit and api, or name its version: "
+    "{uri}#GENERATION"
 )
 
 

@@ -116,6 +116,8 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
         if variable := re.search(r"var\.worker_\w+", for_each):
             resource = f"each {_RESOURCES[argument]} of {variable[0]}"
             role = "its roles" if role.startswith("each.value") else role
+        if "local.package_buckets" in for_each:
+            resource = "each bucket of var.worker_read_buckets and var.worker_write_buckets"
         users = _users(for_each, arguments["member"])
         yield Grant(users or _member(arguments["member"]), role, resource, condition)
 

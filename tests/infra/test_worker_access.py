@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra import iam_table
 from tests.infra.conftest import REQUIRED, Plan, Terraform
 
 BUCKET = "google_storage_bucket_iam_member"
@@ -16,8 +17,9 @@ PROJECT = "google_project_iam_member"
 
 
 def test_worker_has_no_further_access_by_default(plan: Plan) -> None:
+    further = ("_more[", "worker_roles[", "packages_elsewhere[")
     for kind in (BUCKET, REGISTRY, PROJECT):
-        assert not [address for address in plan.of(kind) if "_more[" in address or "worker_roles[" in address]
+        assert not [address for address in plan.of(kind) if any(name in address for name in further)]
 
 
 def test_each_variable_grants_the_worker_account_what_it_names(planned: Callable[..., Plan]) -> None:
@@ -43,6 +45,18 @@ def test_each_variable_grants_the_worker_account_what_it_names(planned: Callable
         (grant["project"], grant["role"]) for address, grant in plan.of(PROJECT).items() if "worker_roles[" in address
     }
     assert roles == {("my-data", "roles/bigquery.dataViewer"), ("my-data", "roles/bigquery.jobUser")}
+
+
+def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(planned: Callable[..., Plan]) -> None:
+    plan = planned(worker_read_buckets=["my-data", "shared"], worker_write_buckets=["my-models", "shared"])
+    grants = {address: grant for address, grant in plan.of(BUCKET).items() if "packages_elsewhere[" in address}
+    readers = {(address.split('"')[1].partition("=")[0], grant["bucket"]) for address, grant in grants.items()}
+    functions, buckets = ("upload", "submit", "api"), ("my-data", "my-models", "shared")
+    assert readers == {(function, bucket) for function in functions for bucket in buckets}
+    assert {grant["role"] for grant in grants.values()} == {"roles/storage.objectViewer"}
+    # The accounts are known after an apply only; the table of grants has them as they are in the file.
+    elsewhere = [grant for grant in iam_table.grants() if "worker_read_buckets and" in grant.resource]
+    assert [grant.member for grant in elsewhere] == ["function api", "function submit", "function upload"]
 
 
 @pytest.mark.parametrize(

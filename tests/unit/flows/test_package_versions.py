@@ -129,6 +129,7 @@ def test_package_that_may_not_be_read_is_rejected_with_the_role_that_is_missing(
         installation.submit(a_spec())
     (problem,) = installation.rejections
     assert problem.startswith(f"Field: training_input.package_uris[0] Error: names {TRAINER}, which this installation")
+    assert "worker_read_buckets" in problem
     assert "roles/storage.objectViewer" in problem
 
 
