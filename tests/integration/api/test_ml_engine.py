@@ -78,6 +78,27 @@ trainingInput:
 """
 
 
+TPU_CONFIG = """
+trainingInput:
+  scaleTier: CUSTOM
+  masterType: n1-highcpu-16
+  workerType: cloud_tpu
+  workerCount: 1
+  workerConfig:
+    acceleratorConfig:
+      type: TPU_V3
+      count: 8
+"""
+MNIST = (
+    "--job-dir=gs://my-bucket/tpu_mnist_1",
+    "--packages=gs://my-bucket/official-0.1.tar.gz",
+    "--module-name=official.vision.image_classification.mnist_main",
+    "--runtime-version=2.11",
+    "--python-version=3.7",
+)
+MNIST_FLAGS = ("--", "--distribution_strategy=tpu", "--data_dir=gs://tfds-data/datasets", "--num_gpus=0")
+
+
 @pytest.fixture
 def app(world: World, access: MemoryAccess, monkeypatch: pytest.MonkeyPatch) -> Flask:
     return an_app(world, access, monkeypatch)
@@ -133,6 +154,29 @@ def test_documented_tuning_config_is_a_tuning_job_with_early_stopping(
     assert shown["trainingOutput"]["hyperparameterMetricTag"] == "metric1"
     counts = {group.task_type.value: group.count for group in world.job.plan.groups}
     assert counts == {"master": 1, "worker": 9, "ps": 3}
+
+
+@pytest.mark.parametrize(
+    ("flags", "region", "tpu", "field"),
+    [
+        (("--scale-tier=BASIC_TPU",), "us-central1", "v2-8", "scaleTier"),
+        (("--config=config.yaml",), "europe-west4", "v3-8", "workerType"),
+    ],
+    ids=["BASIC_TPU", "config.yaml with cloud_tpu"],
+)
+def test_documented_tpu_job_runs_on_the_host_of_the_tpu(
+    gcloud: Gcloud, world: World, tmp_path: Path, flags: tuple[str, ...], region: str, tpu: str, field: str
+) -> None:
+    (tmp_path / "config.yaml").write_text(TPU_CONFIG)
+    submitted = gcloud.run(*SUBMIT, "tpu_mnist_1", *MNIST, f"--region={region}", *flags, *MNIST_FLAGS)
+    assert submitted.returncode == 0, submitted.stderr
+    world.job_id = "tpu_mnist_1"
+    (group,) = world.job.plan.groups
+    assert (group.count, group.tpu.type if group.tpu else None) == (1, tpu)
+    corrections = {substitution.field: substitution.replacement for substitution in world.job.plan.substitutions}
+    assert corrections[f"trainingInput.{field}"] == "one replica on the TPU's own host"
+    assert "trainingInput.runtimeVersion" in corrections
+    assert describe(gcloud, "tpu_mnist_1")["trainingInput"]["args"] == list(MNIST_FLAGS[1:])
 
 
 @pytest.mark.parametrize(
