@@ -53,7 +53,7 @@ from shared.agent.google_http.http_call import HttpError, backoffs
 from shared.agent.google_http.metadata_server import MetadataServer
 from shared.agent.metric.metric_report import MetricReport
 from shared.agent.metric.summary_metric import SummaryMetric
-from shared.agent.metric.trial_metric import TrialMetric
+from shared.agent.metric.trial_metric import TAG_VARIABLE, TrialMetric
 from shared.agent.program.container_engine import ContainerEngine
 from shared.agent.reporting.cloud_log import CloudLog, LogOrigin
 from shared.agent.reporting.events import EventReporter
@@ -112,7 +112,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     monitor = configured_monitor(identity, environ, metadata, monitoring, run_state, console)
     if monitor is not None:
         inbox.start_thread(monitor.run)
-    metric = TrialMetric(identity, work, SummaryMetric(storage, workspace))
+    metric = TrialMetric(identity, work, create_summary_metric(identity, storage, console))
     if metric.is_reported:
         inbox.start_thread(MetricReport(metric, lambda: run_state.last_started, metadata, console).run)
     Agent(
@@ -147,6 +147,12 @@ def create_cloud_log(identity: AgentIdentity, logging: GoogleApi, run_state: Run
         logging.call("/v2/entries:write", timeout=LOG_WRITE_S, body=body)
 
     return CloudLog(origin, post, LogBuffer(), lambda: run_state.last_started, Console().log)
+
+
+def create_summary_metric(identity: AgentIdentity, storage: StorageReader, console: Console) -> SummaryMetric | None:
+    """Return the reader of the trial's summary events; None unless this is the primary and has a job directory."""
+    tag, job_dir = identity.config.environment.get(TAG_VARIABLE), identity.config.job_dir
+    return SummaryMetric(tag, job_dir, storage, console.log) if tag and job_dir and identity.is_primary else None
 
 
 def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:

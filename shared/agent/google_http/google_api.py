@@ -31,12 +31,18 @@ class GoogleApi:
         body: bytes | None = None,
         into: Path | None = None,
         method: str | None = None,
+        range_header: str | None = None,
     ) -> HttpResponse:
-        """Call the API with the VM's access token; an emulator gets none. Parameters and errors as `http_call.call`."""
+        """Call the API with the VM's access token; an emulator gets none. Parameters and errors as `http_call.call`.
+
+        `range_header`: the bytes of an object that are requested, as in HTTP: ``bytes=0-99``.
+        """
         token = None if self._emulated else self._metadata.access_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if body is not None:
             headers["Content-Type"] = "application/json"
+        if range_header is not None:
+            headers["Range"] = range_header
         try:
             return call(
                 self._base + path,

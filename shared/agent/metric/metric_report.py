@@ -58,8 +58,11 @@ class MetricReport:
         contains the final measurement.
         """
         key = self._running()
-        measurements = self._metric.read_reported(key)[-MEASUREMENTS_MAX:] if key is not None else []
-        if key is None or not measurements:
+        if key is None:
+            return
+        self._metric.update(key)
+        measurements = self._metric.read_reported(key)[-MEASUREMENTS_MAX:]
+        if not measurements:
             return
         points = [[measurement.step, measurement.value] for measurement in measurements]
         text = json.dumps({"attempt": key.attempt, "measurements": points}, separators=(",", ":"))

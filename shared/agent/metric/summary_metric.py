@@ -1,98 +1,174 @@
-"""A trial's metric from TensorFlow's summary event files, for a program that reports it in no other way.
+"""A trial's metric from the summary event files below --job-dir, for a program that reports it in no other way.
 
-    event files below --job-dir ── newest files ──► event_file_reader.py, with the image's TensorBoard ──► metric
+    event files on Cloud Storage ── what was added ──► event_records.py ──► the latest measurements of the trial
 
-It is read only if the VM's Python has TensorBoard, and only when the program has completed: reading takes seconds,
-which would delay the restart of a failed program.
+While the program runs, its files are looked at about once a minute, and only what was added to them is read. After the
+program has completed, they are looked at once more. docs/decisions/0092-summary-events.md.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
-import os
-import shutil
-import sys
 import threading
-from dataclasses import replace
-from pathlib import Path
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.agent.metric.event_file_reader import NO_TENSORBOARD
-from shared.agent.program.program import Program
-from shared.agent.reporting.serial_console import Console
-from shared.agent.setup.cancellable_runner import CancellableRunner
+from shared.agent.metric.event_records import OVERHEAD_BYTES, parse_records
+from shared.agent.results import STEP_MAX, Measurement
 from shared.agent.setup.setup_errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from shared.agent.control.workspace import Workspace
+    from shared.agent.metric.event_records import ParsedRecords, Scalar
     from shared.agent.setup.cloud_storage import StorageReader, StoredObject
 
 EVENT_FILE_MARK = "tfevents"  # in the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
-FILES_MAX = 50  # there is one file for each incarnation and writer
-BYTES_MAX = 512 << 20  # of all files: images make them large, and the exit report waits for the download
-READ_S = 60.0
-ARCHIVE = Path(__file__).parents[3]  # the agent's archive, from which the reader is imported
+FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer
+INTERVAL_S = 60.0  # between two looks at the files while the program runs
+LOAD_MAX = 0.05  # largest part of the time that looks take: after a long look the next one comes later
+PAUSE_MAX_S = 600.0  # after a look that took long, also because Cloud Storage did not answer
+LOOK_BYTES_MAX = 16 << 20  # of one look: about a second of CPU time; the next look continues
+FINAL_BYTES_MAX = 512 << 20  # of the look after the program's end
+FINAL_S = 60.0  # the exit report waits for that look
+PIECE_BYTES = 1 << 20  # of one request
+RECORD_BYTES_MAX = 8 << 20  # larger records, of images, are skipped without reading them
+SCALARS_MAX = 50  # of one file, the latest ones: as many as a report has
+
+
+@dataclass
+class EventFile:
+    """How far one file was read."""
+
+    offset: int = 0
+    """Of the first record that was not read."""
+    is_corrupt: bool = False
+    scalars: Sequence[Scalar] = ()
+    """The latest ones."""
+
+    def take(self, parsed: ParsedRecords) -> None:
+        """Add the scalars of all complete records."""
+        self.scalars = (*self.scalars, *parsed.scalars)[-SCALARS_MAX:]
+        self.offset += parsed.consumed
+        self.is_corrupt = bool(parsed.problem)
 
 
 class SummaryMetric:
-    def __init__(self, storage: StorageReader, workspace: Workspace) -> None:
-        self._storage = storage
-        self._workspace = workspace
-        self._folder = workspace.work / "summaries"
-        self._runner = CancellableRunner()
+    """Only `cancel` and `measurements` may be called while another thread looks."""
 
-    def read_last(self, tag: str, job_dir: str) -> str:
-        """Return the record that event_file_reader.py printed; empty if there is none."""
-        try:
-            files = self._download(job_dir)
-            return self._read(tag, files) if files else ""
-        except (SetupError, OSError) as error:
-            self._workspace.log(f"Summary events cannot be read: {error}.")
-            return ""
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+    def __init__(
+        self,
+        tag: str,
+        job_dir: str,
+        storage: StorageReader,
+        log: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tag = tag
+        self._job_dir = job_dir
+        self._storage = storage
+        self._log = log
+        self._clock = clock
+        self._files: dict[str, EventFile] = {}
+        self._next_look = float("-inf")
+        self._looking = threading.Lock()
+        self._logged: set[str] = set()
+        self._is_cancelled = False
+        self._final_look = threading.Event()
+        """Set when the last look has ended, or is not waited for any longer."""
+
+    def measurements(self, since: float) -> list[Measurement]:
+        """Return the latest measurements that were written since this time (in seconds since 1970), oldest first."""
+        scalars = sorted(scalar for file in list(self._files.values()) for scalar in file.scalars)
+        return [
+            Measurement(scalar.value, scalar.step if 0 <= scalar.step <= STEP_MAX else 0)
+            for scalar in scalars
+            if scalar.wall_time >= since
+        ]
+
+    def look_if_due(self) -> None:
+        """Read what was added to the files, if the last look is long enough ago."""
+        started = self._clock()
+        if started < self._next_look:
+            return
+        self._look(LOOK_BYTES_MAX, float("inf"))
+        ended = self._clock()
+        self._next_look = max(started + INTERVAL_S, ended + min((ended - started) / LOAD_MAX, PAUSE_MAX_S))
+
+    def look_finally(self) -> None:
+        """Read what is left after the program's end. Returns after at most `FINAL_S`, and soon after `cancel`."""
+
+        def look() -> None:
+            try:
+                self._look(FINAL_BYTES_MAX, self._clock() + FINAL_S)
+            finally:
+                self._final_look.set()
+
+        self._final_look.clear()
+        if not self._is_cancelled:
+            threading.Thread(target=look, daemon=True).start()
+            self._final_look.wait(FINAL_S)
 
     def cancel(self) -> None:
-        """Stop reading. May be called from any thread."""
-        self._runner.cancel()
+        """Read nothing more. May be called from any thread."""
+        self._is_cancelled = True
+        self._final_look.set()
 
-    def _download(self, job_dir: str) -> list[str]:
-        event_files = [stored for stored in self._storage.list_below(job_dir) if EVENT_FILE_MARK in stored.name]
-        newest = select_newest(event_files)
-        if len(newest) < len(event_files):
-            self._workspace.log(f"Reading only the newest {len(newest)} of {len(event_files)} files of summary events.")
-        paths = [self._folder / str(position) / stored.name for position, stored in enumerate(newest)]
-        for stored, path in zip(newest, paths):
-            self._storage.download(stored.uri, path)
-        return [str(path) for path in paths]
+    def _look(self, bytes_max: int, until: float) -> None:
+        """Read up to `bytes_max` bytes, until this time of the clock."""
+        with self._looking:
+            try:
+                self._read_files(bytes_max, until)
+            except SetupError as error:
+                self._log_once(f"Summary events cannot be read now: {error}.")
 
-    def _read(self, tag: str, files: Sequence[str]) -> str:
-        self._workspace.log(f"Reading {tag} from {len(files)} files of summary events.")
-        reader_exit = self._runner.run(functools.partial(self._start, tag, files))
-        if reader_exit.exit_status == NO_TENSORBOARD:
-            self._workspace.log("Summary events cannot be read: this VM's Python has no TensorBoard.")
-        elif reader_exit.exit_status != 0:
-            problem = f"the reader ended with {reader_exit.how}: {reader_exit.error}"
-            self._workspace.log(f"Summary events cannot be read: {problem}.")
-        return reader_exit.tail
+    def _read_files(self, bytes_max: int, until: float) -> None:
+        """Read what was added to the files. Raises SetupError if Cloud Storage does not answer or refuses the list."""
+        stored = [one for one in self._storage.list_below(self._job_dir) if EVENT_FILE_MARK in one.name]
+        newest = select_newest(stored)
+        if len(newest) < len(stored):
+            self._log_once(f"Only the newest {FILES_MAX} files of summary events are read.")
+        left = bytes_max
+        for file in sorted(newest, key=self._unread):  # so that a large file does not delay all others
+            try:
+                left -= self._read_added(file, left, until)
+            except SetupError as error:
+                if error.failure.cause != "install":
+                    raise
+                self._log_once(f"Summary events in {file.uri} are not read: {error}.")  # it is gone, or not permitted
 
-    def _start(self, tag: str, files: Sequence[str]) -> Program:
-        command = [sys.executable, "-m", "shared.agent.metric.event_file_reader", tag, *files]
-        inherited = {name: value for name, value in self._workspace.environ.items() if name != "PYTHONNOUSERSITE"}
-        path = os.pathsep.join([str(ARCHIVE), *filter(None, [inherited.get("PYTHONPATH")])])
-        silent = replace(self._workspace, console=Console(os.open(os.devnull, os.O_WRONLY)))
-        program = Program(command, silent, env={**inherited, "PYTHONPATH": path}, cwd=self._folder)
-        limit = threading.Timer(READ_S, program.kill)
-        limit.daemon = True
-        limit.start()
-        return program
+    def _read_added(self, stored: StoredObject, bytes_max: int, until: float) -> int:
+        """Read what was added to a file since the last look. Return the number of bytes that were read."""
+        if stored.uri not in self._files:
+            self._log(f"Reading {self._tag} from the summary events in {stored.uri}.")
+        file = self._files.setdefault(stored.uri, EventFile())
+        read, piece = 0, PIECE_BYTES
+        while file.offset + OVERHEAD_BYTES <= stored.size and not file.is_corrupt:
+            length = min(piece, stored.size - file.offset)
+            if read + length > bytes_max or self._is_cancelled or self._clock() > until:
+                break
+            data = self._storage.read_range(stored.uri, file.offset, length)
+            read += len(data)
+            parsed = parse_records(data, self._tag)
+            file.take(parsed)
+            if parsed.problem:
+                self._log(f"Summary events in {stored.uri} are not read any further: {parsed.problem}.")
+            elif parsed.incomplete > RECORD_BYTES_MAX:
+                file.offset += parsed.incomplete
+            elif file.offset + parsed.incomplete > stored.size or len(data) < length:
+                break  # the program has not written the rest of the record yet
+            piece = max(PIECE_BYTES, parsed.incomplete)
+        return read
+
+    def _unread(self, stored: StoredObject) -> int:
+        return stored.size - (self._files[stored.uri].offset if stored.uri in self._files else 0)
+
+    def _log_once(self, text: str) -> None:
+        if text not in self._logged:
+            self._logged.add(text)
+            self._log(text)
 
 
 def select_newest(stored: Iterable[StoredObject]) -> list[StoredObject]:
-    """Return the newest files, the last one first, as many as `FILES_MAX` and `BYTES_MAX` allow."""
-    newest = sorted(stored, key=lambda file: file.updated, reverse=True)[:FILES_MAX]
-    sizes = itertools.accumulate(file.size for file in newest)
-    return [file for file, size in zip(newest, sizes) if size <= BYTES_MAX]
+    """Return the newest `FILES_MAX` files, the last one first."""
+    return sorted(stored, key=lambda file: file.updated, reverse=True)[:FILES_MAX]

@@ -6,8 +6,10 @@ import functools
 import json
 import urllib.parse
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from shared.agent.google_http.http_call import HttpError
 from shared.agent.setup.setup_errors import new_setup_error
 
 if TYPE_CHECKING:
@@ -59,6 +61,24 @@ class StorageReader:
             self._storage.call(path, timeout=DOWNLOAD_S, into=into)
 
         self._retrier.call(f"download {what}", "DownloadError", call)
+
+    def read_range(self, uri: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes of an object from `start` on; none if the object is shorter."""
+        bucket, name = split_uri(uri)
+        path = f"/storage/v1/b/{_quote(bucket)}/o/{_quote(name)}?alt=media"
+
+        def call() -> bytes:
+            try:
+                response = self._storage.call(
+                    path, timeout=DOWNLOAD_S, range_header=f"bytes={start}-{start + length - 1}"
+                )
+            except HttpError as error:
+                if error.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return b""
+                raise
+            return response.body
+
+        return self._retrier.call(f"read {uri}", "DownloadError", call)
 
     def list_below(self, folder: str) -> list[StoredObject]:
         """Return all objects below a folder, at any depth."""

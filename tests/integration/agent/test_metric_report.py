@@ -24,7 +24,7 @@ FIRST = IncarnationKey(1, 1)
 def a_report(cloud: Cloud, work: Path, key: IncarnationKey | None = FIRST) -> MetricReport:
     cloud.set("instance/id", "4711")
     identity = agent_identity(environment={"CLOUD_ML_HP_METRIC_TAG": TAG})
-    metric = TrialMetric(identity, work, None)  # type: ignore[arg-type]
+    metric = TrialMetric(identity, work, None)
     return MetricReport(metric, lambda: key, MetadataServer(cloud.host), Console())
 
 
@@ -100,7 +100,7 @@ def test_only_the_first_host_of_the_first_slice_reports(tmp_path: Path) -> None:
         identity = agent_identity(
             SliceHost(number, ("a", "b")), hosts=2, rank_base=rank_base, vm_names=[NAME], environment=environment
         )
-        return TrialMetric(identity, tmp_path, None).is_reported  # type: ignore[arg-type]
+        return TrialMetric(identity, tmp_path, None).is_reported
 
     assert [is_reported(0, 0), is_reported(1, 0), is_reported(0, 2)] == [True, False, False]
 

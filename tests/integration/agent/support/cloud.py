@@ -55,6 +55,7 @@ class Cloud:
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.publish_status = 200
         self.storage_statuses: list[int] = []  # for the next downloads; 200 when empty
+        self.storage_stalls = False  # reads of a part of an object get no answer
         self.identity_status = 200
         self.guest_attributes: dict[str, str] = {}  # NAMESPACE/KEY -> value
         self.guest_attributes_status = 200
@@ -200,6 +201,10 @@ class Cloud:
         payload = {"data": base64.b64encode(self.secrets[version]).decode()}
         return 200, json.dumps({"name": version, "payload": payload}).encode()
 
+    def wait_for_close(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, TIMEOUT_S)
+
     def record_request(self, path: str, headers: dict[str, str]) -> None:
         with self._changed:
             self.requests.append((path, headers))
@@ -216,6 +221,14 @@ class Cloud:
 
     def _etag(self, path: str) -> str:
         return f"{hash(self._metadata.get(path)) & 0xFFFFFFFF:08x}"
+
+
+def part_of(status: int, content: bytes, range_header: str | None) -> tuple[int, bytes]:
+    """Return the part of an object that `bytes=FIRST-LAST` names, as Cloud Storage does."""
+    if status != 200 or range_header is None:
+        return status, content
+    first, last = (int(position) for position in range_header.removeprefix("bytes=").split("-"))
+    return (206, content[first : last + 1]) if first < len(content) else (416, b"Request range not satisfiable")
 
 
 def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a class of many short methods
@@ -236,7 +249,10 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a
                 status, value, etag = cloud.metadata(url.path.removeprefix("/computeMetadata/v1/"), query)
                 self._answer(status, value.encode(), etag)
             elif url.path.startswith("/storage/v1/b/"):
-                self._answer(*cloud.storage(url.path.removeprefix("/storage/v1/b/"), query))
+                if cloud.storage_stalls and "Range" in self.headers:
+                    cloud.wait_for_close()
+                status, content = cloud.storage(url.path.removeprefix("/storage/v1/b/"), query)
+                self._answer(*part_of(status, content, self.headers.get("Range")))
             elif url.path.startswith("/v1/projects/") and url.path.endswith(":access"):
                 self._answer(*cloud.access(url.path.removeprefix("/v1/").removesuffix(":access")))
             else:

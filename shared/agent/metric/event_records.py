@@ -1,0 +1,218 @@
+"""The scalars in summary event files, as TensorFlow, PyTorch and tensorboardX write them.
+
+An event file is a sequence of records, each of which holds one protobuf message. All numbers are little-endian:
+
+    length of the message 8 | checksum of the length 4 | message | checksum of the message 4
+
+    Event        wall_time = 1 double, step = 2 int64, summary = 5
+    Summary      value = 1, repeated
+    Value        tag = 1, and simple_value = 2 float (TensorFlow 1, PyTorch) or tensor = 8 (TensorFlow 2)
+    TensorProto  dtype = 1, tensor_shape = 2, and its content in tensor_content = 4, float_val = 5 or double_val = 6
+
+Sources: TensorFlow's lib/io/record_writer.h, event.proto, summary.proto, tensor.proto and tensor_shape.proto, and
+protobuf's "Encoding". Fields that are not named above are skipped.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LENGTH, CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
+HEADER_BYTES = LENGTH.size + CHECKSUM.size
+OVERHEAD_BYTES = HEADER_BYTES + CHECKSUM.size
+DT_FLOAT, DT_DOUBLE = 1, 2  # tensorflow.DataType
+VARINT_BYTES_MAX = 10
+_POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
+
+
+class CorruptRecordError(Exception):
+    """The bytes are not records of an event file."""
+
+
+class Scalar(NamedTuple):
+    """One value of a tag."""
+
+    wall_time: float
+    """Seconds since 1970, by the clock of the machine that wrote it."""
+    step: int
+    """As the program wrote it, so it may be negative."""
+    value: float
+    """Finite."""
+
+
+@dataclass(frozen=True)
+class ParsedRecords:
+    scalars: Sequence[Scalar]
+    """The finite scalars of the tag, in the order of the file."""
+    consumed: int
+    """Bytes of all complete records."""
+    incomplete: int
+    """Bytes of the whole record that follows, of which only a part is there; 0 if even its length is not."""
+    problem: str = ""
+    """Why the record that follows is corrupt; empty if it is not."""
+
+
+def parse_records(data: bytes, tag: str) -> ParsedRecords:
+    """Parse the records at the start of `data`, up to one that is corrupt or incomplete.
+
+    The checksum of a message is computed only if the message contains the tag: it takes longer than everything else.
+    """
+    wanted = tag.encode()
+    scalars: list[Scalar] = []
+    start = 0
+    try:
+        while len(data) - start >= HEADER_BYTES:
+            size = _record_size(data, start)
+            end = start + size
+            if end > len(data):
+                return ParsedRecords(scalars, start, size)
+            message = data[start + HEADER_BYTES : end - CHECKSUM.size]
+            if wanted in message:
+                _verify(message, data[end - CHECKSUM.size : end])
+                scalars += parse_event(message, wanted)
+            start = end
+    except CorruptRecordError as error:
+        return ParsedRecords(scalars, start, 0, str(error))
+    return ParsedRecords(scalars, start, 0)
+
+
+def _record_size(data: bytes, start: int) -> int:
+    (length,) = LENGTH.unpack_from(data, start)
+    _verify(data[start : start + LENGTH.size], data[start + LENGTH.size : start + HEADER_BYTES])
+    return int(length) + OVERHEAD_BYTES
+
+
+def _verify(content: bytes, checksum: bytes) -> None:
+    if CHECKSUM.unpack(checksum) != (masked_crc32c(content),):
+        raise CorruptRecordError(f"the checksum of {len(content)} bytes is wrong")
+
+
+def parse_event(message: bytes, tag: bytes) -> list[Scalar]:
+    """Return the finite scalars of the tag in one message. Raises CorruptRecordError."""
+    wall_time, step = 0.0, 0
+    values: list[float] = []
+    try:
+        for number, content in read_fields(message):
+            if number == 1:
+                (wall_time,) = struct.unpack("<d", _bytes(content))
+            elif number == 2:  # noqa: PLR2004 - numbers of fields, see above
+                step = _signed(content)
+            elif number == 5:  # noqa: PLR2004
+                values += _summary_values(_bytes(content), tag)
+    except (IndexError, struct.error, ValueError) as error:
+        raise CorruptRecordError(f"a message cannot be decoded: {error}") from error
+    return [Scalar(wall_time, step, value) for value in values if math.isfinite(value)]
+
+
+def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of each field of a protobuf message: an integer for a varint, else bytes.
+
+    Raises IndexError or ValueError if the message is malformed.
+    """
+    position = 0
+    while position < len(message):
+        key, position = _read_varint(message, position)
+        wire_type = key & 7
+        if wire_type == 0:
+            number, position = _read_varint(message, position)
+            yield key >> 3, number
+            continue
+        if wire_type == 2:  # noqa: PLR2004 - wire types of protobuf
+            size, position = _read_varint(message, position)
+        elif wire_type in (1, 5):
+            size = 8 if wire_type == 1 else 4
+        else:
+            raise ValueError(f"wire type {wire_type}")
+        if position + size > len(message):
+            raise ValueError("a field is longer than its message")
+        yield key >> 3, message[position : position + size]
+        position += size
+
+
+def masked_crc32c(data: bytes) -> int:
+    """Return the checksum that TensorFlow's records have."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _table_entry(value: int) -> int:
+    for _ in range(8):
+        value = (value >> 1) ^ (_POLYNOMIAL if value & 1 else 0)
+    return value
+
+
+_TABLE = tuple(map(_table_entry, range(256)))
+
+
+def _summary_values(summary: bytes, tag: bytes) -> Iterator[float]:
+    for number, content in read_fields(summary):
+        if number == 1 and tag in _bytes(content):
+            yield from _tagged_value(_bytes(content), tag)
+
+
+def _tagged_value(message: bytes, tag: bytes) -> Iterator[float]:
+    fields = dict(read_fields(message))
+    if fields.get(1) != tag:
+        return
+    if 2 in fields:  # noqa: PLR2004
+        yield from struct.unpack("<f", _bytes(fields[2]))
+    elif 8 in fields:  # noqa: PLR2004
+        yield from _tensor_scalar(_bytes(fields[8]))
+
+
+def _tensor_scalar(message: bytes) -> Iterator[float]:
+    """Yield the value of a tensor that has one element; nothing for other tensors and types."""
+    fields = list(read_fields(message))
+    types = [content for number, content in fields if number == 1]
+    shapes = [_bytes(content) for number, content in fields if number == 2]  # noqa: PLR2004
+    if types not in ([DT_FLOAT], [DT_DOUBLE]) or any(_elements(shape) != 1 for shape in shapes):
+        return
+    is_float = types == [DT_FLOAT]
+    typed = 5 if is_float else 6
+    content = b"".join(_bytes(content) for number, content in fields if number in (4, typed))
+    if not content:
+        yield 0.0  # a zero may be left out
+    elif len(content) == (4 if is_float else 8):
+        yield from struct.unpack("<f" if is_float else "<d", content)
+
+
+def _elements(shape: bytes) -> int:
+    """Return the number of elements of a TensorShapeProto: dim = 2, repeated, with its size = 1."""
+    sizes = [dict(read_fields(_bytes(dimension))).get(1, 0) for number, dimension in read_fields(shape) if number == 2]  # noqa: PLR2004
+    elements = 1
+    for size in sizes:
+        elements *= _signed(size)
+    return elements
+
+
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return the number and the position after it."""
+    number = 0
+    for count in range(VARINT_BYTES_MAX):
+        byte = message[position + count]
+        number |= (byte & 0x7F) << (7 * count)
+        if not byte & 0x80:
+            return number, position + count + 1
+    raise ValueError("a number is too long")
+
+
+def _bytes(content: int | bytes) -> bytes:
+    if isinstance(content, int):
+        raise ValueError("a field has another type")  # noqa: TRY004 - like all malformed messages
+    return content
+
+
+def _signed(content: int | bytes) -> int:
+    """Return an int64, which is stored in two's complement."""
+    if not isinstance(content, int):
+        raise ValueError("a field has another type")  # noqa: TRY004
+    return content - (1 << 64) if content >> 63 else content
