@@ -104,6 +104,21 @@ def test_cancelled_tuning_job_cancels_its_trials(lab: Lab) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(400)
+def test_running_trial_shows_the_measurements_of_its_summary_events(lab: Lab) -> None:
+    """The program writes its first event and then waits. The agent looks once a minute, and so does the sweep."""
+    depth = {"parameterName": "depth", "type": "DISCRETE", "discreteValues": [2]}
+    rate = {"parameterName": "rate", "type": "DISCRETE", "discreteValues": [0.5]}
+    job_id = submit_tuning_job(lab, "--summaries", "--hang-at-depth", "2", params=[depth, rate], maxTrials=1)
+    lab.until(lambda: any(trial.reported for trial in tuning_of(lab.state(job_id).job).trials), 300)
+    (trial,) = tuning_of(lab.state(job_id).job).trials
+    assert trial.state == "RUNNING"
+    assert [(point.step, round(point.value, 6)) for point in trial.reported] == [(1, 0.666667)]
+    lab.cancel(job_id)
+    wait_until_released(lab, job_id)
+
+
+@pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_unpromising_trial_is_stopped_while_its_program_runs(lab: Lab) -> None:
     """Five trials of depth 2 complete. The one of depth 1 reports a lower score, and then runs for ten minutes."""

@@ -1,12 +1,13 @@
 """A trainer for tests of tuning, without a framework: its metric is a function of its flags.
 
 It reports in the format of cloudml-hypertune: one JSON object per line, numbers as strings, in the file that the
-environment names.
+environment names. With `--summaries` it writes an event file of TensorFlow's summaries to its job directory instead.
 """
 
 import argparse
 import json
 import os
+import struct
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def main() -> None:
     parser.add_argument("--fail-at-depth", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--hang-at-depth", type=int, default=0, help="wait for long after the first report")
+    parser.add_argument("--summaries", action="store_true")
     parser.add_argument("--job-dir", default="")
     options = parser.parse_args()
     trial = os.environ["CLOUD_ML_TRIAL_ID"]
@@ -29,13 +31,46 @@ def main() -> None:
     report = Path(os.environ["CLOUD_ML_HP_METRIC_FILE"])
     tag = os.environ["CLOUD_ML_HP_METRIC_TAG"]
     lines = []
+    events = record(b"")
     for step in (1, 2, 3):
         score = step / 3 * (options.depth - abs(options.rate - 0.5))
         lines.append({tag: str(score), "global_step": str(step), "timestamp": time.time(), "trial": trial})
-        report.write_text("".join(f"{json.dumps(line, sort_keys=True)}\n" for line in lines))
+        if options.summaries:
+            events += record(scalar_event(step, tag.encode(), score))
+            upload(f"{options.job_dir}/train/events.out.tfevents.1.host", events)
+        else:
+            report.write_text("".join(f"{json.dumps(line, sort_keys=True)}\n" for line in lines))
         print(f"{tag} {score} at step {step}", flush=True)
         if options.depth == options.hang_at_depth:
             time.sleep(600)
+
+
+def scalar_event(step: int, tag: bytes, value: float) -> bytes:
+    """Return an Event with a simple_value. All its lengths are below 128."""
+    scalar = b"\x0a" + bytes([len(tag)]) + tag + b"\x15" + struct.pack("<f", value)
+    summary = b"\x0a" + bytes([len(scalar)]) + scalar
+    return (
+        b"\x09" + struct.pack("<d", time.time()) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
+    )
+
+
+def record(message: bytes) -> bytes:
+    length = struct.pack("<Q", len(message))
+    return length + checksum(length) + message + checksum(message)
+
+
+def checksum(data: bytes) -> bytes:
+    import google_crc32c
+
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def upload(uri: str, content: bytes) -> None:
+    from google.cloud import storage
+
+    bucket, _, name = uri.removeprefix("gs://").partition("/")
+    storage.Client().bucket(bucket).blob(name).upload_from_string(content)
 
 
 if __name__ == "__main__":
