@@ -158,3 +158,9 @@ def test_spec_nested_too_deeply_is_refused() -> None:
 def test_illegal_default_job_id_is_refused() -> None:
     with pytest.raises(InvalidJob):
         accept({T: MINIMAL}, default_job_id="not-legal")
+
+
+def test_flex_start_of_vms_is_answered_with_the_ways_that_exist() -> None:
+    problems = problems_in((CORPUS / "flex-start-of-vms.yaml").read_bytes(), "flex-start-of-vms.yaml")
+    text = problems["jobSpec.scheduling.strategy"].problem
+    assert all(way in text for way in ("trainmaster.spot", "trainmaster.reservation", "as long as the job may wait"))
