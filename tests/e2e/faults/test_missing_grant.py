@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.request import Request, urlopen
 
+import psutil
 import pytest
 
 from emulators.realism.call_access import INFRA, TABLE_FILE
 from emulators.realism.compute_access import ROLES_FILE
-from emulators.stack.state import StackConfig
+from emulators.services import functions_host, grpc_gate, http_gate, storage_gate
+from emulators.services.iap_issuer import IapIssuer
+from emulators.stack import gates
+from emulators.stack.service import run_alone
+from emulators.stack.state import ROOT, StackConfig
+from shared.console.iap_sign_in import ASSERTION
 from shared.core.model.job import JobState
 from tests.e2e.conftest import Lab, lab_on
-from tests.support.stack import local_stack
+from tests.support.serving import serving
+from tests.support.stack import LocalStack, local_stack, reserved_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
 
 TIME_SCALE = 0.05
 NO_SWEEP_S = 3_600.0
+AUDIENCE = "/projects/17/locations/us-central1/services/trainmaster-console"
+GATES = (grpc_gate.NAME, http_gate.NAME, storage_gate.NAME)
 
 
 @contextmanager
@@ -39,9 +50,45 @@ def without(folder: Path, file: str, grant: str) -> Path:
     return folder
 
 
-def test_job_needs_no_permission_that_infra_does_not_grant(tmp_path: Path) -> None:
+def gate_of(stack: LocalStack, name: str, account: str) -> str:
+    """Return the address of an account at one of the stack's gates."""
+    words = psutil.Process(stack.state.services[name].pid).cmdline()
+    return f"127.0.0.1:{next(word for word in words if word.startswith(f'{account}=')).partition('=')[2]}"
+
+
+@contextmanager
+def hosted_console(stack: LocalStack, log: Path) -> Iterator[Callable[[str], str]]:
+    """Run the function `console` with the addresses of its account. Yields a function that reads a page."""
+    issuer = IapIssuer()
+    grpc_address, http_address, storage = (gate_of(stack, gate, "console") for gate in GATES)
+    with serving(issuer.listen()) as keys, reserved_ports() as ports:
+        variables = {
+            **stack.environment,
+            **dict.fromkeys(gates.GRPC_VARIABLES, grpc_address),
+            **dict.fromkeys(gates.HTTP_VARIABLES, f"http://{http_address}"),
+            "STORAGE_EMULATOR_HOST": f"http://{storage}",
+            "TRAINMASTER_CONSOLE_AUDIENCE": AUDIENCE,
+            "TRAINMASTER_CONSOLE_KEYS": keys,
+        }
+        (service,) = functions_host.services(ROOT / "functions", {"console": ports.take()}, variables)
+        with run_alone(service, log) as console:
+
+            def read(path: str) -> str:
+                assertion = issuer.assertion("anna@example.com", AUDIENCE, datetime.now(UTC))
+                request = Request(f"http://{console.address}{path}", headers={ASSERTION: assertion})
+                return str(urlopen(request, timeout=60).read().decode())
+
+            yield read
+
+
+def test_job_and_console_need_no_permission_that_infra_does_not_grant(tmp_path: Path) -> None:
     with realistic_lab(tmp_path) as lab:
-        lab.wait_for_success(lab.scripted(workers=1), within_s=120)
+        job_id = lab.scripted(workers=1)
+        lab.wait_for_success(job_id, within_s=120)
+        with hosted_console(lab.stack, tmp_path / "console.log") as read:
+            assert "SUCCEEDED" in read(f"/jobs/{job_id}")
+            assert "Running module trainer.task." in read(f"/jobs/{job_id}/logs")
+            read(f"/jobs/{job_id}/resources")
         assert not lab.stack.refusals()
 
 
