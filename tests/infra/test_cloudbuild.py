@@ -56,6 +56,18 @@ def test_image_has_pinned_releases_and_a_terraform_that_infra_accepts() -> None:
     assert terraform[:2] >= tuple(map(int, least[0]))
 
 
+def test_readme_delivers_with_the_releases_that_run_the_tests() -> None:
+    """The lock file and the digests of images are made by hand, with the commands of this page."""
+    file = (ROOT / "infra" / "delivery" / "Dockerfile").read_text(encoding="utf-8")
+    delivery = (ROOT / "infra" / "README.md").read_text(encoding="utf-8").partition("## Delivery")[2]
+    assert "terraform -chdir=infra providers lock -platform=linux_amd64\n" in delivery
+    tested = dict(re.findall(r"(?m)^FROM (\S+):(\d+\.\d+\.\d+)", file))
+    (images,) = re.findall(r"for image in (.+); do", delivery)
+    named = dict(re.findall(r"(\S+):([\d.]+)", images))
+    assert named.pop("python") == "3.11"
+    assert named == tested
+
+
 def test_tests_fail_without_terraform_where_cloud_build_runs_them(
     tests_build: cloudbuild_v1.Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
