@@ -24,7 +24,7 @@ import psutil
 import pytest
 from playwright.sync_api import BrowserContext, Error, sync_playwright
 
-from emulators.services import grpc_gate, storage_gate
+from emulators.services import grpc_gate, http_gate, storage_gate
 from emulators.stack import processes
 from emulators.stack.loopback import CallError, call
 from emulators.stack.state import StackConfig
@@ -287,7 +287,8 @@ def test_every_service_of_the_stack_is_attacked(stack: LocalStack) -> None:
     """A service whose process or port is not found would pass the attacks below."""
     addresses = {service.address for service in stack.state.services.values()} | set(stack.state.endpoints.addresses())
     assert {address for address in addresses if address} <= set(listeners(stack))
-    assert {storage_gate.NAME, grpc_gate.NAME, "monitoring", "billing", "api", "iam"} <= set(stack.state.services)
+    gates = {storage_gate.NAME, grpc_gate.NAME, http_gate.NAME}
+    assert gates | {"monitoring", "billing", "api", "iam"} <= set(stack.state.services)
 
 
 def test_page_of_another_origin_learns_and_changes_nothing(chromium: str, stack: LocalStack) -> None:
