@@ -6,5 +6,6 @@
 
 server         the REST API that gcloud and google-cloud-scheduler call
 resources      the job resource, its limits, and changes to it
+field_formats  durations, crontab expressions and the like
 execution      pure decisions about one job, from its stored state and the time
 """

@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 from emulators.rest.api_errors import Json
-from emulators.scheduler.resources import HttpTarget, Job, PubsubTarget, seconds
+from emulators.scheduler.field_formats import seconds
+from emulators.scheduler.resources import HttpTarget, Job, PubsubTarget
 from emulators.services import iam
 from emulators.stack.loopback import CallError, call
 

@@ -17,7 +17,8 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim
 
 from emulators.rest.api_errors import ApiError, Json
-from emulators.scheduler.resources import Job, JobState, RetryConfig, seconds
+from emulators.scheduler.field_formats import seconds
+from emulators.scheduler.resources import Job, JobState, RetryConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,89 +5,29 @@ Source of fields and limits: https://cloud.google.com/scheduler/docs/reference/r
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self
-from zoneinfo import ZoneInfo
+from typing import Any, Final, Self
 
-from cronsim import CronSim, CronSimError
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from emulators.rest.api_errors import Json, invalid
+from emulators.scheduler.field_formats import METHODS, Base64, Duration, Method, Schedule, TimeZone
 
-CRON_FIELDS: Final = 5
 URI_CHARS_MAX: Final = 2083
 OUTPUT_ONLY: Final = ("state", "status", "scheduleTime", "userUpdateTime", "lastAttemptTime", "satisfiesPzs")
-METHODS: Final = ("HTTP_METHOD_UNSPECIFIED", "POST", "GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS")
-"""In the order of the enum's numbers, which the client library sends."""
 METHODS_WITH_BODY: Final = ("POST", "PUT", "PATCH")
 TARGETS: Final = ("pubsubTarget", "httpTarget")
 _NAME: Final = re.compile(r"projects/([^/]+)/locations/([a-z0-9-]+)/jobs/([A-Za-z0-9_-]{1,500})")
-_DURATION: Final = re.compile(r"(\d+(?:\.\d{1,9})?)s")
 _SNAKE: Final = re.compile(r"_([a-z])")
 
 
 class JobState(StrEnum):
     ENABLED = "ENABLED"
     PAUSED = "PAUSED"
-
-
-def _base64(text: str) -> str:
-    try:
-        base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise ValueError("must be Base64") from None
-    return text
-
-
-def _method(value: object) -> object:
-    return METHODS[value] if isinstance(value, int) and 0 <= value < len(METHODS) else value
-
-
-def _time_zone(name: str) -> str:
-    try:
-        ZoneInfo("UTC" if name.lower() == "utc" else name)
-    except (OSError, ValueError, KeyError):
-        raise ValueError(f"{name!r} is not a time zone of the tz database") from None
-    return name
-
-
-def _schedule(text: str) -> str:
-    problem = (
-        f"Schedule or time zone is invalid: {text!r} must be a crontab expression of {CRON_FIELDS} fields, "
-        "such as '0 3 * * *'"
-    )
-    if len(text.split()) != CRON_FIELDS:
-        raise ValueError(problem)
-    try:
-        next(CronSim(text, datetime(2000, 1, 1, tzinfo=UTC)))
-    except (CronSimError, StopIteration):
-        raise ValueError(problem) from None
-    return text
-
-
-def _duration(text: str) -> str:
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} must be a duration in seconds, such as '5s'")
-    return text
-
-
-Base64 = Annotated[str, AfterValidator(_base64)]
-Duration = Annotated[str, AfterValidator(_duration)]
 
 
 class Resource(BaseModel):
@@ -120,7 +60,7 @@ class OidcToken(Resource):
 
 class HttpTarget(Resource):
     uri: str = Field(pattern=r"^https?://[^/]+", max_length=URI_CHARS_MAX)
-    http_method: Annotated[str, BeforeValidator(_method), Field(pattern=f"^({'|'.join(METHODS)})$")] = "POST"
+    http_method: Method = "POST"
     headers: dict[str, str] = {}
     body: Base64 = ""
     oauth_token: OAuthToken | None = None
@@ -152,8 +92,8 @@ class Job(Resource):
 
     name: str
     description: str = Field(default="", max_length=500)
-    schedule: Annotated[str, AfterValidator(_schedule)]
-    time_zone: Annotated[str, AfterValidator(_time_zone)] = "Etc/UTC"
+    schedule: Schedule
+    time_zone: TimeZone = "Etc/UTC"
     pubsub_target: PubsubTarget | None = None
     http_target: HttpTarget | None = None
     retry_config: RetryConfig = RetryConfig()
@@ -184,11 +124,6 @@ class Job(Resource):
             "retryConfig": self.retry_config.model_dump(by_alias=True, exclude={"retry_count"})
             | ({"retryCount": self.retry_config.retry_count} if self.retry_config.retry_count else {}),
         }
-
-
-def seconds(duration: str) -> float:
-    """Return the seconds of a checked duration, such as `5s`."""
-    return float(duration.removesuffix("s"))
 
 
 def new_job(body: Mapping[str, Any], parent: str, default_id: str, now: datetime) -> Job:

@@ -1,0 +1,70 @@
+"""Types of the fields of a job whose text or number has a form of its own."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Final
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+from pydantic import AfterValidator, BeforeValidator, Field
+
+CRON_FIELDS: Final = 5
+METHODS: Final = ("HTTP_METHOD_UNSPECIFIED", "POST", "GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS")
+"""In the order of the enum's numbers, which the client library sends."""
+_DURATION: Final = re.compile(r"(\d+(?:\.\d{1,9})?)s")
+
+
+def _base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("must be Base64") from None
+    return text
+
+
+def _method(value: object) -> object:
+    return METHODS[value] if isinstance(value, int) and 0 <= value < len(METHODS) else value
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo("UTC" if name.lower() == "utc" else name)
+    except (OSError, ValueError, KeyError):
+        raise ValueError(f"{name!r} is not a time zone of the tz database") from None
+    return name
+
+
+def _schedule(text: str) -> str:
+    problem = (
+        f"Schedule or time zone is invalid: {text!r} must be a crontab expression of {CRON_FIELDS} fields, "
+        "such as '0 3 * * *'"
+    )
+    if len(text.split()) != CRON_FIELDS:
+        raise ValueError(problem)
+    try:
+        next(CronSim(text, datetime(2000, 1, 1, tzinfo=UTC)))
+    except (CronSimError, StopIteration):
+        raise ValueError(problem) from None
+    return text
+
+
+def _duration(text: str) -> str:
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} must be a duration in seconds, such as '5s'")
+    return text
+
+
+Base64 = Annotated[str, AfterValidator(_base64)]
+Duration = Annotated[str, AfterValidator(_duration)]
+Method = Annotated[str, BeforeValidator(_method), Field(pattern=f"^({'|'.join(METHODS)})$")]
+Schedule = Annotated[str, AfterValidator(_schedule)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+
+
+def seconds(duration: str) -> float:
+    """Return the seconds of a checked duration, such as `5s`."""
+    return float(duration.removesuffix("s"))
