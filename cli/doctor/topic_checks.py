@@ -8,7 +8,8 @@ from typing import Final
 
 from cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, not_checked, ok, problem
 from shared.gcp.dead_letter_box import DeadLetterBox
-from shared.gcp.inspection import Inspection, Subscription
+from shared.gcp.inspected_resources import Subscription
+from shared.gcp.inspection import Inspection
 from shared.messaging import topics
 
 ATTEMPTS_MIN: Final = 5

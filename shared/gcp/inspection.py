@@ -1,7 +1,7 @@
 """An installation as Google Cloud shows it to `trainmaster doctor`. Everything is read, nothing is changed.
 
-Not by client libraries: these are small reads of eight services, and half of the libraries are not needed elsewhere.
-What is read is returned as values; `cli.doctor` judges whether they are right.
+It uses no client libraries: it reads little from eight services, and half of the libraries are not needed elsewhere.
+Methods return the resources as values (`shared.gcp.inspected_resources`); `cli.doctor` judges whether they are right.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from google.auth.transport.requests import Request
 from shared.errors import TemporaryError
 from shared.gcp import clients
 from shared.gcp.errors import NO_CONNECTION
+from shared.gcp.inspected_resources import DeployedFunction, Notification, Quota, Subscription
 from shared.gcp.policies import Policy, read_policy
 from shared.gcp.project_access import ProjectAccess
 from shared.gcp.rest_api import Json, RestApi
 from shared.ports import CallersProjectError, UnknownTokenError
 
 TIMEOUT_S: Final = 20.0
-
-NEW_OBJECT: Final = "OBJECT_FINALIZE"
 
 
 class InspectionError(Exception):
@@ -39,59 +38,6 @@ class InspectionError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"HTTP {status}: {message}" if status else message)
         self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """A subscription's settings. Topics are short names, without their project."""
-
-    topic: str
-    endpoint: str
-    """Where messages are pushed. Empty: it is a pull subscription."""
-    ack_deadline_s: int
-    has_retry_policy: bool
-    dead_letter: str
-    """Topic for messages that were delivered `attempts_max` times. Empty: there is none."""
-    attempts_max: int
-    expires: bool
-    """Whether Pub/Sub deletes the subscription if it is not used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """A bucket's notifications to a topic."""
-
-    topic: str
-    events: tuple[str, ...]
-    """Event types, such as OBJECT_FINALIZE. Empty: all."""
-    prefix: str
-    """Of object names. Empty: all objects."""
-
-    def covers(self, topic: str, folder: str) -> bool:
-        """Whether every new object in the folder is published to the topic."""
-        is_published = not self.events or NEW_OBJECT in self.events
-        return self.topic == topic and folder.startswith(self.prefix) and is_published
-
-
-@dataclass(frozen=True, slots=True)
-class DeployedFunction:
-    """A function as Cloud Functions shows it."""
-
-    name: str
-    state: str
-    """ACTIVE, FAILED, DEPLOYING and others."""
-    message: str
-    """The first reason for a state other than ACTIVE; empty: there is none."""
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """A quota of a region, or of the project."""
-
-    metric: str
-    used: float
-    limit: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from cli.doctor import job_checks
 from cli.doctor.findings import Finding, Status
 from shared.core.model.plan import Accelerator, TaskGroup
 from shared.core.model.replica_id import TaskType
-from shared.gcp.inspection import Endpoints, Inspection, Quota
+from shared.gcp.inspected_resources import Quota
+from shared.gcp.inspection import Endpoints, Inspection
 from shared.gcp.project_access import ProjectAccess
 from shared.memory.objects import MemoryObjects
 from shared.memory.resources import MemoryResources

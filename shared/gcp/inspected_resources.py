@@ -1,0 +1,62 @@
+"""Resources of an installation as `trainmaster doctor` reads them from Google Cloud."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NEW_OBJECT: Final = "OBJECT_FINALIZE"
+"""Event type of a new object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription's settings. Topics are short names, without their project."""
+
+    topic: str
+    endpoint: str
+    """Where messages are pushed. Empty: it is a pull subscription."""
+    ack_deadline_s: int
+    has_retry_policy: bool
+    dead_letter: str
+    """Topic for messages that were delivered `attempts_max` times. Empty: there is none."""
+    attempts_max: int
+    expires: bool
+    """Whether Pub/Sub deletes the subscription if it is not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A bucket's notifications to a topic."""
+
+    topic: str
+    events: tuple[str, ...]
+    """Event types, such as OBJECT_FINALIZE. Empty: all."""
+    prefix: str
+    """Beginning of the objects' names. Empty: all objects."""
+
+    def covers(self, topic: str, folder: str) -> bool:
+        """Whether every new object in the folder is published to the topic."""
+        is_published = not self.events or NEW_OBJECT in self.events
+        return self.topic == topic and folder.startswith(self.prefix) and is_published
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedFunction:
+    """A function as Cloud Functions shows it."""
+
+    name: str
+    state: str
+    """ACTIVE, FAILED, DEPLOYING and others."""
+    message: str
+    """The first reason for a state other than ACTIVE; empty: there is none."""
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A quota of a region, or of the project."""
+
+    metric: str
+    used: float
+    limit: float
