@@ -16,4 +16,4 @@ class TemporaryError(Exception):
 
 
 class ConflictError(TemporaryError):
-    """Another writer changed what was read. The flow loads and judges again."""
+    """Another writer has changed a document since it was read. The flow loads and judges again."""

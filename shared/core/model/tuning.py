@@ -1,4 +1,4 @@
-"""What is stored about a tuning job: its settings, its trials and their results.
+"""The stored data of a tuning job: its settings, its trials and their results.
 
     Tuning     on the tuning job, which has no replicas of its own
     TrialOf    on the job of each trial, whose id no user can choose
@@ -34,7 +34,7 @@ class Goal(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """How values are chosen."""
+    """The way in which values are chosen."""
 
     BAYESIAN = "BAYESIAN"  # the default
     GRID_SEARCH = "GRID_SEARCH"

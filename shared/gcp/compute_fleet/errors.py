@@ -66,7 +66,7 @@ has done nothing; and every change may be repeated, because it names a fingerpri
 
 
 def compute_errors(action: str) -> AbstractContextManager[None]:
-    """Raise TemporaryError for what may pass, and PermanentError for what will not. `action` begins the message."""
+    """Raise TemporaryError for a transient error, and PermanentError for any other. `action` begins the message."""
     return google_errors(action, _translate)
 
 
