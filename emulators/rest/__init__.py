@@ -1,1 +1,1 @@
-"""What the emulators of Google's newer REST APIs share: the HTTP server, errors, and timestamps."""
+"""Parts that the emulators of Google's newer REST APIs share: the HTTP server, errors, and timestamps."""

@@ -26,8 +26,8 @@ ERROR_LENGTH_MAX: Final = 500
 SIGNS: Final = {"succeeded": "✅", "failed": "❌", "cancelled": "⏹", "rerun": "🔁"}
 """First character of the text, by transition. Others have none."""
 MARKUP: Final = {"<": "(", ">": ")", "@": "(at)", "](": "] ("}
-"""What begins a link with a text of its own, or mentions a person or a channel, in Slack, Mattermost and Google Chat;
-and what it is replaced by."""
+"""Text that begins a labelled link, or a mention of a person or a channel, in Slack, Mattermost and Google Chat → its
+replacement."""
 
 _log = logging.getLogger(__name__)
 

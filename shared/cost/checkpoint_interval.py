@@ -1,4 +1,4 @@
-"""The checkpoint interval that wastes least, after Young (1974) and Daly (2006).
+"""The checkpoint interval with the least waste of time, after Young (1974) and Daly (2006).
 
 waste = save / interval + (interval / 2 + restart) / time between interruptions
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 Z: Final = 1.2816
-"""Limits that the true number of interruptions keeps with a probability of 80 %."""
+"""Width of the limits in standard deviations: the true number is within them with a probability of 80 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class IntervalAdvice:
     """Daly's optimum."""
     shortest_s: float
     longest_s: float
-    """The optimum at both limits of the rate of interruptions, which few interruptions leave uncertain."""
+    """The optimum at the limits of the rate of interruptions: a few interruptions leave the rate uncertain."""
 
 
 def advise_interval(save_s: float, running_s: float, interruptions: int) -> IntervalAdvice:
@@ -40,7 +40,7 @@ def young_interval(save_s: float, between_s: float) -> float:
 
 
 def daly_interval(save_s: float, between_s: float) -> float:
-    """Return the higher-order optimum: Young's, corrected for saving that is not short against the interruptions."""
+    """Return the higher-order optimum: Young's, corrected for saves that take long in proportion to that time."""
     if save_s >= 2 * between_s:
         return between_s
     ratio = save_s / (2 * between_s)

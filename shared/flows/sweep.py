@@ -1,10 +1,10 @@
-"""The scheduled pass for what no event reported.
+"""The scheduled pass that finds what no event reported.
 
-The sweep asks `provision` to look at every job that changes or has unconfirmed effects: that finds VMs that are gone,
-stopped, without a report or left over. It asks once for one listing of all VMs (`shared.flows.vm_check`), which finds
-the running jobs with a VM too few or too many, and the VMs that belong to no job: only `provision` may list and delete
-VMs. It publishes the notifications that their events did not, and then records passed deadlines, because no event
-arrives when time passes.
+The sweep asks `provision` to look at every job that changes or has unconfirmed effects. The look finds VMs that are
+gone, stopped, without a report or left over. It asks once for one listing of all VMs (`shared.flows.vm_check`), which
+finds the running jobs with a VM too few or too many, and the VMs that belong to no job: only `provision` may list and
+delete VMs. It publishes the notifications that their events did not, and then records passed deadlines, because no
+event arrives when time passes.
 
 An idle job costs a few reads in each sweep, whatever its size. A job that cannot be judged stops no other.
 """
@@ -63,7 +63,7 @@ def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:
         try:
             if deadline := passed_deadline(job, now):
                 record(DeadlinePassed(job.job_id, deadline, now), deps)
-        except Exception:  # noqa: BLE001 - whatever is wrong with one job stops no other
+        except Exception:  # noqa: BLE001 - an error of one job stops no other
             _log.exception("the passed deadline of a job could not be recorded", extra={"job_id": job.job_id})
             failed.append(job.job_id)
     if failed:

@@ -1,4 +1,4 @@
-"""What the job's packages require, read from the metadata that pip wrote when it installed them."""
+"""The requirements of the job's packages, read from the metadata that pip wrote when it installed them."""
 
 from __future__ import annotations
 

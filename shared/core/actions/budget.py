@@ -1,4 +1,4 @@
-"""What an action is charged to."""
+"""The limits that actions are charged to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job's packages require, read after a real pip has installed them."""
+"""The requirements of the job's packages, read after a real pip has installed them."""
 
 from __future__ import annotations
 
