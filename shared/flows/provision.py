@@ -266,13 +266,14 @@ class _Delivery:
     def _finish(self, loaded: Loaded, *, is_done: bool) -> bool:
         """Confirm the effects of the ledger entries if nothing is left to do, and release the lease.
 
-        The entries are read after the state. They are confirmed only if the state is still the same after that:
-        otherwise an entry may be newer than what was planned. False: it has changed, so another round is needed.
+        The state contains the changes of all entries that were committed before it was read. False: there is a later
+        entry, so another round is needed.
         """
         store, job = self.deps.store, loaded.state.job
-        keys = store.pending_keys(job.job_id)
-        if keys and self._load().tokens != loaded.tokens:
+        pending = store.pending_entries(loaded)
+        if pending.later:
             return False
+        keys = pending.included
         if is_done and keys:
             expire_history(job, store)
             store.mark_done(job.job_id, keys, self.deps.clock())

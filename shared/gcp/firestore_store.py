@@ -56,7 +56,17 @@ from shared.gcp.documents import (
 )
 from shared.gcp.errors import google_errors, is_missing_database, translate
 from shared.gcp.retries import CALL
-from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Lease, LiveJobs, Loaded, Orphan, Rejection
+from shared.ports import (
+    AdmissionToken,
+    AlreadyRecordedError,
+    JobPosition,
+    Lease,
+    LiveJobs,
+    Loaded,
+    Orphan,
+    PendingEntries,
+    Rejection,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +113,8 @@ class FirestoreStore:
         if job is None:
             return None
         replicas = self._where(_replicas(job_id), ("attempt", "==", job.get("attempt")))
-        return _loaded(job, self._find(replicas, read_time=job.read_time), whole=True)
+        loaded = _loaded(job, self._find(replicas, read_time=job.read_time), whole=True)
+        return replace(loaded, read_at=job.read_time)
 
     def commit(
         self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
@@ -144,6 +155,14 @@ class FirestoreStore:
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         query = self._where(_ledger(job_id), ("is_pending", "==", True)).select(["__name__"])
         return tuple(snapshot.id for snapshot in self._find(query))
+
+    def pending_entries(self, loaded: Loaded) -> PendingEntries:
+        """Compare Firestore's times of the commits with its time of the read. Equal times count as later."""
+        query = self._where(_ledger(loaded.state.job.job_id), ("is_pending", "==", True)).select(["__name__"])
+        entries = self._find(query)
+        included = tuple(entry.id for entry in entries if entry.create_time < loaded.read_at)
+        later = tuple(entry.id for entry in entries if entry.create_time >= loaded.read_at)
+        return PendingEntries(included, later)
 
     def is_pending(self, job_id: str, key: str) -> bool:
         path = f"{_ledger(job_id)}/{key}"

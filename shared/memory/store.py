@@ -16,7 +16,17 @@ from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.transitions.change import Change
 from shared.errors import ConflictError
-from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Lease, LiveJobs, Loaded, Orphan, Rejection
+from shared.ports import (
+    AdmissionToken,
+    AlreadyRecordedError,
+    JobPosition,
+    Lease,
+    LiveJobs,
+    Loaded,
+    Orphan,
+    PendingEntries,
+    Rejection,
+)
 
 JOB = "job"
 
@@ -26,6 +36,8 @@ class _Stored:
     job: Job
     replicas: dict[str, Replica] = field(default_factory=dict)
     ledger: dict[str, LedgerEntry] = field(default_factory=dict)
+    commits: dict[str, int] = field(default_factory=dict)
+    """Number of the commit that created an entry, by the entry's key."""
 
 
 class MemoryStore:
@@ -38,6 +50,7 @@ class MemoryStore:
         self._orphans: dict[str, Orphan] = {}
         self._stockouts: dict[tuple[str, str], Stockout] = {}
         self._admissions = 0
+        self._commits = 0
         self._leases: dict[str, tuple[object, datetime]] = {}
         """Name → token of the holder, and when the lease expires."""
 
@@ -46,12 +59,12 @@ class MemoryStore:
         with self._lock:
             other = MemoryStore()
             other._jobs = {
-                job_id: _Stored(stored.job, dict(stored.replicas), dict(stored.ledger))
+                job_id: _Stored(stored.job, dict(stored.replicas), dict(stored.ledger), dict(stored.commits))
                 for job_id, stored in self._jobs.items()
             }
             other._rejections, other._orphans = dict(self._rejections), dict(self._orphans)
             other._stockouts = dict(self._stockouts)
-            other._admissions = self._admissions
+            other._admissions, other._commits = self._admissions, self._commits
             other._leases = dict(self._leases)
             return other
 
@@ -73,7 +86,7 @@ class MemoryStore:
                 return None
             # The replicas were written in the order of the plan, and a dict keeps that order.
             replicas = tuple(replica for replica in stored.replicas.values() if replica.attempt == stored.job.attempt)
-            return _loaded(State(stored.job, replicas, whole=True))
+            return replace(_loaded(State(stored.job, replicas, whole=True)), read_at=self._commits)
 
     def commit(
         self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
@@ -96,7 +109,8 @@ class MemoryStore:
                 stored = self._jobs[entry.job_id] = _Stored(change.job)
             stored.job = change.job or stored.job
             stored.replicas.update({replica.key: replica for replica in change.replicas})
-            stored.ledger[entry.key] = entry
+            self._commits += 1
+            stored.ledger[entry.key], stored.commits[entry.key] = entry, self._commits
             self._admissions += admission_token is not None
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
@@ -114,6 +128,14 @@ class MemoryStore:
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         return tuple(entry.key for entry in self.ledger(job_id) if entry.is_pending)
+
+    def pending_entries(self, loaded: Loaded) -> PendingEntries:
+        job_id = loaded.state.job.job_id
+        with self._lock:
+            keys, commits = self.pending_keys(job_id), self._jobs[job_id].commits
+            included = tuple(key for key in keys if commits[key] <= loaded.read_at)
+            later = tuple(key for key in keys if commits[key] > loaded.read_at)
+        return PendingEntries(included, later)
 
     def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
         with self._lock:

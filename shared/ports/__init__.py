@@ -28,6 +28,7 @@ from shared.ports.store import (
     LiveJobs,
     Loaded,
     Orphan,
+    PendingEntries,
     Rejection,
     Store,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "Objects",
     "Orphan",
     "Pending",
+    "PendingEntries",
     "Rejection",
     "Resources",
     "Store",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, JobState, Label, State
@@ -21,6 +21,18 @@ class Loaded:
     state: State
     tokens: Mapping[str, object]
     """The adapter's version of each document that was read. Keys: `job`, and the keys of replicas."""
+    read_at: Any = None
+    """The adapter's moment of the state, if the whole attempt was read as of one moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingEntries:
+    """Ledger entries of one job whose effects have not been confirmed, compared with a state that was read before."""
+
+    included: tuple[str, ...]
+    """Keys of entries that were committed before the state was read: the state contains their changes."""
+    later: tuple[str, ...]
+    """Keys of the other entries: they may have been committed after the state was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +123,7 @@ class Store(Protocol):
     def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
         """Return the job, and the replica with the key `replica` if there is one. None: there is no such job.
 
-        With `lost_peers`, include the replicas of the same attempt that have ever lost a VM.
+        With `lost_peers`, include the replicas of the same attempt whose own losses may explain exits of their peers.
         """
         ...
 
@@ -143,6 +155,10 @@ class Store(Protocol):
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         """Return the keys of the job's ledger entries whose effects have not been confirmed."""
+        ...
+
+    def pending_entries(self, loaded: Loaded) -> PendingEntries:
+        """Return the keys of the job's unconfirmed ledger entries. `loaded` is the result of `load_attempt`."""
         ...
 
     def is_pending(self, job_id: str, key: str) -> bool:

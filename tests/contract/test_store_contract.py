@@ -12,13 +12,15 @@ from typing import Any, TypeVar
 
 import pytest
 
+from shared.core.actions import RefundCharge
+from shared.core.decisions import Decision, Reason, Rule
 from shared.core.events import JobSubmitted, ProvisioningStarted, ReplicaExited
 from shared.core.evolve import evolve
 from shared.core.ledger import LedgerEntry, counters, fold
 from shared.core.model.job import Job, JobState, Label, State
 from shared.core.model.learning_curve import points_max
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.replica_id import TaskType
+from shared.core.model.replica import Replica, ReplicaState, replica_key
+from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.search_space import Parameter, ParameterKind
 from shared.core.model.tuning import EarlierTrial, Measurement, Trial, TrialOf, TrialState, Tuning
 from shared.core.model.vm_names import vm_name
@@ -30,7 +32,7 @@ from shared.gcp import clients
 from shared.gcp.documents import job_document
 from shared.gcp.firestore_store import FirestoreStore
 from shared.memory.store import MemoryStore
-from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Orphan, Rejection, Store
+from shared.ports import AdmissionToken, AlreadyRecordedError, JobPosition, Orphan, PendingEntries, Rejection, Store
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at, exited, ready
 
 T = TypeVar("T")
@@ -156,6 +158,22 @@ def test_lost_peers_are_loaded_only_on_request(store: Store) -> None:
     assert [replica.replica_id for replica in with_peers] == [CHIEF, WORKER_0]
 
 
+def test_peer_whose_only_exit_was_refunded_is_not_loaded_as_a_lost_peer(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, entry, change)
+    charged = must(store.load("digits_1", "1-worker-0"))
+    refund = evolve(
+        charged.state,
+        Decision(Rule.COLLATERAL, Reason.CHARGE_EXPLAINED, "", RefundCharge("1-worker-0", 1, "1-worker-1")),
+        at(101),
+    )
+    store.commit(charged, replace(entry, key="refund"), refund)
+    with_peers = must(store.load("digits_1", "1-chief-0", lost_peers=True)).state.replicas
+    assert [replica.replica_id for replica in with_peers] == [CHIEF]
+
+
 def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
     submit(store)
     unused = must(store.load_attempt("digits_1")).state.replicas
@@ -185,6 +203,46 @@ def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: S
     assert store.pending_keys("digits_1") == store.jobs_with_pending() == ()
     assert must(store.entry("digits_1", "submitted")).done_at == at(1)
     assert must(store.entry("digits_1", later.key)).done_at == at(2)
+
+
+def test_entries_committed_after_a_read_are_later_than_its_state(store: Store) -> None:
+    submit(store)
+    before = must(store.load_attempt("digits_1"))
+    assert store.pending_entries(before) == PendingEntries(("submitted",), ())
+    exit_entry, change = entry_of(before.state, exited(WORKER_0, 1))
+    store.commit(before, exit_entry, change)
+    assert store.pending_entries(before) == PendingEntries(("submitted",), (exit_entry.key,))
+    store.mark_done("digits_1", ("submitted",), at(1))
+    after = must(store.load_attempt("digits_1"))
+    assert store.pending_entries(after) == PendingEntries((exit_entry.key,), ())
+    store.mark_done("digits_1", (exit_entry.key,), at(2))
+    assert store.pending_entries(after) == PendingEntries((), ())
+
+
+def test_state_contains_each_entry_that_is_included_in_it_while_others_commit(store: Store) -> None:
+    plan = a_job(JobState.QUEUED).plan
+    groups = tuple(replace(group, count=24) if group.task_type is TaskType.WORKER else group for group in plan.groups)
+    submit(store, a_job(JobState.QUEUED, plan=replace(plan, groups=groups)))
+    workers = [ReplicaId(TaskType.WORKER, index) for index in range(24)]
+    keys = {exited(worker, 1).key: worker for worker in workers}
+
+    def commit_exit(worker: ReplicaId) -> None:
+        loaded = must(store.load("digits_1", replica_key(1, worker)))
+        store.commit(loaded, *entry_of(loaded.state, exited(worker, 1)))
+
+    with ThreadPoolExecutor(8) as pool:
+        commits = [pool.submit(commit_exit, worker) for worker in workers]
+        while True:
+            is_last = all(commit.done() for commit in commits)
+            loaded = must(store.load_attempt("digits_1"))
+            pending = store.pending_entries(loaded)
+            for key in {*pending.included} - {"submitted"}:
+                assert must(loaded.state.find(1, keys[key])).incarnation == 2, key
+            if is_last:
+                break
+    for commit in commits:
+        commit.result()
+    assert {*pending.included} == {"submitted", *keys}
 
 
 def test_notification_is_open_until_it_is_confirmed_and_independent_of_the_other_effects(store: Store) -> None:

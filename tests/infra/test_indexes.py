@@ -22,12 +22,20 @@ from shared.core.reconcile.attention import CHANGING
 from shared.gcp import clients
 from shared.gcp.documents import EXPIRE_AT
 from shared.gcp.firestore_store import FirestoreStore
-from shared.ports import JobPosition, Store
+from shared.ports import JobPosition, Loaded, Store
 from tests.infra.conftest import Plan
 from tests.support.jobs import CHIEF
 from tests.support.world import World
 
 NOW: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
+
+
+def attempt(store: FirestoreStore, world: World) -> Loaded:
+    loaded = store.load_attempt(world.job_id)
+    assert loaded is not None
+    return loaded
+
+
 CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "load": lambda store, world: store.load(world.job_id, world.replica(CHIEF).key, lost_peers=True),
     "load_attempt": lambda store, world: store.load_attempt(world.job_id),
@@ -35,6 +43,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "ledger": lambda store, world: store.ledger(world.job_id),
     "ledger_since": lambda store, world: store.ledger_since(world.job_id, NOW),
     "pending_keys": lambda store, world: store.pending_keys(world.job_id),
+    "pending_entries": lambda store, world: store.pending_entries(attempt(store, world)),
     "is_pending": lambda store, world: store.is_pending(world.job_id, "x"),
     "take_lease": lambda store, world: store.take_lease("x", NOW, NOW),
     "count_replicas": lambda store, world: store.count_replicas(world.job_id, 1, CHANGING),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from shared.ports import AdmissionToken, Fleet, LiveJobs, Loaded, Store
+from shared.ports import AdmissionToken, Fleet, LiveJobs, Loaded, PendingEntries, Store
 
 SINGLE_READS = frozenset({"next_admission_token"})
 WITHOUT_READS = frozenset({"commit", "release_lease"})
@@ -61,6 +61,8 @@ def documents(result: object) -> int:
             return 1 + len(result.state.replicas)
         case LiveJobs():
             return max(1, len(result.job_ids))
+        case PendingEntries():
+            return max(1, len(result.included) + len(result.later))
         case AdmissionToken():
             return 1 + max(1, len(result.jobs))
         case tuple() | dict():  # a dict of counts: one aggregation each

@@ -160,7 +160,8 @@ class Replica:
 
     @property
     def ever_lost(self) -> bool:
-        return self.lost_at is not None
+        """Whether one of its past incarnations may explain an exit of a peer: all but exits that are not charged."""
+        return any(ended.is_charged or ended.kind is not EndKind.EXIT for ended in self.past)
 
 
 def replica_key(attempt: int, replica_id: ReplicaId) -> str:

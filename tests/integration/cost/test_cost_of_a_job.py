@@ -8,8 +8,8 @@ from bench.cloud import Emulators
 from bench.job_cost import Cost, Line, run_job
 
 COST = Line(
-    constant=Cost(reads=23, writes=11, deletes=3, invocations=2),
-    slope=Cost(reads=17, writes=6, deletes=0, invocations=3),
+    constant=Cost(reads=20, writes=11, deletes=3, invocations=2),
+    slope=Cost(reads=14, writes=6, deletes=0, invocations=3),
 )
 """As docs/benchmarks.md states it. Deletes are those of leases."""
 

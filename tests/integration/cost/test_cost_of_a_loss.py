@@ -30,10 +30,10 @@ class MemoryMeter(Meter):
         self.counts.reads_by_call.clear()
 
 
-READS_PER_REPLICA_MAX = 22
+READS_PER_REPLICA_MAX = 20
 """In memory. docs/decisions/0031-linear-cost.md states the bounds."""
-READS_PER_REPLICA_MAX_ON_FIRESTORE = 30
-"""Each provisioning round reads the attempt, and a busy emulator needs more rounds: 18 to 28 reads were seen."""
+READS_PER_REPLICA_MAX_ON_FIRESTORE = 25
+"""Each provisioning round reads the attempt, and a busy emulator needs more rounds: 17 to 20 reads were seen."""
 
 
 def lose_one(gang: Gang, size: int, meter: Meter) -> None:

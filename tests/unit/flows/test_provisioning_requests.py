@@ -16,7 +16,7 @@ from shared.flows.provision import DELIVERY_S, LATE_S, LEASE_S, REQUESTS_MAX
 from shared.memory.fleet import MemoryFleet
 from shared.messaging import internal_requests, topics
 from shared.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
-from shared.ports import CreateOutcome, Pending
+from shared.ports import CreateOutcome, Loaded, Pending, PendingEntries
 from tests.support.counting import Counts, counting_fleet, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
@@ -88,6 +88,34 @@ def test_event_during_a_delivery_is_provisioned_by_that_delivery(
     monkeypatch.setattr(world.fleet, "write_directive", write_beside_an_exit)
     handle(world, first)
     assert seconds[0].reads == 2
+    assert world.store.pending_keys("digits_1") == ()
+    for replica_id in (WORKER_0, WORKER_1):
+        vm = world.vm(replica_id)
+        assert vm is not None
+        assert vm.directive is not None
+        assert vm.directive.incarnation == 2
+
+
+def test_event_after_the_last_listing_is_provisioned_by_that_delivery(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second exit is committed after the state that needs no step was read, and before the entries are read."""
+    world = running
+    world.kill(WORKER_0)
+    (first,) = requests(world)
+    pending_entries = world.store.pending_entries
+    killed: list[bool] = []
+
+    def after_an_exit(loaded: Loaded) -> PendingEntries:
+        if not killed:
+            killed.append(True)
+            world.kill(WORKER_1)
+            (second,) = requests(world)
+            handle(world, second)
+        return pending_entries(loaded)
+
+    monkeypatch.setattr(world.store, "pending_entries", after_an_exit)
+    handle(world, first)
     assert world.store.pending_keys("digits_1") == ()
     for replica_id in (WORKER_0, WORKER_1):
         vm = world.vm(replica_id)
