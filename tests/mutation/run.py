@@ -6,7 +6,7 @@ mutant survives if all of them pass. Then either a test is missing, or the mutan
 equivalent.toml lists such mutants with their reasons. The run fails if there is any other survivor.
 
 Without MODULE, only the core is tested: a mutant of an adapter takes ten seconds. Mutants are made in copies of the
-project, one copy per core.
+project, one copy per core. A mutant whose tests did not end in time counts as a survivor.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ IMAGES: Final = ".images"
 """Folder of the emulators, which is linked into the copies."""
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
 NOT_COPIED: Final = shutil.ignore_patterns(".*", "build", "dist", "__pycache__")
+TIMEOUT: Final = "timeout"
+"""Output of a run that exceeded `timeout`. cosmic-ray counts the mutant as killed, although no test failed."""
 OPERATORS: Final = frozenset({
     "AddNot",
     "NumberReplacer",
@@ -146,7 +148,7 @@ def test_module(module: Path, copy: Path, config: dict[str, Any]) -> list[Surviv
             result.diff or "",
         )
         for mutation, result in results
-        if result.test_outcome is TestOutcome.SURVIVED
+        if result.test_outcome is TestOutcome.SURVIVED or result.output == TIMEOUT
     ]
     tested = sum(result.worker_outcome is WorkerOutcome.NORMAL for _, result in results)
     print(f"{module}: {tested} mutants, {len(survivors)} survived", flush=True)
