@@ -136,7 +136,8 @@ def situation(job: Job, wait: Wait | None) -> str:
         return wait.sentence
     if job.state is JobState.PREPARING and job.placement.round:
         errors = job.placement.round
-        return f"{errors} capacity error{'s' if errors > 1 else ''} so far; VMs are requested in {job.zone}."
+        problem = f" (the last one: {job.placement.problem})" if job.placement.problem else ""
+        return f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested in {job.zone}."
     return f"attempt {job.attempt}" if job.attempt > 1 and not job.state.is_terminal else ""
 
 

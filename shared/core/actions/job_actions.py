@@ -48,6 +48,8 @@ class ContinueProvisioning:
     """Replica whose VM was lost before its agent reported, and is requested again."""
     only_optional: bool = False
     """Whether only optional VMs are missing: the pause until `next_at` does not hold for required ones."""
+    problem: str = ""
+    """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the action."""
     kind: Literal["continue_provisioning"] = "continue_provisioning"
 
 

@@ -81,6 +81,8 @@ class Placement:
     """Earliest time of the next request; None: at once."""
     only_optional: bool = False
     """Whether only optional VMs were missing at the last capacity error: required ones do not wait for `next_at`."""
+    problem: str = ""
+    """Which quota was used up, or where there was no capacity, at the last capacity error; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -20,6 +19,7 @@ from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import trial_id
 from shared.core.rules.admission_queue import Wait
 from shared.core.rules.judge import judge
+from shared.core.rules.messages import capacity_problem
 from shared.core.rules.replica_exit import ROWS
 from shared.core.rules.tuning import planned_trials
 from shared.core.timeouts import PROVISIONING_MAX_S
@@ -31,8 +31,6 @@ MEASUREMENTS_SHOWN: Final = 1
 
 ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
 
-_QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
-"""Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU."""
 _WAITS_FOR: Final = {
     ReplicaState.WAITING: "waits for its VM and its setup",
     ReplicaState.RESTARTING: "restarts in its VM as soon as the agent reads its directive",
@@ -167,11 +165,10 @@ def _last_capacity_error(job: Job, entries: Sequence[LedgerEntry]) -> str:
     error = next((event for event in events if isinstance(event, VmsNotCreated)), None)
     if error is None or error.attempt != job.attempt:
         return ""
-    if error.error_kind is not CapacityErrorKind.QUOTA:
-        return f"the last one: no capacity in {error.zone}"
-    quota = _QUOTA_NAME.search(error.message)
-    name = f"the quota {quota[1]}" if quota else "a quota"
-    return f"the last one: {name} is used up: {' '.join(error.message.split()).rstrip('.')}"
+    details = ""
+    if error.error_kind is CapacityErrorKind.QUOTA:
+        details = f": {' '.join(error.message.split()).rstrip('.')}"
+    return f"the last one: {capacity_problem(error)}{details}"
 
 
 def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Difference, ...]:

@@ -127,7 +127,12 @@ def _continue(
     next_at = next_round_at(state.job, since, now) if waits else None
     when = f" in {(next_at - now).total_seconds():.0f} s" if next_at else ""
     action = ContinueProvisioning(
-        zone_index, state.job.placement.round + 1, since, next_at, only_optional=event.required_present
+        zone_index,
+        state.job.placement.round + 1,
+        since,
+        next_at,
+        only_optional=event.required_present,
+        problem=messages.capacity_problem(event),
     )
     return Decision(Rule.CAPACITY, reason, f"{text}{when}.", action)
 

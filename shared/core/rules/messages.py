@@ -5,11 +5,12 @@ Source: the service's documented messages, and messages that its users quoted.
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import Final
 from urllib.parse import quote
 
-from shared.core.events import ExitCause, ReplicaExited
+from shared.core.events import CapacityErrorKind, ExitCause, ReplicaExited, VmsNotCreated
 from shared.core.model.job import public_id
 from shared.core.model.tuning import Trial, TrialState, Tuning
 from shared.core.rules.migration_advice import advice
@@ -18,6 +19,17 @@ CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
 INTERNAL_ERROR: Final = "Internal error occurred for the current attempt"
 JOB_EXISTS: Final = "Field: job.job_id Error: A job with this id already exists."
+
+_QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
+"""Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU."""
+
+
+def capacity_problem(event: VmsNotCreated) -> str:
+    """Return which quota was used up, or where there was no capacity."""
+    if event.error_kind is not CapacityErrorKind.QUOTA:
+        return f"no capacity in {event.zone}"
+    quota = _QUOTA_NAME.search(event.message)
+    return f"the quota {quota[1]} is used up" if quota else "a quota is used up"
 
 
 def exit_status(event: ReplicaExited) -> str:

@@ -52,7 +52,9 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
         case BeginRunning():
             return Change(move_job(job, JobState.RUNNING, started_at=now))
         case ContinueProvisioning():
-            placement = Placement(action.zone_index, action.round, action.since, action.next_at, action.only_optional)
+            placement = Placement(
+                action.zone_index, action.round, action.since, action.next_at, action.only_optional, action.problem
+            )
             provisioned = replace(job, placement=placement, version=job.version + 1)
             return Change(provisioned, _request_vms(state, action, now), PROVISION)
         case RerunJob():
@@ -104,7 +106,7 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         internal_used=job.budgets.internal_used + (action.charge is Budget.INTERNAL),
     )
     attempt = job.attempt + 1
-    placement = replace(job.placement, since=None, next_at=None)
+    placement = replace(job.placement, since=None, next_at=None, problem="")
     if action.zone_index is not None:
         placement = Placement(action.zone_index, placement.round + 1, since=job.placement.since or now)
     rerun = replace(

@@ -10,12 +10,16 @@ import pytest
 
 from shared.console.pages import job_counts, job_list
 from shared.console.pages.job_filters import Filters, is_listed, matches, read_filters
-from shared.console.pages.job_list import JobList, read_job_list
+from shared.console.pages.job_list import JobList, read_job_list, situation
+from shared.core.events import CapacityErrorKind, VmsNotCreated
+from shared.core.ledger import fold
 from shared.core.model.job import JobState
+from shared.flows.record import record
 from shared.flows.user_requests import delete_job
 from tests.support.console_site import Site
 from tests.support.counting import Counts, counting_store
 from tests.support.job_lists import world_of_jobs
+from tests.support.world import World
 
 STATES = ((), (JobState.CANCELLED,), (JobState.QUEUED, JobState.CANCELLED))
 LABELS = ("", "team", "team=vision", "team=speech", "team=none", "colour")
@@ -104,3 +108,25 @@ def test_poll_of_an_unchanged_list_is_304_and_polls_that_scan_are_rare(site: Sit
         assert f'data-poll="{seconds}"' in first.text
         again = site.get(path, If_None_Match=first.headers["ETag"])
         assert (again.status_code, again.data) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "problem"),
+    [
+        (CapacityErrorKind.STOCKOUT, "no resources", "no capacity in us-central1-a"),
+        (CapacityErrorKind.QUOTA, "Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 8", "the quota NVIDIA_T4_GPUS is used up"),
+    ],
+)
+def test_row_of_a_job_without_capacity_names_the_quota_or_zone(
+    kind: CapacityErrorKind, message: str, problem: str
+) -> None:
+    world = World()
+    world.submit()
+    world.deliver()
+    event = VmsNotCreated(world.job_id, 1, world.job.zone, 0, kind, "CODE", message, world.now)
+    record(event, world.deps)
+    words = f"1 capacity error so far (the last one: {problem}); VMs are requested in {world.job.zone}."
+    assert situation(world.job, None) == words
+    stored = world.store.load_attempt(world.job_id)
+    assert stored is not None
+    assert fold(world.ledger) == stored.state
