@@ -20,6 +20,7 @@ from shared.console.pages.log_window import LogQuery
 from shared.console.pages.service import Console
 from shared.console.sign_in import LoopbackSignIn
 from shared.console.web import create_app
+from shared.errors import TemporaryError
 from tests.support.metrics import FakeMetrics
 from tests.support.world import FixedAddresses, World
 
@@ -37,6 +38,8 @@ class Site:
     """What Cloud Logging holds, the newest first."""
     queries: list[str] = field(default_factory=list)
     """Filters of the calls of Cloud Logging."""
+    log_calls_left: int | None = None
+    """Calls until the quota of Cloud Logging is used up; None: it never is."""
     metrics: FakeMetrics = field(default_factory=FakeMetrics)
     is_read_only: bool = False
 
@@ -65,6 +68,10 @@ class Site:
     def _read_log(self, query: LogQuery) -> tuple[list[dict[str, Any]], str]:
         """Answer as Cloud Logging does: the filter, the order and the pages are those of its emulator."""
         self.queries.append(query.filter)
+        if self.log_calls_left is not None:
+            if not self.log_calls_left:
+                raise TemporaryError("429: the quota of read requests per minute is used up")
+            self.log_calls_left -= 1
         stored = Entries(Path(":memory:"))
         defaults = {"labels": {"ml.googleapis.com/job_id": "digits_1"}, "resource": {"type": "ml_job"}}
         rows = [

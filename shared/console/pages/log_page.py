@@ -14,6 +14,8 @@ from shared.console.pages.job_page import find_job
 from shared.console.pages.log_window import (
     LogPosition,
     Window,
+    is_behind,
+    live_window,
     newest_window,
     parse_position,
     position_of,
@@ -166,20 +168,19 @@ def _window(console: Console, query: str, filters: LogFilters) -> Window:
         return window_from(console.read_log, query, parse_position("from", filters.start))
     if filters.around:
         return window_around(console.read_log, query, filters.around)
-    before = parse_position("before", filters.before) if filters.before else None
-    return newest_window(console.read_log, query, before)
+    if filters.before:
+        return newest_window(console.read_log, query, parse_position("before", filters.before))
+    return live_window(console.read_log, query, parse_position("follow", filters.follow) if filters.follow else None)
 
 
 def _gap_begin(window: Window, filters: LogFilters) -> str:
     """Return the last line that a live page showed before it fell behind for the first time; empty: it never did.
 
-    Lines that came since the last update are all among the newest ones, unless the oldest of these follows after the
-    line that was the last one.
+    All lines since the last update are on the page, unless the oldest one follows after the line that was the last one.
     """
-    if filters.gap or not (filters.follow and window.has_older and window.lines):
+    if filters.gap or not filters.follow:
         return filters.gap
-    is_behind = position_of(window.lines[0]).key > parse_position("follow", filters.follow).key
-    return filters.follow if is_behind else ""
+    return filters.follow if is_behind(window, parse_position("follow", filters.follow)) else ""
 
 
 def _gap(begin: str, window: Window, filters: LogFilters) -> Gap:

@@ -14,9 +14,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from shared.console.pages.times import parse_time
+from shared.errors import TemporaryError
 from shared.presentation.log_reader import LogLine, parse_entry
 
 LINES_MAX: Final = 1_000
+FOLLOWED_MAX: Final = 5
+"""Windows that one update of a live page reads while it is behind: 5,000 lines, and 60 calls a minute at most."""
 CALLS_MAX: Final = 4
 """Calls for one window: Cloud Logging may return a part of a page, or none, with a token to search on."""
 AROUND: Final = timedelta(seconds=30)
@@ -91,6 +94,30 @@ def newest_window(read: ReadLog, query: str, before: LogPosition | None = None) 
     """Return the newest lines, or those before a position."""
     lines, has_more = _read(read, f"{query} AND {before.before}" if before else query, LINES_MAX, newest_first=True)
     return Window(lines, has_older=has_more, has_newer=before is not None)
+
+
+def live_window(read: ReadLog, query: str, follow: LogPosition | None) -> Window:
+    """Return the newest lines, and before them all lines since `follow`, in `FOLLOWED_MAX` windows at most.
+
+    Errors of Cloud Logging after the first window, such as a used-up quota, end the search: the page names the gap.
+    """
+    window = newest_window(read, query)
+    for _ in range(FOLLOWED_MAX - 1):
+        if follow is None or not is_behind(window, follow):
+            break
+        try:
+            earlier = newest_window(read, query, position_of(window.lines[0]))
+        except TemporaryError:
+            break
+        window = Window(earlier.lines + window.lines, earlier.has_older)
+        if not earlier.lines:
+            break
+    return window
+
+
+def is_behind(window: Window, follow: LogPosition) -> bool:
+    """Whether there may be lines between `follow` and the window."""
+    return window.has_older and bool(window.lines) and position_of(window.lines[0]).key > follow.key
 
 
 def window_from(read: ReadLog, query: str, position: LogPosition) -> Window:

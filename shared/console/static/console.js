@@ -15,7 +15,8 @@ let previousKey = "";
 
 function pollMs() {
   const seconds = Number(document.body.dataset.poll || 0);
-  return Date.now() - lastInput > IDLE_AFTER_MS ? Math.min(seconds * 12000, BACK_OFF_MAX_MS) : seconds * 1000;
+  const isIdle = Date.now() - lastInput > IDLE_AFTER_MS && !document.querySelector("#follow[aria-pressed=true]");
+  return isIdle ? Math.min(seconds * 12000, BACK_OFF_MAX_MS) : seconds * 1000;
 }
 
 function schedule(ms) {
@@ -42,6 +43,7 @@ function apply(text) {
 }
 
 async function poll() {
+  const began = Date.now();
   try {
     const headers = etag ? { "If-None-Match": etag } : {};
     const query = document.querySelector("[data-update]")?.dataset.update ?? location.search;
@@ -58,7 +60,7 @@ async function poll() {
     return;
   }
   live.dataset.since = new Date().toISOString().slice(11, 19);
-  schedule(delay);
+  schedule(Math.max(delay - (Date.now() - began), delay / 2)); // polls begin, not end, at equal distances
 }
 
 function moveSelection(step) {

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 
 from shared.console.pages import log_download
-from shared.console.pages.log_window import LINES_MAX, LogPosition
+from shared.console.pages.log_window import FOLLOWED_MAX, LINES_MAX, LogPosition
 from tests.support.console_site import Site
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -114,11 +114,38 @@ def test_live_page_shows_each_line_of_moderate_bursts_and_late_ones(log: Site) -
     assert seen | set(rows(page)) >= {entry["insertId"] for entry in log.entries if entry is not late}
 
 
+def test_live_page_shows_every_line_of_a_burst_of_thousands(log: Site) -> None:
+    log.entries = burst(500, 10)
+    page = log.text(LOGS)
+    shown = rows(page)
+    log.entries += burst(4_400, 20, first=500)
+    log.queries.clear()
+    page = log.text(update(page))
+    assert 'id="gap"' not in page
+    assert len(log.queries) == FOLLOWED_MAX
+    assert len(rows(page)) <= FOLLOWED_MAX * LINES_MAX
+    assert (shown + rows(page))[-4_900:] == in_order(log.entries)[-4_900:]
+    log.queries.clear()
+    assert len(rows(log.text(update(page)))) == LINES_MAX
+    assert len(log.queries) == 1, "a page that is not behind reads one window"
+
+
+def test_live_page_that_cloud_logging_refuses_further_windows_names_the_gap(log: Site) -> None:
+    log.entries = burst(500, 10)
+    page = log.text(LOGS)
+    log.entries += burst(3_000, 20, first=500)
+    log.log_calls_left = 2
+    page = log.text(update(page))
+    assert 'id="problem"' not in page
+    assert rows(page) == in_order(log.entries)[-2 * LINES_MAX :]
+    assert 'id="gap"' in page
+
+
 def test_live_page_that_falls_behind_names_what_it_does_not_show(log: Site) -> None:
     log.entries = burst(500, 10)
     page = log.text(LOGS)
     shown = rows(page)
-    log.entries += burst(4_000, 20, first=500)
+    log.entries += burst(8_000, 20, first=500)
     page = log.text(update(page))
     assert "an unknown number of lines from 2026-11-21T03:00:10.124" in page
     assert "to 2026-11-21T03:00:20.750Z are not shown" in page
@@ -135,7 +162,7 @@ def test_live_page_that_falls_behind_names_what_it_does_not_show(log: Site) -> N
 def test_gap_stays_named_while_the_page_is_updated(log: Site) -> None:
     log.entries = burst(500, 10)
     page = log.text(LOGS)
-    log.entries += burst(4_000, 20, first=500)
+    log.entries += burst(8_000, 20, first=500)
     page = log.text(update(page))
     gap = link(page, "gap")
     page = log.text(update(page))
