@@ -67,12 +67,10 @@ def draw_chart(
     """Return the shapes. `is_share`: values are shares from 0 to 1; otherwise bytes per second."""
     highest = max((value for line in lines for value in (line.high or line.mean).values()), default=0.0)
     top = 1.0 if is_share else _ceiling(highest)
-    seconds = max((end - start).total_seconds(), 1.0)
     gap = timedelta(seconds=GAP_S + period_s)
 
     def x(at: datetime) -> float:
-        share = (at - start).total_seconds() / seconds
-        return round(LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT), 1)
+        return chart_x(at, start, end)
 
     def y(value: float) -> float:
         return round(TOP + (1 - min(max(value / top, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM), 1)
@@ -97,6 +95,12 @@ def draw_chart(
         tuple(line.name for line in lines),
         tuple(_rows(lines, words)),
     )
+
+
+def chart_x(at: datetime, start: datetime, end: datetime) -> float:
+    """Return the position of a time in the charts from `start` to `end`. Times outside of them are at their edges."""
+    share = (at - start).total_seconds() / max((end - start).total_seconds(), 1.0)
+    return round(LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT), 1)
 
 
 def _band(line: Line, piece: Sequence[datetime], x: Callable[[datetime], float], y: Callable[[float], float]) -> str:

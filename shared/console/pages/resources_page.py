@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from shared.console.incarnation_bands import DrawnBand, draw_bands, incarnation_bands, interruption_bands
 from shared.console.metric_chart import DrawnChart, Line, draw_chart
 from shared.console.pages.job_page import find_job, parse_replica
 from shared.console.pages.service import Console
 from shared.core.model.job import Job
-from shared.core.model.replica_id import TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.reporting.history import read_history
 from shared.errors import PermanentError
 from shared.ports.metrics import Label, Metric, MetricQuery, MetricsDeniedError, MetricSeries, Reducer
 from shared.presentation.utilization import Answers, metrics_end, read_all, read_idle_gpus
@@ -53,8 +55,13 @@ class ResourcesPage:
     filters: ResourceFilters
     replicas: tuple[str, ...]
     """Replica ids of the picker."""
+    start: datetime
+    end: datetime
+    """Time of the charts."""
     charts: tuple[DrawnChart, ...]
     """Charts of the metrics that have values."""
+    bands: tuple[DrawnBand, ...]
+    """Bands behind each chart: incarnations of the replica, or interruptions of any replica."""
     period_s: int
     idle: str
     """Sentence about idle GPUs; empty: none."""
@@ -79,8 +86,7 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
     job = find_job(console, job_id)
     if job.tuning is not None:
         raise PermanentError(f"{job_id} is a tuning job and has no machines of its own; each of its trials has some")
-    if filters.replica:
-        parse_replica(filters.replica, job)
+    replica_id = parse_replica(filters.replica, job) if filters.replica else None
     start, end, period_s = time_range(job, console.clock(), filters.hours)
     charts, idle, problem = tuple[DrawnChart, ...](), "", ""
     try:
@@ -93,12 +99,26 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
         job=job,
         filters=filters,
         replicas=tuple(str(replica_id) for replica_id in job.plan.replica_ids[:REPLICAS_MAX]),
+        start=start,
+        end=end,
         charts=charts,
+        bands=_bands(console, job, replica_id, start, end) if charts else (),
         period_s=period_s,
         idle=idle,
         problem=problem,
         has_tpu=any(group.tpu for group in job.plan.groups),
     )
+
+
+def _bands(
+    console: Console, job: Job, replica_id: ReplicaId | None, start: datetime, end: datetime
+) -> tuple[DrawnBand, ...]:
+    history = read_history(console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal))
+    if history is None:
+        return ()
+    last = min(job.ended_at or end, end)
+    bands = incarnation_bands(history, replica_id, last) if replica_id else interruption_bands(history, start, last)
+    return draw_bands(bands, start, end)
 
 
 def time_range(job: Job, now: datetime, hours: str) -> tuple[datetime, datetime, int]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from shared.console.incarnation_bands import draw_bands, incarnation_bands
 from shared.console.metric_cache import MetricCache
-from shared.console.metric_chart import Line, draw_chart
+from shared.console.metric_chart import LEFT, RIGHT, WIDTH, Line, draw_chart
 from shared.console.pages.resources_page import PERIODS_MAX, time_range
+from shared.core.reporting.history import read_history
 from shared.errors import TemporaryError
 from shared.flows.user_requests import cancel_job
 from shared.ports.metrics import Metric, MetricQuery, MetricsDeniedError, Reducer
 from tests.support.console_site import Site
+from tests.support.jobs import WORKER_0
 from tests.support.metrics import FakeMetrics
 
 PATH = "/jobs/digits_1/resources"
@@ -179,3 +183,57 @@ def test_cache_asks_once_for_the_same_and_keeps_no_error() -> None:
     metrics.error = None
     assert cache.read(query) == cache.read(query) == []
     assert len(metrics.queries) == 1
+
+
+def restart(site: Site) -> None:
+    """End the program of worker 0, and start its next incarnation 120 s later."""
+    world = site.world
+    world.kill(WORKER_0)
+    world.deliver()
+    world.wait(120)
+    world.send("vm-ready", WORKER_0)
+    world.deliver()
+    world.wait(600)
+
+
+def bands(page: str, kind: str) -> list[tuple[float, float, str]]:
+    pattern = rf'<rect class="band band-{kind}" x="([^"]+)" width="([^"]+)"[^>]*><title>([^<]+)<'
+    return [(float(x), float(width), words) for x, width, words in re.findall(pattern, page)]
+
+
+def test_replica_has_a_band_for_each_incarnation_with_its_times(site: Site) -> None:
+    restart(site)
+    started_at, now = site.world.job.started_at, site.world.now
+    assert started_at is not None
+    add(site, Metric.CPU, "worker-0", [0.2] * 40)
+    page = site.text(f"{PATH}?replica=worker-0")
+    ((first_x, first_width, first_words),) = bands(page, "odd")
+    ((second_x, _, second_words),) = bands(page, "even")
+    assert first_words.startswith("attempt 1, incarnation 1, VM generation 1: ")
+    assert second_words.startswith("attempt 1, incarnation 2, VM generation 1: ")
+    start, end, _ = time_range(site.world.job, now, "")
+    length_s = (end - start).total_seconds()
+    down_s = (second_x - first_x - first_width) / (WIDTH - LEFT - RIGHT) * length_s
+    assert down_s == pytest.approx(120, abs=5)
+    other = site.text(f"{PATH}?replica=worker-1")
+    assert bands(other, "odd") == []
+    add(site, Metric.CPU, "worker-1", [0.2] * 40)
+    assert len(bands(site.text(f"{PATH}?replica=worker-1"), "odd")) == 1
+
+
+def test_charts_of_roles_show_when_a_replica_did_not_run(site: Site) -> None:
+    add(site, Metric.CPU, "worker-0", [0.2] * 20)
+    assert bands(site.text(PATH), "interrupted") == []
+    restart(site)
+    ((_, _, words),) = bands(site.text(PATH), "interrupted")
+    assert words.startswith("worker 0 did not run: ")
+    assert "times at which a replica was restarting" in site.text(PATH)
+
+
+def test_bands_are_cut_at_the_edges_of_the_charts(site: Site) -> None:
+    history = read_history(site.world.ledger)
+    assert history is not None
+    now = site.world.now
+    (band,) = draw_bands(incarnation_bands(history, WORKER_0, now), now - timedelta(minutes=5), now)
+    assert (band.x, band.width) == (LEFT, WIDTH - LEFT - RIGHT)
+    assert draw_bands(incarnation_bands(history, WORKER_0, now), now, now + timedelta(minutes=5)) == ()

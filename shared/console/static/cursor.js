@@ -1,0 +1,106 @@
+// One cursor over all charts of a page: the pointer, or the arrow keys on a chart, show a time and the values at it.
+"use strict";
+
+const LEFT = 70; // as in metric_chart.py
+const RIGHT = 988;
+const HEIGHT = 146;
+const SVG = "http://www.w3.org/2000/svg";
+
+let charts = [];
+let times = []; // of all charts, in milliseconds, in order
+let cursorAt = null;
+
+function readChart(section) {
+  const svg = section.querySelector("svg.metric");
+  const rows = new Map();
+  for (const row of section.querySelectorAll("tbody tr")) {
+    const cells = [...row.querySelectorAll("td")].map((cell) => cell.textContent);
+    rows.set(Date.parse(row.querySelector("time").dateTime), cells);
+  }
+  const [start, end] = [Date.parse(svg.dataset.start), Date.parse(svg.dataset.end)];
+  return { svg, rows, start, end, name: section.querySelector("h2").textContent, keys: [...section.querySelectorAll(".value")] };
+}
+
+function readCharts() {
+  charts = [...document.querySelectorAll("section.chart")].map(readChart);
+  times = [...new Set(charts.flatMap((chart) => [...chart.rows.keys()]))].sort((a, b) => a - b);
+  if (cursorAt !== null) showCursor(nearest(cursorAt));
+}
+
+function nearest(at) {
+  return times.reduce((best, time) => (Math.abs(time - at) < Math.abs(best - at) ? time : best), times[0]);
+}
+
+function timeWords(at) {
+  return new Date(at).toISOString().slice(11, 19);
+}
+
+function draw(chart) {
+  const x = LEFT + (RIGHT - LEFT) * Math.min(Math.max((cursorAt - chart.start) / (chart.end - chart.start), 0), 1);
+  const group = document.createElementNS(SVG, "g");
+  const line = document.createElementNS(SVG, "line");
+  const label = document.createElementNS(SVG, "text");
+  group.setAttribute("class", "cursor");
+  for (const [name, value] of Object.entries({ x1: x, x2: x, y1: 10, y2: HEIGHT })) line.setAttribute(name, value);
+  label.setAttribute("x", x > RIGHT - 70 ? x - 4 : x + 4);
+  label.setAttribute("y", 20);
+  if (x > RIGHT - 70) label.setAttribute("text-anchor", "end");
+  label.textContent = timeWords(cursorAt);
+  group.append(line, label);
+  chart.svg.append(group);
+}
+
+function removeCursor() {
+  for (const group of document.querySelectorAll("g.cursor")) group.remove();
+  for (const chart of charts) for (const key of chart.keys) key.textContent = "";
+}
+
+function showCursor(at) {
+  removeCursor();
+  cursorAt = at ?? null;
+  if (cursorAt === null) return;
+  for (const chart of charts) {
+    draw(chart);
+    const values = chart.rows.get(cursorAt);
+    chart.keys.forEach((key, index) => { key.textContent = values?.[index] ?? "-"; });
+  }
+}
+
+function onPointer(event) {
+  const svg = event.target.closest("svg.metric");
+  const chart = charts.find((candidate) => candidate.svg === svg);
+  if (!chart || !times.length) return;
+  const box = svg.getBoundingClientRect();
+  const share = (((event.clientX - box.left) / box.width) * 1000 - LEFT) / (RIGHT - LEFT);
+  showCursor(nearest(chart.start + share * (chart.end - chart.start)));
+}
+
+function announce(section) {
+  const chart = charts.find((candidate) => section.contains(candidate.svg));
+  const values = chart.keys.map((key) => `${key.dataset.name} ${key.textContent}`);
+  document.getElementById("announcer").textContent = `${timeWords(cursorAt)}: ${chart.name}: ${values.join(", ")}`;
+}
+
+function onCursorKey(event) {
+  const section = event.target.closest(".chart .scroll")?.closest("section.chart");
+  if (!section || !times.length || event.ctrlKey || event.metaKey || event.altKey) return;
+  const last = times.length - 1;
+  const present = cursorAt === null ? null : times.indexOf(cursorAt);
+  const target = {
+    ArrowLeft: present === null ? last : Math.max(present - 1, 0),
+    ArrowRight: present === null ? 0 : Math.min(present + 1, last),
+    Home: 0,
+    End: last,
+  }[event.key];
+  if (event.key === "Escape") showCursor(null);
+  if (target === undefined || !event.target.querySelector("svg.metric")) return;
+  event.preventDefault();
+  showCursor(times[target]);
+  section.querySelector("g.cursor").scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+  announce(section);
+}
+
+document.addEventListener("pointermove", onPointer);
+document.addEventListener("keydown", onCursorKey);
+document.addEventListener("console:updated", readCharts);
+readCharts();
