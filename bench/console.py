@@ -7,15 +7,13 @@ measured only where it is installed.
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import shutil
 import statistics
 import time
 from collections.abc import Iterator
-from threading import Thread
 from typing import Final
 
+from bench import console_browser
 from bench.cloud import Emulators
 from bench.console_site import ConsoleSite
 from bench.figures import Figure, Figures
@@ -27,23 +25,33 @@ STATIC_KB_MAX: Final = 45.0
 POLL_BYTES_MAX: Final = 512.0
 ELEMENTS_MAX: Final = 12_000.0
 SMALL_MS_MAX: Final = 250.0
-PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
-_PAINT: Final = """() => new Promise(done => new PerformanceObserver(list => {
-const paint = list.getEntriesByName('first-contentful-paint')[0];
-if (paint) requestAnimationFrame(() => setTimeout(() => done([paint.startTime, performance.now()]), 0));
-}).observe({type: 'paint', buffered: true}))"""
-"""First contentful paint, and the time until the browser is idle after it, in milliseconds since the navigation."""
 
 
 def measure(_: Emulators, *, jobs: int, replicas: int, trials: int, repetitions: int) -> Iterator[Figures]:
     """Yield the figures of the list, of a job, of its log and of a tuning job."""
     site = ConsoleSite()
+    prepare(site, jobs, replicas, trials)
+    pages = page_budgets(jobs, replicas, trials)
+    yield {"console: static files": Figure(_static_kb(), "kB gz", value_max=STATIC_KB_MAX)}
+    cold = f"console: server with a cold cache, job of {replicas} replicas"
+    yield {cold: Figure(_cold_ms(site, "/jobs/large"), "ms", value_max=2_500.0)}
+    for name, (path, budget_ms) in pages.items():
+        yield _server(site, name, path, budget_ms, repetitions)
+    yield from console_browser.measure(site, {name: path for name, (path, _) in pages.items()})
+
+
+def prepare(site: ConsoleSite, jobs: int, replicas: int, trials: int) -> None:
+    """Submit jobs, of which two have run, and a tuning job."""
     for number in range(jobs):
         site.submit(f"digits_{number:05d}", {"trainingInput": _SMALL})
     site.run("small", 3, 3)
     site.run("large", replicas, min(replicas, 50))
     site.tune("tuned", trials, 8)
-    pages = {
+
+
+def page_budgets(jobs: int, replicas: int, trials: int) -> dict[str, tuple[str, float]]:
+    """Return the pages: name → path and the budget of the server in milliseconds."""
+    return {
         "list of 50 jobs": ("/jobs", SMALL_MS_MAX),
         f"list of {min(jobs, 1_000)} jobs": (f"/jobs?size={min(jobs, 1_000)}", 1_500.0),
         "job of 3 replicas": ("/jobs/small", SMALL_MS_MAX),
@@ -53,12 +61,6 @@ def measure(_: Emulators, *, jobs: int, replicas: int, trials: int, repetitions:
         f"tuning job of {trials} trials": ("/jobs/tuned", 1_000.0),
         f"tuning job of {trials} trials, one range": ("/jobs/tuned?brush=p0~0.2~0.8", 1_000.0),
     }
-    yield {"console: static files": Figure(_static_kb(), "kB gz", value_max=STATIC_KB_MAX)}
-    cold = f"console: server with a cold cache, job of {replicas} replicas"
-    yield {cold: Figure(_cold_ms(site, "/jobs/large"), "ms", value_max=2_500.0)}
-    for name, (path, budget_ms) in pages.items():
-        yield _server(site, name, path, budget_ms, repetitions)
-    yield from _chromium(site, {name: path for name, (path, _) in pages.items()})
 
 
 def _server(site: ConsoleSite, name: str, path: str, budget_ms: float, repetitions: int) -> Figures:
@@ -103,45 +105,6 @@ def _static_kb() -> float:
     """Return the bytes of all files that a page may load, but for licences."""
     files = (path for path in STATIC.rglob("*.*") if path.suffix in {".css", ".js", ".svg"})
     return sum(len(gzip.compress(path.read_bytes())) for path in files) / 1_000
-
-
-def _chromium(site: ConsoleSite, pages: dict[str, str]) -> Iterator[Figures]:
-    """Yield what a browser measures, if one is installed."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        return
-    from playwright.sync_api import sync_playwright
-    from werkzeug.serving import make_server
-
-    server = make_server("127.0.0.1", 0, site.app, threaded=True)
-    site.sign_in.hosts = (f"127.0.0.1:{server.server_port}",)
-    site.restart()
-    server.app = site.app
-    Thread(target=server.serve_forever, daemon=True).start()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, chromium_sandbox=os.getuid() != 0, args=["--no-proxy-server"]
-        )
-        page = browser.new_page(base_url=f"http://{site.sign_in.hosts[0]}")
-        # The session of the application's own client: its token was used.
-        cookie = site.client.get_cookie(site.sign_in.cookie, domain="127.0.0.1")
-        if cookie is None:
-            raise RuntimeError("the client is not signed in")
-        page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "domain": "127.0.0.1", "path": "/"}])
-        for name, path in pages.items():
-            page.goto(path)
-            page.goto(path)
-            paint, drawn = page.evaluate(_PAINT)
-            yield {
-                f"console: first paint, {name}": Figure(paint, "ms", value_max=_paint_max(name)),
-                f"console: drawn, {name}": Figure(drawn, "ms", value_max=_paint_max(name) + 700.0),
-            }
-        browser.close()
-    server.shutdown()
-
-
-def _paint_max(name: str) -> float:
-    return 800.0 if "50 jobs" in name or "of 3 replicas" in name else 1_500.0
 
 
 _SMALL: Final = {

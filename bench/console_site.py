@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from flask.testing import FlaskClient
 from bench.jobs import job_spec
 from shared.console.actions import Actions
 from shared.console.ledger_cache import LedgerCache
+from shared.console.pages.log_window import LogQuery
 from shared.console.pages.service import Console
 from shared.console.sign_in import LoopbackSignIn
 from shared.console.web import create_app
@@ -34,6 +36,7 @@ START: Final = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SEED: Final = 7
 LINES: Final = 1_000
 """Lines of a page of a log."""
+_BEFORE: Final = re.compile(r'insertId<"line(\d+)"')
 
 
 class Addresses:
@@ -67,12 +70,41 @@ class NoMetrics:
         return ()
 
 
+def _entry(number: int) -> dict[str, object]:
+    at = START + timedelta(microseconds=1_100 * number)
+    return {
+        "timestamp": f"{at:%Y-%m-%dT%H:%M:%S.%f}Z",
+        "insertId": f"line{number:09d}",
+        "severity": "INFO",
+        "labels": {"ml.googleapis.com/task_name": f"worker-replica-{number % 8}"},
+        "textPayload": f"step {number}: loss = {1 / (1 + number):.6f}, accuracy = {number / (1 + number):.6f}",
+    }
+
+
+@dataclass
+class SyntheticLog:
+    """A log of eight replicas. It answers the queries of a page at the end of the log, and of windows before a line."""
+
+    lines: int = LINES
+    growth: int = 0
+    """Lines that are added before each reading of the newest ones."""
+
+    def read(self, query: LogQuery) -> tuple[list[dict[str, object]], str]:
+        before = _BEFORE.search(query.filter)
+        if before is None:
+            self.lines += self.growth
+        end = int(before[1]) if before else self.lines
+        begin = max(end - LINES, 0)
+        return [_entry(number) for number in reversed(range(begin, end))], "more" if begin else ""
+
+
 @dataclass
 class ConsoleSite:
     """A console, and a signed-in client of its application."""
 
     store: MemoryStore = field(default_factory=TrialsStore)
     now: datetime = START
+    log: SyntheticLog = field(default_factory=SyntheticLog)
 
     def __post_init__(self) -> None:
         self.fleet = MemoryFleet(clock=lambda: self.now)
@@ -86,7 +118,7 @@ class ConsoleSite:
             project="my-project",
             store=self.store,
             ledgers=LedgerCache(self.store),
-            read_log=lambda _: (LOG, ""),
+            read_log=self.log.read,
             metrics=NoMetrics(),
             address_book=Addresses(),
             clock=lambda: self.now,
@@ -171,15 +203,3 @@ class ConsoleSite:
             )
             for number in range(1, trials + 1)
         )
-
-
-LOG: Final = [
-    {
-        "timestamp": f"2026-11-21T03:{LINES // 60 - number // 60:02d}:{59 - number % 60:02d}.000000001Z",
-        "insertId": f"line{number}",
-        "severity": "INFO",
-        "labels": {"ml.googleapis.com/task_name": f"worker-replica-{number % 8}"},
-        "textPayload": f"step {LINES - number}: loss = {number / LINES:.6f}, accuracy = {1 - number / LINES:.6f}",
-    }
-    for number in range(LINES)
-]
