@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from shared.api.permissions import CREATE
+from shared.api.permissions import CREATE, PIPELINE_CREATE, TUNING_CREATE
 from shared.core.intake.named_resources import AllowedResources, ResourceKind
 from shared.memory.access import MemoryAccess
-from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, Api, an_app
+from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, PIPELINES, TUNING_JOBS, Api, an_app
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from tests.unit.security.test_acting_for_others import JOBS as NAMING_JOBS
 from tests.unit.security.test_acting_for_others import KEY, NETWORK, in_extension, in_training_input
 
+VERTEX_COLLECTIONS = {"jobSpec": CUSTOM_JOBS, "trainingTaskInputs": PIPELINES, "trialJobSpec": TUNING_JOBS}
+"""A field that only documents of this collection have."""
 NETWORK_USE = {"compute.networks.use", "compute.subnetworks.use"}
 CASES: list[tuple[ResourceKind, dict[str, Any], str, set[str]]] = [
     (ResourceKind.NETWORK, in_training_input(network=NETWORK), "123", NETWORK_USE),
@@ -68,10 +70,11 @@ def test_every_kind_but_accounts_has_a_case() -> None:
 @pytest.mark.parametrize("name", NAMING_JOBS)
 def test_caller_without_permissions_elsewhere_can_name_no_resource(api: Api, world: World, name: str) -> None:
     document, field, _ = NAMING_JOBS[name]
-    grant(api, "", set())
-    path, body = (CUSTOM_JOBS, document) if "jobSpec" in document else (JOBS, {"jobId": "digits_1", **document})
-    error = api.send_refused("POST", path, body)
-    assert error["code"] == 403
+    grant(api, "", {PIPELINE_CREATE, TUNING_CREATE})
+    collection = next((path for key, path in VERTEX_COLLECTIONS.items() if key in document), JOBS)
+    body = {"jobId": "digits_1", **document} if collection == JOBS else document
+    error = api.send_refused("POST", collection, body)
+    assert error["code"] == 403, error
     assert field in error["message"] or "act as service_account" in error["message"]
     assert world.store.recent_jobs(5) == ()
 

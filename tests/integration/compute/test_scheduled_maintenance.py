@@ -94,7 +94,8 @@ while True:
         "trainmaster-vm-config": json.dumps(vm_config(vm_names=["vm"], checkpoint_signal="SIGUSR1")),
         "trainmaster-directive": json.dumps({"attempt": 1, "incarnation": 1, "action": "run"}),
     }
-    setup = f"export {{PUBSUB,STORAGE}}_EMULATOR_HOST={cloud.host} PYTHONPATH=$HOME\nmkdir -p $HOME/trainer\n"
+    variables = f"TRAINMASTER_PUBSUB_ENDPOINT={cloud.host} STORAGE_EMULATOR_HOST={cloud.host} PYTHONPATH=$HOME"
+    setup = f"export {variables}\nmkdir -p $HOME/trainer\n"
     write = f"touch $HOME/trainer/__init__.py\ncat >$HOME/trainer/task.py <<'END'\n{program}END\n"
     emulator.run("vm", setup + write + files["startup-script"], metadata=metadata, **GPU)
     eventually(lambda: "START" in emulator.serial("vm"), within_s=60)
