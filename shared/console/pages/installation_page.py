@@ -39,7 +39,7 @@ class InstallationPage:
     rejections: tuple[Rejection, ...]
     rejections_omitted: int
     pending: tuple[str, ...]
-    """Ids of jobs whose effects were not seen done."""
+    """Ids of jobs whose effects were not seen done. Jobs in `queue` are left out: theirs begin after admission."""
 
 
 def read_installation_page(console: Console) -> InstallationPage:
@@ -49,6 +49,8 @@ def read_installation_page(console: Console) -> InstallationPage:
     for job in live.jobs:
         if job.state is not JobState.QUEUED and job.tuning is None:
             used.update(resource_needs(job.plan))
+    queue = queued_jobs(live.jobs, console.limits)
+    queued = {wait.job_id for wait in queue}
     rejections = sorted(store.rejections(), key=lambda rejection: rejection.at, reverse=True)
     return InstallationPage(
         console.project,
@@ -56,11 +58,11 @@ def read_installation_page(console: Console) -> InstallationPage:
         now,
         len(live.job_ids),
         tuple(LimitRow(name, used[name], limit) for name, limit in console.limits.items()),
-        queued_jobs(live.jobs, console.limits),
+        queue,
         live.unreadable,
         store.stockouts(now - STOCKOUT_WINDOW),
         store.orphans(),
         tuple(rejections[:REJECTIONS_MAX]),
         max(len(rejections) - REJECTIONS_MAX, 0),
-        store.jobs_with_pending(),
+        tuple(job_id for job_id in store.jobs_with_pending() if job_id not in queued),
     )

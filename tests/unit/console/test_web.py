@@ -239,6 +239,14 @@ def test_job_in_the_admission_queue_shows_its_position_and_reason() -> None:
     installation = words(site.text("/installation"))
     assert "vcpus 12 12" in installation
     assert "digits_2 : it needs 12 vcpus" in installation
+    assert "not confirmed yet" not in installation
+
+
+def test_job_whose_effects_were_not_seen_done_needs_attention(site: Site) -> None:
+    site.world.submit()
+    assert "Effects not confirmed yet, which the sweep checks every minute: digits_1" in words(
+        site.text("/installation")
+    )
 
 
 def test_job_page_lists_the_decisions_in_order_with_rules(site: Site) -> None:
