@@ -30,7 +30,7 @@ FULL: Final[dict[str, Measure]] = {
     "job-cost": lambda cloud: [job_cost.measure(cloud, JOB_SIZES)],
     "queue": lambda cloud: many_jobs.measure_queue(cloud, SIZES),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, SIZES),
-    "console": partial(console.measure, jobs=1_000, replicas=1_000, trials=1_000, repetitions=20),
+    "console": partial(console.measure, jobs=1_000, replicas=1_000, trials=1_000, repetitions=20, updates=36),
     **{f"gang-{size}": partial(gangs.measure, sizes=[size]) for size in SIZES},
 }
 QUICK: Final[dict[str, Measure]] = {
@@ -40,7 +40,7 @@ QUICK: Final[dict[str, Measure]] = {
     "job-cost": lambda cloud: [job_cost.measure(cloud, QUICK_SIZES)],
     "queue": lambda cloud: many_jobs.measure_queue(cloud, [3]),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, [3]),
-    "console": partial(console.measure, jobs=60, replicas=20, trials=20, repetitions=2),
+    "console": partial(console.measure, jobs=60, replicas=20, trials=20, repetitions=2, updates=8),
     "gang": lambda cloud: gangs.measure(cloud, [3]),
 }
 

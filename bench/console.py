@@ -27,8 +27,10 @@ ELEMENTS_MAX: Final = 12_000.0
 SMALL_MS_MAX: Final = 250.0
 
 
-def measure(_: Emulators, *, jobs: int, replicas: int, trials: int, repetitions: int) -> Iterator[Figures]:
-    """Yield the figures of the list, of a job, of its log and of a tuning job."""
+def measure(
+    _: Emulators, *, jobs: int, replicas: int, trials: int, repetitions: int, updates: int
+) -> Iterator[Figures]:
+    """Yield the figures of the list, of a job, of its log and of a tuning job. `updates` of the log are followed."""
     site = ConsoleSite()
     prepare(site, jobs, replicas, trials)
     pages = page_budgets(jobs, replicas, trials)
@@ -37,7 +39,7 @@ def measure(_: Emulators, *, jobs: int, replicas: int, trials: int, repetitions:
     yield {cold: Figure(_cold_ms(site, "/jobs/large"), "ms", value_max=2_500.0)}
     for name, (path, budget_ms) in pages.items():
         yield _server(site, name, path, budget_ms, repetitions)
-    yield from console_browser.measure(site, {name: path for name, (path, _) in pages.items()})
+    yield from console_browser.measure(site, {name: path for name, (path, _) in pages.items()}, updates)
 
 
 def prepare(site: ConsoleSite, jobs: int, replicas: int, trials: int) -> None:

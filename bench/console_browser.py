@@ -24,8 +24,6 @@ BRUSH_MS_MAX: Final = 100.0
 FOLLOWED_LINES: Final = 4_500
 """Lines between two updates: 900 a second at one update in five seconds."""
 UPDATE_S: Final = 5.0
-UPDATES: Final = 36
-"""Updates that are followed: three minutes in real time."""
 SETTLED: Final = 6
 """Updates after which the page has its largest size."""
 CPU_SHARE_MAX: Final = 30.0
@@ -73,7 +71,7 @@ return (async () => {
 """Drag over an axis: the longest time from a movement to the frame that shows it, and the number of dimmed lines."""
 
 
-def measure(site: ConsoleSite, pages: dict[str, str]) -> Iterator[Figures]:
+def measure(site: ConsoleSite, pages: dict[str, str], updates: int) -> Iterator[Figures]:
     """Yield the figures of each page, of a range and of a followed log, if Chromium is installed."""
     with opened(site) as page:
         if page is None:
@@ -81,7 +79,7 @@ def measure(site: ConsoleSite, pages: dict[str, str]) -> Iterator[Figures]:
         for name, path in pages.items():
             yield measure_page(page, name, path)
         yield measure_brush(page)
-        yield measure_following(page, site, UPDATES)
+        yield measure_following(page, site, updates)
 
 
 @contextmanager

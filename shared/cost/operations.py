@@ -57,13 +57,13 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
     reruns = sum(isinstance(entry.decision.action, RerunJob) for entry in entries)
     accepted = sum(isinstance(entry.decision.action, AcceptJob) for entry in entries)
     bursts = list(_bursts(with_effects))
-    loads = sum(3 if _is_of_whole_attempt(burst) else 5 for burst in bursts)
+    loads = sum(2 if _is_of_whole_attempt(burst) else 4 for burst in bursts)
     minutes = (((job.ended_at or now) - job.started_at).total_seconds() / 60) if job.started_at else 0.0
     return Operations(
         reads=3 * len(entries)
         + 3 * len(with_effects)
         + loads * (size + 1)
-        + 8 * len(bursts)
+        + 4 * len(bursts)
         + round(READS_PER_SWEEP * minutes),
         writes=2 * len(entries) + len(with_effects) + size * accepted + 2 * size * reruns + 2 * len(bursts),
         deletes=2 * len(bursts),

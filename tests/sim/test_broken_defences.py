@@ -56,7 +56,7 @@ from simulator.world.fleet import SimFleet
 from simulator.world.programs import MixedSliceError
 
 RemoveDefence = Callable[[pytest.MonkeyPatch], None]
-SEEDS = 250
+SEEDS = 1_000
 FAILURES_EXAMINED = 3
 
 
