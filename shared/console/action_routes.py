@@ -1,4 +1,4 @@
-"""Routes of the actions. Each has a page that says what will happen, and a form; the form is sent by POST only."""
+"""Routes of the actions. Each action has a page with its consequences and a form, which is sent by POST only."""
 
 from __future__ import annotations
 

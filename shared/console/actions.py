@@ -1,4 +1,4 @@
-"""What users may change in the console: cancel, submit, label and delete jobs.
+"""Actions of users in the console: cancel, submit, label and delete jobs.
 
 Every action may be repeated: its key identifies the form that was sent, so that two clicks have one effect.
 """
@@ -47,7 +47,7 @@ class Actions:
     denied: Callable[[], Denied] = dict
 
     def cancel(self, job_id: str, user: str) -> None:
-        """Cancel the job as the user, whom its message names."""
+        """Cancel the job in the name of the user. The message of the job contains the name."""
         self._check(Action.CANCEL)
         cancel_job(job_id, user, self.deps())
 

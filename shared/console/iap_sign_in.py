@@ -37,7 +37,7 @@ class AdmittedUser(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IapSignIn:
-    """Users whom IAP has admitted. See `shared.console.sign_in.SignIn`."""
+    """Sign-in of the users that IAP admits. See `shared.console.sign_in.SignIn`."""
 
     verify: Callable[[str], AdmittedUser]
     """Returns the user of an assertion. Raises PermanentError for one that is not valid."""

@@ -42,7 +42,7 @@ class SignIn(Protocol):
 
     @property
     def instructions(self) -> str:
-        """What somebody who is not signed in has to do."""
+        """Instructions for a visitor who is not signed in."""
         ...
 
     def accepts_host(self, host: str) -> bool:

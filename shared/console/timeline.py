@@ -120,7 +120,7 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     for mark in marks:
         by_replica.setdefault(mark.replica_id, []).append(mark)
     replica_ids = () if job.tuning else job.plan.replica_ids
-    shown = _shown(replica_ids, by_replica, with_all=with_all)
+    shown = _replicas_with_lanes(replica_ids, by_replica, with_all=with_all)
     spans = _by_replica(replica_spans(history))
     end = job.ended_at or max(now, history.steps[-1].entry.at)
     lanes = [_job_lane(history, tuple(by_replica.get(None, ())), now)]
@@ -151,7 +151,7 @@ def _cut(lane: Lane, first: datetime, last: datetime) -> Lane:
     return replace(lane, bars=bars, marks=tuple(mark for mark in lane.marks if first <= mark.at <= last))
 
 
-def _shown(
+def _replicas_with_lanes(
     replica_ids: tuple[ReplicaId, ...], marks: Mapping[ReplicaId | None, list[Mark]], *, with_all: bool
 ) -> tuple[ReplicaId, ...]:
     if with_all or len(replica_ids) <= LANES_MAX:

@@ -46,7 +46,7 @@ from shared.presentation.job_view import job_view
 POLL_JOB_S: Final = 5
 POLL_LIST_S: Final = 10
 POLL_SCANNED_LIST_S: Final = 60
-"""Of a list with a filter for which the newest jobs are read, up to `job_counts.JOBS_READ_MAX`."""
+"""The interval for lists whose filter needs the newest `job_counts.JOBS_READ_MAX` jobs."""
 POLL_INSTALLATION_S: Final = 60
 POLL_RESOURCES_S: Final = 60
 TRIALS_MAX: Final = 200

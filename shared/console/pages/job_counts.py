@@ -1,7 +1,7 @@
-"""How many jobs of the list are in each state: counted by the store, or among the newest jobs.
+"""Numbers of jobs by state for the list: counted by the store, or among the newest jobs.
 
-The store counts by state and by a whole label, for which it has indexes. For the other filters the jobs themselves are
-needed: the newest `JOBS_READ_MAX` are read, and the page says so if there are more.
+The store counts by state and by a whole label, for which it has indexes. The other filters need the jobs
+themselves: the console reads the newest `JOBS_READ_MAX`, and the page shows a note if there are more.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def job_row(job: Job, now: datetime, wait: Wait | None) -> JobRow:
 
 
 def _cost(job: Job, now: datetime, prices: PriceList | Unknown) -> str:
-    """Return the cost as far as the job document tells it: reading the ledger of every job would be too much."""
+    """Return the cost that follows from the job document alone. The ledger of every job would be too much to read."""
     if job.started_at is None or job.tuning is not None or isinstance(prices, Unknown):
         return ""
     hourly = hourly_cost(job.plan, prices)

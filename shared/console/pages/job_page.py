@@ -33,7 +33,7 @@ from shared.jobspec import JOB_ID
 from shared.presentation.ml_units import Usage, usage
 
 DECISIONS_MAX: Final = 400
-"""Decisions on the page; the page says how many older ones it leaves out."""
+"""Decisions on the page. A note has the number of older ones."""
 COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral")
 
 

@@ -43,7 +43,7 @@ class Console:
 
     @property
     def denied(self) -> Denied:
-        """What the user lacks for actions."""
+        """Actions that the user may not perform, with the missing permissions."""
         return self.actions.denied()
 
     @property
