@@ -31,7 +31,8 @@ from emulators.stack.state import StackConfig
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack
 
-pytestmark = [pytest.mark.emulator, pytest.mark.slow]
+pytestmark = [pytest.mark.emulator, pytest.mark.heavy, pytest.mark.timeout(600)]
+"""`make test` covers the guard of each server in tests/integration/stack/test_browser_guard.py."""
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 SCRIPT = (Path(__file__).parent / "attack.js").read_text(encoding="utf-8")
@@ -373,7 +374,6 @@ def test_attacks_succeed_against_an_unprotected_server(chromium: str) -> None:
                 assert any('"a":"b' in body for body in server.received), manner
 
 
-@pytest.mark.heavy  # about Chromium itself; takes half a minute of CPU
 def test_browser_does_not_connect_to_blocked_ports(chromium: str) -> None:
     requests = {"write": Request("POST", "/change", '{"a":"b"}')}
     host = "127.84.250.1"
