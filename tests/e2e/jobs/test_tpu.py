@@ -142,7 +142,13 @@ def test_slice_preempted_without_notice_is_replaced(tpus: TpuLab) -> None:
     tpus.wait(job_id, "RUNNING", 120)
     old = tpus.vm(job_id, SLICE)
     tpus.faults.preempt(old.name, notice_s=0)
-    tpus.until(lambda: [vm.loss for vm in tpus.fleet.list_vms(job_id)] != ["gone"], 60)
+
+    def is_lost_or_replaced() -> bool:
+        """Whether the loss can be seen. A pass of `provision` that is under way replaces the slice at once."""
+        losses = [vm.loss for vm in tpus.fleet.list_vms(job_id)]
+        return losses != [LossCause.GONE] or tpus.replica(job_id, SLICE).vm_generation == 2
+
+    tpus.until(is_lost_or_replaced, 60)
     tpus.bus.publish(
         topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)), {}
     )  # as the sweep does every minute

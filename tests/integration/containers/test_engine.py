@@ -27,6 +27,9 @@ def test_memory_limit_kills_the_container_and_the_engine_reports_it(engine: Engi
     eat = "x = [bytearray(1 << 20) for _ in range(200)]"
     limits = ["--memory=64m", "--memory-swap=64m"]
     container = engine.docker("create", *limits, engine.debian("bookworm"), "python3", "-c", eat)
-    subprocess.run(["docker", "start", "--attach", container], env=engine.environment, check=False)
-    state = engine.docker("inspect", "--format", "{{.State.OOMKilled}} {{.State.ExitCode}}", container)
+    try:
+        subprocess.run(["docker", "start", "--attach", container], env=engine.environment, check=False)
+        state = engine.docker("inspect", "--format", "{{.State.OOMKilled}} {{.State.ExitCode}}", container)
+    finally:
+        engine.docker("rm", "--force", container)  # other tests expect that their own containers are the only ones
     assert state == "true 137"
