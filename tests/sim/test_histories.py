@@ -39,8 +39,9 @@ REGRESSIONS = (
     ("slices", 5000477),  # a completed replica was not reactivated: it was reported ready after the primary's loss
     ("slices", 73),  # a host of a slice connected to processes of an earlier incarnation on other hosts
     ("capacity", 28),  # a running replica stayed in its zone when its peers were requested in another zone
-    ("races", 24177),  # a late duplicate of the submission notified again, with the attempt of the rerun job
     ("races", 71),  # the same, when its vm-ready event was handled after the change of zone
+    ("races", 24177),  # a late duplicate of the submission notified again, with the attempt of the rerun job
+    ("races", 429083),  # a replica survived an end of the primary that a peer caused, and completed after the restart
 )
 """Profile and seed of histories that violated an invariant before the described defect was fixed.
 

@@ -60,11 +60,15 @@ def _completed_before(done_at: datetime, ordered_at: datetime, replica: Replica,
 
 
 def _survived_the_failure(done_at: datetime, replica: Replica, primary: Replica) -> bool:
-    """Whether the replica was ordered before the primary failed and completed soon after the restart.
+    """Whether the replica ran when the primary's previous incarnation ended and completed soon after the restart.
 
-    `ordered_at` counts, not `ready_at`: the report that it was ready may arrive long after the failure.
+    For an end with a cause of its own, `ordered_at` counts, not `ready_at`: the report that the replica was ready may
+    arrive long after the failure. An end that a peer caused is not stored in `lost_at`. Then the start of the
+    replica's program counts, because peers that are held are ordered at different times and start together.
     """
-    if not (primary.lost_at and replica.ordered_at and replica.ordered_at < primary.lost_at):
+    has_survived_own = primary.lost_at and replica.ordered_at and replica.ordered_at < primary.lost_at
+    has_survived_any = replica.started_at and primary.ordered_at and replica.started_at < primary.ordered_at
+    if not (has_survived_own or has_survived_any):
         return False
     restarted_at = primary.started_at
     return restarted_at is None or done_at < restarted_at + INDEPENDENCE_PROOF

@@ -49,7 +49,7 @@ def a_job_with_faults() -> World:
     world.deliver()
     world.report_all_ready()
     world.deliver()
-    world.wait(100)
+    world.wait(200)  # longer than three minutes: it does not run again for the restarted chief
     world.exit_program(WORKER_0, 0)
     world.deliver()
     world.wait(20)

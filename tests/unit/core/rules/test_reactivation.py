@@ -132,6 +132,19 @@ def test_completion_of_a_replica_reported_ready_after_the_failure_is_outdated() 
     assert reactivated(a_state(RESTARTED, completed(seconds=520, ready_at=at(505)))) == [WORKER_0]
 
 
+def test_replica_that_ran_when_a_peers_end_stopped_the_primary_is_reactivated() -> None:
+    """The primary's latest end with a cause of its own was before the replica was ordered."""
+    chief = replace(RESTARTED, incarnation=4, lost_at=at(300))
+    survivor = completed(seconds=511, ordered_at=at(310), started_at=at(350))
+    assert reactivated(a_state(chief, survivor)) == [WORKER_0]
+
+
+def test_replica_that_was_held_with_the_primary_and_started_with_it_stays_completed() -> None:
+    chief = replace(RESTARTED, incarnation=4, lost_at=at(300))
+    peer = completed(seconds=520, ordered_at=at(490), started_at=at(509))
+    assert reactivated(a_state(chief, peer)) == []
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(400, [WORKER_0]), (414, [WORKER_0]), (415, [])])
 def test_completion_is_outdated_up_to_10_s_after_the_primary_of_a_rerun_is_ready(
     seconds: float, expected: list[ReplicaId]
