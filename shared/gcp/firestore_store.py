@@ -254,7 +254,7 @@ class FirestoreStore:
         return AdmissionToken(last.update_time if last else None, live.jobs, len(live.unreadable))
 
     def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
-        """A job is admitted once, so its id in the document shows that nobody has written it since."""
+        """The document names the job admitted last. A job is admitted once, so its id means no later admission."""
         last = self._get(ADMISSION).get(ADMISSION)
         if last is None or last.get("job_id") != job_id:
             raise ConflictError(f"another job was admitted after {job_id}")

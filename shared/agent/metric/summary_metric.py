@@ -2,8 +2,8 @@
 
     event files on Cloud Storage ── what was added ──► event_records.py ──► the latest measurements of the trial
 
-While the program runs, its files are looked at about once a minute, and only what was added to them is read. After the
-program has completed, they are looked at once more. docs/decisions/0092-summary-events.md.
+While the program runs, the agent lists the files about once a minute and reads what was added to them. After the
+program has completed, it does so once more. docs/decisions/0092-summary-events.md.
 """
 
 from __future__ import annotations

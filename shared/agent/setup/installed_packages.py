@@ -8,7 +8,7 @@ import re
 import site
 from importlib import metadata
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,12 +30,19 @@ def _requirements_by_file() -> dict[str, list[str]]:
     """Return the requirements of each package in the user site that was installed from a file."""
     found: dict[str, list[str]] = {}
     for distribution in metadata.distributions(path=[site.getusersitepackages()]):
-        record = distribution.read_text("direct_url.json")
-        url = urlsplit(json.loads(record).get("url", "")) if record else None
-        if url and url.scheme == "file":
+        url = _source(distribution.read_text("direct_url.json") or "null")
+        if url.scheme == "file":
             required = [text for text in distribution.requires or () if not _needs_an_extra(text)]
             found[os.path.realpath(unquote(url.path))] = required
     return found
+
+
+def _source(record: str) -> SplitResult:
+    """Return the URL that a package was installed from; an empty one if the record is not one of pip's."""
+    try:
+        return urlsplit(str(json.loads(record)["url"]))
+    except (ValueError, TypeError, KeyError):
+        return urlsplit("")
 
 
 def _needs_an_extra(requirement: str) -> bool:

@@ -39,7 +39,7 @@ class InstallationPage:
     rejections: tuple[Rejection, ...]
     rejections_omitted: int
     pending: tuple[str, ...]
-    """Ids of jobs whose effects were not seen done. Jobs in `queue` are left out: theirs begin after admission."""
+    """Ids of jobs with unconfirmed effects, except jobs in `queue`, whose effects begin after admission."""
 
 
 def read_installation_page(console: Console) -> InstallationPage:

@@ -70,5 +70,8 @@ def test_one_package_with_a_requirement_is_enough(folder: Path) -> None:
     for url in ("https://example.com/helper-0.1-py3-none-any.whl", "file:///elsewhere/helper-0.1-py3-none-any.whl"):
         record.write_text(json.dumps({"url": url, "archive_info": {}}))
         assert not require_nothing([helper])
+    for text in ("null", "[]", '{"url": 1}', "{}", "no JSON"):  # other programs may write the file, too
+        record.write_text(text)
+        assert not require_nothing([helper])
     record.unlink()  # pips before 20.1 write none
     assert not require_nothing([helper])

@@ -242,7 +242,7 @@ def test_job_in_the_admission_queue_shows_its_position_and_reason() -> None:
     assert "not confirmed yet" not in installation
 
 
-def test_job_whose_effects_were_not_seen_done_needs_attention(site: Site) -> None:
+def test_job_with_unconfirmed_effects_needs_attention(site: Site) -> None:
     site.world.submit()
     assert "Effects not confirmed yet, which the sweep checks every minute: digits_1" in words(
         site.text("/installation")

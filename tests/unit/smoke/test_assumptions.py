@@ -56,7 +56,7 @@ def test_each_fact_that_needs_no_tpu_is_noted_by_a_step() -> None:
     noted = set(re.findall(r'saw\(\s*"(\w+)"', sources)) | set(re.findall(r"smoke-fact (\w+) ", sources))
     noted |= set(re.findall(r'\("(tpu_\w+)", "', sources))
     unread = {row.key for row in ASSUMPTIONS if row.read_from != NEEDS_TPU} - noted
-    assert unread == {"boot_image"}, "its row says that it is not read"
+    assert unread == {"boot_image"}, "only this fact is not read, as its row states"
 
 
 def test_all_facts_as_documented_are_confirmed_except_those_that_nothing_reads() -> None:
