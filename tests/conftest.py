@@ -7,6 +7,7 @@ plugin pytest-xdist.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,12 @@ ORDER: Final = ("e2e", "integration/containers", "sim", "integration", "infra", 
 
 EMULATOR_FIXTURES: Final = frozenset({"stack", "firestore_emulator", "pubsub_emulator", "storage_emulator"})
 """A test that uses one of these, directly or through another fixture, gets the marker `emulator`."""
+
+
+def pytest_configure() -> None:
+    """Handle SIGINT as at a terminal: programs in the background of a shell ignore it, and so do their children."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -19,19 +19,7 @@ pytestmark = pytest.mark.e2e
 
 
 def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[str]:
-    # If the tests run in the background of a shell, SIGINT is ignored, and child processes inherit this.
-    at_a_terminal = ["env", "--default-signal=INT"]
-    command = [
-        *at_a_terminal,
-        sys.executable,
-        "-m",
-        "cli.main",
-        "local",
-        "run",
-        "sklearn_digits",
-        "--state-dir",
-        str(state_dir),
-    ]
+    command = [sys.executable, "-m", "cli.main", "local", "run", "sklearn_digits", "--state-dir", str(state_dir)]
     return subprocess.Popen(
         [*command, *options],
         env={**clean_environment(), **variables},
@@ -79,6 +67,7 @@ def test_local_run_without_emulators_uses_memory_and_reports_it(tmp_path: Path) 
     assert is_stopped(tmp_path)
 
 
+@pytest.mark.heavy
 def test_interrupted_local_run_leaves_no_process(tmp_path: Path) -> None:
     process = run(state_dir=tmp_path)
     assert process.stdout is not None

@@ -14,7 +14,7 @@ from bench.cloud import Emulators
 from bench.figures import Figure, Figures
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_quick_benchmark_measures_everything(firestore_emulator: str, pubsub_emulator: str, tmp_path: Path) -> None:
     figures: Figures = {}
     run(QUICK, Emulators(firestore_emulator, pubsub_emulator), figures, tmp_path / "bench.json")
