@@ -39,12 +39,14 @@ def page_context() -> dict[str, Any]:
 def render_page(template: str, poll_s: int | None = None, *, status: int = HTTPStatus.OK, **values: Any) -> Response:
     """Render a page. The entity tag lets polls of an unchanged page end with status 304.
 
-    The tag covers everything but the time of the page, which every poll would change.
+    The page contains its tag, because scripts cannot read the headers of the page they belong to.
     """
     body = render_template(template, **page_context(), poll_s=poll_s, **values)
     response = Response(body, status, content_type="text/html; charset=utf-8")
     if status == HTTPStatus.OK:
-        response.set_etag(hashlib.sha256(body.encode()).hexdigest()[:32])
+        tag = hashlib.sha256(body.encode()).hexdigest()[:32]
+        response.set_data(body.replace("<body", f'<body data-etag="{tag}"', 1))
+        response.set_etag(tag)
         response.make_conditional(request)
     return response
 

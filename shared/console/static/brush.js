@@ -51,12 +51,14 @@ document.addEventListener("pointerdown", (pressed) => {
   box.setAttribute("x", area.x.baseVal.value + 6);
   box.setAttribute("width", 12);
   area.parentElement.append(box);
+  area.parentElement.classList.add("brushing"); // lines are drawn faster, without smooth edges
   const onMove = (moved) => preview(area, box, positions, ...rangeBetween(begin, shareAt(area, moved.clientY)));
   area.setPointerCapture(pressed.pointerId);
   area.addEventListener("pointermove", onMove);
   const stop = () => {
     area.removeEventListener("pointermove", onMove);
     box.remove();
+    area.parentElement.classList.remove("brushing");
     for (const { line } of positions) line.classList.remove("dimmed");
   };
   area.addEventListener("pointercancel", stop, { once: true });

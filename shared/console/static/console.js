@@ -6,7 +6,7 @@ const IDLE_AFTER_MS = 300000; // without input for this long, polls become rarer
 const ROW_LINKS = "main .row-link";
 
 const live = document.getElementById("live");
-let etag = null;
+let etag = document.body.dataset.etag ? `"${document.body.dataset.etag}"` : null;
 let isPaused = false;
 let lastInput = Date.now();
 let delay = 0;
@@ -28,10 +28,19 @@ function show(text) {
   live.textContent = text;
 }
 
-function apply(text) {
+// Lets the browser draw and handle input before a long page is changed.
+function nextTask() {
+  return new Promise((resolve) => { setTimeout(resolve); });
+}
+
+async function apply(text) {
   const next = new DOMParser().parseFromString(text, "text/html");
+  await nextTask();
   const before = document.getElementById("job-state")?.textContent;
-  Idiomorph.morph(document.getElementById("main"), next.getElementById("main"), { ignoreActiveValue: true });
+  Idiomorph.morph(document.getElementById("main"), next.getElementById("main"), {
+    ignoreActiveValue: true,
+    callbacks: { beforeNodeMorphed: (present, updated) => !present.isEqualNode(updated) }, // most rows are equal
+  });
   document.title = next.title;
   if (next.body.dataset.poll) document.body.dataset.poll = next.body.dataset.poll;
   else delete document.body.dataset.poll;
@@ -50,7 +59,7 @@ async function poll() {
     const response = await fetch(location.pathname + query, { headers, cache: "no-store", redirect: "error" });
     if (response.status !== 200 && response.status !== 304) throw new Error(`status ${response.status}`);
     etag = response.headers.get("ETag");
-    if (response.status === 200) apply(await response.text());
+    if (response.status === 200) await apply(await response.text());
     delay = pollMs();
     show(delay ? "live" : "");
   } catch {

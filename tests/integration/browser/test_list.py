@@ -59,6 +59,18 @@ def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browse
         assert after["y"] == pytest.approx(before["y"], abs=2), "the browser's scroll anchor keeps the view"
 
 
+def test_first_poll_of_an_unchanged_list_receives_no_page(browser: Browser) -> None:
+    with opened(browser, world_of_jobs(60), has_prompt_polls=True) as (page, _):
+        statuses: list[int] = []
+        page.on("response", lambda response: statuses.append(response.status) if "/jobs" in response.url else None)
+        page.goto("/jobs")
+        for _ in range(2):
+            with page.expect_response("**/jobs"):
+                pass
+        assert statuses[0] == 200
+        assert set(statuses[1:]) == {304}
+
+
 def test_open_list_shows_a_new_job_at_its_next_poll_ten_seconds_later(browser: Browser) -> None:
     world = world_of_jobs(1)
     with opened(browser, world) as (page, _):

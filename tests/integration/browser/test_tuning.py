@@ -31,6 +31,21 @@ def trials(page: Page) -> list[int]:
     return [int(text) for text in page.locator("#trials tbody th").all_inner_texts()]
 
 
+def test_lines_outside_the_range_are_dimmed_while_it_is_dragged(browser: Browser) -> None:
+    study = study_of("MAXIMIZE")
+    outside = {trial.number for trial in study.tuning.trials if not trial.measurement or trial.measurement.value <= 0.6}
+    with opened(browser, study) as (page, _):
+        page.goto("/jobs/digits_1")
+        hold(page, "accuracy", 0.55, 1.0)
+        dimmed = page.locator("polyline.dimmed title").all_text_contents()
+        assert {int(title.split()[1]) for title in dimmed} == outside
+        assert page.locator("rect.brush").count() == 1
+        page.evaluate(
+            "document.querySelector('rect.brush-area[data-axis=accuracy]').dispatchEvent(new Event('pointercancel'))"
+        )
+        assert (page.locator("polyline.dimmed").count(), page.locator("rect.brush").count()) == (0, 0)
+
+
 @pytest.mark.parametrize(("goal", "order"), [("MAXIMIZE", [2, 4, 1, 3]), ("MINIMIZE", [3, 1, 4, 2])])
 def test_best_trial_and_order_follow_the_goal(browser: Browser, goal: str, order: list[int]) -> None:
     study = study_of(goal)
@@ -65,6 +80,12 @@ def test_trial_without_a_value_has_a_dashed_line(browser: Browser) -> None:
 
 def drag(page: Page, axis: str, low: float, high: float) -> None:
     """Drag over a range of an axis; 0 is its lower end."""
+    hold(page, axis, low, high)
+    page.mouse.up()
+
+
+def hold(page: Page, axis: str, low: float, high: float) -> None:
+    """Drag over a range of an axis without releasing the button."""
     area = page.locator(f"rect.brush-area[data-axis='{axis}']")
     area.scroll_into_view_if_needed()
     box = area.bounding_box()
@@ -73,7 +94,6 @@ def drag(page: Page, axis: str, low: float, high: float) -> None:
     page.mouse.move(x, box["y"] + box["height"] * (1 - low))
     page.mouse.down()
     page.mouse.move(x, box["y"] + box["height"] * (1 - high))
-    page.mouse.up()
 
 
 def test_range_on_an_axis_filters_table_and_address(browser: Browser) -> None:
