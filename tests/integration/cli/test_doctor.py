@@ -25,7 +25,7 @@ from emulators.stack import state
 from emulators.stack.loopback import call
 from shared.errors import PermanentError
 from shared.gcp import inspection
-from shared.gcp.clients import TOKEN_FILE
+from shared.gcp.clients import TOKEN_FILE, firestore_client
 from shared.gcp.inspection import Endpoints
 from shared.messaging import agent_messages, google_events, topics
 from shared.ports import Orphan
@@ -239,6 +239,15 @@ def test_orphan_is_a_problem(installation: Installation) -> None:
     core_services.store().report_orphan(orphan)
     (line,) = installation.problems()
     assert "VMs or TPU nodes without a job: 1" in line
+
+
+def test_unreadable_job_is_a_problem(installation: Installation) -> None:
+    client = firestore_client(installation.project)
+    client.document("jobs/digits_1").set({"is_live": True, "schema": 99})
+    client.close()
+    (line,) = installation.problems()
+    assert "job digits_1 cannot be read by this release" in line
+    assert "docs/runbooks/unreadable-job.md" in line
 
 
 def test_missing_index_is_a_problem(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:

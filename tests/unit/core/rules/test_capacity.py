@@ -25,6 +25,7 @@ FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(0, 98)))
 YOUNGER = a_state(job=replace(WEEK_OLD, created_at=at(101 - WEEK_S)))
 REPLACING = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(50))
 MISSING_FOR_50_S = a_state(REPLACING)
+MISSING_FOR_899_S = a_state(replace(REPLACING, ordered_at=at(100 - 899)))
 MISSING_FOR_900_S = a_state(replace(REPLACING, ordered_at=at(100 - 900)))
 
 
@@ -65,6 +66,7 @@ CASES: Final[dict[str, Case]] = {
     "stockout of an older round": (IN_ZONE_B, STOCKOUT, "1 ignore nothing_to_do"),
     "queued request of an older round": (IN_ZONE_B, QUEUED, "1 ignore nothing_to_do"),
     "stockout while part of the gang runs": (MISSING_FOR_50_S, STOCKOUT, CONTINUES),
+    "stockout while part of the gang ran for just less than 15 minutes": (MISSING_FOR_899_S, STOCKOUT, CONTINUES),
     "lasting stockout while part of the gang runs": (MISSING_FOR_900_S, STOCKOUT, "11 rerun_job stockout_lasts"),
 }
 

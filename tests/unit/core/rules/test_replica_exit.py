@@ -174,6 +174,7 @@ CASES: Final[dict[str, Case]] = {
         RESTARTED,
     ),
     "same failure after the program trained for a while": (*second_exit(BUG, BUG, second_ran_s=600), RESTARTED),
+    "same failure just before that time": (*second_exit(BUG, BUG, first_ran_s=599, second_ran_s=599), REPEATED),
     "same failure as one after the program trained for a while": (*second_exit(BUG, BUG, first_ran_s=600), RESTARTED),
     "same failure of programs that ran for an unknown time": (*second_exit(BUG, BUG, second_ran_s=None), RESTARTED),
     "same failure as two incarnations before": (
