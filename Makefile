@@ -54,7 +54,7 @@ PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
 
 .PHONY: test
-test: images ## run the test suite, except tests of more than half a minute of work and tests that need a container engine
+test: images ## run the test suite, except expensive tests and tests that need a container engine
 	@$(PYTEST) -m "not heavy"
 
 .PHONY: test-all

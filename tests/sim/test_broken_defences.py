@@ -305,7 +305,7 @@ def passes(seed: int, profile: Profile) -> bool:
 def test_removed_defence_is_found_by_an_invariant(
     remove_defence: RemoveDefence, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the first failures, one belongs to a history that passes with the defence."""
+    """One of the first failures happens in a history that passes with the defence."""
     seeds = iter(range(SEEDS))
     for _ in range(FAILURES_EXAMINED):
         with monkeypatch.context() as patch:

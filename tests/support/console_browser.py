@@ -164,3 +164,9 @@ def log_entry(
         "labels": {"ml.googleapis.com/task_name": task},
         "textPayload": text,
     }
+
+
+def has_only_rows_in_tables(page: Page) -> bool:
+    """Return whether the bodies of the page's tables have rows, and no text between them."""
+    nodes = "[...document.querySelectorAll('tbody')].flatMap(body => [...body.childNodes])"
+    return set(page.evaluate(f"{nodes}.map(node => node.nodeName)")) == {"TR"}

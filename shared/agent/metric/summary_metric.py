@@ -41,7 +41,7 @@ class EventFile:
     """How far one file was read."""
 
     offset: int = 0
-    """Of the first record that was not read."""
+    """Bytes before the first record that was not read."""
     is_corrupt: bool = False
     scalars: Sequence[Scalar] = ()
     """The latest ones."""

@@ -22,8 +22,8 @@ from shared.messaging import topics
 from tests.e2e.conftest import MANY_STEPS, Lab
 
 REPEATED_WITHIN_S = 260
-"""On a slow machine, three times as long. The Pub/Sub emulator once lost a push whose function was killed. The agent
-then repeats its report after ten minutes, give or take a fifth."""
+"""`Lab` waits up to three times as long, 13 minutes. The Pub/Sub emulator once lost a push whose function was killed.
+The agent repeats a report that nothing answers after 8 to 12 minutes."""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

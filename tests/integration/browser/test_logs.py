@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from shared.console.pages.log_window import FOLLOWED_MAX, LINES_MAX
-from tests.support.console_browser import barriers, log_entry, opened, running_world
+from tests.support.console_browser import barriers, has_only_rows_in_tables, log_entry, opened, running_world
 from tests.support.console_site import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -72,6 +72,13 @@ def test_log_of_100_000_lines_is_shown_as_a_window_and_followed_line_by_line(bro
             assert_in_order_and_once(lines(page))
         assert page.evaluate("window.seen.size") == log._count - first, "every line was shown"
         assert page.locator("#gap").count() == 0
+
+
+def test_table_of_lines_has_no_text_between_rows(browser: Browser) -> None:
+    with opened(browser, running_world()) as (page, site):
+        GrowingLog(site).grow(3)
+        page.goto("/jobs/digits_1/logs")
+        assert has_only_rows_in_tables(page)
 
 
 def test_following_stops_on_scroll_up_counts_new_lines_and_continues(browser: Browser) -> None:

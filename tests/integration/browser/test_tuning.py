@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import opened
+from tests.support.console_browser import has_only_rows_in_tables, opened
 from tests.support.study import Study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -69,6 +69,12 @@ def test_line_of_the_best_value_never_gets_worse(browser: Browser, goal: str, be
         after = {float(x): float(y) for x, y in (point.split(",") for point in points.split())}
         by_value = dict(zip(VALUES, dots.values(), strict=True))
         assert [after[x] for x in dots] == [by_value[value] for value in best]
+
+
+def test_table_of_trials_has_no_text_between_rows(browser: Browser) -> None:
+    with opened(browser, study_of("MAXIMIZE")) as (page, _):
+        page.goto("/jobs/digits_1")
+        assert has_only_rows_in_tables(page)
 
 
 def test_trial_without_a_value_has_a_dashed_line(browser: Browser) -> None:
