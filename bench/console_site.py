@@ -49,8 +49,8 @@ class TrialsStore(MemoryStore):
 
     trials: tuple[Trial, ...] = ()
 
-    def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
-        loaded = super().load(job_id, replica, lost_peers=lost_peers)
+    def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
+        loaded = super().load(job_id, replica)
         if loaded is None or loaded.state.job.tuning is None:
             return loaded
         job = loaded.state.job

@@ -10,9 +10,9 @@ resource "google_firestore_database" "this" {
   depends_on = [time_sleep.apis]
 }
 
-# Queries for replicas filter by attempt and one other property.
+# Queries for replicas filter by attempt and one other property. Lost peers are ordered by the time of their return, latest first.
 resource "google_firestore_index" "replicas" {
-  for_each   = toset(["ever_ready", "ever_lost", "state"])
+  for_each   = { ever_ready = "ASCENDING", state = "ASCENDING", lost_until = "DESCENDING", failed_until = "DESCENDING" }
   database   = google_firestore_database.this.name
   collection = "replicas"
 
@@ -22,7 +22,7 @@ resource "google_firestore_index" "replicas" {
   }
   fields {
     field_path = each.key
-    order      = "ASCENDING"
+    order      = each.value
   }
 }
 

@@ -58,7 +58,7 @@ class Sender:
     machine: str = ""
     """The host of a slice that sent the event, as `PROJECT/INSTANCE_ID`; empty for a VM."""
     loaded: Loaded | None = None
-    """The documents that the check has read: all that `event.reads` names for the attempt of the event."""
+    """The documents that the check has read: the job, and the replica that the event is about."""
 
 
 def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> Sender:
@@ -74,7 +74,7 @@ def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps
     subject, claims = event.subject, deps.tokens.claims(token)
     _check_audience(claims, subject, deps.project)
     key = replica_key(subject.attempt, subject.replica_id)
-    loaded = deps.store.load(subject.job_id, key, lost_peers=event.reads.lost_peers)
+    loaded = deps.store.load(subject.job_id, key)
     if loaded is None:
         raise IdentityError(f"identity: there is no job {subject.job_id}")
     job, replica = loaded.state.job, loaded.state.find(subject.attempt, subject.replica_id)

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.decisions import Decision
-from shared.core.events import Event, Reads
+from shared.core.events import Event, Reads, ReplicaExited
 from shared.core.evolve import apply, changes_whole_attempt, evolve
 from shared.core.intake.named_resources import AllowedResources
 from shared.core.ledger import LedgerEntry, counters
@@ -28,6 +28,7 @@ from shared.core.model.replica import replica_key
 from shared.core.model.tuning import tuning_job_id
 from shared.core.reporting.job_log import service_lines
 from shared.core.rules.admission_queue import Limits
+from shared.core.rules.attribution import may_be_excused, start_of
 from shared.core.rules.judge import judge
 from shared.core.transitions.change import Change, Effect
 from shared.errors import ConflictError, PermanentError, TemporaryError
@@ -170,17 +171,40 @@ def _decide(event: Event, now: datetime, store: Store, known: Loaded | None) -> 
     """Load what the event reads, and judge it. A change of the whole attempt is judged again with all of it."""
     loaded = _load(event.job_id, event.reads, store, known)
     decision = judge(loaded.state if loaded else None, event, now)
+    if loaded is not None and isinstance(event, ReplicaExited) and event.reads.lost_peers:
+        loaded, decision = _find_excuse(loaded, decision, event, now, store)
     if loaded is not None and changes_whole_attempt(loaded.state.job, decision.action):
         loaded = store.load_attempt(event.job_id)
         decision = judge(loaded.state if loaded else None, event, now)
     return loaded, decision
 
 
+def _find_excuse(
+    loaded: Loaded, decision: Decision, event: ReplicaExited, now: datetime, store: Store
+) -> tuple[Loaded, Decision]:
+    """Read lost peers of the replica until one of them explains its exit, and return the decision with them.
+
+    After one loss in a gang of N, each of the N exits reads one peer. A peer that is lost beside this reading is found
+    by `shared.core.rules.explained_charge`.
+    """
+    state = loaded.state
+    replica = state.find(event.subject.attempt, event.subject.replica_id)
+    if replica is None or not may_be_excused(decision):
+        return loaded, decision
+    for page in store.lost_peers(event.job_id, replica, start_of(replica, event)):
+        known = {peer.key for peer in state.replicas}
+        state = replace(state, replicas=(*state.replicas, *(peer for peer in page if peer.key not in known)))
+        decision = judge(state, event, now)
+        if not may_be_excused(decision):
+            break
+    return replace(loaded, state=state), decision
+
+
 def _load(job_id: str, reads: Reads, store: Store, known: Loaded | None) -> Loaded | None:
     if reads.whole_attempt:
         loaded = store.load_attempt(job_id)
     else:
-        loaded = known or store.load(job_id, reads.replica_key, lost_peers=reads.lost_peers)
+        loaded = known or store.load(job_id, reads.replica_key)
         if reads.of_present_attempt:
             loaded = _load_present_attempt(loaded, job_id, reads, store)
         if reads.primary and loaded is not None:
@@ -195,7 +219,7 @@ def _load_present_attempt(loaded: Loaded | None, job_id: str, reads: Reads, stor
     attempt = reads.attempt
     while loaded is not None and loaded.state.job.attempt > attempt:
         attempt = loaded.state.job.attempt
-        loaded = store.load(job_id, replace(reads, attempt=attempt).replica_key, lost_peers=reads.lost_peers)
+        loaded = store.load(job_id, replace(reads, attempt=attempt).replica_key)
     return loaded
 
 

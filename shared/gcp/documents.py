@@ -43,8 +43,8 @@ def submission_time_field(*, through_api: bool) -> str:
 
 
 def replica_document(replica: Replica, expire_at: datetime | None = None) -> Document:
-    document = {**_dump(Replica, replica), "ever_ready": replica.ever_ready, "ever_lost": replica.ever_lost}
-    return _expiring(document, expire_at)
+    queried = {name: getattr(replica, name) for name in ("ever_ready", "lost_until", "failed_until")}
+    return _expiring({**_dump(Replica, replica), **queried}, expire_at)
 
 
 def entry_document(entry: LedgerEntry, expire_at: datetime | None = None) -> Document:

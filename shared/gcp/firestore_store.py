@@ -1,7 +1,7 @@
 """The Store on Firestore (native mode).
 
     jobs/{job_id}                          Job, `is_live`, `vm_hash`; `submitted_at` or `api_submitted_at`, if submitted
-    jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ever_lost`
+    jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `lost_until`, `failed_until`
     jobs/{job_id}/ledger/{event key}       LedgerEntry, `is_pending`, `is_notification_pending` while it is open
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from google.api_core import exceptions
@@ -57,6 +57,7 @@ from shared.gcp.documents import (
 from shared.gcp.errors import google_errors, is_missing_database, translate
 from shared.gcp.retries import CALL
 from shared.ports import (
+    LOST_PEERS_PAGE,
     AdmissionToken,
     AlreadyRecordedError,
     JobPosition,
@@ -85,6 +86,7 @@ EXPIRY_BATCH: Final = 500
 MARK_TRIES: Final = 5
 """How often `mark_done` reads again after another writer confirmed some of the same entries."""
 
+_EPOCH: Final = datetime.min.replace(tzinfo=UTC)
 _CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
 
 
@@ -94,19 +96,22 @@ class FirestoreStore:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
-        replicas = _replicas(job_id)
-        paths = [_job(job_id), *([f"{replicas}/{replica}"] if replica else [])]
+    def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
+        paths = [_job(job_id), *([f"{_replicas(job_id)}/{replica}"] if replica else [])]
         documents = self._get(*paths)
         job = documents.pop(_job(job_id), None)
-        if job is None:
-            return None
-        snapshots = list(documents.values())
-        if snapshots and lost_peers:
-            attempt = snapshots[0].get("attempt")
-            lost = self._find(self._where(replicas, ("attempt", "==", attempt), ("ever_lost", "==", True)))
-            snapshots += [snapshot for snapshot in lost if snapshot.id != replica]
-        return _loaded(job, snapshots, whole=False)
+        return _loaded(job, list(documents.values()), whole=False) if job is not None else None
+
+    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
+        """The first page of each query is small: after a loss, almost every exit is explained by its first peer."""
+        for field in ("lost_until", "failed_until"):
+            away = (field, ">=", since or _EPOCH)
+            query = self._where(_replicas(job_id), ("attempt", "==", replica.attempt), away)
+            query = query.order_by(field, direction=Query.DESCENDING)
+            page = self._find(query.limit(LOST_PEERS_PAGE))
+            yield _peers(page, replica)
+            if len(page) == LOST_PEERS_PAGE:
+                yield _peers(self._find(query.start_after(page[-1])), replica)
 
     def load_attempt(self, job_id: str) -> Loaded | None:
         job = self._get(_job(job_id)).get(_job(job_id))
@@ -445,6 +450,10 @@ def _replicas(job_id: str) -> str:
 
 def _ledger(job_id: str) -> str:
     return f"{JOBS}/{job_id}/{LEDGER}"
+
+
+def _peers(snapshots: Sequence[DocumentSnapshot[Any]], own: Replica) -> tuple[Replica, ...]:
+    return tuple(read(Replica, snapshot.to_dict()) for snapshot in snapshots if snapshot.id != own.key)
 
 
 def _loaded(job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool) -> Loaded:

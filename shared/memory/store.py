@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
@@ -17,6 +17,7 @@ from shared.core.reconcile.zone_order import Stockout
 from shared.core.transitions.change import Change
 from shared.errors import ConflictError
 from shared.ports import (
+    LOST_PEERS_PAGE,
     AdmissionToken,
     AlreadyRecordedError,
     JobPosition,
@@ -68,16 +69,22 @@ class MemoryStore:
             other._leases = dict(self._leases)
             return other
 
-    def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
+    def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
         with self._lock:
             stored = self._jobs.get(job_id)
             if stored is None:
                 return None
             own = stored.replicas.get(replica or "")
-            replicas = [own] if own else []
-            if own and lost_peers:
-                replicas += [peer for peer in stored.replicas.values() if _is_lost_peer(peer, own)]
-            return _loaded(State(stored.job, tuple(replicas)))
+            return _loaded(State(stored.job, (own,) if own else ()))
+
+    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
+        for away_until in (lambda peer: peer.lost_until, lambda peer: peer.failed_until):
+            with self._lock:
+                stored = self._jobs.get(job_id)
+                peers = _away_peers(tuple(stored.replicas.values()) if stored else (), replica, since, away_until)
+            yield peers[:LOST_PEERS_PAGE]
+            if len(peers) >= LOST_PEERS_PAGE:
+                yield peers[LOST_PEERS_PAGE:]
 
     def load_attempt(self, job_id: str) -> Loaded | None:
         with self._lock:
@@ -283,8 +290,20 @@ def _has_vm(job: Job, name: str) -> bool:
     return any(vm_name(job.job_id, replica_id) == name for replica_id in job.plan.replica_ids)
 
 
-def _is_lost_peer(peer: Replica, own: Replica) -> bool:
-    return peer.attempt == own.attempt and peer.key != own.key and peer.ever_lost
+def _away_peers(
+    replicas: Sequence[Replica],
+    own: Replica,
+    since: datetime | None,
+    away_until: Callable[[Replica], datetime | None],
+) -> tuple[Replica, ...]:
+    """Return the peers that were away after `since`, the last to return first."""
+    away = [
+        (until, peer.key, peer)
+        for peer in replicas
+        if peer.attempt == own.attempt and peer.key != own.key and (until := away_until(peer)) is not None
+        if since is None or until >= since
+    ]
+    return tuple(peer for _, _, peer in sorted(away, key=lambda entry: entry[:2], reverse=True))
 
 
 def _loaded(state: State) -> Loaded:

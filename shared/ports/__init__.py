@@ -21,6 +21,7 @@ from shared.ports.object_times import CreatedObject, ObjectTimes
 from shared.ports.objects import BucketForbiddenError, ObjectForbiddenError, Objects
 from shared.ports.resources import Existence, Resources
 from shared.ports.store import (
+    LOST_PEERS_PAGE,
     AdmissionToken,
     AlreadyRecordedError,
     JobPosition,
@@ -35,6 +36,7 @@ from shared.ports.store import (
 from shared.ports.suggester import Suggester
 
 __all__ = [
+    "LOST_PEERS_PAGE",
     "Access",
     "AddressBook",
     "AdmissionToken",

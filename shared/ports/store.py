@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, JobState, Label, State
-from shared.core.model.replica import ReplicaState
+from shared.core.model.replica import Replica, ReplicaState
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.transitions.change import Change
 
@@ -114,16 +114,25 @@ class AlreadyRecordedError(Exception):
     """
 
 
+LOST_PEERS_PAGE: Final = 10
+"""Peers in the first page of `Store.lost_peers`. The second one has all others."""
+
+
 class Store(Protocol):
     """The only durable state. All methods raise TemporaryError for failures that may pass.
 
     A read sees every commit that returned before it started.
     """
 
-    def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
-        """Return the job, and the replica with the key `replica` if there is one. None: there is no such job.
+    def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
+        """Return the job, and the replica with the key `replica` if there is one. None: there is no such job."""
+        ...
 
-        With `lost_peers`, include the replicas of the same attempt whose own losses may explain exits of their peers.
+    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
+        """Return the peers of its attempt that were away after `since` for a loss of their own, in pages.
+
+        `since` None: at any time. Peers whose VM was lost, rebooted or had a program that stalled come before those
+        that failed. One peer may be among both. Each page is read when it is asked for, and may be empty.
         """
         ...
 

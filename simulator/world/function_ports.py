@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from shared.core.model.job import State
 from shared.core.model.replica import Replica
 from shared.errors import PermanentError, TemporaryError
 from shared.memory.store import MemoryStore
-from shared.ports import Loaded
 
 
 class FunctionCrashed(BaseException):
@@ -29,11 +28,7 @@ class InterceptedPort:
 
 
 class SplitReads:
-    """A store that reads a job and its lost replicas in two requests, as on Firestore.
-
-    The first reads the job, and the replica that is read by its key; then a query reads the other replicas. `between`
-    runs between the two. A whole attempt is read as of one moment.
-    """
+    """A store that reads lost peers in requests of their own, as on Firestore. `between` runs before each of them."""
 
     def __init__(self, store: MemoryStore, between: Callable[[], None]) -> None:
         self._store, self._between = store, between
@@ -41,21 +36,11 @@ class SplitReads:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
-        first = self._store.load(job_id, replica)
-        if first is None or not lost_peers or not first.state.replicas:
-            return first
+    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
         self._between()
-        later = self._store.load(job_id, replica, lost_peers=True)
-        return _join(
-            first, [peer for peer in later.state.replicas if peer.key != replica] if later else [], whole=False
-        )
-
-
-def _join(first: Loaded, later: Sequence[Replica], *, whole: bool) -> Loaded:
-    """Return what the first request read, and the replicas that the second one read."""
-    state = State(first.state.job, (*first.state.replicas, *later), whole=whole)
-    return Loaded(state, {**first.tokens, **{replica.key: replica.version for replica in later}})
+        for page in self._store.lost_peers(job_id, replica, since):
+            yield page
+            self._between()
 
 
 class SimAddressBook:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -45,6 +45,8 @@ class _Counting:
             self._counts.calls[name] += 1
             if not self._has_documents:
                 return result
+            if isinstance(result, Iterator):
+                return self._count_pages(name, result)
             if name == "mark_done":
                 self._counts.reads_by_call[name] += len(args[1])
             elif name not in WITHOUT_READS:
@@ -52,6 +54,12 @@ class _Counting:
             return result
 
         return call
+
+    def _count_pages(self, name: str, pages: Iterator[Any]) -> Iterator[Any]:
+        """Count each page when it is read."""
+        for page in pages:
+            self._counts.reads_by_call[name] += documents(page)
+            yield page
 
 
 def documents(result: object) -> int:

@@ -20,7 +20,7 @@ class Reads:
     """Whether the event concerns the replica's VM, which outlives an attempt: if the job was rerun, the replica of the
     present attempt is loaded instead."""
     lost_peers: bool = False
-    """The replicas of the attempt that were ever lost."""
+    """Peers whose losses may explain the exit, until one of them does."""
     primary: bool = False
     """The primary replica of the present attempt."""
     whole_attempt: bool = False

@@ -137,7 +137,8 @@ class ReplicaExited(_ReplicaEvent):
 
     @property
     def reads(self) -> Reads:
-        return Reads(self.subject.replica_id, self.subject.attempt, lost_peers=not self.succeeded)
+        may_be_collateral = not self.succeeded and self.cause not in (ExitCause.VM_STOPPING, ExitCause.SETUP)
+        return Reads(self.subject.replica_id, self.subject.attempt, lost_peers=may_be_collateral)
 
     @property
     def succeeded(self) -> bool:
@@ -181,7 +182,7 @@ class VmLost(_ReplicaEvent):
 
     @property
     def reads(self) -> Reads:
-        return Reads(self.subject.replica_id, self.subject.attempt, of_present_attempt=True, lost_peers=True)
+        return Reads(self.subject.replica_id, self.subject.attempt, of_present_attempt=True)
 
 
 @dataclass(frozen=True, slots=True)

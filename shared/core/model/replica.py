@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
@@ -70,6 +71,10 @@ class PastIncarnation:
 
 PAST_KEPT: Final = 10
 """Past incarnations that a replica keeps. Only the latest can explain, or be explained by, what happens now."""
+
+
+NOT_BACK: Final = datetime(9999, 1, 1, tzinfo=UTC)
+"""The time of return of a replica that is still away. Any moment compares as earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +164,22 @@ class Replica:
         return self.ready_at is not None
 
     @property
-    def ever_lost(self) -> bool:
-        """Whether one of its past incarnations may explain an exit of a peer: all but exits that are not charged."""
-        return any(ended.is_charged or ended.kind is not EndKind.EXIT for ended in self.past)
+    def lost_until(self) -> datetime | None:
+        """Until when its last loss other than an exit may explain exits of peers: see `_away_until`."""
+        return _away_until(ended for ended in self.past if ended.kind is not EndKind.EXIT)
+
+    @property
+    def failed_until(self) -> datetime | None:
+        """Until when its last charged exit may explain exits of peers: see `_away_until`."""
+        return _away_until(ended for ended in self.past if ended.kind is EndKind.EXIT and ended.is_charged)
+
+
+def _away_until(losses: Iterable[PastIncarnation]) -> datetime | None:
+    """Return when the replica was back after the last of these losses; `NOT_BACK` if it is not; None if there are none.
+
+    A loss explains no exit of a program that started later (`shared.core.rules.attribution.explains`).
+    """
+    return max((loss.back_at or NOT_BACK for loss in losses), default=None)
 
 
 def replica_key(attempt: int, replica_id: ReplicaId) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from shared.core.actions import FailJob, RerunJob, RestartReplica
+from shared.core.decisions import Decision
 from shared.core.events import ExitCause, ReplicaExited
 from shared.core.model.exit_policy import SIGNAL_BASE, Blame, code_of
 from shared.core.model.job import Job, State
@@ -71,18 +73,28 @@ def may_be_collateral(job: Job, event: ReplicaExited) -> bool:
 
 def past_exit(replica: Replica, event: ReplicaExited, *, is_charged: bool) -> PastIncarnation:
     """Return the incarnation that this exit ended."""
-    started_at = event.at - timedelta(seconds=event.ran_s) if event.ran_s is not None else None
     return PastIncarnation(
         replica.incarnation,
         _END_KINDS.get(event.cause, EndKind.EXIT),
         ended_at=event.at,
-        started_at=replica.started_at or started_at or replica.ordered_at,
+        started_at=start_of(replica, event),
         is_charged=is_charged,
         exit_status=event.exit_status,
         signal=event.signal,
         signature=event.signature,
         blame=blame(event),
     )
+
+
+def start_of(replica: Replica, event: ReplicaExited) -> datetime | None:
+    """Return when the program that exited started; if that is not known, when it was ordered."""
+    started_at = event.at - timedelta(seconds=event.ran_s) if event.ran_s is not None else None
+    return replica.started_at or started_at or replica.ordered_at
+
+
+def may_be_excused(decision: Decision) -> bool:
+    """Whether the loss of a peer that has not been read yet may change the decision about an exit."""
+    return isinstance(decision.action, RestartReplica | RerunJob | FailJob)
 
 
 def past_vm(replica: Replica, at: datetime) -> PastIncarnation:
@@ -97,7 +109,8 @@ def past_vm(replica: Replica, at: datetime) -> PastIncarnation:
 def find_cause(state: State, replica: Replica, ended: PastIncarnation) -> Replica | None:
     """Return the peer whose own loss explains this exit of the replica; None if there is none.
 
-    `state` holds the replica and all peers that were ever lost. Lost VMs are named before failures.
+    `state` holds the replica and peers of it. Lost VMs are named before failures, so failed peers are needed only if no
+    lost VM explains the exit.
     """
     if state.job.plan.independent:
         return None

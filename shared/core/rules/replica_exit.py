@@ -36,7 +36,11 @@ IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "In
 
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
-    """Decide about an exit of the replica's present incarnation. `state` holds all peers that were ever lost."""
+    """Decide about an exit of the replica's present incarnation.
+
+    `state` holds the replica and the peers whose losses may explain the exit. If it does not hold all of them,
+    `attribution.may_be_excused` says whether another one may change the decision.
+    """
     case = Case(state, replica, event, now)
     return next(decision for row in ROWS if (decision := row.decide(case)))
 

@@ -135,7 +135,7 @@ def test_follow_retries_transient_errors_and_stops_at_permanent_ones(
 
 def test_has_ended_is_false_after_a_transient_error(capsys: pytest.CaptureFixture[str]) -> None:
     class FailingStore(MemoryStore):
-        def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
+        def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
             raise TemporaryError("deadline exceeded")
 
     assert not has_ended(FailingStore(), "digits_1")

@@ -32,8 +32,8 @@ class MemoryMeter(Meter):
 
 READS_PER_REPLICA_MAX = 20
 """In memory. docs/decisions/0031-linear-cost.md states the bounds."""
-READS_PER_REPLICA_MAX_ON_FIRESTORE = 25
-"""Each provisioning round reads the attempt, and a busy emulator needs more rounds: 17 to 20 reads were seen."""
+READS_PER_REPLICA_MAX_ON_FIRESTORE = 22
+"""Each provisioning round reads the attempt, and a busy emulator needs more rounds: 13 to 16 reads were seen."""
 
 
 def lose_one(gang: Gang, size: int, meter: Meter) -> None:

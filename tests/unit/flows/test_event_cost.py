@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.decisions import Rule
+from shared.core.decisions import Reason, Rule
 from shared.core.model.replica import replica_key
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.flows import maintenance, replica_exit, vm_ready
 from shared.messaging import agent_messages, google_events
-from shared.ports import Loaded
+from shared.ports import LOST_PEERS_PAGE, Loaded
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
@@ -75,9 +75,73 @@ def test_event_reads_nothing_again_that_authentication_has_read(world: World) ->
     assert calls_of(world, "replica-exit", loaded, cause="process", exit_status=0) == {"commit": 1}
 
 
+def lose_vm(world: World, replica_id: ReplicaId) -> None:
+    loss = json.dumps({**world.message_fields(replica_id), "cause": "preemption"}).encode()
+    maintenance.handle(google_events.decode_maintenance(loss), world.deps)
+
+
+def reads_of_failed_exit(world: World, replica_id: ReplicaId) -> Counts:
+    counts = Counts()
+    deps = replace(world.deps, store=counting_store(world.store, counts))
+    data = json.dumps({**world.message_fields(replica_id), "cause": "process", "exit_status": 1}).encode()
+    replica_exit.handle(agent_messages.decode_replica_exit(data), deps)
+    return counts
+
+
+def a_running_gang(size: int) -> World:
+    world = World()
+    world.submit(a_spec(workerCount=size))
+    world.deliver()
+    world.report_all_ready()
+    return world
+
+
+def test_exit_that_a_lost_vm_explains_reads_no_failed_peers() -> None:
+    """Exits that were judged before the loss are charged until the next round, and each later exit would read them."""
+    world = a_running_gang(20)
+    for index in range(2, 12):
+        world.exit_program(ReplicaId(TaskType.WORKER, index))
+    lose_vm(world, WORKER_0)
+    counts = reads_of_failed_exit(world, WORKER_1)
+    assert world.ledger[-1].decision.reason is Reason.PEER_DOWN
+    assert "worker 0 was lost" in world.ledger[-1].decision.text
+    assert counts.reads_by_call == {"load": 2, "lost_peers": 1}
+
+
+def test_exit_reads_only_some_of_many_lost_peers() -> None:
+    world = a_running_gang(40)
+    for index in range(30):
+        lose_vm(world, ReplicaId(TaskType.WORKER, index))
+    counts = reads_of_failed_exit(world, ReplicaId(TaskType.WORKER, 35))
+    assert world.ledger[-1].decision.rule is Rule.COLLATERAL
+    assert counts.reads_by_call["lost_peers"] == LOST_PEERS_PAGE
+
+
+def test_lost_vm_reads_no_peers() -> None:
+    """Otherwise N VMs that are lost together would cost their number squared."""
+    world = a_running_gang(20)
+    for index in range(10):
+        lose_vm(world, ReplicaId(TaskType.WORKER, index))
+    counts = Counts()
+    loss = json.dumps({**world.message_fields(ReplicaId(TaskType.WORKER, 15)), "cause": "preemption"}).encode()
+    maintenance.handle(
+        google_events.decode_maintenance(loss), replace(world.deps, store=counting_store(world.store, counts))
+    )
+    assert counts.calls == {"load": 1, "commit": 1}
+    assert counts.reads == 2
+
+
+def test_failed_exit_reads_peers_of_both_kinds_before_it_is_charged(world: World) -> None:
+    world.report_all_ready()
+    counts = reads_of_failed_exit(world, WORKER_0)
+    assert world.ledger[-1].decision.rule is Rule.RESTART
+    assert counts.calls == {"load": 1, "lost_peers": 1, "commit": 1}
+    assert counts.reads_by_call == {"load": 2, "lost_peers": 2}
+
+
 def test_event_is_judged_by_the_present_state_if_another_event_came_after_authentication(world: World) -> None:
     world.report_all_ready()
-    read_before = world.store.load(world.job_id, replica_key(1, WORKER_0), lost_peers=True)
+    read_before = world.store.load(world.job_id, replica_key(1, WORKER_0))
     loss = json.dumps({**world.message_fields(WORKER_0), "cause": "preemption"}).encode()
     world.exit_program(WORKER_0)
     maintenance.handle(google_events.decode_maintenance(loss), world.deps, read_before)

@@ -445,8 +445,8 @@ def test_vm_loss_is_judged_although_the_job_is_rerun_while_it_is_loaded(
     world.send("vm-ready", CHIEF)
     load = world.store.load
 
-    def rerun_after(job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Loaded | None:
-        loaded = load(job_id, replica, lost_peers=lost_peers)
+    def rerun_after(job_id: str, replica: str | None = None) -> Loaded | None:
+        loaded = load(job_id, replica)
         if loaded is not None and loaded.state.job.attempt == 2:
             monkeypatch.setattr(world.store, "load", load)
             world.kill(CHIEF, 11)

@@ -340,7 +340,7 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
     class CancellingStore(MemoryStore):
         """Cancels the tuning job between the commit of a suggestion and the creation of the trial's job."""
 
-        def load(self, job_id: str, replica: str | None = None, *, lost_peers: bool = False) -> Any:
+        def load(self, job_id: str, replica: str | None = None) -> Any:
             if job_id == "digits_1-trial-1" and not late:
                 late.append(job_id)
                 study.store = real_store
@@ -348,7 +348,7 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
                 tune.handle(TuneRequest(STUDY), study.suggester, study.deps)
                 assert study.trial(1).state == "CANCELLED", "the other delivery creates the job and cancels it"
                 return None
-            return real_store.load(job_id, replica, lost_peers=lost_peers)
+            return real_store.load(job_id, replica)
 
         def __getattribute__(self, name: str) -> Any:
             return object.__getattribute__(self, name) if name == "load" else getattr(real_store, name)
