@@ -21,7 +21,7 @@ from emulators.services import firestore, pubsub
 from emulators.stack import processes, service
 from emulators.stack.backends import require_backend
 from shared.gcp import clients
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.pubsub_bus import PubsubBus
 from shared.messaging import topics
 

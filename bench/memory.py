@@ -16,7 +16,7 @@ from typing import Final
 from bench.cloud import Emulators, Project
 from bench.figures import Figure, Figures
 from shared.gcp import clients
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.store import FirestoreStore
 
 ATTEMPT: Final = "attempt"
 LIVE_JOBS: Final = "live-jobs"

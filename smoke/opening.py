@@ -11,7 +11,7 @@ from typing import Final
 
 from shared.gcp import clients
 from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
 from smoke.world import ProcessCommands, World
 

@@ -1,7 +1,7 @@
 """Google Cloud behind the ports of `shared.ports`. The same adapters run on the emulators of the local stack.
 
 clients, retries, errors          clients and credentials, deadlines, errors: one module each
-firestore_store, documents        the Store
+firestore                         the Store
 pubsub_bus, dead_letter_box       the Bus, and messages that could not be handled
 storage_objects                   the Objects
 job_log, log_entries              the JobLog, and reading it

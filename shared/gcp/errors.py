@@ -6,7 +6,7 @@
     a missing Firestore index or database    PermanentError with what to do
     any other 4xx                            PermanentError: the same call would fail again
 
-A lost race is no error of this table. Only commits can lose one, so `shared.gcp.firestore_store` recognises them there.
+A lost race is no error of this table. Only commits can lose one, so `shared.gcp.firestore.store` recognises them there.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from functools import cache
 from shared.core.intake.named_resources import AllowedResources, ResourceKind
 from shared.flows.record import Deps
 from shared.gcp import clients
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.job_log import CloudJobLog
 from shared.gcp.pubsub_bus import PubsubBus, may_succeed_later
 from shared.ports import Bus, JobLog, Store

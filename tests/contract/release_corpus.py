@@ -25,7 +25,7 @@ from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job
 from shared.core.model.replica import Replica
 from shared.core.reconcile.zone_order import Stockout
-from shared.gcp import documents
+from shared.gcp.firestore import documents
 from shared.messaging import agent_messages, google_events, internal_requests
 from shared.ports import Orphan, Rejection
 

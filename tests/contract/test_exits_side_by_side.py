@@ -34,7 +34,7 @@ from shared.core.reconcile.steps import Refund
 from shared.flows.execute_steps import execute_step
 from shared.flows.record import Deps, record
 from shared.gcp import clients
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.store import FirestoreStore
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore

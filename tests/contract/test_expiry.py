@@ -13,9 +13,10 @@ from google.cloud.firestore import Client
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.timeouts import HISTORY_KEPT
 from shared.flows.user_requests import cancel_job, delete_job
-from shared.gcp import clients, firestore_store
-from shared.gcp.documents import EXPIRE_AT
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp import clients
+from shared.gcp.firestore import states
+from shared.gcp.firestore.documents import EXPIRE_AT
+from shared.gcp.firestore.store import FirestoreStore
 from shared.ports import Rejection
 from tests.support.jobs import CHIEF, START
 from tests.support.world import World
@@ -58,7 +59,7 @@ def test_replicas_of_an_earlier_attempt_expire_and_present_ones_stay(client: Cli
 def test_history_of_a_deleted_job_expires_and_the_job_stays(
     client: Client, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firestore_store, "EXPIRY_BATCH", 2)
+    monkeypatch.setattr(states, "EXPIRY_BATCH", 2)
     cancel_job(world.job_id, "me", world.deps)
     world.deliver()
     assert delete_job(world.job_id, "request-1", world.deps, by="anna")

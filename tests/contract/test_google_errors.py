@@ -19,7 +19,7 @@ from shared.core.transitions.change import Change
 from shared.errors import ConflictError, PermanentError, TemporaryError
 from shared.gcp import clients
 from shared.gcp.errors import google_errors
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.user_errors import explain
 from shared.ports import Rejection
 from tests.support.jobs import START, a_job

@@ -15,7 +15,7 @@ import pytest
 from shared.core.actions import Action
 from shared.core.events import Event
 from shared.errors import PermanentError, TemporaryError
-from shared.gcp import documents
+from shared.gcp.firestore import documents
 from shared.messaging import internal_requests
 from shared.messaging.internal_requests import ProvisionRequest
 from tests.contract.release_corpus import DECODERS, FOLDER, KINDS, MESSAGES, decode

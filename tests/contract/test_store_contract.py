@@ -30,8 +30,8 @@ from shared.core.rules.judge import judge
 from shared.core.transitions.change import Change
 from shared.errors import ConflictError
 from shared.gcp import clients
-from shared.gcp.documents import job_document
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.documents import job_document
+from shared.gcp.firestore.store import FirestoreStore
 from shared.memory.store import MemoryStore
 from shared.ports import (
     LOST_PEERS_PAGE,

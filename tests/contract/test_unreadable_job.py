@@ -14,7 +14,7 @@ from shared.core.model.job import JobState
 from shared.errors import TemporaryError
 from shared.flows import orphans, provision, sweep, vm_check
 from shared.gcp import clients
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.store import FirestoreStore
 from shared.messaging import internal_requests, topics
 from tests.support.jobs import a_spec
 from tests.support.world import World, run_in_sequence

@@ -28,7 +28,7 @@ from shared.core.model.vm_names import vm_name
 from shared.flows.record import Deps, record
 from shared.gcp import clients
 from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
 from shared.ports import Bus, Fleet, Objects, Store
 from tests.integration.agent.support.packages import wheel_of

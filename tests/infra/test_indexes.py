@@ -20,8 +20,8 @@ from google.protobuf.json_format import MessageToDict
 from shared.core.model.job import Label
 from shared.core.reconcile.attention import CHANGING
 from shared.gcp import clients
-from shared.gcp.documents import EXPIRE_AT
-from shared.gcp.firestore_store import FirestoreStore
+from shared.gcp.firestore.documents import EXPIRE_AT
+from shared.gcp.firestore.store import FirestoreStore
 from shared.ports import JobPosition, Loaded, Store
 from tests.infra.conftest import Plan
 from tests.support.jobs import CHIEF

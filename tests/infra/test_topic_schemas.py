@@ -24,7 +24,7 @@ from pydantic import AwareDatetime, BaseModel
 from emulators.stack.state import ROOT
 from shared.agent.control.vm_config import IncarnationKey, VmRef
 from shared.agent.reporting.events import EventReporter
-from shared.gcp import documents
+from shared.gcp.firestore import documents
 from shared.messaging import agent_messages
 from tests.contract.release_corpus import FOLDER, MESSAGES
 from tests.infra.conftest import Plan

@@ -1,0 +1,45 @@
+"""Leases on work: who holds one does the work alone, until it expires."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from shared.errors import ConflictError
+from shared.gcp.firestore.database import Database, ExistsError, commit
+from shared.ports import Lease
+
+LEASES: Final = "leases"
+
+
+class Leases(Database):
+    """See `shared.ports.Store`."""
+
+    def take_lease(self, name: str, now: datetime, expires_at: datetime) -> Lease | None:
+        path = f"{LEASES}/{name}"
+        snapshot = self._get(path).get(path)
+        if snapshot is not None and snapshot.get("expires_at") > now:
+            return None
+        return self._write_lease(name, expires_at, snapshot.update_time if snapshot else None)
+
+    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        return self._write_lease(lease.name, expires_at, lease.token)
+
+    def release_lease(self, lease: Lease) -> None:
+        batch = self._client.batch()
+        option = self._client.write_option(last_update_time=lease.token)
+        batch.delete(self._client.document(f"{LEASES}/{lease.name}"), option)
+        with suppress(ConflictError):
+            commit(batch, f"release the lease {lease.name}")
+
+    def _write_lease(self, name: str, expires_at: datetime, update_time: object) -> Lease | None:
+        """Return None if another writer has changed the lease since `update_time`."""
+        batch = self._client.batch()
+        self._write(batch, f"{LEASES}/{name}", {"expires_at": expires_at}, update_time)
+        try:
+            commit(batch, f"write the lease {name}")
+        except (ConflictError, ExistsError):
+            return None
+        results: Any = batch.write_results
+        return Lease(name, results[0].update_time)
