@@ -1,11 +1,15 @@
-"""The floor of one event: one read and one conditional commit with the same client, without any code of ours."""
+"""Floors: the same calls with the same client, without any code of ours."""
 
 from __future__ import annotations
 
 import itertools
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from google.cloud.firestore import Client, DocumentReference
+from google.cloud.firestore_v1.base_query import FieldFilter
 
 from shared.gcp.retries import CALL
 
@@ -37,6 +41,20 @@ class BareEvents:
         condition = client.write_option(last_update_time=found[self._replica.path].update_time)
         batch.update(self._replica, self._content, condition)
         batch.commit(**CALL)
+
+
+def seconds_of_counts(client: Client, job_ids: Sequence[str], threads: int) -> float:
+    """Return the time of two counts per job, as in a sweep: its RUNNING replicas, and those that change."""
+
+    def count(job_id: str) -> None:
+        replicas = client.collection(f"jobs/{job_id}/replicas").where(filter=FieldFilter("attempt", "==", 1))
+        for states in (["RUNNING"], ["WAITING", "RESTARTING", "REPLACING", "HELD"]):
+            replicas.where(filter=FieldFilter("state", "in", states)).count().get(**CALL)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(count, job_ids))
+    return time.perf_counter() - began
 
 
 def _content(reference: DocumentReference) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from bench import memory
 from bench.agents import ACCOUNT, Agents, agents
+from bench.bare_calls import seconds_of_counts
 from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane
 from bench.figures import Figure, Figures
@@ -29,6 +30,7 @@ from shared.flows.authenticate import AuthDeps
 from shared.gcp.identity_tokens import IdentityTokens
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
+from shared.wiring.fleet import THREADS
 
 VCPUS_PER_JOB: Final = 4
 """vCPUs of the machine type in `bench.jobs`."""
@@ -83,9 +85,10 @@ def measure_sweep(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figure
             began = time.perf_counter()
             functions.run([functions.sweep()])
             seconds = time.perf_counter() - began
+            floor = seconds_of_counts(project.client, [_copy_id(number) for number in range(jobs)], THREADS)
             yield memory.measure(emulators, project, f"memory: live jobs J={jobs}", memory.LIVE_JOBS)
         yield {
-            f"sweep: time J={jobs}": Figure(seconds, "s"),
+            f"sweep: time J={jobs}": Figure(seconds, "s", floor),
             f"sweep: reads per job J={jobs}": Figure(meter.reads / jobs, "reads"),
             f"sweep: invocations J={jobs}": Figure(functions.invocations.total(), "invocations"),
         }
@@ -103,13 +106,17 @@ def _running_jobs(project: Project, jobs: int) -> ControlPlane:
     entry = in_memory.store.ledger(COPIED)[0]
     functions = ControlPlane(project.store)
     for number in range(jobs):
-        job_id = f"{COPIED}_{number}"
+        job_id = _copy_id(number)
         job = replace(loaded.state.job, job_id=job_id)
         ids = _create_vms(functions.fleet, job)
         replicas = tuple(replace(replica, instance_id=ids[replica.replica_id]) for replica in loaded.state.replicas)
         change = Change(job=job, replicas=replicas)
         project.store.commit(None, replace(entry, job_id=job_id, done_at=entry.at), change)
     return functions
+
+
+def _copy_id(number: int) -> str:
+    return f"{COPIED}_{number}"
 
 
 def _create_vms(fleet: MemoryFleet, job: Job) -> dict[ReplicaId, str]:
