@@ -41,7 +41,7 @@ class _Disk:
     closed: bool = True
     """Whether the end of that incarnation was reported, or needs no report."""
     exit: Exit | None = None
-    """How that incarnation ended, until the report was accepted."""
+    """How and when that incarnation ended, until the report was accepted."""
     desired: Directive | None = None
     setup_done: bool = False
     announced: list[str] = field(default_factory=list)
@@ -251,8 +251,8 @@ class SimAgent:
             disk.closed = True
 
     def _report_exit(self, key: Key, exit_: Exit) -> None:
-        self._disk.exit = exit_
-        self._send_exit(key, exit_)
+        self._disk.exit = {"at": self._context.scheduler.clock().isoformat(), **exit_}
+        self._send_exit(key, self._disk.exit)
 
     def _send_exit(self, key: Key, exit_: Exit) -> None:
         self._send(self._events, topics.REPLICA_EXIT, key, exit_, lambda: self._on_exit_accepted(key))

@@ -41,6 +41,7 @@ REGRESSIONS = (
     ("capacity", 28),  # a running replica stayed in its zone when its peers were requested in another zone
     ("races", 71),  # the same, when its vm-ready event was handled after the change of zone
     ("races", 24177),  # a late duplicate of the submission notified again, with the attempt of the rerun job
+    ("skew", 7658),  # an exit that the agent reported after a reboot had the time of the report (in the simulator only)
     ("races", 429083),  # a replica survived an end of the primary that a peer caused, and completed after the restart
 )
 """Profile and seed of histories that violated an invariant before the described defect was fixed.
