@@ -104,12 +104,12 @@ def _start_ratio_max(name: str) -> float:
 def measure(folder: Path, target: str, request: Request, variables: Mapping[str, str]) -> Cold:
     environment = {"PATH": "/usr/bin:/bin", **variables}
     imports = _import(folder, target, environment)
-    with _started(folder, target, environment) as (pid, port):
+    with started(folder, target, environment) as (pid, port):
         start = _cpu_s(pid)
-        status = _send(port, *request)
+        status = send(port, *request)
         if status not in (200, 204):
             raise SystemExit(f"{target} answers its first event with {status}")
-        return Cold(start, imports, _cpu_s(pid) - start, _mib(pid))
+        return Cold(start, imports, _cpu_s(pid) - start, memory_mib(pid))
 
 
 def measure_all(runs: int) -> dict[str, Comparison]:
@@ -162,7 +162,7 @@ def _import(folder: Path, target: str, environment: Mapping[str, str]) -> float:
 
 
 @contextmanager
-def _started(folder: Path, target: str, environment: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+def started(folder: Path, target: str, environment: Mapping[str, str]) -> Iterator[tuple[int, int]]:
     """Yield its process id and port when it answers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -177,7 +177,7 @@ def _started(folder: Path, target: str, environment: Mapping[str, str]) -> Itera
     try:
         while True:
             try:
-                _send(port, "GET", HEALTH, {}, b"")
+                send(port, "GET", HEALTH, {}, b"")
                 break
             except OSError:
                 if process.poll() is not None:
@@ -189,7 +189,7 @@ def _started(folder: Path, target: str, environment: Mapping[str, str]) -> Itera
         process.wait(30)
 
 
-def _send(port: int, method: str, path: str, headers: Mapping[str, str], body: bytes) -> int:
+def send(port: int, method: str, path: str, headers: Mapping[str, str], body: bytes) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, body, dict(headers))
@@ -211,7 +211,7 @@ def _cpu_s(pid: int) -> float:
     return sum(int((path / "schedstat").read_text(encoding="ascii").split()[0]) for path in threads) / 1e9
 
 
-def _mib(pid: int) -> float:
+def memory_mib(pid: int) -> float:
     """Add the worker's private memory to the server's: pages that both use exist once."""
     server, *workers = (
         Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii") for process in _processes(pid)

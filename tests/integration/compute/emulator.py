@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +135,9 @@ def eventually(condition: Callable[[], object], within_s: float = 60.0) -> None:
 
 
 @contextmanager
-def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterator[Emulator]:
+def running_emulator(
+    state_dir: Path, *options: str, pubsub: str = "", program: Sequence[str] = ("-m", "emulators.compute")
+) -> Iterator[Emulator]:
     """Run an emulator for the length of the block. `pubsub`: `host:port`, for `--system-events-topic`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -146,7 +148,7 @@ def running_emulator(state_dir: Path, *options: str, pubsub: str = "") -> Iterat
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
-                sys.executable, "-m", "emulators.compute", "--port", str(port), "--state-dir", str(state_dir),
+                sys.executable, *program, "--port", str(port), "--state-dir", str(state_dir),
                 "--project", PROJECT, "--images", str(images), "--step-s", "0.05", "--maintenance-notice-s", "0.5",
                 "--run-min-s", "0.5", "--shutdown-s", "5", *options,
             ],

@@ -1,0 +1,137 @@
+"""Memory of `provision` with a job of 1,000 VMs, whose listings are as large as Compute Engine's.
+
+The function runs from its archive, as on Cloud Functions. Its VMs are those of the emulator, with their whole metadata,
+but they have no processes: 1,000 agents need more memory than a development machine has.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+import pytest
+
+from bench.jobs import job_spec
+from infra.bench_cold import memory_mib, send, started
+from infra.cold_events import PROJECT, world
+from infra.stage import stage
+from shared.core.events import ReplicaExited
+from shared.core.model.vm import DirectiveAction
+from shared.flows.record import record
+from shared.gcp import clients
+from shared.gcp.compute_fleet import ComputeFleet
+from shared.gcp.firestore.store import FirestoreStore
+from shared.messaging.internal_requests import ProvisionRequest, encode_provision
+from tests.integration.compute.emulator import Emulator, running_emulator
+from tests.support.jobs import CHIEF, an_incarnation
+from tests.support.world import World
+
+SIZE: Final = 1_000
+MIB_MAX: Final = 512
+"""Memory of the function in infra/functions.tf."""
+REQUESTS_MAX: Final = 20
+EMULATOR_WITHOUT_PROCESSES: Final = """
+import sys
+from datetime import UTC, datetime
+from emulators.compute.__main__ import main
+from emulators.compute.vm_power import VmPower
+
+def on(self, instance, **_):
+    instance.started_at = datetime.now(UTC)
+
+def off(self, instance, grace_s):
+    instance.stopped_at = datetime.now(UTC)
+
+VmPower.on, VmPower.off = on, off
+sys.exit(main())
+"""
+
+
+class Function:
+    """The running function, and the most memory that it needed."""
+
+    def __init__(self, pid: int, port: int) -> None:
+        self._pid, self._port = pid, port
+        self.peak_mib = 0.0
+
+    def request(self, job_id: str) -> None:
+        data = base64.b64encode(encode_provision(ProvisionRequest(job_id))).decode()
+        message = {"data": data, "attributes": {}, "messageId": "1"}
+        body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
+        with self._watched():
+            assert send(self._port, "POST", "/", {"Content-Type": "application/json"}, body) == 204
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Look at the memory 50 times a second."""
+        is_done = Event()
+
+        def watch() -> None:
+            while not is_done.wait(0.02):
+                self.peak_mib = max(self.peak_mib, memory_mib(self._pid))
+
+        watcher = Thread(target=watch)
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_done.set()
+            watcher.join()
+
+
+@contextmanager
+def running_function(folder: Path, variables: dict[str, str]) -> Iterator[Function]:
+    with zipfile.ZipFile(stage(folder / "stage")["provision"]) as archive:
+        archive.extractall(folder / "provision")
+    with started(folder / "provision", "provision", {"PATH": "/usr/bin:/bin", **variables}) as (pid, port):
+        yield Function(pid, port)
+
+
+def provision_until(function: Function, job_id: str, emulator: Emulator, attempt: int) -> None:
+    """Request provisioning until all VMs exist and have the directive of this attempt."""
+    fleet = ComputeFleet(project=PROJECT, endpoint=emulator.endpoint)
+    told = 0
+    for _ in range(REQUESTS_MAX):
+        function.request(job_id)
+        told = sum(_is_told(vm.directive, attempt) for vm in fleet.list_vms(job_id))
+        if told == SIZE:
+            return
+        time.sleep(1)
+    pytest.fail(f"{told} VMs have their directive after {REQUESTS_MAX} requests")
+
+
+def _is_told(directive: object, attempt: int) -> bool:
+    return (getattr(directive, "attempt", 0), getattr(directive, "action", "")) == (attempt, DirectiveAction.RUN)
+
+
+@pytest.mark.heavy
+def test_provision_of_a_thousand_vms_fits_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = ("-c", EMULATOR_WITHOUT_PROCESSES)
+    (tmp_path / "compute").mkdir()
+    with (
+        running_emulator(tmp_path / "compute", "--project", PROJECT, program=program) as emulator,
+        world(tmp_path) as cloud,
+    ):
+        variables = {**cloud.variables, "TRAINMASTER_COMPUTE_ENDPOINT": emulator.endpoint}
+        monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", variables["FIRESTORE_EMULATOR_HOST"])
+        store = FirestoreStore(clients.firestore_client(PROJECT))
+        job = World(store=store, now=datetime.now(UTC))  # type: ignore[arg-type]  # another store
+        job.submit(job_spec(SIZE))
+        with running_function(tmp_path, variables) as function:
+            provision_until(function, job.job_id, emulator, attempt=1)
+            listing = sum(
+                len(str(instance)) for instance in emulator.instances.list(project=PROJECT, zone="us-central1-a")
+            )
+            crash = ReplicaExited(an_incarnation(CHIEF, job_id=job.job_id), job.now, signal=11)
+            record(crash, job.deps)
+            provision_until(function, job.job_id, emulator, attempt=2)
+            print(f"{function.peak_mib:.0f} MiB, listing of {listing / 1e6:.1f} MB")
+            assert function.peak_mib < MIB_MAX
