@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
@@ -13,9 +12,10 @@ from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, JobState, Label, State
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.zone_order import Stockout
 from shared.core.transitions.change import Change
 from shared.errors import ConflictError
+from shared.memory.incidents import Incidents
+from shared.memory.stored_job import StoredJob, failed_until, lost_until
 from shared.ports import (
     LOST_PEERS_PAGE,
     AdmissionToken,
@@ -24,32 +24,18 @@ from shared.ports import (
     Lease,
     LiveJobs,
     Loaded,
-    Orphan,
     PendingEntries,
-    Rejection,
 )
 
 JOB = "job"
 
 
-@dataclass
-class _Stored:
-    job: Job
-    replicas: dict[str, Replica] = field(default_factory=dict)
-    ledger: dict[str, LedgerEntry] = field(default_factory=dict)
-    commits: dict[str, int] = field(default_factory=dict)
-    """Number of the commit that created an entry, by the entry's key."""
-
-
-class MemoryStore:
+class MemoryStore(Incidents):
     """See `shared.ports.Store`. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._jobs: dict[str, _Stored] = {}
-        self._rejections: dict[str, Rejection] = {}
-        self._orphans: dict[str, Orphan] = {}
-        self._stockouts: dict[tuple[str, str], Stockout] = {}
+        super().__init__()
+        self._jobs: dict[str, StoredJob] = {}
         self._admissions = 0
         self._commits = 0
         self._leases: dict[str, tuple[object, datetime]] = {}
@@ -59,12 +45,8 @@ class MemoryStore:
         """Return an independent store with the same content, for a search that branches."""
         with self._lock:
             other = MemoryStore()
-            other._jobs = {
-                job_id: _Stored(stored.job, dict(stored.replicas), dict(stored.ledger), dict(stored.commits))
-                for job_id, stored in self._jobs.items()
-            }
-            other._rejections, other._orphans = dict(self._rejections), dict(self._orphans)
-            other._stockouts = dict(self._stockouts)
+            other.copy_incidents(self)
+            other._jobs = {job_id: stored.copy() for job_id, stored in self._jobs.items()}
             other._admissions, other._commits = self._admissions, self._commits
             other._leases = dict(self._leases)
             return other
@@ -78,10 +60,10 @@ class MemoryStore:
             return _loaded(State(stored.job, (own,) if own else ()))
 
     def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
-        for away_until in (lambda peer: peer.lost_until, lambda peer: peer.failed_until):
+        for away_until in (lost_until, failed_until):
             with self._lock:
                 stored = self._jobs.get(job_id)
-                peers = _away_peers(tuple(stored.replicas.values()) if stored else (), replica, since, away_until)
+                peers = stored.peers_away(replica, since, away_until) if stored else ()
             yield peers[:LOST_PEERS_PAGE]
             if len(peers) >= LOST_PEERS_PAGE:
                 yield peers[LOST_PEERS_PAGE:]
@@ -113,7 +95,7 @@ class MemoryStore:
             if stored is None:
                 if change.job is None:
                     raise ConflictError(f"there is no job {entry.job_id}")
-                stored = self._jobs[entry.job_id] = _Stored(change.job)
+                stored = self._jobs[entry.job_id] = StoredJob(change.job)
             stored.job = change.job or stored.job
             stored.replicas.update({replica.key: replica for replica in change.replicas})
             self._commits += 1
@@ -243,43 +225,12 @@ class MemoryStore:
             replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
             return sum(replica.attempt == attempt and replica.state in states for replica in replicas)
 
-    def reject(self, rejection: Rejection) -> None:
-        with self._lock:
-            self._rejections.setdefault(rejection.key, rejection)
-
-    def rejections(self) -> tuple[Rejection, ...]:
-        with self._lock:
-            return tuple(self._rejections.values())
-
     def job_of_vm(self, name: str) -> str | None:
         with self._lock:
             return next((job_id for job_id, stored in self._jobs.items() if _has_vm(stored.job, name)), None)
 
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Nothing outlives the process, so nothing is deleted before its end."""
-
-    def note_stockout(self, stockout: Stockout) -> None:
-        with self._lock:
-            key = (stockout.zone, stockout.kind)
-            previous = self._stockouts.get(key)
-            if previous is None or previous.at < stockout.at:
-                self._stockouts[key] = stockout
-
-    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
-        with self._lock:
-            return tuple(stockout for stockout in self._stockouts.values() if stockout.at >= since)
-
-    def report_orphan(self, orphan: Orphan) -> None:
-        with self._lock:
-            self._orphans.setdefault(orphan.instance_id, orphan)
-
-    def orphans(self) -> tuple[Orphan, ...]:
-        with self._lock:
-            return tuple(self._orphans.values())
-
-    def forget_orphan(self, instance_id: str) -> None:
-        with self._lock:
-            self._orphans.pop(instance_id, None)
 
 
 def _position(job: Job) -> tuple[datetime, str]:
@@ -288,22 +239,6 @@ def _position(job: Job) -> tuple[datetime, str]:
 
 def _has_vm(job: Job, name: str) -> bool:
     return any(vm_name(job.job_id, replica_id) == name for replica_id in job.plan.replica_ids)
-
-
-def _away_peers(
-    replicas: Sequence[Replica],
-    own: Replica,
-    since: datetime | None,
-    away_until: Callable[[Replica], datetime | None],
-) -> tuple[Replica, ...]:
-    """Return the peers that were away after `since`, the last to return first."""
-    away = [
-        (until, peer.key, peer)
-        for peer in replicas
-        if peer.attempt == own.attempt and peer.key != own.key and (until := away_until(peer)) is not None
-        if since is None or until >= since
-    ]
-    return tuple(peer for _, _, peer in sorted(away, key=lambda entry: entry[:2], reverse=True))
 
 
 def _loaded(state: State) -> Loaded:

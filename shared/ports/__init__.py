@@ -20,8 +20,8 @@ from shared.ports.job_log import JobLog
 from shared.ports.object_times import CreatedObject, ObjectTimes
 from shared.ports.objects import BucketForbiddenError, ObjectForbiddenError, Objects
 from shared.ports.resources import Existence, Resources
-from shared.ports.store import (
-    LOST_PEERS_PAGE,
+from shared.ports.store import LOST_PEERS_PAGE, Store
+from shared.ports.store_values import (
     AdmissionToken,
     AlreadyRecordedError,
     JobPosition,
@@ -31,7 +31,6 @@ from shared.ports.store import (
     Orphan,
     PendingEntries,
     Rejection,
-    Store,
 )
 from shared.ports.suggester import Suggester
 
