@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from shared.core.events import ExitCause, ProgramError, ReplicaExited
 from shared.core.ledger import LedgerEntry, counters
 from shared.core.model.exit_policy import Blame
 from shared.core.model.job import State
-from shared.core.model.replica import EndKind, PastIncarnation, Replica
+from shared.core.model.replica import EndKind, PastIncarnation
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.rules.judge import judge
 from shared.core.transitions.change import Change
@@ -81,31 +80,3 @@ def test_decision_is_that_of_the_whole_attempt(case: tuple[State, ReplicaExited]
         assert isinstance(recorded.action, HoldReplica), "any peer of the first page may be named"
     else:
         assert recorded == expected
-
-
-def past(kind: EndKind, **changes: object) -> PastIncarnation:
-    return replace(PastIncarnation(1, kind, at(10)), **changes)  # type: ignore[arg-type]
-
-
-def test_replica_that_was_never_lost_has_no_time_of_return() -> None:
-    never = Replica(1, CHIEF, past=(past(EndKind.EXIT, is_charged=False),))
-    assert (never.lost_until, never.failed_until) == (None, None)
-
-
-def test_time_of_return_is_the_latest_of_its_kind() -> None:
-    replica = Replica(
-        1,
-        CHIEF,
-        past=(
-            past(EndKind.VM_LOST, back_at=at(20)),
-            past(EndKind.EXIT, is_charged=True, back_at=at(30)),
-            past(EndKind.EXIT, is_charged=False, back_at=at(40)),
-        ),
-    )
-    assert (replica.lost_until, replica.failed_until) == (at(20), at(30))
-
-
-def test_replica_that_is_still_away_returns_after_any_other_time() -> None:
-    replica = Replica(1, CHIEF, past=(past(EndKind.REBOOT, back_at=at(20)), past(EndKind.STALL)))
-    assert replica.lost_until is not None
-    assert replica.lost_until > datetime(9998, 12, 31, tzinfo=UTC)

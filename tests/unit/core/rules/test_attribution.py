@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 
 from shared.core.actions import Budget, HoldReplica, ReplaceVm, RerunJob, RestartReplica
+from shared.core.events import ReplicaExited
 from shared.core.evolve import apply, evolve
 from shared.core.model.exit_policy import Blame
-from shared.core.model.job import Budgets, State
+from shared.core.model.job import Budgets, Job, LastRerun, State
 from shared.core.model.plan import TaskGroup
 from shared.core.model.replica import PastIncarnation, Replica, ReplicaState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm import DirectiveAction, LossCause
 from shared.core.reconcile.desired import desired_vms
 from shared.core.reporting.explain import next_steps
-from shared.core.rules.attribution import explains
+from shared.core.rules.attribution import explains, explains_rerun, may_be_collateral
 from shared.core.rules.judge import judge
 from shared.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
 from tests.support.decisions import action_of
@@ -225,3 +226,47 @@ def test_rerun_keeps_its_vms_so_that_a_missing_one_counts_as_lost() -> None:
     state = after_crash()
     assert {replica.instance_id for replica in state.replicas} == {"1001"}
     assert not any(target.may_create for target in desired_vms(state.job, state.replicas))
+
+
+def test_exit_at_the_start_of_the_peers_next_incarnation_is_explained() -> None:
+    """Both programs may have run at that moment."""
+    back = replace(a_lost_vm(50), back_at=at(60))
+    ended = replace(a_charged_exit(90), started_at=at(60), blame=Blame.PEER)
+    assert explains(a_replica(WORKER_1), back, a_replica(WORKER_0), ended)
+    assert not explains(a_replica(WORKER_1), back, a_replica(WORKER_0), replace(ended, started_at=at(60.001)))
+
+
+def aborted(replica_id: ReplicaId) -> ReplicaExited:
+    return exited(replica_id, signal=6)
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(0, False), (1, True), (2, True)])
+def test_only_an_exit_of_a_replica_with_a_peer_may_be_collateral(workers: int, *, expected: bool) -> None:
+    assert may_be_collateral(a_job(plan=a_plan(workers)), aborted(CHIEF)) is expected
+
+
+def test_evaluator_is_no_peer() -> None:
+    plan = a_plan(0)
+    job = a_job(plan=replace(plan, groups=(*plan.groups, TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4"))))
+    assert not may_be_collateral(job, aborted(CHIEF))
+    assert not may_be_collateral(a_job(plan=a_plan(2)), aborted(EVALUATOR))
+    assert not may_be_collateral(a_job(plan=a_plan(2, independent=True)), aborted(CHIEF))
+
+
+def rerun_job(**plan: object) -> Job:
+    return a_job(plan=a_plan(**plan), last_rerun=LastRerun(at(0), Blame.PEER))  # type: ignore[arg-type]
+
+
+def silent(replica_id: ReplicaId) -> Replica:
+    """A replica whose VM had reported before the rerun, and has not reported since."""
+    return a_replica(replica_id, ReplicaState.WAITING, instance_id="1001", ready_at=None)
+
+
+def test_rerun_is_explained_by_a_loss_within_the_delay_of_its_report() -> None:
+    assert explains_rerun(rerun_job(), silent(WORKER_0), at(0) + LOSS_REPORT_DELAY_MAX)
+    assert not explains_rerun(rerun_job(), silent(WORKER_0), at(0.001) + LOSS_REPORT_DELAY_MAX)
+
+
+def test_rerun_is_explained_neither_in_an_independent_job_nor_by_an_evaluator() -> None:
+    assert not explains_rerun(rerun_job(independent=True), silent(WORKER_0), at(1))
+    assert not explains_rerun(rerun_job(), silent(EVALUATOR), at(1))
