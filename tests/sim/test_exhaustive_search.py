@@ -1,4 +1,4 @@
-"""A chief and a worker: every order of what may happen to them, up to a bound."""
+"""A chief and a worker, or a chief alone: every order of what may happen to them, up to a bound."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def search(allowance: Allowance, states_max: int) -> SearchResult:
-    document, _ = training_job(workers=1, variant=0)
+def search(allowance: Allowance, states_max: int, workers: int = 1) -> SearchResult:
+    document, _ = training_job(workers=workers, variant=0)
     return Search(JOB_ID, document, allowance).run(states_max)
 
 
@@ -38,16 +38,27 @@ def search(allowance: Allowance, states_max: int) -> SearchResult:
         pytest.param(Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0), marks=pytest.mark.heavy),
         Allowance(duplicates=0, crashes=0, failures=1, losses=0, sweeps=0),
         pytest.param(Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0), marks=pytest.mark.heavy),
+        pytest.param(Allowance(duplicates=0, crashes=0, failures=1, losses=1, sweeps=0), marks=pytest.mark.heavy),
     ],
     ids=lambda allowance: repr(allowance).removeprefix("Allowance"),
 )
 def test_invariants_hold_in_every_reachable_state(allowance: Allowance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reactivation multiplies the number of states. It is left to the histories, whose programs wait for peers."""
     monkeypatch.setattr("shared.core.reconcile.plan.replicas_to_reactivate", lambda _: ())
-    result = search(allowance, states_max=30_000)
+    result = search(allowance, states_max=400_000)
     print(result)
     assert result.is_complete
     assert result.states > 1000
+    assert result.outcomes == {"SUCCEEDED"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("duplicates", [0, pytest.param(1, marks=pytest.mark.heavy)])
+def test_invariants_hold_if_a_chief_fails_loses_its_vm_and_a_function_crashes(duplicates: int) -> None:
+    result = search(Allowance(duplicates, crashes=1, failures=1, losses=1, sweeps=0), states_max=400_000, workers=0)
+    print(result)
+    assert result.is_complete
+    assert result.states > 10_000
     assert result.outcomes == {"SUCCEEDED"}
 
 
