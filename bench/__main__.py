@@ -44,6 +44,23 @@ QUICK: Final[dict[str, Measure]] = {
     "gang": lambda cloud: gangs.measure(cloud, [3]),
 }
 
+FIGURE_OF: Final = {
+    "warm-events": "warm event: failed exit",
+    "throughput": "throughput: 8 threads",
+    "delivery": "delivery: publish to committed",
+    "job-cost": "job cost: reads per job",
+    "queue": f"queue: reads per job J={SIZES[-1]}",
+    "sweep": f"sweep: reads per job J={SIZES[-1]}",
+    "console": "console: static files",
+    **{f"gang-{size}": f"end: time N={size}" for size in SIZES},
+}
+"""One of the figures of each measurement."""
+
+
+def missing_measurements(figures: Figures) -> list[str]:
+    """Return the measurements without which docs/benchmarks.md would lose figures."""
+    return [name for name in FULL if FIGURE_OF[name] not in figures]
+
 
 def run(measurements: dict[str, Measure], cloud: Emulators, figures: Figures, path: Path = report.JSON) -> None:
     """Add the figures of each measurement to `figures`, print them, and store all of them after each part."""
@@ -72,6 +89,13 @@ def main() -> int:
     figures = report.read_json() if arguments.only else {}
     if arguments.only:
         measurements = {name: FULL[name] for name in arguments.only}
+    missing = [name for name in missing_measurements(figures) if name not in measurements]
+    if arguments.page and arguments.quick:
+        parser.error("--page needs all sizes: leave out --quick")
+    if arguments.page and missing:
+        parser.error(
+            f"--page needs all figures, and build/bench.json has none of {', '.join(missing)}: run `make bench`"
+        )
     with tempfile.TemporaryDirectory() as folder, emulators(Path(folder)) as cloud:
         run(measurements, cloud, figures)
     if arguments.page:

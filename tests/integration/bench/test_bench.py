@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import report
-from bench.__main__ import QUICK, run
+from bench.__main__ import FIGURE_OF, QUICK, main, missing_measurements, run
 from bench.cloud import Emulators
 from bench.figures import Figure, Figures
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.heavy
@@ -53,6 +55,27 @@ def test_each_limit_of_a_figure_is_checked(figure: Figure, is_within: bool) -> N
     assert figure.is_within_limits is is_within
     (line,) = report.table({"name": figure})
     assert ("OVER THE LIMIT" in line) is not is_within
+
+
+def test_page_is_not_written_without_all_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would lose those that no one measured."""
+    monkeypatch.setattr("bench.report.read_json", lambda: {"throughput: 8 threads": Figure(1, "events/s")})
+    monkeypatch.setattr("sys.argv", ["bench", "--only", "console", "gang-1", "--page"])
+    with pytest.raises(SystemExit):
+        main()
+    error = capsys.readouterr().err
+    assert "has none of warm-events, delivery, job-cost, queue, sweep, gang-10, gang-100, gang-1000: run" in error
+    monkeypatch.setattr("sys.argv", ["bench", "--quick", "--page"])
+    with pytest.raises(SystemExit):
+        main()
+
+
+def test_figures_of_the_page_have_one_of_each_measurement() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert [name for name, figure in FIGURE_OF.items() if f"| {figure} |" not in page] == []
+    assert missing_measurements(dict.fromkeys(FIGURE_OF.values(), Figure(1, "s"))) == []
 
 
 def test_figures_are_stored_and_read_back(tmp_path: Path) -> None:
