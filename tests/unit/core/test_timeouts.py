@@ -1,0 +1,52 @@
+"""The values of all windows and thresholds. Other tests check both edges of each rule, in terms of these constants."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from shared.core import timeouts
+
+SECONDS = {
+    "INDEPENDENCE_PROOF": 180,
+    "EXIT_REPORT_DELAY_MAX": 10,
+    "STARTUP_TIMEOUT_S": 1_200,
+    "AGENT_TIMEOUT": 900,
+    "REBOOT_INTERVAL_MIN": 3_600,
+    "LOSS_REPORT_DELAY_MAX": 180,
+    "EARLY_NOTICE_MAX": 10,
+    "QUICK_FAILURE_MAX_S": 600,
+    "PARTIAL_GANG_WAIT_MAX_S": 900,
+    "PROVISIONING_MAX_S": 604_800,
+    "FAST_RETRIES": 3_600,
+    "RETRY_MIN": 50,
+    "RETRY_MAX": 900,
+    "STOCKOUT_MEMORY": 1_800,
+    "HISTORY_KEPT": 2_592_000,
+    "FUSE_SLACK_S": 3_600,
+}
+NUMBERS = {
+    "HEARTBEATS_READ_MAX": 500,
+    "EARLY_LOSSES_PER_ZONE": 3,
+    "EARLY_LOSSES_MAX": 30,
+    "LIKELY_BUG_FAILURES": 3,
+    "CAPACITY_ERRORS_MIN": 100,
+    "RETRY_SHARE": 1 / 30,
+    "RETRY_JITTER": 0.1,
+}
+
+
+@pytest.mark.parametrize("name", SECONDS)
+def test_length_of_a_window(name: str) -> None:
+    value = getattr(timeouts, name)
+    assert (value.total_seconds() if isinstance(value, timedelta) else value) == SECONDS[name]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_value_of_a_threshold(name: str) -> None:
+    assert getattr(timeouts, name) == NUMBERS[name]
+
+
+def test_every_window_and_threshold_has_a_value_here() -> None:
+    assert {name for name in vars(timeouts) if name.isupper()} == {*SECONDS, *NUMBERS}
