@@ -28,7 +28,7 @@ from shared.core.model.replica import replica_key
 from shared.core.model.tuning import tuning_job_id
 from shared.core.reporting.job_log import service_lines
 from shared.core.rules.admission_queue import Limits
-from shared.core.rules.attribution import may_be_excused, start_of
+from shared.core.rules.attribution import may_be_explained, start_of
 from shared.core.rules.judge import judge
 from shared.core.transitions.change import Change, Effect
 from shared.errors import ConflictError, PermanentError, TemporaryError
@@ -172,14 +172,14 @@ def _decide(event: Event, now: datetime, store: Store, known: Loaded | None) -> 
     loaded = _load(event.job_id, event.reads, store, known)
     decision = judge(loaded.state if loaded else None, event, now)
     if loaded is not None and isinstance(event, ReplicaExited) and event.reads.lost_peers:
-        loaded, decision = _find_excuse(loaded, decision, event, now, store)
+        loaded, decision = _read_lost_peers(loaded, decision, event, now, store)
     if loaded is not None and changes_whole_attempt(loaded.state.job, decision.action):
         loaded = store.load_attempt(event.job_id)
         decision = judge(loaded.state if loaded else None, event, now)
     return loaded, decision
 
 
-def _find_excuse(
+def _read_lost_peers(
     loaded: Loaded, decision: Decision, event: ReplicaExited, now: datetime, store: Store
 ) -> tuple[Loaded, Decision]:
     """Read lost peers of the replica until one of them explains its exit, and return the decision with them.
@@ -189,13 +189,13 @@ def _find_excuse(
     """
     state = loaded.state
     replica = state.find(event.subject.attempt, event.subject.replica_id)
-    if replica is None or not may_be_excused(decision):
+    if replica is None or not may_be_explained(decision):
         return loaded, decision
     for page in store.lost_peers(event.job_id, replica, start_of(replica, event)):
         known = {peer.key for peer in state.replicas}
         state = replace(state, replicas=(*state.replicas, *(peer for peer in page if peer.key not in known)))
         decision = judge(state, event, now)
-        if not may_be_excused(decision):
+        if not may_be_explained(decision):
             break
     return replace(loaded, state=state), decision
 

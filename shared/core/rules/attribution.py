@@ -92,7 +92,7 @@ def start_of(replica: Replica, event: ReplicaExited) -> datetime | None:
     return replica.started_at or started_at or replica.ordered_at
 
 
-def may_be_excused(decision: Decision) -> bool:
+def may_be_explained(decision: Decision) -> bool:
     """Whether the loss of a peer that has not been read yet may change the decision about an exit."""
     return isinstance(decision.action, RestartReplica | RerunJob | FailJob)
 

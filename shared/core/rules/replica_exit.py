@@ -39,7 +39,7 @@ def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: dateti
     """Decide about an exit of the replica's present incarnation.
 
     `state` holds the replica and the peers whose losses may explain the exit. If it does not hold all of them,
-    `attribution.may_be_excused` says whether another one may change the decision.
+    `attribution.may_be_explained` says whether another one may change the decision.
     """
     case = Case(state, replica, event, now)
     return next(decision for row in ROWS if (decision := row.decide(case)))
