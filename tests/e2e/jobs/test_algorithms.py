@@ -70,16 +70,17 @@ def test_boosted_trees_run_in_place_of_the_image(lab: Lab, tmp_path: Path) -> No
 @pytest.mark.heavy
 def test_distributed_xgboost_continues_after_the_loss_of_a_worker(lab: Lab, tmp_path: Path) -> None:
     args = example("xgboost_dist")["trainingInput"]["args"]
-    more = [*args, "--num_boost_round=300", "--checkpoint_secs=1"]
+    more = [*args, "--num_boost_round=600", "--checkpoint_secs=1"]
     job_id = submit(lab, "xgboost_dist", tmp_path, args=more)
     lab.wait(job_id, "RUNNING")
-    lab.until(lambda: "round 20/300" in lab.console(job_id, CHIEF), 60)
+    lab.until(lambda: "round 20/600" in lab.console(job_id, CHIEF), 60)
     lab.faults.kill_program(vm_name(job_id, WORKER_1))
-    lab.until(lambda: "resuming after round" in lab.console(job_id, CHIEF), 60)
     job = lab.wait_for_success(job_id, within_s=120).job
 
+    # The job's log outlives the VMs: the rest of the training takes seconds.
+    assert "resuming after round" in lab.stack.run("trainmaster", "logs", job_id).stdout
     found = metrics(lab, str(job.plan.program.job_dir))
-    assert (found["replicas"], found["global_step"], found["accuracy"] > 0.9) == (3, 300, True)
+    assert (found["replicas"], found["global_step"], found["accuracy"] > 0.9) == (3, 600, True)
 
 
 @pytest.mark.heavy
