@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Final
 
 from shared.core.actions import ReactivateReplica
-from shared.core.ledger import fold
+from shared.core.ledger import replay
 from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX
 from shared.core.model.vm import DirectiveAction, Vm, VmStatus
 from shared.memory.fleet import MemoryFleet
@@ -52,6 +52,8 @@ class Search:
             result.states += 1
             for action, successor in self._successors(node, path, result):
                 result.actions += 1
+                with _path_in_violation((*path, action)):
+                    self._check(successor, node)
                 digest = self._digest(successor)
                 if digest not in visited:
                     visited.add(digest)
@@ -65,12 +67,10 @@ class Search:
         return canonical_digest(node.store, node.fleet, self._job_id, now, other_state)
 
     def _successors(self, node: Node, path: tuple[Action, ...], result: SearchResult) -> Iterator[tuple[Action, Node]]:
-        """Yield every possible action and the node it leads to, with its invariants checked."""
+        """Yield every possible action and the node it leads to."""
         has_successor = False
         for action, successor in self._actions(node):
             has_successor = True
-            with _path_in_violation((*path, action)):
-                self._check(successor)
             yield action, successor
         if not has_successor:
             with _path_in_violation(path):
@@ -167,16 +167,20 @@ class Search:
         }
         return json.dumps({**body, **details})
 
-    def _check(self, node: Node) -> None:
-        """Check I3, I5 and I9."""
-        loaded = node.store.load_attempt(self._job_id)
+    def _check(self, node: Node, predecessor: Node) -> None:
+        """Check I3, I5 and I9. The predecessor has passed, so its state is the fold of its ledger."""
+        loaded, before = node.store.load_attempt(self._job_id), predecessor.store.load_attempt(self._job_id)
         if loaded is None:
             return
-        if fold(node.store.ledger(self._job_id)) != loaded.state:
+        ledger = node.store.ledger(self._job_id)
+        state = before.state if before else None
+        for entry in ledger[len(predecessor.store.ledger(self._job_id)) :]:
+            state = replay(state, entry)
+        if state != loaded.state:
             raise ViolationError("I9: the ledger's fold is not the stored state")
         if loaded.state.job.budgets.reruns_used > RERUNS_MAX:
             raise ViolationError(f"I3: {loaded.state.job.budgets}")
-        actions = [entry.decision.action for entry in node.store.ledger(self._job_id)]
+        actions = [entry.decision.action for entry in ledger]
         reactivated = Counter(action.replica for action in actions if isinstance(action, ReactivateReplica))
         for replica in loaded.state.replicas:
             ended = replica.restarts_used + replica.collateral + replica.replaced + reactivated[replica.key]

@@ -32,6 +32,7 @@ def search(allowance: Allowance, states_max: int, workers: int = 1) -> SearchRes
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "allowance",
     [
