@@ -44,7 +44,7 @@ def tensorboard(
         list[str] | None,
         typer.Option(help="Another folder with event files; may be repeated.", metavar="[NAME=]gs://BUCKET/FOLDER"),
     ] = None,
-    interval: Annotated[float, typer.Option(min=1, help="Seconds between two looks for new event files.")] = 30.0,
+    interval: Annotated[float, typer.Option(min=1, help="Seconds between two searches for new event files.")] = 30.0,
 ) -> None:
     """Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a tuning job."""
     if importlib.util.find_spec("tensorboard") is None:

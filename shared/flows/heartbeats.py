@@ -1,4 +1,4 @@
-"""Reading heartbeats of agents, within a look that the sweep requested."""
+"""Reading heartbeats of agents, within a reconciliation that the sweep requested."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find_silent(
 
 
 def _read(vm: Vm, fleet: Fleet, heartbeats: dict[str, datetime]) -> None:
-    """Add the VM's heartbeat to `heartbeats` if it is known. A rate limit makes it unknown until a later look."""
+    """Add the VM's heartbeat to `heartbeats` if it is known. A rate limit makes it unknown for now."""
     try:
         last = fleet.last_heartbeat(vm)
     except TemporaryError as error:

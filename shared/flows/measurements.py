@@ -1,4 +1,4 @@
-"""Reading measurements of trials that run, within a look at their tuning job that the sweep requested.
+"""Reading measurements of trials that run, within a reconciliation of their tuning job that the sweep requested.
 
     program ──► metric file ──► agent ──► guest attribute of the VM ──► this flow ──► one commit for all trials
 
@@ -31,9 +31,9 @@ _log = logging.getLogger(__name__)
 def record_measurements(
     study: Job, fleet: Fleet, run_all: Callable[[Sequence[Callable[[], None]]], None], deps: Deps
 ) -> None:
-    """Record what running trials have reported since the last look. Safe to repeat, and beside another delivery.
+    """Record what running trials have reported since the last reconciliation.
 
-    `run_all` is explained at `shared.flows.provision.FleetDeps`.
+    Safe to repeat, and beside another delivery. `run_all` is explained at `shared.flows.provision.FleetDeps`.
     """
     tuning, now = tuning_of(study), deps.clock()
     if study.state.is_terminal:
@@ -47,7 +47,7 @@ def record_measurements(
 
 
 def _read(number: int, study_id: str, fleet: Fleet, store: Store, reports: dict[int, TrialReport]) -> None:
-    """Add what the trial's program has reported to `reports`. A rate limit leaves it to a later look."""
+    """Add what the trial's program has reported to `reports`. After a rate limit, a later reconciliation adds it."""
     found = _primary_vm(trial_id(study_id, number), store)
     if found is None:
         return

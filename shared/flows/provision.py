@@ -10,7 +10,7 @@ was planned on an outdated state is therefore corrected by the next round.
 
 The lease saves work: of many requests about one job, one lists and plans, and the others end after two reads. It is not
 needed for safety. A request that met the lease is not lost, because its ledger entry is pending: the holder looks for
-new pending entries after it has released the lease, and the sweep looks every minute.
+new pending entries after it has released the lease, and the sweep looks for them every minute.
 
 A delivery that cannot finish is acknowledged, not refused: Pub/Sub slows a subscription down that answers with errors.
 If it made progress it publishes its request again; if it could only wait, the next sweep continues.
@@ -60,7 +60,7 @@ if Compute's rate limit refuses every step for half a minute."""
 STEPS_MAX: Final = 500
 """Steps in one round. With 24 at a time, each at most the fleet's bounded time of a few seconds, about a minute."""
 REQUESTS_MAX: Final = 4
-"""How often a request is continued at once. What is left then is left to the sweep."""
+"""How often a request is continued at once. After that, the sweep continues."""
 WAIT_MIN_S: Final = 0.25
 WAIT_MAX_S: Final = 4.0
 """Bounds of the time between two rounds that wait for VMs, or only write directives. It doubles: the exits of a gang
@@ -137,7 +137,7 @@ class _Next(Enum):
 
     ROUND = auto()  # another round
     END = auto()  # the VMs equal the stored state
-    SWEEP = auto()  # only time can continue: the next sweep looks again
+    SWEEP = auto()  # only time can help: the next sweep continues
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ class _Delivery:
         vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
         steps = plan(state, vms, self.deps.clock(), self.created)
         if steps.is_done and self.request.entry_key is None and not self.has_read_heartbeats:
-            self.has_read_heartbeats = True  # once in a look that the sweep requested
+            self.has_read_heartbeats = True  # once, if the sweep requested this delivery
             steps = Steps(find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock()))
         if steps.is_done:
             return _Next.END if _release(job, fleet) else _Next.SWEEP
@@ -256,7 +256,7 @@ class _Delivery:
         )
 
     def _execute_in_time(self, step: Callable[[], None]) -> None:
-        """Execute a step unless the delivery has taken too long. What is left is left to the next one."""
+        """Execute a step unless the delivery has taken too long. The next delivery executes the others."""
         if not self._is_late():
             step()
 

@@ -15,7 +15,7 @@ import logging
 
 from shared.core.events import DeadlinePassed
 from shared.core.model.job import Job, JobState
-from shared.core.reconcile.attention import needs_look
+from shared.core.reconcile.attention import needs_reconciliation
 from shared.core.rules.user_requests import passed_deadline
 from shared.errors import TemporaryError
 from shared.flows import notify
@@ -40,7 +40,7 @@ def handle(deps: Deps) -> tuple[str, ...]:
     live = deps.store.survey_live_jobs()
     live_jobs = live.jobs
     waiting = {job.job_id for job in live_jobs if _waits_for_admission(job, deps)}
-    changing = {job.job_id for job in live_jobs if needs_look(job, now)}
+    changing = {job.job_id for job in live_jobs if needs_reconciliation(job, now)}
     job_ids = sorted((changing | set(deps.store.jobs_with_pending())) - waiting - set(live.unreadable))
     requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
     requests += [encode_orphan_search(), *([encode_admission_pass()] if deps.limits else [])]

@@ -41,7 +41,7 @@ from shared.ports import Suggester
 ROUNDS_MAX: Final = 8
 """Rounds in one delivery. What is left is done by the next delivery."""
 REQUESTS_MAX: Final = 4
-"""How often a request is continued at once. What is left then is left to the sweep."""
+"""How often a request is continued at once. After that, the sweep continues."""
 NEW_TRIALS_MAX: Final = 16
 """New trials in one round. Each takes a few reads and two commits."""
 CANCELLED_BY: Final = "its tuning job, which has ended"

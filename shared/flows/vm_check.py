@@ -1,7 +1,7 @@
 """One listing of all VMs, compared with what is stored about all jobs: lost VMs, and VMs that belong to no job.
 
 The sweep requests it once a minute. The listing is older than the state that it is compared with: a job that changes
-in between gets one look more than it needs. VMs without a job are in `shared.flows.orphans`.
+in between gets one reconciliation more than it needs. VMs without a job are in `shared.flows.orphans`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shared.core.model.job import Job
 from shared.core.model.replica import ReplicaState
 from shared.core.model.vm import LabelledVm, Vm
 from shared.core.model.vm_names import job_label
-from shared.core.reconcile.attention import CHANGING, are_vms_expected, needs_look
+from shared.core.reconcile.attention import CHANGING, are_vms_expected, needs_reconciliation
 from shared.flows import orphans
 from shared.flows.record import Deps
 from shared.messaging import topics
@@ -31,17 +31,19 @@ def handle(
     """List and compare once. `run_all` is explained at `shared.flows.provision.FleetDeps`."""
     listed = fleet.list_all()
     live = deps.store.survey_live_jobs()
-    _request_looks(live.jobs, listed, deps, run_all)
+    _request_reconciliations(live.jobs, listed, deps, run_all)
     orphans.handle(listed, live.job_ids, fleet, deps, times, run_all)
 
 
-def _request_looks(
+def _request_reconciliations(
     live_jobs: Iterable[Job],
     listed: Iterable[LabelledVm],
     deps: Deps,
     run_all: Callable[[Sequence[Callable[[], None]]], None],
 ) -> None:
-    """Request a look at each running job whose VMs differ. The sweep itself requests those that need one anyway.
+    """Request a reconciliation of each running job whose VMs differ.
+
+    The sweep itself requests those of jobs that need one anyway.
 
     Jobs are compared side by side: thousands of jobs one after another would take longer than until the next sweep.
     """
@@ -57,7 +59,7 @@ def _request_looks(
         if not are_vms_expected(job, running, changing, vms_by_label.get(job_label(job.job_id), [])):
             differing.append(job.job_id)
 
-    run_all([partial(compare, job) for job in live_jobs if not needs_look(job, now)])
+    run_all([partial(compare, job) for job in live_jobs if not needs_reconciliation(job, now)])
     if differing:
         _log.info("%d running jobs have other VMs than expected", len(differing))
         requests = [encode_provision(ProvisionRequest(job_id)) for job_id in sorted(differing)]

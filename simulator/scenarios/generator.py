@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final
 
 from shared.core.model.plan import Plan
-from shared.core.reconcile.attention import FULL_LOOK_MINUTES
+from shared.core.reconcile.attention import FULL_RECONCILIATION_MINUTES
 from shared.core.timeouts import AGENT_TIMEOUT
 from shared.jobspec import accept, parse_document
 from simulator.scenarios.fault_profiles import PARTIAL, QUEUE, SLICES, STORM, USERS, Profile
@@ -27,7 +27,7 @@ SYNCHRONOUS_SHARE: Final = 0.75
 QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
 QUEUE_LIMITS: Final = {"vcpus": 12}
 """The jobs need 4, 8 or 12: one large job fits, or up to three small ones."""
-SILENCE_S: Final = AGENT_TIMEOUT.total_seconds() + 2 * 60 * FULL_LOOK_MINUTES
+SILENCE_S: Final = AGENT_TIMEOUT.total_seconds() + 2 * 60 * FULL_RECONCILIATION_MINUTES
 """Longest time in which nothing is stored while a VM hangs."""
 
 

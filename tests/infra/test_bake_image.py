@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 
 class Gcloud:
-    """The answers of Google Cloud to the commands of one build. `consoles`: the serial console at each look."""
+    """The answers of Google Cloud to the commands of one build. `consoles`: the serial console at each poll."""
 
     def __init__(self, consoles: Sequence[str] = ("Booting", COMPLETE)) -> None:
         self.calls: list[tuple[str, ...]] = []

@@ -43,7 +43,7 @@ class StallWatch:
         return key == self._stalled
 
     def _check(self, key: IncarnationKey, program: RunningProgram) -> None:
-        """End the program if it has been silent for long enough; otherwise look again at the earliest useful time."""
+        """End the program if it has been silent for long enough; otherwise check again at the earliest useful time."""
         if key != self._watched or self._timeout_s is None:
             return
         left_s = self._timeout_s - program.silent_s

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 EVENT_FILE_MARK = "tfevents"  # in the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
 FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer
-INTERVAL_S = 60.0  # between two looks at the files while the program runs
-LOAD_MAX = 0.05  # largest part of the time that looks take: after a long look the next one comes later
-PAUSE_MAX_S = 600.0  # after a look that took long, also because Cloud Storage did not answer
-LOOK_BYTES_MAX = 16 << 20  # of one look: about a second of CPU time; the next look continues
-FINAL_BYTES_MAX = 512 << 20  # of the look after the program's end
-FINAL_S = 60.0  # the exit report waits for that look
+INTERVAL_S = 60.0  # between two passes over the files while the program runs
+LOAD_MAX = 0.05  # largest part of the time that passes take: after a long one the next comes later
+PAUSE_MAX_S = 600.0  # after a pass that took long, also because Cloud Storage did not answer
+PASS_BYTES_MAX = 16 << 20  # of one pass: about a second of CPU time; the next one continues
+FINAL_BYTES_MAX = 512 << 20  # of the pass after the program's end
+FINAL_S = 60.0  # the exit report waits for that pass
 PIECE_BYTES = 1 << 20  # of one request
 RECORD_BYTES_MAX = 8 << 20  # larger records, of images, are skipped without reading them
 SCALARS_MAX = 50  # of one file, the latest ones: as many as a report has
@@ -54,7 +54,7 @@ class EventFile:
 
 
 class SummaryMetric:
-    """Only `cancel` and `measurements` may be called while another thread looks."""
+    """Only `cancel` and `measurements` may be called while another thread reads files."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class SummaryMetric:
         self._log = log
         self._clock = clock
         self._files: dict[str, EventFile] = {}
-        self._next_look = float("-inf")
-        self._looking = threading.Lock()
+        self._next_pass_at = float("-inf")
+        self._reading = threading.Lock()
         self._logged: set[str] = set()
         self._is_cancelled = False
-        self._final_look = threading.Event()
-        """Set when the last look has ended, or is not waited for any longer."""
+        self._has_read_rest = threading.Event()
+        """Set when the last pass has ended, or is not waited for any longer."""
 
     def measurements(self, since: float) -> list[Measurement]:
         """Return the latest measurements that were written since this time (in seconds since 1970), oldest first."""
@@ -86,37 +86,37 @@ class SummaryMetric:
             if scalar.wall_time >= since
         ]
 
-    def look_if_due(self) -> None:
-        """Read what was added to the files, if the last look is long enough ago."""
+    def read_if_due(self) -> None:
+        """Read what was added to the files, if the last pass is long enough ago."""
         started = self._clock()
-        if started < self._next_look:
+        if started < self._next_pass_at:
             return
-        self._look(LOOK_BYTES_MAX, float("inf"))
+        self._read_pass(PASS_BYTES_MAX, float("inf"))
         ended = self._clock()
-        self._next_look = max(started + INTERVAL_S, ended + min((ended - started) / LOAD_MAX, PAUSE_MAX_S))
+        self._next_pass_at = max(started + INTERVAL_S, ended + min((ended - started) / LOAD_MAX, PAUSE_MAX_S))
 
-    def look_finally(self) -> None:
+    def read_rest(self) -> None:
         """Read what is left after the program's end. Returns after at most `FINAL_S`, and soon after `cancel`."""
 
-        def look() -> None:
+        def read() -> None:
             try:
-                self._look(FINAL_BYTES_MAX, self._clock() + FINAL_S)
+                self._read_pass(FINAL_BYTES_MAX, self._clock() + FINAL_S)
             finally:
-                self._final_look.set()
+                self._has_read_rest.set()
 
-        self._final_look.clear()
+        self._has_read_rest.clear()
         if not self._is_cancelled:
-            threading.Thread(target=look, daemon=True).start()
-            self._final_look.wait(FINAL_S)
+            threading.Thread(target=read, daemon=True).start()
+            self._has_read_rest.wait(FINAL_S)
 
     def cancel(self) -> None:
         """Read nothing more. May be called from any thread."""
         self._is_cancelled = True
-        self._final_look.set()
+        self._has_read_rest.set()
 
-    def _look(self, bytes_max: int, until: float) -> None:
+    def _read_pass(self, bytes_max: int, until: float) -> None:
         """Read up to `bytes_max` bytes, until this time of the clock."""
-        with self._looking:
+        with self._reading:
             try:
                 self._read_files(bytes_max, until)
             except SetupError as error:
@@ -138,7 +138,7 @@ class SummaryMetric:
                 self._log_once(f"Summary events in {file.uri} are not read: {error}.")  # it is gone, or not permitted
 
     def _read_added(self, stored: StoredObject, bytes_max: int, until: float) -> int:
-        """Read what was added to a file since the last look. Return the number of bytes that were read."""
+        """Read what was added to a file since the last pass. Return the number of bytes that were read."""
         if stored.uri not in self._files:
             self._log(f"Reading {self._tag} from the summary events in {stored.uri}.")
         file = self._files.setdefault(stored.uri, EventFile())

@@ -71,7 +71,7 @@ class TrialMetric:
         if self._tag is None:
             return None
         if has_completed and self._summary_metric is not None and not self._read_records(key):
-            self._summary_metric.look_finally()
+            self._summary_metric.read_rest()
             measurements = self.read_reported(key) or self._summary_metric.measurements(since=0.0)
         else:
             measurements = self.read_reported(key)
@@ -88,7 +88,7 @@ class TrialMetric:
     def update(self, key: IncarnationKey) -> None:
         """Look for new summary events if that is due and the file holds nothing. Called in a thread of its own."""
         if self._summary_metric is not None and not self._read_records(key):
-            self._summary_metric.look_if_due()
+            self._summary_metric.read_if_due()
 
     def read_reported(self, key: IncarnationKey) -> list[Measurement]:
         """Return the measurements of the file, or else those of the summary events that were read so far.

@@ -1,11 +1,12 @@
-"""Which jobs need a look at their VMs, decided without reading their replicas.
+"""Which jobs need a reconciliation, decided without reading their replicas.
 
     job that has not ended ──► runs, all replicas RUNNING or COMPLETED, one listed VM each ──► nothing to do
-                           └── anything else ────────────────────────────────────────────► provision looks at it
+                           └── anything else ────────────────────────────────────────────► provision reconciles
 
-A look reads all replicas of a job and lists its VMs. A healthy job of 1,000 replicas is therefore judged by two counts
-and by its share of one listing of all VMs. The counts cannot tell a lost VM beside a VM that should not exist. Such a
-pair is found by the look that every job gets every `FULL_LOOK_MINUTES`, and each of the two by what reports it.
+A reconciliation reads all replicas of a job and lists its VMs. A healthy job of 1,000 replicas is therefore judged by
+two counts and by its share of one listing of all VMs. The counts do not show a lost VM if another VM exists that should
+not. The reconciliation that every job gets every `FULL_RECONCILIATION_MINUTES` finds such a pair. Each of the two alone
+changes a count.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from shared.core.model.replica import ReplicaState
 from shared.core.model.vm import Vm, VmStatus
 from shared.core.model.vm_names import vm_name
 
-FULL_LOOK_MINUTES: Final = 10
-"""Minutes between two looks at a job that seems to be healthy."""
+FULL_RECONCILIATION_MINUTES: Final = 10
+"""Minutes between two reconciliations of a job that seems to be healthy."""
 
 CHANGING: Final = tuple(state for state in ReplicaState if state not in (ReplicaState.RUNNING, ReplicaState.COMPLETED))
 """States of replicas whose VM may differ from the desired one, or whose agent must report within a time."""
 
 
-def needs_look(job: Job, now: datetime) -> bool:
-    """Return whether `provision` must look at this live job, whatever its VMs are.
+def needs_reconciliation(job: Job, now: datetime) -> bool:
+    """Return whether `provision` must reconcile this live job, whatever its VMs are.
 
     TPU slices are few, and may wait in Cloud TPU's queue. A tuning job has no VMs, but its trials have.
     """
     if job.state is not JobState.RUNNING or job.tuning is not None or job.plan.tpu_zones:
         return True
     minute = int(now.timestamp()) // 60
-    return (minute + zlib.crc32(job.job_id.encode())) % FULL_LOOK_MINUTES == 0
+    return (minute + zlib.crc32(job.job_id.encode())) % FULL_RECONCILIATION_MINUTES == 0
 
 
 def are_vms_expected(job: Job, running: int, changing: int, vms: Sequence[Vm]) -> bool:

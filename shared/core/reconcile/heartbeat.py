@@ -1,7 +1,7 @@
 """Silent agents: running replicas whose agent is gone or hangs with its VM. No event reports such a failure.
 
 An agent writes the time to a guest attribute of its VM every minute. Listings do not show guest attributes, and reading
-one is a call, so only a look that the sweep requested reads them, at most `HEARTBEATS_READ_MAX` of them.
+one is a call, so only a reconciliation that the sweep requested reads them, at most `HEARTBEATS_READ_MAX` of them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from shared.core.model.job import JobState, State
 from shared.core.model.replica import Replica, ReplicaState
 from shared.core.model.vm import LossCause, Vm, VmStatus
 from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.attention import FULL_LOOK_MINUTES
+from shared.core.reconcile.attention import FULL_RECONCILIATION_MINUTES
 from shared.core.reconcile.steps import ReportLoss
 from shared.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX
 
 
 def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[tuple[Replica, Vm], ...]:
-    """Return the replicas whose heartbeat this look reads, with their VMs. `state` holds the whole attempt.
+    """Return the replicas whose heartbeat this reconciliation reads, with their VMs. `state` holds the whole attempt.
 
     They have been running for `AGENT_TIMEOUT`, in an incarnation and a boot of the VM: a heartbeat of an earlier boot
     stays readable. Hosts of TPU nodes write no heartbeat.
@@ -34,7 +34,7 @@ def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime) -> tupl
         if (vm := vm_by_name.get(vm_name(job.job_id, replica.replica_id))) and _has_run_long(replica, vm, now)
     ]
     parts = -(-len(running) // HEARTBEATS_READ_MAX)
-    part = int(now.timestamp()) // (60 * FULL_LOOK_MINUTES) % max(parts, 1)
+    part = int(now.timestamp()) // (60 * FULL_RECONCILIATION_MINUTES) % max(parts, 1)
     return tuple(running[part::parts]) if running else ()
 
 

@@ -23,14 +23,14 @@ AGES_PER_INTERVAL: Final = 60
 """The time between two readings of a trial's measurements is a minute, or this part of the trial's age if that is more:
 a trial of a week causes a few hundred ledger entries, not ten thousand."""
 TRIALS_READ_MAX: Final = 200
-"""Trials whose measurements one look reads, each with a call of its own: a seventh of the calls that Compute's default
-limit of 1,500 reads per minute allows. More trials are read in turn."""
+"""Trials whose measurements one reconciliation reads, each with a call of its own: a seventh of what Compute's
+default limit of 1,500 reads per minute allows. More trials are read in turn."""
 REPORTS_IN_TEXT: Final = 5
 """Trials that the text of one decision names."""
 
 
 def trials_to_measure(tuning: Tuning, now: datetime) -> tuple[Trial, ...]:
-    """Return the running trials whose measurements this minute's look reads."""
+    """Return the running trials whose measurements this minute's reconciliation reads."""
     running = [trial for trial in tuning.trials if trial.state is TrialState.RUNNING and _is_due(trial, now)]
     parts = -(-len(running) // TRIALS_READ_MAX)
     return tuple(running[_minute(now) % parts :: parts]) if running else ()

@@ -33,7 +33,7 @@ PAGE_SIZE: Final = 500
 """Only one page is read: the operations that matter are minutes old."""
 POLL_FIRST_S: Final = 0.1
 POLL_MAX_S: Final = 2.0
-"""Longest pause between two looks at an operation: Cloud TPU has no call that waits for one."""
+"""Longest pause between two polls of an operation: Cloud TPU has no call that waits for one."""
 
 
 @dataclass(frozen=True, slots=True)

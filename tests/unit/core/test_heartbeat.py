@@ -90,7 +90,7 @@ def test_heartbeats_of_a_job_that_does_not_run_are_not_read(state: JobState) -> 
 
 def test_large_gang_is_read_in_parts_that_cover_it() -> None:
     large = with_ids(a_state(job=a_job(plan=a_plan(workers=HEARTBEATS_READ_MAX))))
-    parts = [heartbeats_to_read(large, vms_of(large), NOW + timedelta(minutes=10 * look)) for look in range(2)]
+    parts = [heartbeats_to_read(large, vms_of(large), NOW + timedelta(minutes=10 * number)) for number in range(2)]
     assert max(len(part) for part in parts) <= HEARTBEATS_READ_MAX
     assert {vm.name for part in parts for _, vm in part} == {vm.name for vm in vms_of(large)}
 

@@ -34,8 +34,8 @@ def start(study: Study, **hyperparameters: Any) -> None:
     study.report_ready(1, 2)
 
 
-def look(study: Study) -> None:
-    """Let a minute pass, and the sweep request a look at every job."""
+def reconcile(study: Study) -> None:
+    """Let a minute pass, and the sweep request a reconciliation of every job."""
     study.wait(60)
     study.sweep()
     study.deliver()
@@ -46,7 +46,7 @@ def test_measurements_of_running_trials_are_stored_with_one_ledger_entry_for_all
     start(study)
     study.write_metric(1, 0.2, 0.4)
     study.write_metric(2, 0.3)
-    look(study)
+    reconcile(study)
     first, second = study.tuning.trials
     assert first.reported == (Measurement(0.2, 100), Measurement(0.4, 200))
     assert (first.latest, first.measurement) == (Measurement(0.4, 200), None)
@@ -55,7 +55,7 @@ def test_measurements_of_running_trials_are_stored_with_one_ledger_entry_for_all
     assert [entry.decision.text for entry in entries] == [
         "Running trials report accuracy: trial 1 0.4 at step 200, trial 2 0.3 at step 100."
     ]
-    look(study)
+    reconcile(study)
     assert len([entry for entry in study.ledger if entry.decision.reason is Reason.TRIALS_MEASURED]) == 1, "no news"
 
 
@@ -65,7 +65,7 @@ def test_long_series_of_measurements_is_condensed(study: Study) -> None:
     for minute in range(5):
         values.append(minute / 10)
         study.write_metric(1, *values)
-        look(study)
+        reconcile(study)
     shown = condense(study.ledger)
     assert [left_out for entry, left_out in shown if entry.decision.reason is Reason.TRIALS_MEASURED] == [0, 3]
 
@@ -74,7 +74,7 @@ def test_unpromising_trial_is_stopped_and_the_next_one_begins(study: Study) -> N
     start(study)
     study.write_metric(1, UNPROMISING)
     study.write_metric(2, 0.5)
-    look(study)
+    reconcile(study)
     assert study.states == ["STOPPED", "RUNNING", "QUEUED"]
     stopped = study.tuning.trials[0]
     assert (stopped.measurement, stopped.ended_at) == (Measurement(UNPROMISING, 100), study.trial(1).job.ended_at)
@@ -92,9 +92,9 @@ def test_unpromising_trial_is_stopped_and_the_next_one_begins(study: Study) -> N
 def test_stopped_trial_counts_as_completed(study: Study) -> None:
     start(study, maxTrials=2)
     study.write_metric(1, UNPROMISING)
-    look(study)
+    reconcile(study)
     study.complete_trial(2, 0.5)
-    look(study)
+    reconcile(study)
     assert (study.state, study.states) == ("SUCCEEDED", ["STOPPED", "SUCCEEDED"])
     assert study.fleet.list_all() == ()
     assert study.store.jobs_with_pending() == ()
@@ -103,7 +103,7 @@ def test_stopped_trial_counts_as_completed(study: Study) -> None:
 def test_trial_is_not_stopped_unless_the_job_asks_for_it(study: Study) -> None:
     start(study, enableTrialEarlyStopping=False)
     study.write_metric(1, UNPROMISING)
-    look(study)
+    reconcile(study)
     assert study.states == ["RUNNING", "RUNNING"]
     assert study.tuning.trials[0].latest == Measurement(UNPROMISING, 100)
 
@@ -111,7 +111,7 @@ def test_trial_is_not_stopped_unless_the_job_asks_for_it(study: Study) -> None:
 def test_measurements_of_an_earlier_attempt_are_ignored(study: Study) -> None:
     start(study)
     study.write_metric(1, 0.5, attempt=2)
-    look(study)
+    reconcile(study)
     assert study.tuning.trials[0].reported == ()
 
 
@@ -121,7 +121,7 @@ def test_text_that_a_program_wrote_is_ignored(study: Study) -> None:
     assert vm is not None
     study.fleet.report_metric(vm.name, '{"attempt": 1, "measurements": [[1, "much"]]}')
     study.write_metric(2, 0.5)
-    look(study)
+    reconcile(study)
     assert [trial.reported for trial in study.tuning.trials] == [(), (Measurement(0.5, 100),)]
 
 
@@ -143,9 +143,9 @@ def test_rate_limit_leaves_a_reading_to_a_later_look() -> None:
     study.report_ready(3)
     for number in (1, 2, 3):
         study.write_metric(number, 0.5)
-    look(study)
+    reconcile(study)
     assert [bool(trial.reported) for trial in study.tuning.trials] == [False, True, False]
-    look(study)
+    reconcile(study)
     assert [bool(trial.reported) for trial in study.tuning.trials] == [True, True, True]
 
 
@@ -164,7 +164,7 @@ def test_unpromising_trial_on_a_tpu_slice_is_stopped() -> None:
     study.report_ready(1, 2)
     study.write_metric(1, UNPROMISING)
     study.write_metric(2, 0.5)
-    look(study)
+    reconcile(study)
     assert study.states == ["STOPPED", "RUNNING", "QUEUED"]
     assert study.tuning.trials[1].reported == (Measurement(0.5, 100),)
 
@@ -173,7 +173,7 @@ def test_trial_that_completes_before_it_is_stopped_has_succeeded(study: Study) -
     start(study)
     study.write_metric(1, UNPROMISING)
     study.send_from_trial(1, "replica-exit", cause="process", exit_status=0, metric={"value": 0.9, "step": 300})
-    look(study)
+    reconcile(study)
     assert study.states[0] == "SUCCEEDED"
     assert study.tuning.trials[0].measurement == Measurement(0.9, 300)
 
@@ -181,7 +181,7 @@ def test_trial_that_completes_before_it_is_stopped_has_succeeded(study: Study) -
 def test_final_measurement_of_a_completed_trial_keeps_its_curve(study: Study) -> None:
     start(study)
     study.write_metric(1, 0.2, 0.4)
-    look(study)
+    reconcile(study)
     study.complete_trial(1, 0.6)
     trial = study.tuning.trials[0]
     assert (trial.measurement, len(trial.reported)) == (Measurement(0.6, 100), 2)

@@ -1,4 +1,4 @@
-"""A running replica whose agent is gone or hangs is found by a look that the sweep requested."""
+"""A running replica whose agent is gone or hangs is found by a reconciliation that the sweep requested."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def beat(world: World, *replica_ids: ReplicaId) -> None:
         world.fleet.beat(vm_name(world.job_id, replica_id))
 
 
-def look(world: World) -> None:
+def reconcile(world: World) -> None:
     """Provision as the sweep requests it."""
     world.provision()
     world.deliver()
@@ -48,10 +48,10 @@ def test_silent_agent_is_found_at_the_timeout_and_its_vm_replaced(world: World) 
     beat(world, *REPLICAS)
     world.wait(TIMEOUT_S - 1)
     beat(world, CHIEF, WORKER_0)
-    look(world)
+    reconcile(world)
     assert generations(world) == [1, 1, 1]
     world.wait(1)
-    look(world)
+    reconcile(world)
     assert generations(world) == [1, 1, 2]
     assert {vm.vm_generation for vm in world.vms if vm.replica_id == WORKER_1} == {2}
     world.check()
@@ -68,7 +68,7 @@ def test_exit_of_a_peer_since_the_last_heartbeat_is_refunded(world: World) -> No
     assert world.replica(CHIEF).restarts_used == 1
     world.wait(TIMEOUT_S / 2)
     beat(world, WORKER_0)
-    look(world)
+    reconcile(world)
     assert (generations(world)[2], world.replica(CHIEF).restarts_used) == (2, 0)
 
 
@@ -76,21 +76,21 @@ def test_second_look_side_by_side_changes_nothing_more(world: World) -> None:
     beat(world, *REPLICAS)
     world.wait(TIMEOUT_S)
     beat(world, CHIEF, WORKER_0)
-    look(world)
-    look(world)
+    reconcile(world)
+    reconcile(world)
     assert generations(world) == [1, 1, 2]
 
 
 def test_agents_without_heartbeats_are_left_alone(world: World) -> None:
     world.wait(10 * TIMEOUT_S)
-    look(world)
+    reconcile(world)
     assert generations(world) == [1, 1, 1]
 
 
 def test_whole_gang_without_recent_heartbeats_is_left_alone(world: World) -> None:
     beat(world, *REPLICAS)
     world.wait(10 * TIMEOUT_S)
-    look(world)
+    reconcile(world)
     assert generations(world) == [1, 1, 1]
 
 
@@ -101,7 +101,7 @@ def test_rate_limit_makes_heartbeats_unknown_and_breaks_nothing(world: World, mo
     beat(world, *REPLICAS)
     world.wait(TIMEOUT_S)
     monkeypatch.setattr(world.fleet, "last_heartbeat", refuse)
-    look(world)
+    reconcile(world)
     assert generations(world) == [1, 1, 1]
 
 

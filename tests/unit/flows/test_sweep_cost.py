@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from shared.core.model.replica import ReplicaState
-from shared.core.reconcile.attention import FULL_LOOK_MINUTES, needs_look
+from shared.core.reconcile.attention import FULL_RECONCILIATION_MINUTES, needs_reconciliation
 from shared.flows import orphans, provision, sweep, vm_check
 from shared.messaging import internal_requests, topics
 from tests.support.counting import Counts, counting_fleet, counting_store
@@ -33,7 +33,7 @@ def running_job(size: int) -> World:
 
 def skip_full_look(world: World) -> None:
     """Move the clock to a minute in which the job needs no look for its own sake."""
-    while needs_look(world.job, world.now):
+    while needs_reconciliation(world.job, world.now):
         world.wait(SWEEP_S)
 
 
@@ -57,11 +57,11 @@ def test_idle_job_costs_a_handful_of_reads_whatever_its_size(size: int) -> None:
 
 def test_idle_job_is_looked_at_once_in_ten_minutes() -> None:
     world = running_job(3)
-    looks = []
-    for _ in range(2 * FULL_LOOK_MINUTES):
-        looks.append(sweep_counted(world).calls["list_vms"])
+    listings = []
+    for _ in range(2 * FULL_RECONCILIATION_MINUTES):
+        listings.append(sweep_counted(world).calls["list_vms"])
         world.wait(SWEEP_S)
-    assert sum(looks) == 2
+    assert sum(listings) == 2
 
 
 @pytest.mark.parametrize("loss", ["stop", "vanish"])
@@ -126,7 +126,7 @@ def test_running_jobs_are_compared_with_their_vms_side_by_side(monkeypatch: pyte
         world.submit()
         world.deliver()
         world.report_all_ready()
-    monkeypatch.setattr(vm_check, "needs_look", lambda job, now: False)
+    monkeypatch.setattr(vm_check, "needs_reconciliation", lambda job, now: False)
     all_jobs = Barrier(3, timeout=10)
     count = world.store.count_replicas
 

@@ -67,9 +67,9 @@ def metric(bucket: Bucket, log: list[str]) -> SummaryMetric:
     return SummaryMetric(TAG, FOLDER, bucket, log.append, lambda: bucket.clock)  # type: ignore[arg-type]
 
 
-def look(metric: SummaryMetric, bucket: Bucket) -> list[tuple[int, float]]:
+def read(metric: SummaryMetric, bucket: Bucket) -> list[tuple[int, float]]:
     bucket.clock += INTERVAL_S
-    metric.look_if_due()
+    metric.read_if_due()
     return [(measurement.step, measurement.value) for measurement in metric.measurements(since=0.0)]
 
 
@@ -84,17 +84,17 @@ def test_measurements_of_all_files_are_in_the_order_of_their_times(metric: Summa
         f"{FOLDER}/model/saved_model.pb": b"no events",
         "gs://b/d/30/events.out.tfevents.1.host": points(9),
     }
-    assert look(metric, bucket) == [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)]
+    assert read(metric, bucket) == [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)]
     assert [measurement.step for measurement in metric.measurements(since=3.0)] == [3, 4]
 
 
 def test_only_what_was_added_is_read(metric: SummaryMetric, bucket: Bucket) -> None:
     first, both = points(1), points(1, 2)
     bucket.objects[NAME] = first
-    assert look(metric, bucket) == [(1, 0.25)]
-    assert look(metric, bucket) == [(1, 0.25)]
+    assert read(metric, bucket) == [(1, 0.25)]
+    assert read(metric, bucket) == [(1, 0.25)]
     bucket.objects[NAME] = both
-    assert look(metric, bucket) == [(1, 0.25), (2, 0.5)]
+    assert read(metric, bucket) == [(1, 0.25), (2, 0.5)]
     assert bucket.reads == [(NAME, 0, len(first)), (NAME, len(first), len(both) - len(first))]
 
 
@@ -102,9 +102,9 @@ def test_incomplete_record_is_read_when_it_is_complete(metric: SummaryMetric, bu
     first, both = points(1), points(1, 2)
     for end in range(len(first), len(both)):
         bucket.objects[NAME] = both[:end]
-        assert look(metric, bucket) == [(1, 0.25)]
+        assert read(metric, bucket) == [(1, 0.25)]
     bucket.objects[NAME] = both
-    assert look(metric, bucket) == [(1, 0.25), (2, 0.5)]
+    assert read(metric, bucket) == [(1, 0.25), (2, 0.5)]
 
 
 def test_corrupt_file_is_named_once_and_other_files_are_read(
@@ -112,19 +112,19 @@ def test_corrupt_file_is_named_once_and_other_files_are_read(
 ) -> None:
     corrupt, other = f"{FOLDER}/a/tfevents", f"{FOLDER}/b/tfevents"
     bucket.objects = {corrupt: points(1) + b"no record at all", other: points(2)}
-    look(metric, bucket)
+    read(metric, bucket)
     bucket.objects = {corrupt: points(1, 3, 5), other: points(2, 4)}
-    assert look(metric, bucket) == [(1, 0.25), (2, 0.5), (4, 1.0)]
+    assert read(metric, bucket) == [(1, 0.25), (2, 0.5), (4, 1.0)]
     problems = [line for line in log if "not read any further" in line]
     assert problems == [f"Summary events in {corrupt} are not read any further: the checksum of 8 bytes is wrong."]
 
 
 def test_storage_that_does_not_answer_is_logged_once(metric: SummaryMetric, bucket: Bucket, log: list[str]) -> None:
     bucket.objects[NAME], bucket.is_down = points(1), True
-    assert look(metric, bucket) == look(metric, bucket) == []
+    assert read(metric, bucket) == read(metric, bucket) == []
     assert log == [f"Summary events cannot be read now: cannot list {FOLDER}."]
     bucket.is_down = False
-    assert look(metric, bucket) == [(1, 0.25)]
+    assert read(metric, bucket) == [(1, 0.25)]
 
 
 def test_file_that_may_not_be_read_does_not_hide_the_others(
@@ -132,29 +132,29 @@ def test_file_that_may_not_be_read_does_not_hide_the_others(
 ) -> None:
     forbidden = f"{FOLDER}/a/tfevents"
     bucket.objects, bucket.forbidden = {forbidden: points(1), NAME: points(2, 3)}, {forbidden}
-    assert look(metric, bucket) == look(metric, bucket) == [(2, 0.5), (3, 0.75)]
+    assert read(metric, bucket) == read(metric, bucket) == [(2, 0.5), (3, 0.75)]
     assert log.count(f"Summary events in {forbidden} are not read: cannot read {forbidden}.") == 1
 
 
 def test_folder_is_listed_once_a_minute(metric: SummaryMetric, bucket: Bucket) -> None:
     for _ in range(120):  # ten minutes of the report's interval
         bucket.clock += 5.0
-        metric.look_if_due()
+        metric.read_if_due()
     assert bucket.lists == 10
 
 
 def test_slow_look_is_followed_by_a_longer_pause(metric: SummaryMetric, bucket: Bucket) -> None:
     bucket.list_s = 6.0
-    metric.look_if_due()
+    metric.read_if_due()
     bucket.clock += 6.0 / LOAD_MAX - 1.0
-    metric.look_if_due()
+    metric.read_if_due()
     assert bucket.lists == 1
     bucket.clock += 1.0
-    metric.look_if_due()
+    metric.read_if_due()
     assert bucket.lists == 2
     bucket.list_s = 0.0
     bucket.clock += PAUSE_MAX_S
-    metric.look_if_due()
+    metric.read_if_due()
     assert bucket.lists == 3
 
 
@@ -163,13 +163,13 @@ def test_look_reads_no_more_than_its_budget_and_the_next_continues(
 ) -> None:
     data = points(*range(1, 41))
     monkeypatch.setattr(summary_metric, "PIECE_BYTES", 100)
-    monkeypatch.setattr(summary_metric, "LOOK_BYTES_MAX", 700)
+    monkeypatch.setattr(summary_metric, "PASS_BYTES_MAX", 700)
     small = f"{FOLDER}/eval/tfevents"
     bucket.objects = {small: points(99), NAME: data}
     steps: list[int] = []
     while len(steps) < 10 and 40 not in steps[-1:]:
         reads_before = len(bucket.reads)
-        steps += [step for step, _ in look(metric, bucket)][-2:-1]
+        steps += [step for step, _ in read(metric, bucket)][-2:-1]
         assert sum(length for _, _, length in bucket.reads[reads_before:]) <= 700
     assert steps == sorted(steps)
     assert 2 < len(steps) < 10
@@ -183,7 +183,7 @@ def test_records_at_the_ends_of_pieces_are_read(
     for piece in range(16, 120, 7):
         monkeypatch.setattr(summary_metric, "PIECE_BYTES", piece)
         fresh = SummaryMetric(TAG, FOLDER, bucket, lambda text: None, lambda: bucket.clock)  # type: ignore[arg-type]
-        assert [step for step, _ in look(fresh, bucket)] == list(range(1, 31))
+        assert [step for step, _ in read(fresh, bucket)] == list(range(1, 31))
 
 
 def test_large_record_is_skipped_without_reading_it(
@@ -195,33 +195,33 @@ def test_large_record_is_skipped_without_reading_it(
     image.summary.value[0].node_name = "x" * 50_000
     data = event_file([event(1.0, 1, TAG, 0.25), image, event(3.0, 3, TAG, 0.75)])
     bucket.objects[NAME] = data[:30_000]
-    assert look(metric, bucket) == [(1, 0.25)]
+    assert read(metric, bucket) == [(1, 0.25)]
     bucket.objects[NAME] = data
-    assert look(metric, bucket) == [(1, 0.25), (3, 0.75)]
+    assert read(metric, bucket) == [(1, 0.25), (3, 0.75)]
     assert sum(length for _, _, length in bucket.reads) < 1000
 
 
 def test_latest_fifty_measurements_of_a_file_are_kept(metric: SummaryMetric, bucket: Bucket) -> None:
     bucket.objects[NAME] = points(*range(1, 101))
-    assert [step for step, _ in look(metric, bucket)] == list(range(51, 101))
+    assert [step for step, _ in read(metric, bucket)] == list(range(51, 101))
 
 
 def test_step_out_of_range_is_unknown(metric: SummaryMetric, bucket: Bucket) -> None:
     bucket.objects[NAME] = event_file([event(1.0, -1, TAG, 0.5), event(2.0, 2**60, TAG, 0.25)])
-    assert look(metric, bucket) == [(0, 0.5), (0, 0.25)]
+    assert read(metric, bucket) == [(0, 0.5), (0, 0.25)]
 
 
-def test_final_look_does_not_wait_for_the_minute(metric: SummaryMetric, bucket: Bucket) -> None:
-    look(metric, bucket)
+def test_has_read_rest_does_not_wait_for_the_minute(metric: SummaryMetric, bucket: Bucket) -> None:
+    read(metric, bucket)
     bucket.objects[NAME] = points(1)
-    metric.look_finally()
+    metric.read_rest()
     assert [measurement.step for measurement in metric.measurements(since=0.0)] == [1]
 
 
 def test_cancelled_metric_reads_nothing(metric: SummaryMetric, bucket: Bucket) -> None:
     bucket.objects[NAME] = points(1)
     metric.cancel()
-    metric.look_finally()
+    metric.read_rest()
     assert not bucket.reads
 
 

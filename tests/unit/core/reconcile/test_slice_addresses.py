@@ -92,7 +92,7 @@ def test_slice_of_an_evaluator_is_not_one_of_the_slices_with_addresses() -> None
 )
 def test_held_slices_are_awaited_until_all_run(second: Vm) -> None:
     awaited = steps(preparing(), replace(FIRST, directive=HOLD), second)
-    assert awaited, "without a step the round would be done, and no later round would look"
+    assert awaited, "without a step the round would be done, and no later round would follow"
     assert all(isinstance(step, Await) for step in awaited)
 
 

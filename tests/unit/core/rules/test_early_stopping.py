@@ -126,7 +126,7 @@ def test_trials_that_do_not_run_are_not_read() -> None:
 
 
 def test_exit_of_a_short_trial_completes_its_curve() -> None:
-    """No look has read the trial's measurements while it ran."""
+    """No reconciliation has read the trial's measurements while it ran."""
     state = State(a_tuning_job("rr", max_trials=4), (), whole=True)
     final = Measurement(0.3, 30, (Point(0.1, 10), Point(0.2, 20)))
     ended = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW, final)
