@@ -1,0 +1,249 @@
+"""What the TPU fleet makes of each answer of Cloud TPU, without an emulator."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+import requests
+from google.cloud import tpu_v2
+
+from shared.core.events import CapacityErrorKind
+from shared.core.model.plan import TpuQueue
+from shared.core.model.vm import Vm
+from shared.core.model.vm_names import job_label
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp.tpu_fleet import TpuFleet, queued_resources
+from shared.gcp.tpu_fleet import fleet as adapter
+from shared.gcp.tpu_fleet.nodes import vm_of
+from shared.gcp.tpu_fleet.queued_resource_spec import vm_of as vm_of_queued
+from shared.ports import NotCreated
+from tests.integration.tpu.slices import ONE_HOST, ZONE, a_create, a_metadata, a_tpu_job
+from tests.support.jobs import START
+
+PARENT: Final = f"projects/p/locations/{ZONE}"
+JOB: Final = a_tpu_job(ONE_HOST, zones=(ZONE,))
+NAME: Final = a_create(JOB).names[0]
+LABELS: Final = {"trainmaster-job": job_label(JOB.job_id), "trainmaster-vm-generation": "1"}
+NODE: Final[dict[str, Any]] = {"name": f"{PARENT}/nodes/{NAME}", "id": "17", "state": "READY", "labels": LABELS}
+SPEC: Final = {"parent": PARENT, "nodeId": NAME, "node": {"labels": LABELS}}
+QUEUED: Final[dict[str, Any]] = {
+    "name": f"{PARENT}/queuedResources/{NAME}",
+    "createTime": START.isoformat(),
+    "state": {"state": "WAITING_FOR_RESOURCES"},
+    "tpu": {"nodeSpec": [SPEC]},
+}
+OPERATION: Final[dict[str, Any]] = {"name": f"{PARENT}/operations/o"}
+DONE: Final = {**OPERATION, "done": True}
+FAILED: Final = {**DONE, "error": {"code": 13, "message": "Internal error"}}
+
+Answer = dict[str, Any]
+"""The JSON object of a response. One with `error` and `status` is an HTTP error."""
+
+
+def an_error(code: int, status: str) -> Answer:
+    return {"error": {"code": code, "status": status, "message": "no"}, "status": code}
+
+
+NOT_FOUND: Final = an_error(404, "NOT_FOUND")
+
+
+class Answers:
+    """Cloud TPU with a fixed answer to each call. `by_call`: by the method and the last word of the path."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, by_call: dict[str, Answer]) -> None:
+        self._by_call = by_call
+        self.calls: list[str] = []
+        """The calls so far, as keys of `by_call`."""
+        monkeypatch.setattr(requests.Session, "request", self._request)
+        for module in (adapter, queued_resources):
+            monkeypatch.setattr(module, "SETTLE_S", 0.0)
+        self.fleet = TpuFleet("p", endpoint="http://127.0.0.1:9")
+
+    def _request(self, method: str, url: str, **_: object) -> requests.Response:
+        words = url.partition("?")[0].split("/")
+        kind = next(word for word in reversed(words) if word in ("nodes", "queuedResources", "operations"))
+        call = f"{method.upper()} {kind}"
+        self.calls.append(call)
+        answer = self._by_call[call]
+        response = requests.Response()
+        response.status_code = answer.get("status", 200) if "error" in answer and "name" not in answer else 200
+        response.headers["Content-Type"] = "application/json"
+        response.request = requests.Request(method, url).prepare()
+        response._content = json.dumps(answer).encode()
+        return response
+
+
+def node_vm() -> Vm:
+    return vm_of(tpu_v2.Node.from_json(json.dumps(NODE)))
+
+
+def queued_vm() -> Vm:
+    return vm_of_queued(tpu_v2.QueuedResource.from_json(json.dumps(QUEUED)))
+
+
+DELETIONS: Final[dict[str, tuple[Answer, Answer, bool, int]]] = {
+    "done": (OPERATION, DONE, True, 1),
+    "not done yet": (OPERATION, OPERATION, False, 1),
+    "failed": (OPERATION, FAILED, False, 1),
+    "gone meanwhile": (NOT_FOUND, DONE, True, 0),
+    "in use": (an_error(400, "FAILED_PRECONDITION"), DONE, False, 0),
+}
+"""Case → answers to the deletion and to the read of its operation; whether it is gone; reads of the operation."""
+
+
+@pytest.mark.parametrize(("deletion", "operation", "is_gone", "reads"), DELETIONS.values(), ids=DELETIONS)
+def test_node_is_gone_when_its_deletion_has_succeeded(
+    monkeypatch: pytest.MonkeyPatch, deletion: Answer, operation: Answer, is_gone: bool, reads: int
+) -> None:
+    answers = Answers(monkeypatch, {"GET nodes": NODE, "DELETE nodes": deletion, "GET operations": operation})
+    assert answers.fleet.delete(node_vm()) is is_gone
+    assert answers.calls == ["GET nodes", "DELETE nodes", *["GET operations"] * reads]
+
+
+@pytest.mark.parametrize(("deletion", "operation", "is_gone", "reads"), DELETIONS.values(), ids=DELETIONS)
+def test_queued_resource_is_gone_when_its_deletion_has_succeeded(
+    monkeypatch: pytest.MonkeyPatch, deletion: Answer, operation: Answer, is_gone: bool, reads: int
+) -> None:
+    by_call = {"GET queuedResources": QUEUED, "DELETE queuedResources": deletion, "GET operations": operation}
+    answers = Answers(monkeypatch, by_call)
+    assert answers.fleet.delete(queued_vm()) is is_gone
+    assert answers.calls == ["GET queuedResources", "DELETE queuedResources", *["GET operations"] * reads]
+
+
+@pytest.mark.parametrize("vm", [node_vm(), queued_vm()], ids=["node", "queued resource"])
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (an_error(403, "PERMISSION_DENIED"), PermanentError),
+        (an_error(400, "INVALID_ARGUMENT"), PermanentError),
+        (an_error(409, "ABORTED"), TemporaryError),
+    ],
+    ids=["forbidden", "invalid", "aborted"],
+)
+def test_refused_deletion_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, vm: Vm, error: Answer, expected: type[Exception]
+) -> None:
+    by_call = {
+        "GET nodes": NODE,
+        "GET queuedResources": QUEUED,
+        "DELETE nodes": error,
+        "DELETE queuedResources": error,
+    }
+    with pytest.raises(expected, match=f"delete {NAME}"):
+        Answers(monkeypatch, by_call).fleet.delete(vm)
+
+
+def test_resource_that_is_being_deleted_is_not_deleted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    deleting = {
+        "GET nodes": {**NODE, "state": "DELETING"},
+        "GET queuedResources": {**QUEUED, "state": {"state": "DELETING"}},
+    }
+    answers = Answers(monkeypatch, deleting)
+    assert answers.fleet.delete(node_vm()) is False
+    assert answers.fleet.delete(queued_vm()) is False
+    assert answers.calls == ["GET nodes", "GET queuedResources"]
+
+
+def test_resource_that_does_not_exist_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Answers(monkeypatch, {"GET nodes": NOT_FOUND, "GET queuedResources": NOT_FOUND})
+    assert answers.fleet.delete(node_vm()) is True
+    assert answers.fleet.delete(queued_vm()) is True
+
+
+def test_newer_resource_of_the_same_name_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = datetime(2030, 1, 1, tzinfo=UTC).isoformat()
+    newer = {"GET nodes": {**NODE, "id": "18"}, "GET queuedResources": {**QUEUED, "createTime": later}}
+    answers = Answers(monkeypatch, newer)
+    assert answers.fleet.delete(node_vm()) is True
+    assert answers.fleet.delete(queued_vm()) is True
+    assert answers.calls == ["GET nodes", "GET queuedResources"]
+
+
+@pytest.mark.parametrize(("operation", "is_gone"), [(DONE, True), (OPERATION, False)], ids=["done", "not done yet"])
+def test_node_of_a_queued_resource_is_deleted_after_the_queued_resource(
+    monkeypatch: pytest.MonkeyPatch, operation: Answer, is_gone: bool
+) -> None:
+    by_call = {
+        "GET nodes": {**NODE, "queuedResource": QUEUED["name"]},
+        "GET queuedResources": QUEUED,
+        "DELETE queuedResources": OPERATION,
+        "DELETE nodes": NOT_FOUND,
+        "GET operations": operation,
+    }
+    answers = Answers(monkeypatch, by_call)
+    assert answers.fleet.delete(node_vm()) is is_gone
+    assert ("DELETE nodes" in answers.calls) is is_gone
+
+
+def test_resources_that_are_not_trainmasters_do_not_hide_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain_node = {**NODE, "name": f"{PARENT}/nodes/plain", "labels": {}}
+    odd_node = {**NODE, "name": f"{PARENT}/nodes/odd"}
+    plain_queued = {**QUEUED, "name": f"{PARENT}/queuedResources/plain", "tpu": {"nodeSpec": [{"node": {}}]}}
+    odd_queued = {**QUEUED, "name": f"{PARENT}/queuedResources/odd"}
+    other = f"{NAME[:-1]}1"
+    queued = {**QUEUED, "name": f"{PARENT}/queuedResources/{other}"}
+    by_call = {
+        "GET nodes": {"nodes": [plain_node, odd_node, NODE]},
+        "GET queuedResources": {"queuedResources": [plain_queued, odd_queued, QUEUED, queued]},
+    }
+    answers = Answers(monkeypatch, by_call)
+    assert [(vm.name, vm.instance_id.isdigit()) for vm in answers.fleet.list_vms(JOB.job_id, (ZONE,))] == [
+        (NAME, True),
+        (other, False),
+    ]
+    assert caplog.text.count("odd has a job's label, but a name that no replica has") == 2
+
+
+@pytest.mark.parametrize("kind", ["nodes", "queuedResources"])
+def test_zone_that_cannot_be_reached_is_an_error_for_one_job_only(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A job's nodes would count as lost. A listing of all jobs finds them the next time."""
+    empty: dict[str, Answer] = {"GET nodes": {}, "GET queuedResources": {}}
+    answers = Answers(monkeypatch, {**empty, f"GET {kind}": {"unreachable": [ZONE]}})
+    with pytest.raises(TemporaryError, match=f"Cloud TPU cannot reach {ZONE}"):
+        answers.fleet.list_vms(JOB.job_id, (ZONE,))
+    assert answers.fleet.list_all() == ()
+
+
+def test_queue_that_cannot_be_listed_is_an_error_for_one_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {"GET nodes": {"nodes": [NODE]}, "GET queuedResources": an_error(403, "PERMISSION_DENIED")}
+    answers = Answers(monkeypatch, refused)
+    with pytest.raises(PermanentError, match=f"list the TPU nodes of {JOB.job_id}"):
+        answers.fleet.list_vms(JOB.job_id, (ZONE,))
+    assert [labelled.vm.name for labelled in answers.fleet.list_all()] == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        ({}, CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED"),
+        ({"code": 7, "message": "Permission denied"}, CapacityErrorKind.DENIED, "PERMISSION_DENIED"),
+    ],
+    ids=["no reason", "a reason"],
+)
+def test_failed_request_has_the_reason_that_cloud_tpu_gives(
+    monkeypatch: pytest.MonkeyPatch, error: Answer, kind: CapacityErrorKind, code: str
+) -> None:
+    job = a_tpu_job(ONE_HOST)
+    tpu = replace(ONE_HOST, queue=TpuQueue.STANDARD)
+    waiting = a_create(job, group=replace(job.plan.groups[0], tpu=tpu))
+    labels = {
+        "trainmaster-job": job_label(job.job_id),
+        "trainmaster-vm-generation": "1",
+        "trainmaster-attempt": "1",
+        "trainmaster-round": "0",
+    }
+    failed = {
+        "name": f"{PARENT}/queuedResources/{waiting.names[0]}",
+        "createTime": START.isoformat(),
+        "state": {"state": "FAILED", "failedData": {"error": error}},
+        "tpu": {"nodeSpec": [{"node": {"labels": labels}}]},
+    }
+    outcome = Answers(monkeypatch, {"GET queuedResources": failed}).fleet.create(job, waiting, a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert (outcome.kind, outcome.code) == (kind, code)
