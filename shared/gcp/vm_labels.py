@@ -50,11 +50,14 @@ def directive_label(directive: Directive) -> str:
 
 
 def directive_of(labels: Mapping[str, str]) -> Directive | None:
-    """Return the directive that a VM's label shows, without the addresses of slices. None: no label, or unreadable."""
+    """Return the directive that a VM's label shows, without the addresses of slices. None: no label, or unreadable.
+
+    The label is read with `get`, because `[]` would add a missing key to a map of protobuf.
+    """
     try:
-        attempt, incarnation, action = labels[LABEL_DIRECTIVE].split("-")
+        attempt, incarnation, action = labels.get(LABEL_DIRECTIVE, "").split("-")
         return Directive(int(attempt), int(incarnation), DirectiveAction(action))
-    except (KeyError, ValueError):
+    except ValueError:
         return None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -20,8 +22,8 @@ from shared.gcp.tpu_fleet import TpuFleet, queued_resources
 from shared.gcp.tpu_fleet import fleet as adapter
 from shared.gcp.tpu_fleet.nodes import vm_of
 from shared.gcp.tpu_fleet.queued_resource_spec import vm_of as vm_of_queued
-from shared.ports import NotCreated
-from tests.integration.tpu.slices import ONE_HOST, ZONE, a_create, a_metadata, a_tpu_job
+from shared.ports import Created, CreateOutcome, NotCreated, Pending
+from tests.integration.tpu.slices import ONE_HOST, RUN, ZONE, a_create, a_metadata, a_tpu_job
 from tests.support.jobs import START
 
 PARENT: Final = f"projects/p/locations/{ZONE}"
@@ -42,6 +44,8 @@ FAILED: Final = {**DONE, "error": {"code": 13, "message": "Internal error"}}
 
 Answer = dict[str, Any]
 """The JSON object of a response. One with `error` and `status` is an HTTP error."""
+ByCall = Mapping[str, Answer | list[Answer]]
+"""Answers to each call, by method and kind of resource. The last one is repeated."""
 
 
 def an_error(code: int, status: str) -> Answer:
@@ -52,23 +56,27 @@ NOT_FOUND: Final = an_error(404, "NOT_FOUND")
 
 
 class Answers:
-    """Cloud TPU with a fixed answer to each call. `by_call`: by the method and the last word of the path."""
+    """Cloud TPU with fixed answers."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, by_call: dict[str, Answer]) -> None:
-        self._by_call = by_call
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, by_call: ByCall) -> None:
+        self._by_call = {call: answer if isinstance(answer, list) else [answer] for call, answer in by_call.items()}
         self.calls: list[str] = []
         """The calls so far, as keys of `by_call`."""
+        self.paths: list[str] = []
+        """Their paths."""
         monkeypatch.setattr(requests.Session, "request", self._request)
         for module in (adapter, queued_resources):
             monkeypatch.setattr(module, "SETTLE_S", 0.0)
         self.fleet = TpuFleet("p", endpoint="http://127.0.0.1:9")
 
     def _request(self, method: str, url: str, **_: object) -> requests.Response:
-        words = url.partition("?")[0].split("/")
+        words = urlsplit(url).path.split("/")
         kind = next(word for word in reversed(words) if word in ("nodes", "queuedResources", "operations"))
         call = f"{method.upper()} {kind}"
         self.calls.append(call)
-        answer = self._by_call[call]
+        self.paths.append(urlsplit(url).path)
+        answers = self._by_call[call]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
         response = requests.Response()
         response.status_code = answer.get("status", 200) if "error" in answer and "name" not in answer else 200
         response.headers["Content-Type"] = "application/json"
@@ -135,6 +143,24 @@ def test_refused_deletion_is_an_error(
     }
     with pytest.raises(expected, match=f"delete {NAME}"):
         Answers(monkeypatch, by_call).fleet.delete(vm)
+
+
+def test_deletion_is_followed_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_call: ByCall = {"GET nodes": NODE, "DELETE nodes": OPERATION, "GET operations": [OPERATION, DONE]}
+    answers = Answers(monkeypatch, by_call)
+    monkeypatch.setattr(adapter, "SETTLE_S", 3.0)
+    assert answers.fleet.delete(node_vm()) is True
+
+
+def test_deletion_of_a_queued_resource_is_followed_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_call: ByCall = {
+        "GET queuedResources": QUEUED,
+        "DELETE queuedResources": OPERATION,
+        "GET operations": [OPERATION, DONE],
+    }
+    answers = Answers(monkeypatch, by_call)
+    monkeypatch.setattr(queued_resources, "SETTLE_S", 3.0)
+    assert answers.fleet.delete(queued_vm()) is True
 
 
 def test_resource_that_is_being_deleted_is_not_deleted_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,3 +273,114 @@ def test_failed_request_has_the_reason_that_cloud_tpu_gives(
     outcome = Answers(monkeypatch, {"GET queuedResources": failed}).fleet.create(job, waiting, a_metadata())
     assert isinstance(outcome, NotCreated)
     assert (outcome.kind, outcome.code) == (kind, code)
+
+
+UPDATES: Final[dict[str, tuple[Answer, list[Answer], bool]]] = {
+    "done": (OPERATION, [OPERATION, DONE], True),
+    "not done yet": (OPERATION, [OPERATION], True),
+    "failed": (OPERATION, [OPERATION, FAILED], False),
+    "gone meanwhile": (NOT_FOUND, [], False),
+    "preempted": (an_error(400, "FAILED_PRECONDITION"), [], False),
+}
+"""Case → answers to the update and to the reads of its operation; whether the directive counts as written."""
+
+
+@pytest.mark.parametrize(("update", "operation", "is_written"), UPDATES.values(), ids=UPDATES)
+def test_directive_is_written_unless_its_update_has_failed(
+    monkeypatch: pytest.MonkeyPatch, update: Answer, operation: list[Answer], is_written: bool
+) -> None:
+    answers = Answers(monkeypatch, {"GET nodes": NODE, "PATCH nodes": update, "GET operations": operation})
+    monkeypatch.setattr(adapter, "SETTLE_S", 0.3)
+    assert answers.fleet.write_directive(node_vm(), RUN) is is_written
+
+
+def test_node_whose_label_was_removed_gets_a_directive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a missing key of a protobuf map with `[]` adds it, so that the node seemed to have changed since."""
+    by_call: ByCall = {"GET nodes": [{"nodes": [NODE]}, NODE], "GET queuedResources": {}, "PATCH nodes": OPERATION}
+    answers = Answers(monkeypatch, {**by_call, "GET operations": DONE})
+    (vm,) = answers.fleet.list_vms(JOB.job_id, (ZONE,))
+    assert vm.directive is None
+    assert answers.fleet.write_directive(vm, RUN)
+
+
+def test_directive_that_may_not_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Answers(monkeypatch, {"GET nodes": NODE, "PATCH nodes": an_error(403, "PERMISSION_DENIED")})
+    with pytest.raises(PermanentError, match=f"direct {NAME}"):
+        answers.fleet.write_directive(node_vm(), RUN)
+
+
+def test_nodes_of_a_failed_create_are_deleted_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_tpu_job(ONE_HOST, count=2, zones=(ZONE,))
+    create = a_create(job)
+    labels = {**LABELS, "trainmaster-job": job_label(job.job_id)}
+
+    def node(name: str, number: int, **changes: str) -> Answer:
+        return {**NODE, "name": f"{PARENT}/nodes/{name}", "id": str(number), "labels": {**labels, **changes}}
+
+    first = node(create.names[0], 1)
+    earlier = node(create.names[1], 2, **{"trainmaster-vm-generation": "0"})
+    other = node(f"{create.names[0][:-1]}7", 3)
+    by_call: ByCall = {
+        "GET operations": [{}, DONE],
+        "POST nodes": [OPERATION, an_error(403, "PERMISSION_DENIED")],
+        "GET nodes": [{"nodes": [other, earlier, first]}, first],
+        "GET queuedResources": {},
+        "DELETE nodes": OPERATION,
+    }
+    answers = Answers(monkeypatch, by_call)
+    outcome = answers.fleet.create(job, create, a_metadata())
+    assert isinstance(outcome, NotCreated)
+    assert outcome.kind is CapacityErrorKind.DENIED
+    assert answers.calls.count("DELETE nodes") == 1
+    assert answers.paths[-2:] == [f"/v2/{first['name']}", f"/v2/{OPERATION['name']}"]
+
+
+EXISTING: Final[dict[str, tuple[Answer, CreateOutcome]]] = {
+    "same": (NODE, Created()),
+    "newer": ({**NODE, "labels": {**LABELS, "trainmaster-vm-generation": "2"}}, Created()),
+    "earlier": ({**NODE, "labels": {**LABELS, "trainmaster-vm-generation": "0"}}, Pending()),
+    "without generation": ({**NODE, "labels": {"trainmaster-job": LABELS["trainmaster-job"]}}, Pending()),
+    "stopping": ({**NODE, "state": "STOPPING"}, Pending()),
+    "preempted": ({**NODE, "state": "PREEMPTED"}, Pending()),
+    "just deleted": (NOT_FOUND, Pending()),
+}
+"""Case → the node that has the name; outcome of creating it."""
+
+
+@pytest.mark.parametrize(("node", "expected"), EXISTING.values(), ids=EXISTING)
+def test_node_that_has_the_name_decides_the_outcome(
+    monkeypatch: pytest.MonkeyPatch, node: Answer, expected: CreateOutcome
+) -> None:
+    exists = an_error(409, "ALREADY_EXISTS")
+    answers = Answers(monkeypatch, {"GET operations": {}, "POST nodes": exists, "GET nodes": node})
+    assert answers.fleet.create(JOB, a_create(JOB), a_metadata()) == expected
+
+
+@pytest.mark.parametrize(
+    ("creation", "follow", "calls"),
+    [
+        ({"done": False}, DONE, ["GET operations", "GET operations"]),
+        ({"done": True}, DONE, ["GET operations", "POST nodes", "GET operations"]),
+    ],
+    ids=["running", "done"],
+)
+def test_creation_that_runs_is_followed_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, creation: Answer, follow: Answer, calls: list[str]
+) -> None:
+    metadata = {"target": NODE["name"], "verb": "create", "createTime": datetime.now(UTC).isoformat()}
+    listed = {"operations": [{**OPERATION, "metadata": metadata, **creation}]}
+    answers = Answers(monkeypatch, {"GET operations": [listed, follow], "POST nodes": OPERATION})
+    assert answers.fleet.create(JOB, a_create(JOB), a_metadata()) == Created()
+    assert answers.calls == calls
+
+
+def test_nothing_of_a_job_is_left_beside_its_nodes() -> None:
+    assert TpuFleet("p", endpoint="http://127.0.0.1:9").release(JOB) is True
+
+
+def test_node_counts_as_started_ten_minutes_after_its_request() -> None:
+    """Cloud TPU reports no time of the start."""
+    node = tpu_v2.Node(name=NODE["name"], id=17, state=tpu_v2.Node.State.READY, create_time=START)
+    assert vm_of(node).started_at == START + timedelta(minutes=10)
+    assert (vm_of(node).vm_generation, vm_of(node).address) == (0, "")
+    assert vm_of(tpu_v2.Node(name=NODE["name"], state=tpu_v2.Node.State.CREATING)).started_at is None
