@@ -109,7 +109,6 @@ def vm_of(node: tpu_v2.Node) -> Vm:
     _, _, _, zone, _, name = node.name.split("/")
     created_at = datetime.fromtimestamp(node.create_time.timestamp(), UTC) if node.create_time else None
     status = _STATUSES.get(node.state, VmStatus.CREATING)
-    is_up = status is VmStatus.RUNNING and created_at is not None
     return Vm(
         name=name,
         zone=zone,
@@ -120,7 +119,7 @@ def vm_of(node: tpu_v2.Node) -> Vm:
         directive=directive_of(node.labels),
         fingerprint=fingerprint(node),
         created_at=created_at,
-        started_at=created_at + timedelta(seconds=CREATION_S) if is_up and created_at else None,
+        started_at=created_at + timedelta(seconds=CREATION_S) if created_at and status is VmStatus.RUNNING else None,
         is_tpu=True,
         loss=_LOSSES.get(node.state, LossCause.GONE),
         # Source: Node.network_endpoints: the first one is the address of the slice.

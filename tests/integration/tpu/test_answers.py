@@ -20,7 +20,7 @@ from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.tpu_fleet import TpuFleet, queued_resources
 from shared.gcp.tpu_fleet import fleet as adapter
-from shared.gcp.tpu_fleet.nodes import vm_of
+from shared.gcp.tpu_fleet.nodes import fingerprint, vm_of
 from shared.gcp.tpu_fleet.queued_resource_spec import vm_of as vm_of_queued
 from shared.ports import Created, CreateOutcome, NotCreated, Pending
 from tests.integration.tpu.slices import ONE_HOST, RUN, ZONE, a_create, a_metadata, a_tpu_job
@@ -384,3 +384,21 @@ def test_node_counts_as_started_ten_minutes_after_its_request() -> None:
     assert vm_of(node).started_at == START + timedelta(minutes=10)
     assert (vm_of(node).vm_generation, vm_of(node).address) == (0, "")
     assert vm_of(tpu_v2.Node(name=NODE["name"], state=tpu_v2.Node.State.CREATING)).started_at is None
+
+
+def test_address_of_a_slice_is_that_of_its_first_host() -> None:
+    endpoints = [tpu_v2.NetworkEndpoint(ip_address=address) for address in ("10.0.0.2", "10.0.0.3")]
+    assert vm_of(tpu_v2.Node(name=NODE["name"], network_endpoints=endpoints)).address == "10.0.0.2"
+
+
+def test_fingerprint_does_not_depend_on_the_order_of_the_labels() -> None:
+    """The order of a protobuf map depends on what was in it before."""
+    labels = {f"label-{number}": "x" for number in range(30)}
+    node, used = tpu_v2.Node(labels=labels), tpu_v2.Node(labels=labels)
+    for number in range(1000):
+        used.labels[str(number)] = "x"
+    for number in range(1000):
+        del used.labels[str(number)]
+    assert fingerprint(used) == fingerprint(node)
+    node.labels["trainmaster-directive"] = "1-2-run"
+    assert fingerprint(used) != fingerprint(node)
