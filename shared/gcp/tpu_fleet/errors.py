@@ -65,7 +65,7 @@ def problem_of_status(status: status_pb2.Status) -> Problem:
 
 def problem_of_operation(status: Mapping[str, Any]) -> Problem:
     """Return the problem of a failed operation, whose error is a google.rpc.Status in JSON."""
-    return Problem(_code_name(int(status.get("code", 0))), str(status.get("message", "")))
+    return Problem(_code_name(int(status.get("code", code_pb2.UNKNOWN))), str(status.get("message", "")))
 
 
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,10 +19,13 @@ from shared.core.model.plan import TpuQueue
 from shared.core.model.vm import Vm
 from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
-from shared.gcp.tpu_fleet import TpuFleet, queued_resources
+from shared.gcp.rest_api import RestApi
+from shared.gcp.tpu_fleet import TpuFleet, operations, queued_resources
 from shared.gcp.tpu_fleet import fleet as adapter
 from shared.gcp.tpu_fleet.nodes import fingerprint, vm_of
+from shared.gcp.tpu_fleet.operations import OUTCOME_VALID_S, Operation, Operations
 from shared.gcp.tpu_fleet.queued_resource_spec import vm_of as vm_of_queued
+from shared.gcp.vm_defaults import Problem
 from shared.ports import Created, CreateOutcome, NotCreated, Pending
 from tests.integration.tpu.slices import ONE_HOST, RUN, ZONE, a_create, a_metadata, a_tpu_job
 from tests.support.jobs import START
@@ -372,6 +376,59 @@ def test_creation_that_runs_is_followed_and_not_repeated(
     answers = Answers(monkeypatch, {"GET operations": [listed, follow], "POST nodes": OPERATION})
     assert answers.fleet.create(JOB, a_create(JOB), a_metadata()) == Created()
     assert answers.calls == calls
+
+
+def a_creation(name: str, age_s: float, **changes: object) -> Answer:
+    at = datetime.now(UTC) - timedelta(seconds=age_s)
+    metadata = {"target": f"{PARENT}/nodes/{name}", "verb": "create", "createTime": at.isoformat()}
+    return {"name": name, "metadata": metadata, "done": True, **changes}
+
+
+def test_last_valid_creation_of_each_node_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = OUTCOME_VALID_S + 100
+    listed = [
+        a_creation("recent", 10),
+        a_creation("old", old),
+        a_creation("old and running", old, done=False),
+        a_creation("twice", 10, error={"code": 8, "message": "no capacity"}),
+        a_creation("twice", 20, done=False),
+        a_creation("running before", old + 100, done=False),
+        a_creation("running before", old),
+        {"name": "deletion", "metadata": {"target": f"{PARENT}/nodes/deleted", "verb": "delete"}},
+        {"name": "without time", "metadata": {"target": f"{PARENT}/nodes/timeless", "verb": "create"}},
+        {"name": "without metadata"},
+    ]
+    Answers(monkeypatch, {"GET operations": {"operations": listed}})
+    found = Operations(RestApi("https://tpu.googleapis.com", "http://127.0.0.1:9", 1.0)).creations(PARENT)
+    nodes = {target.rpartition("/")[2]: (operation.done, operation.error) for target, operation in found.items()}
+    assert nodes == {
+        "recent": (True, None),
+        "old and running": (False, None),
+        "twice": (True, Problem("RESOURCE_EXHAUSTED", "no capacity")),
+    }
+
+
+def test_operation_is_polled_less_and_less_often_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    now_s = 100.0
+
+    def sleep(pause_s: float) -> None:
+        nonlocal now_s
+        pauses.append(round(pause_s, 3))
+        now_s += pause_s
+
+    Answers(monkeypatch, {"GET operations": OPERATION})
+    monkeypatch.setattr(operations, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now_s))
+    api = RestApi("https://tpu.googleapis.com", "http://127.0.0.1:9", 1.0)
+    assert not Operations(api).follow(OPERATION["name"], 110.0).done
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 0.9]
+
+
+@pytest.mark.parametrize("error", [(404, "NOT_FOUND"), (501, "UNIMPLEMENTED"), (400, "FAILED_PRECONDITION")])
+def test_operation_that_cannot_be_deleted_is_left(monkeypatch: pytest.MonkeyPatch, error: tuple[int, str]) -> None:
+    answers = Answers(monkeypatch, {"DELETE operations": an_error(*error)})
+    Operations(RestApi("https://tpu.googleapis.com", "http://127.0.0.1:9", 1.0)).delete(Operation.parse(OPERATION))
+    assert answers.calls == ["DELETE operations"]
 
 
 def test_nothing_of_a_job_is_left_beside_its_nodes() -> None:

@@ -11,7 +11,9 @@ from google.rpc import code_pb2, status_pb2
 
 from shared.core.events import CapacityErrorKind
 from shared.errors import PermanentError, TemporaryError
-from shared.gcp.tpu_fleet.errors import not_created, problem_of, problem_of_status, tpu_errors
+from shared.gcp.tpu_fleet.errors import not_created, problem_of, problem_of_operation, problem_of_status, tpu_errors
+from shared.gcp.vm_defaults import Problem
+from shared.ports import NotCreated
 
 STOCKOUT, QUOTA, DENIED, INTERNAL = (
     CapacityErrorKind.STOCKOUT,
@@ -46,6 +48,11 @@ def test_failed_operation_is_classified(code: str, message: str, kind: CapacityE
     status = status_pb2.Status(code=code_pb2.Code.Value(code), message=message)
     outcome = not_created(problem_of_status(status))
     assert (outcome.kind, outcome.code, outcome.message) == (kind, code, message)
+
+
+def test_operation_without_a_code_failed_for_an_unknown_reason() -> None:
+    assert problem_of_operation({}) == Problem("UNKNOWN", "")
+    assert not_created(problem_of_operation({"message": "no"})) == NotCreated(INTERNAL, "UNKNOWN", "no")
 
 
 def api_error(http: int, code: str, message: str) -> exceptions.GoogleAPICallError:
@@ -93,6 +100,7 @@ def test_response_that_is_not_json_has_the_http_status_as_code() -> None:
     response.request = requests.Request("GET", "https://tpu.googleapis.com/").prepare()
     error = exceptions.from_http_response(response)
     assert problem_of(error).code == "502"
+    assert "Bad gateway" in problem_of(error).message
     with pytest.raises(TemporaryError), tpu_errors("list"):
         raise error
 
