@@ -471,6 +471,11 @@ def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(monkeypatch: p
     monkeypatch.setattr(operations._zones, "list", listed)
     gave_up = failed("VM_MIN_COUNT_NOT_REACHED", "ours")
     assert [cause.code for cause in operations.causes(ZONE, gave_up)] == ["ZONE_RESOURCE_POOL_EXHAUSTED"]
+    members.append(failed("QUOTA_EXCEEDED", "ours"))
+    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == [
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        "QUOTA_EXCEEDED",
+    ]
     members.clear()
     assert [cause.code for cause in operations.causes(ZONE, gave_up)] == ["VM_MIN_COUNT_NOT_REACHED"]
     assert operations.causes(ZONE, compute_v1.Operation()) == []

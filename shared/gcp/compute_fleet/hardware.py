@@ -17,9 +17,8 @@ from shared.core.reconcile.machine_families import (
 )
 from shared.core.reconcile.steps import Create
 
-FUSE_S_MIN: Final = 30
 FUSE_S_MAX: Final = 120 * 24 * 3600
-"""Limits of maxRunDuration. Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
+"""Longest maxRunDuration. Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
 PREEMPTION_NOTICE_S: Final = 120
 """Time between the preemption notice in the metadata and the shutdown. Without it, only the 30 s of the shutdown are
 left. Source: "Create and use Spot VMs", preemptionNoticeDuration; no other value is allowed."""
@@ -64,7 +63,7 @@ def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.S
         on_host_maintenance="MIGRATE" if supports_live_migration(create.group, spot=create.spot) else "TERMINATE",
         automatic_restart=False,
         provisioning_model=_provisioning_model(create, is_reserved=is_reserved),
-        max_run_duration=compute_v1.Duration(seconds=min(max(plan.fuse_s, FUSE_S_MIN), FUSE_S_MAX)),
+        max_run_duration=compute_v1.Duration(seconds=min(plan.fuse_s, FUSE_S_MAX)),
         instance_termination_action="DELETE",
     )
     if create.spot:

@@ -11,10 +11,14 @@ from google.api_core import exceptions
 from google.cloud import compute_v1
 
 from shared.core.model.job import Job
-from shared.core.model.replica_id import TaskType
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.vm_names import vm_name
+from shared.gcp.compute_fleet import operations as compute_operations
 from shared.gcp.compute_fleet.errors import FLEET_CHANGE, problem_of
 from shared.gcp.compute_fleet.hardware import scheduling
 from shared.gcp.compute_fleet.placement import Placements, policy_name
+from shared.gcp.compute_fleet.properties import resource
+from shared.gcp.vm_defaults import VmDefaults
 from tests.contract.fleets import a_create
 from tests.support.jobs import a_job, a_plan
 
@@ -51,6 +55,49 @@ def test_vm_deletes_itself_within_the_120_days_that_compute_allows(days: int, se
     plan = a_plan(max_running_s=days * DAY_S, max_wait_s=0)
     request = scheduling(plan, a_create(a_job(plan=plan)), is_reserved=False)
     assert request.max_run_duration.seconds == seconds
+
+
+@pytest.mark.parametrize(("partial", "min_count"), [(False, 3), (True, 1)])
+def test_insert_creates_all_vms_or_as_many_as_possible(partial: bool, min_count: int) -> None:
+    job = a_job(plan=a_plan(3))
+    replica_ids = tuple(ReplicaId(TaskType.WORKER, index) for index in range(3))
+    names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
+    group = job.plan.group(TaskType.WORKER)
+    create = a_create(job, group=group, replica_ids=replica_ids, names=names, partial=partial)
+    request = resource(job, create, VmDefaults("my-project", "", "global/networks/default", ""), {})
+    assert (request.count, request.min_count) == (3, min_count)
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "answers", "is_done", "waits"),
+    [
+        (5.0, ["RUNNING", "DONE"], True, [5.0, 4.5]),
+        (1.0, ["RUNNING", "RUNNING"], False, [1.0, 0.5]),
+        (0.0, [], False, []),
+        (0.25, ["RUNNING"], False, [0.25]),
+    ],
+    ids=["done", "not done", "no time", "little time"],
+)
+def test_operation_is_followed_until_the_deadline(
+    wait_s: float, answers: list[str], is_done: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    waited: list[float] = []
+    left = list(answers)
+
+    def wait(*, timeout: float, **_: object) -> compute_v1.Operation:
+        """Take half a second, as a wait of Compute Engine that returns early."""
+        nonlocal now_s
+        waited.append(timeout)
+        now_s += 0.5
+        return compute_v1.Operation(name="o", status=left.pop(0))
+
+    monkeypatch.setattr(compute_operations, "time", SimpleNamespace(monotonic=lambda: now_s))
+    operations = compute_operations.Operations("p", "http://127.0.0.1:9")
+    monkeypatch.setattr(operations._zones, "wait", wait)
+    followed = operations.in_zone("us-central1-a", compute_v1.Operation(name="o", status="RUNNING"), wait_s)
+    assert (followed is not None, waited) == (is_done, waits)
+    operations.close()
 
 
 def job_on_close_vms(job_id: str = "digits_1") -> Job:
