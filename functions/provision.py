@@ -21,4 +21,4 @@ def provision(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    flow.handle(decode_provision(message.data), fleet_deps(), deps(), message.published_at)
+    flow.handle(decode_provision(message.data), fleet_deps(), deps(), message.published_at, message.message_id)

@@ -37,7 +37,8 @@ TRIES: Final = 5
 LEASE: Final = "admission queue"
 """Name of the lease. A job's id has no spaces."""
 LEASE_S: Final = 120.0
-"""Longer than a pass over thousands of jobs. After the death of a pass, admission waits this long at most."""
+"""Longer than a pass over thousands of jobs. After the death of a pass, admission waits this long at most: less if the
+message that requested the pass is redelivered, because the same message takes the lease again."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,15 +49,18 @@ def request_pass(deps: Deps) -> None:
         deps.bus.publish(topics.PROVISION, encode_admission_pass(), {})
 
 
-def admit(job: Job, deps: Deps) -> bool:
+def admit(job: Job, deps: Deps, message_id: str = "") -> bool:
     """Run a pass for this queued job. Return whether it was admitted."""
-    return job.job_id in admit_all(deps, requested_by=job.job_id)
+    return job.job_id in admit_all(deps, requested_by=job.job_id, message_id=message_id)
 
 
-def admit_all(deps: Deps, requested_by: str = "") -> frozenset[str]:
-    """Admit all jobs that fit, and return their ids. VMs are requested for all but the job that requested the pass."""
+def admit_all(deps: Deps, requested_by: str = "", message_id: str = "") -> frozenset[str]:
+    """Admit all jobs that fit, and return their ids. VMs are requested for all but the job that requested the pass.
+
+    `message_id` is the message that requested the pass. Its redelivery takes the lease again.
+    """
     now = deps.clock()
-    lease = deps.store.take_lease(LEASE, now, now + timedelta(seconds=LEASE_S))
+    lease = deps.store.take_lease(LEASE, now, now + timedelta(seconds=LEASE_S), message_id)
     if lease is None:
         return frozenset()
     try:

@@ -10,7 +10,8 @@ was planned on an outdated state is therefore corrected by the next round.
 
 The lease saves work: of many requests about one job, one lists and plans, and the others end after two reads. It is not
 needed for safety. A request that met the lease is not lost, because its ledger entry is pending: the holder looks for
-new pending entries after it has released the lease, and the sweep looks for them every minute.
+new pending entries after it has released the lease, and the sweep looks for them every minute. The holder is named by
+its message id: if its process dies, Pub/Sub redelivers the message, and the redelivery takes the lease again.
 
 A delivery that cannot finish is acknowledged, not refused: Pub/Sub slows a subscription down that answers with errors.
 If it made progress it publishes its request again; if it could only wait, the next sweep continues.
@@ -66,7 +67,7 @@ WAIT_MAX_S: Final = 4.0
 """Bounds of the time between two rounds that wait for VMs, or only write directives. It doubles: the exits of a gang
 arrive over seconds, and are provisioned in a few batches."""
 LEASE_S: Final = 120.0
-"""Longer than a round. After the death of its holder, the sweep provisions the job when the lease has expired."""
+"""Longer than a round. If the holder died and its message is not redelivered, the sweep provisions the job later."""
 LATE_S: Final = 120.0
 """Age at which a request without a ledger entry is dropped. The sweep repeats it every minute."""
 
@@ -92,11 +93,14 @@ def handle(
     fleet_deps: FleetDeps,
     deps: Deps,
     published_at: datetime | None = None,
+    message_id: str = "",
 ) -> None:
     """Provision a job, search for VMs that belong to no job, or admit queued jobs.
 
     `published_at` is the time of the message. A late request that a later sweep has repeated is dropped: otherwise the
     requests of every sweep pile up while provisioning is slower than the sweeps.
+
+    `message_id` names the holder of leases. A redelivery of the message takes the leases of the first delivery again.
     """
     if published_at is not None and deps.clock() - published_at > timedelta(seconds=LATE_S) and _is_repeated(request):
         _log.info("dropped a request of %s, which a later sweep has repeated", published_at)
@@ -105,9 +109,9 @@ def handle(
         case OrphanSearch():
             vm_check.handle(fleet_deps.fleet, deps, fleet_deps.orphan_times, fleet_deps.run_all)
         case AdmissionPass():
-            admission.admit_all(deps)
+            admission.admit_all(deps, message_id=message_id)
         case ProvisionRequest():
-            _provision(request, fleet_deps, deps)
+            _provision(request, fleet_deps, deps, message_id)
 
 
 def _is_repeated(request: ProvisionRequest | OrphanSearch | AdmissionPass) -> bool:
@@ -115,12 +119,12 @@ def _is_repeated(request: ProvisionRequest | OrphanSearch | AdmissionPass) -> bo
     return not isinstance(request, ProvisionRequest) or request.entry_key is None
 
 
-def _provision(request: ProvisionRequest, fleet_deps: FleetDeps, deps: Deps) -> None:
+def _provision(request: ProvisionRequest, fleet_deps: FleetDeps, deps: Deps, message_id: str) -> None:
     if request.entry_key is not None and not deps.store.is_pending(request.job_id, request.entry_key):
         return
     now = deps.clock()
     expires_at = now + timedelta(seconds=LEASE_S)
-    lease = deps.store.take_lease(request.job_id, now, expires_at)
+    lease = deps.store.take_lease(request.job_id, now, expires_at, message_id)
     if lease is None:
         _log.info("%s: another delivery provisions this job", request.job_id)
         return
@@ -233,7 +237,7 @@ class _Delivery:
         if not self.deps.limits:
             record(ProvisioningStarted(job.job_id, self.deps.clock()), self.deps)
             return True
-        return admission.admit(job, self.deps)
+        return admission.admit(job, self.deps, self.lease.holder)
 
     def _execute(self, steps: Steps, job: Job) -> None:
         self.has_progress = True

@@ -38,7 +38,7 @@ class MemoryStore(Incidents):
         self._jobs: dict[str, StoredJob] = {}
         self._admissions = 0
         self._commits = 0
-        self._leases: dict[str, tuple[object, datetime]] = {}
+        self._leases: dict[str, tuple[Lease, datetime]] = {}
         """Name → token of the holder, and when the lease expires."""
 
     def copy(self) -> MemoryStore:
@@ -137,19 +137,21 @@ class MemoryStore(Incidents):
         entry = self.entry(job_id, key)
         return entry is not None and entry.is_pending
 
-    def take_lease(self, name: str, now: datetime, expires_at: datetime) -> Lease | None:
+    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
         with self._lock:
-            if name in self._leases and self._leases[name][1] > now:
-                return None
-            lease = Lease(name, object())
-            self._leases[name] = (lease.token, expires_at)
+            if name in self._leases:
+                present, end = self._leases[name]
+                if end > now and not (holder and holder == present.holder):
+                    return None
+            lease = Lease(name, object(), holder)
+            self._leases[name] = (lease, expires_at)
             return lease
 
     def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
         with self._lock:
             if not self._holds(lease):
                 return None
-            self._leases[lease.name] = (lease.token, expires_at)
+            self._leases[lease.name] = (lease, expires_at)
             return lease
 
     def release_lease(self, lease: Lease) -> None:
@@ -158,8 +160,8 @@ class MemoryStore(Incidents):
                 del self._leases[lease.name]
 
     def _holds(self, lease: Lease) -> bool:
-        token, _ = self._leases.get(lease.name, (None, None))
-        return token is lease.token
+        present, _ = self._leases.get(lease.name, (None, None))
+        return present is not None and present.token is lease.token
 
     def jobs_with_pending(self) -> tuple[str, ...]:
         with self._lock:

@@ -86,8 +86,12 @@ class Store(Protocol):
         """Confirm the effects of these entries. Idempotent: the first time stays."""
         ...
 
-    def take_lease(self, name: str, now: datetime, expires_at: datetime) -> Lease | None:
-        """Take the lease until `expires_at`. None: it is held by another, and has not expired at `now`."""
+    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
+        """Take the lease until `expires_at`. None: another holder has it, and it has not expired at `now`.
+
+        `holder` is the message id of the delivery that takes the lease. Pub/Sub redelivers a message under the same id
+        after the death of the process that handled it, so the same holder may take its own lease again. Empty: unknown.
+        """
         ...
 
     def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:

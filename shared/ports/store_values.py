@@ -74,6 +74,8 @@ class Lease:
     name: str
     token: object
     """The adapter's version of the lease."""
+    holder: str = ""
+    """Message id of the delivery that took the lease. Empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

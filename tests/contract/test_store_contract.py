@@ -664,6 +664,29 @@ def test_lease_that_expired_belongs_to_the_next(store: Store) -> None:
     assert store.take_lease("digits_1", at(131), at(240))
 
 
+def test_holder_takes_its_own_lease_again(store: Store) -> None:
+    """Pub/Sub redelivers the message of a delivery that died."""
+    first = must(store.take_lease("digits_1", at(0), at(60), "message-1"))
+    assert store.take_lease("digits_1", at(1), at(61), "message-2") is None
+    assert store.take_lease("digits_1", at(1), at(61)) is None
+    second = must(store.take_lease("digits_1", at(1), at(61), "message-1"))
+    assert store.extend_lease(first, at(180)) is None
+    store.release_lease(first)
+    longer = must(store.extend_lease(second, at(120)))
+    assert store.take_lease("digits_1", at(100), at(180), "message-2") is None, "it was extended"
+    third = must(store.take_lease("digits_1", at(100), at(180), "message-1"))
+    store.release_lease(longer)
+    assert store.take_lease("digits_1", at(101), at(180), "message-2") is None, "the old holder cannot release it"
+    store.release_lease(third)
+    assert store.take_lease("digits_1", at(101), at(180), "message-2")
+
+
+def test_lease_without_a_holder_is_never_taken_again(store: Store) -> None:
+    assert store.take_lease("digits_1", at(0), at(60))
+    assert store.take_lease("digits_1", at(1), at(61)) is None
+    assert store.take_lease("digits_1", at(1), at(61), "message-1") is None
+
+
 def test_one_of_many_takes_a_lease(store: Store) -> None:
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: store.take_lease("digits_1", at(0), at(60)), range(16)))

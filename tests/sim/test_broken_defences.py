@@ -106,7 +106,7 @@ def accept_events_of_any_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 def grant_every_lease(patch: pytest.MonkeyPatch) -> None:
     """Let deliveries of one job work side by side. The lease saves work, and no other defence may depend on it."""
-    patch.setattr(MemoryStore, "take_lease", lambda self, name, now, expires_at: Lease(name, None))
+    patch.setattr(MemoryStore, "take_lease", lambda self, name, now, expires_at, holder="": Lease(name, None))
     patch.setattr(MemoryStore, "extend_lease", lambda self, lease, expires_at: lease)
     patch.setattr(MemoryStore, "release_lease", lambda self, lease: None)
 

@@ -27,8 +27,8 @@ class WriteCountingStore(MemoryStore):
         super().mark_done(job_id, keys, at)
         self.writes += len(keys)
 
-    def take_lease(self, name: str, now: Any, expires_at: Any) -> Any:
-        lease = super().take_lease(name, now, expires_at)
+    def take_lease(self, name: str, now: Any, expires_at: Any, holder: str = "") -> Any:
+        lease = super().take_lease(name, now, expires_at, holder)
         self.writes += lease is not None
         return lease
 

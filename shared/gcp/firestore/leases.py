@@ -16,15 +16,18 @@ LEASES: Final = "leases"
 class Leases(Database):
     """See `shared.ports.Store`."""
 
-    def take_lease(self, name: str, now: datetime, expires_at: datetime) -> Lease | None:
+    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
         path = f"{LEASES}/{name}"
         snapshot = self._get(path).get(path)
-        if snapshot is not None and snapshot.get("expires_at") > now:
+        if snapshot is None:
+            return self._write_lease(name, holder, expires_at, None)
+        present = snapshot.to_dict() or {}
+        if present["expires_at"] > now and not (holder and holder == present.get("holder")):
             return None
-        return self._write_lease(name, expires_at, snapshot.update_time if snapshot else None)
+        return self._write_lease(name, holder, expires_at, snapshot.update_time)
 
     def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
-        return self._write_lease(lease.name, expires_at, lease.token)
+        return self._write_lease(lease.name, lease.holder, expires_at, lease.token)
 
     def release_lease(self, lease: Lease) -> None:
         batch = self._client.batch()
@@ -33,13 +36,13 @@ class Leases(Database):
         with suppress(ConflictError):
             commit(batch, f"release the lease {lease.name}")
 
-    def _write_lease(self, name: str, expires_at: datetime, update_time: object) -> Lease | None:
+    def _write_lease(self, name: str, holder: str, expires_at: datetime, update_time: object) -> Lease | None:
         """Return None if another writer has changed the lease since `update_time`."""
         batch = self._client.batch()
-        self._write(batch, f"{LEASES}/{name}", {"expires_at": expires_at}, update_time)
+        self._write(batch, f"{LEASES}/{name}", {"expires_at": expires_at, "holder": holder}, update_time)
         try:
             commit(batch, f"write the lease {name}")
         except (ConflictError, ExistsError):
             return None
         results: Any = batch.write_results
-        return Lease(name, results[0].update_time)
+        return Lease(name, results[0].update_time, holder)

@@ -6,7 +6,7 @@
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     stockouts/{zone and machine kind}      Stockout
-    leases/{job_id}                        `expires_at` of the lease on work for this job
+    leases/{job_id}                        `expires_at` and `holder` of the lease on work for this job
     control/admission_token                the last admission; its update time is the admission token
 
 Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease has `expires_at`):

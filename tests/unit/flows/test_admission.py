@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -12,6 +13,7 @@ from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.errors import PermanentError
 from shared.flows import admission, provision, submit, sweep
 from shared.messaging import internal_requests
+from shared.messaging.internal_requests import AdmissionPass, ProvisionRequest
 from shared.ports import AdmissionToken
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import a_spec
@@ -70,6 +72,19 @@ def test_sweep_admits_jobs_when_the_message_about_free_capacity_was_lost(world: 
     world.deliver()
     assert world.states()["urgent"] is JobState.PREPARING
     assert world.states()["second"] is JobState.QUEUED
+
+
+@pytest.mark.parametrize("request_", [AdmissionPass(), ProvisionRequest("urgent")])
+def test_redelivery_continues_the_pass_of_the_delivery_that_died(
+    world: LimitedWorld, request_: AdmissionPass | ProvisionRequest
+) -> None:
+    world.limits["vcpus"] = 24
+    later = world.now + timedelta(seconds=admission.LEASE_S)
+    assert world.store.take_lease(admission.LEASE, world.now, later, "message-1")
+    provision.handle(request_, world.fleet_deps, world.deps, world.now, "message-2")
+    assert world.states()["urgent"] is JobState.QUEUED, "another message meets the lease"
+    provision.handle(request_, world.fleet_deps, world.deps, world.now, "message-1")
+    assert world.states()["urgent"] is JobState.PREPARING
 
 
 def test_admission_token_from_before_another_admission_is_rejected(

@@ -38,8 +38,8 @@ def handle(world: World, request: ProvisionRequest) -> Counts:
     return counts
 
 
-def lease(world: World) -> object:
-    return world.store.take_lease("digits_1", world.now, world.now + timedelta(seconds=LEASE_S))
+def lease(world: World, holder: str = "") -> object:
+    return world.store.take_lease("digits_1", world.now, world.now + timedelta(seconds=LEASE_S), holder)
 
 
 def test_request_names_the_ledger_entry_it_is_for(running: World) -> None:
@@ -162,6 +162,18 @@ def test_lease_of_a_delivery_that_died_expires(running: World) -> None:
     world.sweep()
     world.deliver()
     assert world.store.pending_keys("digits_1") == ()
+
+
+def test_redelivery_continues_at_once_when_the_first_delivery_died(running: World) -> None:
+    world = running
+    world.kill(WORKER_0)
+    (request,) = requests(world)
+    assert lease(world, holder="message-1")
+    provision.handle(request, world.fleet_deps, world.deps, world.now, "message-2")
+    assert world.store.pending_keys("digits_1"), "another message meets the lease"
+    provision.handle(request, world.fleet_deps, world.deps, world.now, "message-1")
+    assert world.store.pending_keys("digits_1") == ()
+    assert lease(world), "the redelivery has released it"
 
 
 def test_failed_delivery_releases_its_lease(running: World, monkeypatch: pytest.MonkeyPatch) -> None:

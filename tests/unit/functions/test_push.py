@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import functions_framework
@@ -15,7 +16,7 @@ from shared.errors import TemporaryError
 from shared.memory.bus import Message
 from shared.messaging import topics
 from shared.settings import settings
-from shared.wiring import core_services, intake_deps
+from shared.wiring import core_services, fleet, intake_deps
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 
@@ -109,6 +110,22 @@ def test_malformed_push_request_is_dead_lettered_and_not_echoed(
     assert response.status_code == 204
     assert SECRET.encode() not in response.data
     assert len(dead_letters(world)) == 1
+
+
+@pytest.mark.parametrize(("holder", "is_provisioned"), [("16", False), ("17", True)])
+def test_provision_takes_the_lease_of_the_same_message_again(
+    world: World,
+    client: Callable[[str], FlaskClient],
+    monkeypatch: pytest.MonkeyPatch,
+    holder: str,
+    is_provisioned: bool,
+) -> None:
+    """The process that handled message 17 first has died. Pub/Sub redelivers the message under the same id."""
+    monkeypatch.setattr(fleet, "fleet_deps", lambda: world.fleet_deps)
+    world.submit()
+    assert world.store.take_lease("digits_1", world.now, world.now + timedelta(seconds=60), holder)
+    assert client("provision").post("/", json=envelope({"version": 1, "job_id": "digits_1"})).status_code == 204
+    assert bool(world.fleet.list_vms("digits_1")) is is_provisioned
 
 
 def test_message_is_redelivered_after_a_temporary_error(
