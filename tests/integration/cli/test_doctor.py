@@ -125,7 +125,10 @@ def installation(
     core_services.store.cache_clear()
     with serving(iam.listen(0, project)) as endpoint:
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
-        yield Installation(project, client, pubsub_emulator, google)
+        created = Installation(project, client, pubsub_emulator, google)
+        for topic in EVENT_TOPICS:
+            created.change_subscription(topic, retryPolicy={"minimumBackoff": "1s", "maximumBackoff": "60s"})
+        yield created
     settings.cache_clear()
     core_services.store.cache_clear()
 

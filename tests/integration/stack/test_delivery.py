@@ -36,7 +36,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 def failed_deliveries(recording: LocalStack) -> Iterator[list[bytes]]:
     """Publish a message to a function that always returns 500; yield the requests that it receives.
 
-    This runs before all tests of the module, because five deliveries take the emulator 13 s whatever the retry policy.
+    This runs before all tests of the module, because five deliveries take the emulator several seconds.
     """
     deliveries: list[bytes] = []
 
