@@ -14,7 +14,14 @@ from cli.doctor.function_checks import check_functions
 from cli.doctor.policy_checks import check_policies
 from cli.doctor.quota_checks import check_quotas
 from cli.doctor.sample_events import SAMPLE_EVENTS
-from cli.doctor.topic_checks import EVENT_TOPICS, check_dead_letter, check_delivery, check_notifications, check_schema
+from cli.doctor.topic_checks import (
+    EVENT_TOPICS,
+    check_dead_letter,
+    check_delivery,
+    check_notifications,
+    check_retries,
+    check_schema,
+)
 from cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
 from shared.api.permissions import REQUIRED_PERMISSIONS
 from shared.errors import PermanentError, TemporaryError
@@ -65,6 +72,7 @@ def _checks_of_the_installation(inspection: Inspection, values: Settings) -> lis
         ("Firestore", partial(_check_state, inspection)),
         ("indexes of Firestore", _check_indexes),
         *((f"topic {topic}", partial(check_delivery, inspection, topic)) for topic in EVENT_TOPICS),
+        ("retry policies", partial(check_retries, inspection)),
         (f"topic {topics.JOB_STATE}", partial(check_notifications, inspection)),
         *(
             (f"schema of {topic}", partial(check_schema, inspection, topic, event))

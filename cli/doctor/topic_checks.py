@@ -31,7 +31,7 @@ EVENT_TOPICS: Final = (
 
 
 def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
-    """Check that the topic exists, and that its subscription pushes, retries and gives up as infra/ sets it."""
+    """Check that the topic exists, and that its subscription pushes and gives up as infra/ sets it."""
     if not inspection.has_topic(topic):
         yield problem(f"there is no topic {topic}", CREATE_IT)
         return
@@ -49,8 +49,6 @@ def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
 def _delivery_problems(subscription: Subscription) -> Iterator[str]:
     if not subscription.endpoint:
         yield "has no push endpoint"
-    if not subscription.has_retry_policy:
-        yield "retries without backoff"
     if subscription.dead_letter != topics.DEAD_LETTER or subscription.attempts_max < ATTEMPTS_MIN:
         yield f"does not move messages to {topics.DEAD_LETTER} after {ATTEMPTS_MIN} or more deliveries"
     if subscription.expires:
@@ -60,6 +58,20 @@ def _delivery_problems(subscription: Subscription) -> Iterator[str]:
             f"has an acknowledgement deadline of {subscription.ack_deadline_s} s, "
             f"but a function may take {ACK_DEADLINE_MIN_S} s"
         )
+
+
+def check_retries(inspection: Inspection) -> Iterator[Finding]:
+    """Check that Pub/Sub pauses before it delivers a failed event again."""
+    if inspection.endpoints.compute:
+        reason = "the local stack sets none, because the Pub/Sub emulator loses messages with one"
+        yield not_checked("retry policies of the subscriptions", reason)
+        return
+    subscriptions = {topic: inspection.subscription(topic) for topic in EVENT_TOPICS}
+    without = [topic for topic, found in subscriptions.items() if found is not None and not found.has_retry_policy]
+    for topic in without:
+        yield problem(f"subscription {topic} retries without backoff", REPAIR_IT)
+    if not without:
+        yield ok("retry policies of the subscriptions")
 
 
 def check_notifications(inspection: Inspection) -> Iterator[Finding]:

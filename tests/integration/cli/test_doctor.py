@@ -125,10 +125,7 @@ def installation(
     core_services.store.cache_clear()
     with serving(iam.listen(0, project)) as endpoint:
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
-        created = Installation(project, client, pubsub_emulator, google)
-        for topic in EVENT_TOPICS:
-            created.change_subscription(topic, retryPolicy={"minimumBackoff": "1s", "maximumBackoff": "60s"})
-        yield created
+        yield Installation(project, client, pubsub_emulator, google)
     settings.cache_clear()
     core_services.store.cache_clear()
 
@@ -155,7 +152,6 @@ def test_every_topic_is_checked() -> None:
     ("changed", "message"),
     [
         ({"pushConfig": {}}, "has no push endpoint"),
-        ({"retryPolicy": None}, "retries without backoff"),
         ({"deadLetterPolicy": None}, "does not move messages to trainmaster-dead-letter"),
         ({"expirationPolicy": None}, "expires when it is not used"),
         ({"expirationPolicy": {"ttl": "86400s"}}, "expires when it is not used"),
@@ -331,19 +327,19 @@ def test_unreachable_api_is_a_problem_and_other_checks_continue(
 ) -> None:
     monkeypatch.setenv("TRAINMASTER_COMPUTE_ENDPOINT", "http://127.0.0.1:9")
     settings.cache_clear()
-    installation.change_subscription(topics.SWEEP, retryPolicy=None)
+    installation.change_subscription(topics.SWEEP, expirationPolicy=None)
     first, second = installation.problems()
     assert "Compute Engine: http://127.0.0.1:9 does not answer" in first
     assert topics.SWEEP in second
 
 
 def test_findings_are_printed_as_json(installation: Installation) -> None:
-    installation.change_subscription(topics.SWEEP, retryPolicy=None)
+    installation.change_subscription(topics.SWEEP, expirationPolicy=None)
     result = installation.run("--format", "json")
     assert result.exit_code == 1
     findings = json.loads(result.stdout)
     assert [finding["what"] for finding in findings if finding["status"] == "FIX"] == [
-        "subscription trainmaster-sweep retries without backoff"
+        "subscription trainmaster-sweep expires when it is not used"
     ]
     assert all(finding["fix"] for finding in findings if finding["status"] == "FIX")
 
@@ -363,6 +359,8 @@ def on_google_cloud(installation: Installation, google: str, monkeypatch: pytest
     settings.cache_clear()
     endpoints = Endpoints(storage=google, compute=google, accounts=google, policies=google, functions=google)
     monkeypatch.setattr(inspection, "GOOGLE", endpoints)
+    for topic in EVENT_TOPICS:
+        installation.change_subscription(topic, retryPolicy={"minimumBackoff": "10s", "maximumBackoff": "600s"})
     functions = [{"name": f"projects/p/locations/r/functions/{name}", "state": "ACTIVE"} for name in FUNCTIONS]
     functions[-1]["url"] = f"{google}/api"
     installation.google.responses |= {
@@ -403,3 +401,18 @@ def test_on_google_cloud_notification_and_service_account_are_checked(
     assert installation.google.tokens == {f"Bearer {iam.OWNER}", ""}
     del responses[account]
     assert any("no service account worker@" in line for line in installation.problems())
+
+
+def test_on_google_cloud_subscription_without_retry_policy_is_a_problem(
+    installation: Installation, compute: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_google_cloud(installation, compute, monkeypatch)
+    installation.change_subscription(topics.SWEEP, retryPolicy=None)
+    (line,) = installation.problems()
+    assert "subscription trainmaster-sweep retries without backoff" in line
+    assert "terraform apply" in line
+
+
+def test_local_stack_needs_no_retry_policy(installation: Installation) -> None:
+    (line,) = [line for line in installation.run().stdout.splitlines() if "retry policies" in line]
+    assert line.startswith("-    retry policies of the subscriptions: not checked")
