@@ -109,7 +109,7 @@ smoke: $(INSTALLED) $(if $(LOCAL),$(call IMAGE,tensorflow) $(call IMAGE,scikit-l
 		$(if $(YES),--yes) $(if $(REMOVE),--remove))
 
 .PHONY: bench-cold
-bench-cold: $(INSTALLED) ## compare cold starts of the functions with an app that imports the same client libraries
+bench-cold: $(INSTALLED) $(foreach name,$(LOCKS),$(call IMAGE,function-$(name))) ## compare cold starts of the functions with an app that imports the same client libraries
 	@$(BIN)/python -m infra.bench_cold
 
 .PHONY: check
@@ -175,6 +175,14 @@ $(SCHEMA): requirements/provider-schema.txt tests/infra/provider_schema.py | $(I
 
 $(CHECKOV)/.complete: requirements/checkov.txt | python
 	@echo "installing checkov"
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python $(PIP) --require-hashes -r $<
+	@touch $@
+
+# What Cloud Functions installs for one of its functions.
+$(IMAGES)/function-%/.complete: requirements/%.txt | python
+	@echo "installing the requirements of $*"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python $(PIP) --require-hashes -r $<

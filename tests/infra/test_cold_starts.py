@@ -91,16 +91,16 @@ class Case:
     exceeded: list[str]
 
 
-BARE = Cold(start=1.0, imports=0.8, event=0.0, memory=100.0)
+BARE = Cold(start=0.5, imports=0.4, event=0.0, memory=100.0)
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        Case(Cold(1.15, 0.9, 0.1, 140.0), []),
-        Case(Cold(1.16, 0.9, 0.1, 140.0), ["start"]),
-        Case(Cold(1.0, 0.9, 0.1, 140.5), ["memory beside the bare app"]),
-        Case(Cold(1.0, 0.9, 0.1, 160.5), ["memory beside the bare app", "memory"]),
+        Case(Cold(0.65, 0.5, 0.1, 140.0), []),
+        Case(Cold(0.66, 0.5, 0.1, 140.0), ["start"]),
+        Case(Cold(0.5, 0.4, 0.1, 140.5), ["memory beside the bare app"]),
+        Case(Cold(0.5, 0.4, 0.1, 160.5), ["memory beside the bare app", "memory"]),
     ],
     ids=lambda case: ", ".join(case.exceeded) or "nothing",
 )
@@ -111,7 +111,13 @@ def test_each_limit_of_a_cold_start_is_checked(case: Case) -> None:
     assert line.endswith("over the limit: " + ", ".join(case.exceeded) if case.exceeded else "ok")
 
 
+def test_the_console_has_limits_of_its_own() -> None:
+    assert exceeded({"console": Comparison(Cold(0.75, 0.5, 0.1, 150.0), BARE)}) == {}
+    over = Comparison(Cold(0.76, 0.5, 0.1, 150.5), BARE)
+    assert exceeded({"console": over}) == {"console": ["start", "memory beside the bare app"]}
+
+
 def test_the_limit_of_total_memory_is_for_light_functions_only() -> None:
-    heavy = Comparison(Cold(1.0, 0.9, 0.1, 230.0), Cold(1.0, 0.9, 0.0, 200.0))
+    heavy = Comparison(Cold(0.5, 0.4, 0.1, 230.0), Cold(0.5, 0.4, 0.0, 200.0))
     assert exceeded({"provision": heavy}) == {}
     assert exceeded({"submit": heavy}) == {"submit": ["memory"]}
