@@ -64,7 +64,9 @@ def _local_command() -> Any:
         local.command(LOCAL, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
             _report_missing_extra
         )
-    return typer.main.get_command(local)
+    command = typer.main.get_command(local)
+    command.name = LOCAL  # the list of all commands prints it
+    return command
 
 
 def _report_missing_extra(_: typer.Context) -> None:

@@ -18,7 +18,7 @@ import typer
 from cli import package_staging
 from cli import submit_options as options
 from cli.gcloud_flags import Flags, apply_flags
-from cli.installation import open_store
+from cli.installation import choose_installation, open_store
 from cli.options import OutputFormat
 from cli.output import Format, complain, print_json, say
 from cli.wait import exit_status, wait
@@ -85,15 +85,16 @@ def submit(
     if _list_substitutions(document):
         given["region"] = None  # the conversion of the manifest has used it
     document = apply_flags(document, Flags(**given), context.args)
-    store = open_store()
-    document["jobId"] = _fill_time(name or document.pop("job_id", None) or document.get("jobId") or _derive_id(job))
+    set_job_id(document, job, name)
     if check:
         from cli.doctor.command import report_job
 
         report_job(document, form)
     if package_path or packages:
+        choose_installation()
         _stage_packages(document, package_path, packages, staging_bucket)
     job_id = check_document(document)
+    store = open_store()
     stored = send(document, job_id, store)
     complain(f"Job [{job_id}] submitted successfully.")
     if wait_for_end or stream_logs:
@@ -190,13 +191,16 @@ def _stage_packages(
     training["packageUris"] = package_staging.stage(names, package_path, folder, objects())
 
 
-def _fill_time(job_id: object) -> object:
-    """Replace `{time:FORMAT}` by the present time. A job id that is not text is left to `check_document`."""
-    return at_time(job_id, datetime.now(UTC)) if isinstance(job_id, str) else job_id
+def set_job_id(document: dict[str, Any], job_file: str, job_id: str | None = None) -> None:
+    """Set the document's job id to `job_id`, else keep its own, else derive one from the file's name and the time.
 
-
-def _derive_id(job_file: str) -> str:
-    return job_id_from(job_file, datetime.now(UTC).strftime("%Y%m%d_%H%M%S"))
+    `{time:FORMAT}` in an id is replaced by the present time. An id that is not text is left to `accept`, which refuses
+    it.
+    """
+    now = datetime.now(UTC)
+    named = job_id or document.pop("job_id", None) or document.get("jobId")
+    named = named or job_id_from(job_file, now.strftime("%Y%m%d_%H%M%S"))
+    document["jobId"] = at_time(named, now) if isinstance(named, str) else named
 
 
 def _follow(job_id: str, store: Store, form: Format, *, stream_logs: bool) -> None:

@@ -52,22 +52,37 @@ def doctor(
     """
     if project:
         _use_project(project)
-    choose_installation()
     if job is not None:
-        from cli.submit import read_job
+        from cli.submit import read_job, set_job_id
 
-        report_job(read_job(str(job), None)[1], form)
+        _, document = read_job(str(job), None)
+        set_job_id(document, str(job))
+        report_job(document, form)
+    choose_installation()
     report(_findings(region, before_install), form)
 
 
 def report_job(document: Mapping[str, Any], form: Format) -> NoReturn:
-    """Print what the job would lack, and exit with status 1 if that prevents it."""
+    """Print what the job would lack, and exit with status 1 if that prevents it.
+
+    The document itself is checked first, which needs no installation.
+    """
+    report(_job_findings(document), form)
+
+
+def _job_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
     from cli.doctor.checks import open_inspection, run_check
-    from cli.doctor.job_checks import check_job
+    from cli.doctor.findings import ok
+    from cli.doctor.job_checks import check_job, find_file_problems
     from shared.wiring.price_list import price_list
 
+    if problems := find_file_problems(document):
+        yield from problems
+        return
+    yield ok(f"job file of {document['jobId']}")
+    choose_installation()
     values = settings()
-    report(run_check("job", lambda: check_job(document, open_inspection(values), values, price_list())), form)
+    yield from run_check("job", lambda: check_job(document, open_inspection(values), values, price_list()))
 
 
 def report(found: Iterator[Finding], form: Format) -> NoReturn:
@@ -79,7 +94,8 @@ def report(found: Iterator[Finding], form: Format) -> NoReturn:
         findings.append(finding)
         if form is not Format.JSON:
             line = f"{finding.status:<4} {finding.what}"
-            say(f"{line}: {finding.fix}" if finding.fix else line)
+            separator = " " if line.endswith("?") else ": "
+            say(f"{line}{separator}{finding.fix}" if finding.fix else line)
     if form is Format.JSON:
         print_json([asdict(finding) for finding in findings])
     raise typer.Exit(int(any(finding.status is Status.FIX for finding in findings)))

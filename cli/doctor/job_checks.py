@@ -28,16 +28,20 @@ _SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
 """Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation quotas"."""
 
 
+def find_file_problems(document: Mapping[str, Any]) -> list[Finding]:
+    """Return the problems of the job file itself. They are the same in every installation."""
+    try:
+        accept(document, default_job_id=None)
+    except InvalidJob as invalid:
+        return [_finding_of(found) for found in invalid.problems]
+    return []
+
+
 def check_job(
     document: Mapping[str, Any], inspection: Inspection, values: Settings, prices: PriceList | Unknown = NO_PRICES
 ) -> Iterator[Finding]:
-    """Yield what the job would lack, and its price. An invalid document ends the checks with its problems."""
-    try:
-        spec = accept(document, default_job_id=None)
-    except InvalidJob as invalid:
-        yield from map(_finding_of, invalid.problems)
-        return
-    yield ok(f"job file{f' of {spec.job_id}' if spec.job_id else ''}")
+    """Yield what a job with a valid document would lack, and its price."""
+    spec = accept(document, default_job_id=None)
     yield from _check_region(spec, inspection, values)
     yield from _check_permissions(inspection)
     yield from _check_resources(spec)
@@ -48,7 +52,7 @@ def check_job(
 
 
 def _finding_of(found: Problem) -> Finding:
-    return problem(f"{found.field} {found.problem}", found.example)
+    return problem(f"{found.field} {found.problem}", f"for example {found.example}")
 
 
 def _check_region(spec: AcceptedSpec, inspection: Inspection, values: Settings) -> Iterator[Finding]:

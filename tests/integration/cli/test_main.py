@@ -53,6 +53,12 @@ def test_command_and_its_options_have_help_texts(path: tuple[str, ...]) -> None:
     assert not re.findall(r"--[a-z-]+…", result.output), "an option's name is cut off"
 
 
+def test_list_of_commands_names_every_command() -> None:
+    result = CliRunner().invoke(main.app, ["--help"], env={"COLUMNS": "100"})
+    names = set(re.findall(r"^│ ([a-z-]+) ", result.output, re.MULTILINE))
+    assert {path[0] for path in COMMANDS if path} <= names
+
+
 def test_commands_other_than_local_import_no_emulators() -> None:
     program = "import sys; from cli.main import app; print([name for name in sys.modules if 'emulators' in name])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

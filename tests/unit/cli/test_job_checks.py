@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from cli.doctor import job_checks
 from cli.doctor.findings import Finding, Status
+from cli.main import app
 from shared.core.model.plan import Accelerator, TaskGroup
 from shared.core.model.replica_id import TaskType
 from shared.gcp.inspected_resources import Quota
@@ -72,9 +76,42 @@ def test_job_that_lacks_nothing_has_no_problem_and_names_what_is_unknown() -> No
     ]
 
 
-def test_invalid_job_file_is_reported_with_all_fields_and_nothing_else() -> None:
-    findings = check({"jobId": "digits_1", **a_spec(masterType="huge", jobDir="digits")})
-    assert len(problems(findings)) == len(findings) == 2
+def test_every_wrong_field_of_a_job_file_is_a_problem() -> None:
+    findings = job_checks.find_file_problems({"jobId": "digits_1", **a_spec(masterType="huge", jobDir="digits")})
+    assert [text.partition(" ")[0] for text in problems(findings)] == [
+        "trainingInput.jobDir",
+        "trainingInput.masterType",
+    ]
+    assert job_checks.find_file_problems({"jobId": "digits_1", **a_spec()}) == []
+
+
+@pytest.fixture
+def no_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which neither the environment nor a local stack names an installation."""
+    monkeypatch.delenv("TRAINMASTER_PROJECT", raising=False)
+    monkeypatch.setenv("TRAINMASTER_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("submit",), ("submit", "--check")], ids=" ".join)
+def test_wrong_fields_of_a_job_file_are_shown_without_an_installation(
+    command: tuple[str, ...], no_installation: Path
+) -> None:
+    job_file = no_installation / "job.json"
+    job_file.write_text(json.dumps(a_spec(masterType="huge")), encoding="utf-8")
+    result = CliRunner().invoke(app, [*command, str(job_file)])
+    assert result.exit_code == 1
+    assert "trainingInput.masterType" in result.output + str(result.exception)
+    assert "no installation" not in result.output + str(result.exception)
+
+
+def test_doctor_derives_the_id_of_a_job_file_without_one(no_installation: Path) -> None:
+    job_file = no_installation / "digits.json"
+    job_file.write_text(json.dumps(a_spec()), encoding="utf-8")
+    result = CliRunner().invoke(app, ["doctor", str(job_file)])
+    assert result.output.startswith("ok   job file of digits_")
+    assert "no installation" in str(result.exception)
 
 
 def test_missing_permission_is_a_problem() -> None:
