@@ -1,4 +1,4 @@
-"""A report as the body of Cloud Monitoring's `timeSeries.create`. docs/interfaces.md, section 10.
+"""A report as the body of Cloud Monitoring's `timeSeries.create`. docs/interfaces.md, section 9.
 
 The metric types follow those of AI Platform Training (`ml.googleapis.com/training/…`).
 """
