@@ -1,4 +1,4 @@
-"""The check of a job's price, for `doctor --job` and `submit --check`."""
+"""The check of a job's price, for `trainmaster doctor JOB.yaml` and `submit --check`."""
 
 from __future__ import annotations
 

@@ -29,6 +29,8 @@ from tests.support.terraform import terraform_program
 PAGES: Final = sorted([
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "algorithms" / "README.md",
     ROOT / "cloudbuild.yaml",
     ROOT / "cloudbuild.deliver.yaml",
     *(ROOT / "docs").rglob("*.md"),

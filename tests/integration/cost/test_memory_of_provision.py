@@ -36,7 +36,7 @@ from tests.support.world import World
 
 SIZE: Final = 1_000
 MIB_MAX: Final = 512
-"""Memory of the function in infra/functions.tf."""
+"""Half of the function's memory in infra/functions.tf: it handles up to four events at once."""
 REQUESTS_MAX: Final = 20
 EMULATOR_WITHOUT_PROCESSES: Final = """
 import sys

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted(
-    path
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "infra").glob("*.md"))
-    if path.is_file()
-)
+FOLDERS = ("docs", "infra", "examples", "algorithms")
+PAGES = sorted([*ROOT.glob("*.md"), *(path for name in FOLDERS for path in (ROOT / name).rglob("*.md"))])
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 MENTION = re.compile(r"`((?:cli|docs|emulators|examples|functions|infra|requirements|shared|simulator|tests)/[\w./-]*)")
 UPPER_CASE_PART = re.compile(r"(?:^|/)[A-Z]{3,}(?:[./]|$)")
