@@ -6,6 +6,7 @@
           services       Firestore, Pub/Sub, Cloud Storage, Cloud Logging, Compute Engine with Cloud TPU,
                          the googleapis proxy, Cloud Scheduler, and one functions host per function
 
-The stack runs Google's own emulators and the real functions, agents and programs. Google has no emulators of Compute
-Engine, Cloud TPU, Cloud Logging and Cloud Scheduler: those are `compute/`, `tpu/`, `logging/` and `scheduler/`.
+The stack runs Google's own emulators and the real functions, agents and programs. Google offers no emulators of Compute
+Engine, Cloud TPU, Cloud Logging, Cloud Monitoring, Cloud Scheduler and Cloud Billing's catalogue. `compute/`, `tpu/`,
+`logging/`, `monitoring/`, `scheduler/` and `billing/` emulate them.
 """

@@ -43,9 +43,10 @@ def find_host_refusal(host: str | None) -> str | None:
 
 
 def _is_loopback_address(name: str) -> bool:
-    """Whether this is an address of 127.0.0.0/8, not a name: a web page can make a name of its own mean this machine.
+    """Return whether `name` is an address in 127.0.0.0/8.
 
-    The hosts of an emulated slice have loopback addresses of their own.
+    No host name is accepted, because its owner can make it resolve to this machine. All of 127.0.0.0/8 counts, because
+    each host of an emulated slice has its own loopback address.
     """
     try:
         return ipaddress.IPv4Address(name).is_loopback

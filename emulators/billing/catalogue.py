@@ -1,7 +1,7 @@
 """SKUs as Cloud Billing's catalogue describes them.
 
-The shapes are Google's; the prices are of the order of list prices in November 2026, and only examples. Beside each
-price there are SKUs whose descriptions differ from it in a word: custom machines, sole tenancy, commitments.
+The JSON has Google's structure. The prices are examples, close to the list prices of November 2026. For each price
+there are also SKUs with similar descriptions that jobs do not use: custom machines, sole tenancy, commitments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 COMPUTE: Final = "6F81-5844-456A"
 TPU: Final = "E000-3F24-B8AA"
 PLACES: Final = {"Americas": ("us-central1", "us-east1", "us-west1"), "Netherlands": ("europe-west4",)}
-"""Place in a description → its regions. One SKU prices several regions."""
+"""Name of a place in descriptions → its regions. One SKU has the price for all of them."""
 _EUROPE: Final = 1.1
 """Prices in the Netherlands, as a multiple of those in the Americas."""
 _SERIES: Final = (

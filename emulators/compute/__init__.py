@@ -1,4 +1,4 @@
-"""An emulator of the Compute Engine REST API whose VMs are real processes. Google has none.
+"""An emulator of the Compute Engine REST API whose VMs are real processes. Google offers no such emulator.
 
 `docs/interfaces.md` section 6 is the contract. Start it with `python -m emulators.compute --help`.
 

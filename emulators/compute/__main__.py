@@ -44,10 +44,18 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--state-dir", type=Path, required=True, help="disks and serial logs of the VMs; emptied first")
     parser.add_argument("--project", required=True)
     parser.add_argument("--project-number", type=int, help="default: a number derived from the project's id")
-    parser.add_argument("--vm-env", action="append", default=[], metavar="KEY=VALUE", help="in every VM's environment")
+    parser.add_argument(
+        "--vm-env",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="environment variable of every VM; repeatable",
+    )
     parser.add_argument("--images", type=Path, metavar="FILE", help="JSON: image or family name to Python environment")
     timing = Timing()
-    parser.add_argument("--step-s", type=float, default=timing.step_s, help="duration of each change of state")
+    parser.add_argument(
+        "--step-s", type=float, default=timing.step_s, help="seconds that a VM takes for each change of state"
+    )
     parser.add_argument(
         "--shutdown-s", type=float, default=timing.shutdown_s, help="time a VM has to shut down before power-off"
     )

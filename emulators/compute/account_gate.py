@@ -1,6 +1,7 @@
-"""Compute Engine's API for the account of `provision`: a port of its own, which refuses what infra/ does not grant.
+"""IAM for Compute Engine's API: a separate port for `provision`, which refuses calls that infra/ does not permit.
 
-`emulators.realism.compute_access` has the rules. The port takes the place of a token.
+`emulators.realism.compute_access` has the rules. The port identifies the caller, because clients of an emulator send no
+token.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from werkzeug.wrappers import Request, Response
 
 from emulators.compute.api_errors import ApiError
 from emulators.realism.call_access import REFUSED
-from emulators.realism.compute_access import granted, refusal, refused_vm, vm_prefix
+from emulators.realism.compute_access import granted_access, refusal, refused_vm, vm_prefix
 
 OWN_CALLS: Final = "/emulator/"
 
 
 class AccountGate:
-    """WSGI middleware. The emulator's own calls pass."""
+    """WSGI middleware. Calls of the emulator's own API are not checked."""
 
     def __init__(
         self, application: Callable[..., Iterable[bytes]], infra: Path, name_of: Callable[[str, str], str]
     ) -> None:
         """`infra`: folder with the grants. `name_of`: (zone, name or id of a VM) → its name."""
         self._application, self._name_of = application, name_of
-        self._grants, self._prefix = granted(infra), vm_prefix(infra)
+        self._grants, self._prefix = granted_access(infra), vm_prefix(infra)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request(environ)

@@ -2,8 +2,8 @@
 
     items/*/instances(name,labels,metadata/fingerprint),nextPageToken
 
-A path selects a field and everything below it. `*` selects every key of a map. Lists are selected through: the rest of
-the path holds for each of their items. Source: "Working with partial responses" and "System parameters" of Google's API
+A path selects a field and everything below it. `*` selects every key of a map. Where a path leads through a list, the
+rest of the path applies to each item. Source: "Working with partial responses" and "System parameters" of Google's API
 documentation. Google refuses fields that a resource cannot have; this emulator only refuses malformed masks.
 """
 

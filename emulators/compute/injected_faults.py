@@ -19,9 +19,9 @@ class InjectedFaults:
     quota_regions: tuple[str, ...] = ()
     """Regions in which the project's quota is exhausted."""
     machine_limits: Mapping[str, int] = field(default_factory=dict)
-    """The most VMs of a machine type for which each zone has capacity."""
+    """Machine type → number of VMs for which each zone has capacity."""
     slow_s: float = 0.0
-    """Added to every change of state."""
+    """Delay added to every change of state."""
     rate_limited: int = 0
     """How many of the next API calls get a rate-limit error."""
 

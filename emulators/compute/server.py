@@ -1,4 +1,4 @@
-"""HTTP: the routes to the calls, and errors in Google's format.
+"""HTTP: routes each request to its call, and returns errors in Google's format.
 
 /compute/v1/projects/P/…       the Compute API, for google-cloud-compute and gcloud
 /batch/compute/v1              several calls in one request (gcloud)

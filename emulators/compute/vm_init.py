@@ -11,8 +11,8 @@
   process group and, when that has ended, to all other processes. It exits when none is left.
   Source: guest-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
 - The VM keeps running after the startup script has ended, as a real one does.
-- /tmp is the VM's own, in a mount namespace, where this process may create one; otherwise TMPDIR is. Folders of /tmp
-  that the environment names, such as those of the stack and of the interpreter, stay visible.
+- Each VM has its own /tmp in a mount namespace. If this process may not create one, the VM only has its own TMPDIR.
+  Folders of /tmp that the environment names, such as those of the stack and of the interpreter, stay visible.
 - At the end it runs a clean-up program if a marker file exists: the VM has containers, which are not its descendants.
 
 Usage: vm_init.py SCRIPT TMP MARKER CLEANUP ARG… Linux only, because of subreapers and /proc.
@@ -42,7 +42,7 @@ TMPDIR_CHARS_MAX: Final = 60
 
 
 def use_own_tmp(own: Path) -> None:
-    """Let `own` be /tmp for this process and its descendants, or only TMPDIR where a mount is not permitted."""
+    """Make `own` the /tmp of this process and its descendants, or only their TMPDIR if mounting is not permitted."""
     try:
         mount_tmp(own)
     except OSError:
@@ -51,7 +51,10 @@ def use_own_tmp(own: Path) -> None:
 
 
 def mount_tmp(own: Path) -> None:
-    """Raises OSError, before anything is mounted, if that is not permitted."""
+    """Mount `own` at /tmp, for this process and its descendants only.
+
+    Raises OSError, before it has mounted anything, if mounting is not permitted.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
 
     def check(status: int) -> None:
@@ -62,7 +65,8 @@ def mount_tmp(own: Path) -> None:
         check(libc.mount(bytes(source), bytes(target), None, MS_BIND | MS_REC, None))
 
     check(libc.unshare(CLONE_NEWNS))
-    # Without this, the mounts would appear in the machine's own namespace, and the VM's disk is deleted recursively.
+    # Without this, the mounts would also appear in the machine's namespace. The recursive deletion of the VM's disk
+    # would then delete the machine's files.
     check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
     for name in names_in_tmp():
         (own / name).mkdir() if (SHARED_TMP / name).is_dir() else (own / name).touch()

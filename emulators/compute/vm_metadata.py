@@ -74,7 +74,7 @@ def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
 
 
 def _image_name(instance: Instance) -> str:
-    """Return the name of the boot image, empty for a TPU host. Compute shows the image that a family stood for."""
+    """Return the name of the boot image, empty for a TPU host. For a family, Compute names the image it resolved to."""
     disks = instance.properties.shown.get("disks") or [{}]
     source = str((disks[0].get("initializeParams") or {}).get("sourceImage") or "")
     return re.sub(r"^.*?(?=projects/)", "", source.replace("/family/", "/"))

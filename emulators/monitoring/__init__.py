@@ -3,11 +3,11 @@
     server          HTTP: routes, pages, errors
     write_checks    checks of one time series in a write
     series_store    descriptors and points, in a file
-    query_filter    the filter language, as far as it is used here
-    alignment       points of one series at equal distances
+    query_filter    the used part of the filter language
+    alignment       points of one series at regular intervals
     aggregation     several aligned series reduced to one for each group
 
-Google has none. Series are stored in a file and survive a restart. Not emulated: distributions, alerting, dashboards,
-PromQL, retention, and IAM except for `--deny`. Sources: the API's discovery document and, for the texts of errors of
-writes, issues of public repositories that quote them.
+Google offers no such emulator. Series are stored in a file and survive a restart. Not emulated: distributions,
+alerting, dashboards, PromQL, retention, and IAM except for `--deny`. Sources: the API's discovery document and, for the
+texts of errors of writes, issues of public repositories that quote them.
 """

@@ -38,15 +38,15 @@ class Aggregation:
     def is_raw(self) -> bool:
         return self.aligner == "ALIGN_NONE"
 
-    def apply(self, found: Iterable[Series], start_ns: int, end_ns: int) -> list[Series]:
+    def apply(self, all_series: Iterable[Series], start_ns: int, end_ns: int) -> list[Series]:
         """Return the aligned and reduced series."""
-        aligned = [(series, align(series, self.aligner, self.period_ns, start_ns, end_ns)) for series in found]
+        aligned = [(series, align(series, self.aligner, self.period_ns, start_ns, end_ns)) for series in all_series]
         if self.reducer == NONE:
-            return [_aligned(series, values) for series, values in aligned if values]
+            return [_with_values(series, values) for series, values in aligned if values]
         by_group: dict[SeriesKey, list[Values]] = defaultdict(list)
         for series, values in aligned:
             by_group[self._group(series.key)].append(values)
-        return [self._reduced(key, values) for key, values in by_group.items() if any(values)]
+        return [self._reduce(key, values) for key, values in by_group.items() if any(values)]
 
     def _group(self, key: SeriesKey) -> SeriesKey:
         """Return the key of the group, which has the labels that distinguish it, and the project."""
@@ -58,7 +58,7 @@ class Aggregation:
         project = tuple(pair for pair in key.resource_labels if pair[0] == "project_id")
         return SeriesKey(key.metric, labels, key.resource, tuple(sorted({*project, *resource_labels})))
 
-    def _reduced(self, key: SeriesKey, members: Sequence[Values]) -> Series:
+    def _reduce(self, key: SeriesKey, members: Sequence[Values]) -> Series:
         by_period: dict[int, list[float]] = defaultdict(list)
         for values in members:
             for end, value in values.items():
@@ -89,7 +89,7 @@ def parse_aggregation(aligner: str, period: str, reducer: str, groups: Sequence[
     return Aggregation(aligner, period_ns, reducer, tuple(groups))
 
 
-def _aligned(series: Series, values: Values) -> Series:
+def _with_values(series: Series, values: Values) -> Series:
     return replace(series, kind="GAUGE", value_type="DOUBLE", points=_points(values))
 
 

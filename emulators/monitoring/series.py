@@ -1,4 +1,4 @@
-"""Time series and their points, as the other modules pass them on."""
+"""Time series and their points, as the modules of this package pass them to each other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SeriesKey:
         return json.dumps([self.metric, self.labels, self.resource, self.resource_labels])
 
     @staticmethod
-    def of_text(text: str) -> SeriesKey:
+    def from_text(text: str) -> SeriesKey:
         metric, labels, resource, resource_labels = json.loads(text)
         return SeriesKey(metric, _pairs(labels), resource, _pairs(resource_labels))
 

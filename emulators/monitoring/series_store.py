@@ -92,7 +92,7 @@ class SeriesStore:
                 "SELECT kind, value_type FROM descriptors WHERE type = ?", (metric,)
             ).fetchone()
         for series_id, text in found:
-            key = SeriesKey.of_text(text)
+            key = SeriesKey.from_text(text)
             if accepts(key) and (points := self._points(series_id, start_ns, end_ns)):
                 yield Series(key, described[0], described[1], points)
 

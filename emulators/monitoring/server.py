@@ -1,6 +1,6 @@
 """HTTP: the calls, page tokens, and errors in Google's format.
 
-POST /v3/projects/P/timeSeries              valid points are stored also if others are refused
+POST /v3/projects/P/timeSeries              stores the valid points, even if it refuses others
 GET  /v3/projects/P/timeSeries              pages of series, with alignment and reduction
 GET  /v3/projects/P/metricDescriptors       one for each metric that was written
 GET  /emulator/v1/health                    200 as soon as the server runs
@@ -103,11 +103,11 @@ class MonitoringServer(RestServer):
         if descriptor is None:
             text = "The metric referenced by the provided filter is unknown. Check the metric name and labels."
             raise ApiError(404, "NOT_FOUND", text)
-        found = self._store.read(project, condition.metric, condition.accepts, start_ns, end_ns)
+        matches = self._store.read(project, condition.metric, condition.accepts, start_ns, end_ns)
         series = (
-            [_within(one, start_ns) for one in found]
+            [_within(match, start_ns) for match in matches]
             if aggregation.is_raw
-            else aggregation.apply(found, start_ns, end_ns)
+            else aggregation.apply(matches, start_ns, end_ns)
         )
         unit = f"{descriptor.unit}/s" if aggregation.aligner == "ALIGN_RATE" else descriptor.unit
         return _page(series, unit, arguments.get("pageSize", ""), arguments.get("pageToken", ""), arguments.get("view"))

@@ -1,4 +1,4 @@
-"""The checks of one time series in `timeSeries.create`, except those that need what was written before."""
+"""The checks of one time series in `timeSeries.create`, except those that need earlier writes (`series_store`)."""
 
 from __future__ import annotations
 

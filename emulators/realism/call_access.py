@@ -58,10 +58,10 @@ class Access:
     resource: str
 
 
-def granted(account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES) -> frozenset[Access]:
-    """Return what the table grants without a condition to an account: a function's name, or `worker` or a console.
+def granted_access(account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES) -> frozenset[Access]:
+    """Return what the table grants to an account without a condition. Roles that are not in `roles` grant nothing.
 
-    Other roles than `roles` grant nothing.
+    `account`: the name of a function or of a console, or `worker`.
     """
     return frozenset(
         Access(permission, resource)
@@ -77,8 +77,8 @@ def custom_roles(terraform: str) -> dict[str, frozenset[str]]:
     return {f"{name} (iam.tf)": frozenset(re.findall(r'"([\w.]+)"', permissions)) for name, permissions in roles}
 
 
-def required(method: str, request: bytes) -> Iterator[Access]:
-    """Yield the permissions of a gRPC call. Raises KeyError for a method whose permissions are not known here."""
+def required_access(method: str, request: bytes) -> Iterator[Access]:
+    """Yield the permissions of a gRPC call. Raises KeyError for a method that is not in this module."""
     if method == _PUBLISH_METHOD:
         yield Access(PUBLISH, topic_resource(first_string(request)))
         return
@@ -98,7 +98,7 @@ def topic_resource(path: str) -> str:
 def refusal(account: str, grants: frozenset[Access], method: str, request: bytes) -> str:
     """Return the message of a refused call, which names the account and the permission; empty: the call may be made."""
     try:
-        missing = [access for access in required(method, request) if access not in grants]
+        missing = [access for access in required_access(method, request) if access not in grants]
     except KeyError:
         return f"{account}: add the permissions of {method} to emulators/realism/call_access.py"
     if not missing:
@@ -120,6 +120,6 @@ def first_string(message: bytes) -> str:
 
 
 def read_refusals(output: str) -> Counter[str]:
-    """Return message of a refusal → number of calls, from what an emulator has printed: its log in a stack."""
+    """Return message of a refusal → number of calls. `output`: what an emulator printed; in a stack, its log file."""
     lines = (line for line in output.splitlines() if line.startswith(REFUSED))
     return Counter(line.removeprefix(REFUSED) for line in lines)

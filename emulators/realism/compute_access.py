@@ -42,7 +42,7 @@ _CALLS: Final = {
 _OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wait)?$")
 
 
-def granted(infra: Path) -> frozenset[Access]:
+def granted_access(infra: Path) -> frozenset[Access]:
     """Return what infra/ grants to `provision`. Raises ValueError where the custom role is missing."""
     table = (infra / TABLE_FILE).read_text(encoding="utf-8")
     role = custom_roles((infra / ROLES_FILE).read_text(encoding="utf-8")).get(f"{ROLE} ({ROLES_FILE})")
@@ -53,8 +53,8 @@ def granted(infra: Path) -> frozenset[Access]:
     return frozenset({*(Access(name, "project") for name in permissions), *accounts})
 
 
-def required(method: str, path: str, body: Mapping[str, Any]) -> Iterator[Access]:
-    """Yield the permissions of a call. Raises KeyError for a call whose permissions are not known here."""
+def required_access(method: str, path: str, body: Mapping[str, Any]) -> Iterator[Access]:
+    """Yield the permissions of a call. Raises KeyError for a call that is not in this module."""
     if match := _OPERATION.search(path):
         kind = "zoneOperations" if match[1] == "zones" else "regionOperations"
         yield Access(f"compute.{kind}.{'get' if match[2] else 'list'}", "project")
@@ -81,16 +81,16 @@ def act_as(email: str) -> Access:
 
 
 def vm_prefix(infra: Path) -> str:
-    """Return how the names of the VMs begin to which the condition limits the grant; empty: no such condition."""
+    """Return the prefix of VM names that the condition of the grant requires; empty if there is no such condition."""
     match = _PREFIX.search((infra / ROLES_FILE).read_text(encoding="utf-8"))
     return match[1] if match else ""
 
 
 def refused_vm(prefix: str, path: str, body: Mapping[str, Any], name_of: Callable[[str, str], str]) -> str:
-    """Return the message for a call that names a VM outside the condition; empty: it names none.
+    """Return the error message if the call names a VM without the prefix; empty if it does not.
 
-    `name_of`: (zone, name or id) → name. Google does not document whether a bulk insert is checked with the names of
-    its VMs; here it is.
+    `name_of`: (zone, name or id) → name. Google does not document whether the condition applies to the VM names of a
+    bulk insert; here it does.
     """
     named = _INSTANCE.fullmatch(path)
     names = [name_of(named["zone"], named["name"])] if named else [str(body[key]) for key in ("name",) if key in body]
@@ -101,7 +101,7 @@ def refused_vm(prefix: str, path: str, body: Mapping[str, Any], name_of: Callabl
 
 
 def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the permissions of an insert with these arguments. Images of other projects need none in this one."""
+    """Yield the permissions that an insert needs in its project. An image of another project needs none here."""
     yield "compute.instances.create"
     parameters = [disk["initializeParams"] for disk in properties.get("disks", []) if "initializeParams" in disk]
     if parameters:
@@ -136,7 +136,7 @@ _FIELDS: Final = {
 def refusal(grants: frozenset[Access], method: str, path: str, body: Mapping[str, Any]) -> str:
     """Return the message of a refused call, which names the permission; empty: the call may be made."""
     try:
-        missing = next((access for access in required(method, path, body) if access not in grants), None)
+        missing = next((access for access in required_access(method, path, body) if access not in grants), None)
     except KeyError:
         return f"{PROVISION}: add the permissions of {method} {path} to emulators/realism/compute_access.py"
     if missing is None:

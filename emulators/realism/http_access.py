@@ -1,8 +1,8 @@
 """The permissions that calls of Google's JSON APIs need, and those that infra/ grants to an account.
 
-The APIs are those of functions, consoles and VMs: Pub/Sub (of VMs), Cloud Logging, Cloud Monitoring, Cloud TPU, IAM,
-Secret Manager, Artifact Registry, and Compute Engine, which VMs may not call. Sources of the permissions: the REST
-reference of each API, "IAM permissions" of each method.
+Functions, consoles and VMs call these APIs: Pub/Sub (VMs only), Cloud Logging, Cloud Monitoring, Cloud TPU, IAM, Secret
+Manager, Artifact Registry, and Compute Engine, which VMs may not call. Sources of the permissions: the REST reference
+of each API, "IAM permissions" of each method.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from emulators.realism import compute_access
-from emulators.realism.call_access import PUBLISH, TABLE_FILE, Access, custom_roles, granted, topic_resource
+from emulators.realism.call_access import PUBLISH, TABLE_FILE, Access, custom_roles, granted_access, topic_resource
 
 ROLES_FILE: Final = "iam.tf"
 ACCESS_SECRET: Final = "secretmanager.versions.access"  # noqa: S105 - a permission's name
@@ -75,27 +75,27 @@ _CALLS: Final = (
 that infra/ grants has all permissions of Cloud TPU."""
 _PUBLISH: Final = re.compile(rf"{_PROJECT}/topics/(?P<topic>[^/:]+):publish")
 _ACCESS_SECRET: Final = re.compile(rf"(?P<secret>{_PROJECT}/secrets/[^/]+)/versions/[^/:]+:access")
-_OF_THE_CALLER: Final = re.compile(rf"{_PROJECT}(?:/serviceAccounts/[^/:]+)?:testIamPermissions")
-"""Asks about the caller whose token it has. It needs no permission."""
+_TEST_PERMISSIONS: Final = re.compile(rf"{_PROJECT}(?:/serviceAccounts/[^/:]+)?:testIamPermissions")
+"""Asks for the permissions of the caller whose token it contains. It needs no permission itself."""
 
 
 def grants_of(account: str, infra: Path) -> frozenset[Access]:
     """Return what infra/ grants to an account without a condition."""
     table = (infra / TABLE_FILE).read_text(encoding="utf-8")
     roles = ROLES | custom_roles((infra / ROLES_FILE).read_text(encoding="utf-8"))
-    return granted(account, table, roles)
+    return granted_access(account, table, roles)
 
 
-def required(method: str, path: str, body: Mapping[str, Any]) -> tuple[Api, list[Access]]:
-    """Return the API of a call and the permissions that it needs. Raises KeyError for a call that is not known here."""
+def required_access(method: str, path: str, body: Mapping[str, Any]) -> tuple[Api, list[Access]]:
+    """Return the API of a call and the permissions that it needs. Raises KeyError for an unknown call."""
     if method == "POST" and (match := _PUBLISH.fullmatch(path)):
         return Api.PUBSUB, [Access(PUBLISH, topic_resource(match["topic"]))]
     if method == "GET" and (match := _ACCESS_SECRET.fullmatch(path)):
         return Api.IAM, [Access(ACCESS_SECRET, secret_resource(match["secret"]))]
-    if method == "POST" and _OF_THE_CALLER.fullmatch(path):
+    if method == "POST" and _TEST_PERMISSIONS.fullmatch(path):
         return Api.IAM, []
     if path.startswith("/compute/v1/"):
-        return Api.COMPUTE, list(compute_access.required(method, path, body))
+        return Api.COMPUTE, list(compute_access.required_access(method, path, body))
     for verb, pattern, api, permission in _CALLS:
         if verb == method and re.fullmatch(pattern, path):
             accounts = (compute_access.act_as(email) for email in _accounts_of_nodes(body))

@@ -25,7 +25,8 @@ class Profile:
     maintenance_notice_s: float
     """From the maintenance event in a VM's metadata to its stop. Source: "Host maintenance": 60 s without GPUs."""
     calls_per_minute: int
-    """API calls of a project within a minute, for reads and for changes each. Source: "Compute Engine rate quotas"."""
+    """API calls of a project per minute: one quota for reads, an equal one for changes. Source: "Compute Engine rate
+    quotas"."""
     minute_s: float
     """Length of the minute of `calls_per_minute`."""
     list_lag: Span
@@ -37,10 +38,10 @@ class Profile:
     """From the shutdown of a TPU node's hosts to the end of its deletion. Source: none; as for VMs."""
     tpu_stockouts: float
     """Share of the TPU nodes whose creation fails at its end, for lack of capacity. Source: none; users report that
-    on-demand nodes often fail so."""
+    on-demand nodes often fail in this way."""
     late_failures: float
-    """Share of the inserts whose operation fails at its end, for lack of capacity. Source: none; chosen so that jobs
-    of a few VMs see some."""
+    """Share of the inserts whose operation fails at its end, for lack of capacity. Source: none; chosen so that jobs of
+    a few VMs have some such failures."""
 
     def scaled(self, factor: float) -> Profile:
         return replace(

@@ -31,7 +31,7 @@ class PushFlow:
         self._resumes_at = 0.0
         self.window = WINDOW_START
         self.backoff_s = 0.0
-        """Before scaling. 0: the last delivery succeeded."""
+        """Current pause after a failure, before `time_scale` is applied; 0 if the last delivery succeeded."""
 
     @contextmanager
     def delivery(self) -> Iterator[Callable[[bool], None]]:
@@ -41,13 +41,13 @@ class PushFlow:
                 self._changed.wait(pause_s if pause_s > 0 else None)
             self._in_flight += 1
         try:
-            yield self._note
+            yield self._record_result
         finally:
             with self._changed:
                 self._in_flight -= 1
                 self._changed.notify_all()
 
-    def _note(self, is_acknowledged: bool) -> None:  # noqa: FBT001 - a callback
+    def _record_result(self, is_acknowledged: bool) -> None:  # noqa: FBT001 - a callback
         with self._changed:
             if is_acknowledged:
                 self.window, self.backoff_s = min(self.window + 1, WINDOW_MAX), 0.0
@@ -58,7 +58,7 @@ class PushFlow:
 
 
 class PushedApplication:
-    """A WSGI application to which Pub/Sub pushes: requests wait as messages would. Other methods than POST do not."""
+    """A WSGI application to which Pub/Sub pushes. POST requests wait as messages would; other requests do not."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]], flow: PushFlow) -> None:
         self._application, self._flow = application, flow
@@ -72,8 +72,8 @@ class PushedApplication:
             statuses.append(int(status.split(" ", 1)[0]))
             return start_response(status, *arguments)
 
-        with self._flow.delivery() as note:
+        with self._flow.delivery() as record_result:
             try:
                 return self._application(environ, start)
             finally:
-                note(bool(statuses) and statuses[-1] < FIRST_FAILURE)
+                record_result(bool(statuses) and statuses[-1] < FIRST_FAILURE)

@@ -1,8 +1,8 @@
 """The permissions of each service account on objects, as infra/iam.tf grants them.
 
 `tests/infra/test_storage_access.py` compares the grants with infra/. Sources of the rules: "IAM permissions for JSON
-methods" of Cloud Storage, and "Conditions" of IAM: a permission on the bucket is checked with the bucket's name, so a
-condition on names of objects excludes it or not, whatever the objects are.
+methods" of Cloud Storage, and "Conditions" of IAM: a permission on the bucket is checked with the bucket's name. A
+condition on object names therefore has the same result for all calls on the bucket itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 WORKER: Final = "worker"
-"""The account of the VMs. Every other account is that of the function of its name."""
+"""The account of the VMs. Every other account belongs to the function of the same name."""
 GET_BUCKET: Final = "storage.buckets.get"
 GET: Final = "storage.objects.get"
 LIST: Final = "storage.objects.list"
@@ -144,12 +144,15 @@ class StorageAccess:
             for grant in GRANTS
         )
 
-    def refused(self, method: str, target: str, body: bytes) -> Access | None:
+    def first_missing(self, method: str, target: str, body: bytes) -> Access | None:
         """Return the first permission that the call needs and the account does not have."""
         return next((access for access in required_access(method, target, body) if not self.allows(access)), None)
 
     def hides_missing(self, method: str, target: str) -> Access | None:
-        """Return the missing permission to list, if the call names an object: a missing one is then 403, not 404."""
+        """Return the permission to list objects if the account lacks it and the call names an object; else None.
+
+        Without that permission, Cloud Storage answers 403 instead of 404 for an object that does not exist.
+        """
         for access in required_access(method, target, b""):
             lister = Access(LIST, access.bucket)
             if access.name and not self.allows(lister):

@@ -1,4 +1,4 @@
-"""The HTTP server of an emulator: dispatch, JSON bodies, errors in Google's format, and the end by a signal."""
+"""The HTTP server of an emulator: dispatch, JSON bodies, errors in Google's format, and shutdown on a signal."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class RestServer(ABC):
 
 
 def missing_call(request: Request) -> ApiError:
-    """Return the error of a call that Google's API may have and the emulator has not."""
-    return ApiError(404, "NOT_FOUND", f"This emulator has no {request.method} {request.path}.")
+    """Return the error for a call that this emulator does not implement."""
+    return ApiError(404, "NOT_FOUND", f"This emulator does not implement {request.method} {request.path}.")
 
 
 def json_body(request: Request, bytes_max: int | None = None) -> Json:
@@ -73,7 +73,7 @@ def _json_response(body: Json | str, status: int = 200) -> Response:
 
 
 class QuietHandler(GuardedHandler, WSGIRequestHandler):
-    """No access log. Responses are sent in one piece and at once: Nagle's algorithm would delay each by 40 ms."""
+    """Writes no access log. Sends each response in one piece, because Nagle's algorithm would delay it by 40 ms."""
 
     disable_nagle_algorithm = True
     wbufsize = -1

@@ -1,7 +1,7 @@
 """`python -m emulators.scheduler --port PORT --state-dir DIR --project P --pubsub HOST --token-file FILE`.
 
-`--every SECONDS --topic T`: also publish `{}` to that topic at this interval, which may be shorter than a crontab
-expression can say. The installed function `sweep` is called by a job of Cloud Scheduler, once a minute.
+`--every SECONDS --topic T`: also publish `{}` to that topic at this interval, which may be shorter than a minute.
+Crontab expressions have no shorter intervals: on Google Cloud, a job of Cloud Scheduler calls `sweep` once a minute.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def publish_until(stopped: threading.Event, pubsub: PubSub, topic: str, every_s: float) -> None:
-    """Publish at the interval. A failed call is logged and left out."""
+    """Publish at the interval. A failed call is logged and not repeated."""
     while not stopped.wait(every_s):
         try:
             pubsub.publish(topic, b"{}")

@@ -3,9 +3,9 @@
     waiting ──its time comes──► attempt ──success──► waiting for the next time of the schedule
                                    └──failure──► waiting for the next attempt, while the retry limits allow one
 
-A time that passed while no process could fire it, such as during a restart, is fired once, late, with its own time.
-Further missed times are left out. An execution whose retries last beyond the next time of the schedule replaces it.
-Source: https://cloud.google.com/scheduler/docs/configuring/retry-jobs and the reference of `schedule`.
+If times of the schedule pass while no process runs, such as during a restart, the job runs once afterwards, for the
+first of these times. The others are skipped. An execution whose retries last beyond the next time of the schedule
+replaces it. Source: https://cloud.google.com/scheduler/docs/configuring/retry-jobs and the reference of `schedule`.
 """
 
 from __future__ import annotations
@@ -46,23 +46,26 @@ def next_time(job: Job, after: datetime) -> datetime:
     return next(CronSim(job.schedule, after.astimezone(zone))).astimezone(UTC)
 
 
-def planned(job: Job, version: int, now: datetime) -> ScheduledJob:
+def plan_next(job: Job, version: int, now: datetime) -> ScheduledJob:
     """Return a new, changed or resumed job with its next time. The state of an earlier execution is dropped."""
     at = next_time(job, now) if job.state is JobState.ENABLED else None
     return ScheduledJob(job.model_copy(update={"schedule_time": at}), version)
 
 
-def paused(scheduled: ScheduledJob) -> ScheduledJob:
-    """Raises ApiError unless the job is enabled."""
+def pause(scheduled: ScheduledJob) -> ScheduledJob:
+    """Return the job in the state PAUSED. Raises ApiError unless it is enabled."""
     _require(scheduled, JobState.ENABLED)
     job = scheduled.job.model_copy(update={"state": JobState.PAUSED})
     return ScheduledJob(job.model_copy(update={"schedule_time": None}), scheduled.version + 1)
 
 
-def resumed(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
-    """Times that passed while the job was paused are left out. Raises ApiError unless the job is paused."""
+def resume(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
+    """Return the job in the state ENABLED. Raises ApiError unless it is paused.
+
+    The times of the schedule that passed during the pause are skipped.
+    """
     _require(scheduled, JobState.PAUSED)
-    return planned(scheduled.job.model_copy(update={"state": JobState.ENABLED}), scheduled.version + 1, now)
+    return plan_next(scheduled.job.model_copy(update={"state": JobState.ENABLED}), scheduled.version + 1, now)
 
 
 def _require(scheduled: ScheduledJob, state: JobState) -> None:
@@ -90,8 +93,8 @@ def after_attempt(scheduled: ScheduledJob, began_at: datetime, status: Json, now
 def retry_delay(config: RetryConfig, failures: int, elapsed: timedelta) -> timedelta | None:
     """Return the pause before the next attempt, None if the execution has failed.
 
-    The execution ends when both limits, the number of retries and their duration, are reached. A limit of 0 is none,
-    except that there are no retries if both are 0.
+    The execution ends when both limits, the number of retries and their duration, are reached. A limit of 0 means "no
+    limit", but if both are 0, there are no retries.
     """
     duration_max_s = seconds(config.max_retry_duration)
     has_count = failures <= config.retry_count

@@ -41,14 +41,14 @@ class JobStore:
         self._connection.close()
 
     def add(self, scheduled: ScheduledJob) -> None:
-        """Raises ApiError (409) if a job of that name exists."""
+        """Store a new job. Raises ApiError (409) if a job of that name exists."""
         with self._lock:
             if self._load(scheduled.job.name) is not None:
                 raise job_exists(scheduled.job.name)
             self._write(scheduled)
 
     def get(self, name: str) -> ScheduledJob:
-        """Raises ApiError (404)."""
+        """Return the job. Raises ApiError (404) if it does not exist."""
         with self._lock:
             found = self._load(name)
         if found is None:
@@ -66,7 +66,7 @@ class JobStore:
         return changed
 
     def delete(self, name: str) -> None:
-        """Raises ApiError (404)."""
+        """Delete the job. Raises ApiError (404) if it does not exist."""
         with self._lock:
             if self._connection.execute("DELETE FROM jobs WHERE name = ?", (name,)).rowcount == 0:
                 raise job_not_found(name)

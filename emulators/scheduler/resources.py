@@ -71,7 +71,7 @@ class HttpTarget(Resource):
         if self.body and self.method not in METHODS_WITH_BODY:
             raise ValueError(f"a body is allowed with {', '.join(METHODS_WITH_BODY)} only")
         if self.oauth_token and self.oidc_token:
-            raise ValueError("oauthToken and oidcToken exclude each other")
+            raise ValueError("oauthToken and oidcToken cannot be combined")
         return self
 
     @property

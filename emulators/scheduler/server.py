@@ -83,7 +83,7 @@ class SchedulerServer(RestServer):
 
     def _create(self, request: Request, location: str) -> Json:
         job = resources.new_job(json_body(request), self._parent(location), secrets.token_hex(8), self._now())
-        scheduled = execution.planned(job, 1, self._now())
+        scheduled = execution.plan_next(job, 1, self._now())
         self._store.add(scheduled)
         return scheduled.job.as_json()
 
@@ -102,7 +102,7 @@ class SchedulerServer(RestServer):
 
         def change(current: ScheduledJob) -> ScheduledJob:
             changed = resources.changed_job(current.job, body, mask, self._now())
-            return execution.planned(changed, current.version + 1, self._now())
+            return execution.plan_next(changed, current.version + 1, self._now())
 
         return self._store.change(self._name(location, job), change).job.as_json()
 
@@ -113,9 +113,9 @@ class SchedulerServer(RestServer):
     def _act(self, _: Request, location: str, job: str, verb: str) -> Json:
         name = self._name(location, job)
         if verb == "pause":
-            return self._store.change(name, execution.paused).job.as_json()
+            return self._store.change(name, execution.pause).job.as_json()
         if verb == "resume":
-            return self._store.change(name, lambda current: execution.resumed(current, self._now())).job.as_json()
+            return self._store.change(name, lambda current: execution.resume(current, self._now())).job.as_json()
         scheduled = self._store.get(name)
         self._clock.force(scheduled)
         return scheduled.job.model_copy(update={"last_attempt_time": self._now()}).as_json()

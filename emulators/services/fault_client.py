@@ -17,8 +17,8 @@ TIMEOUT_S: Final = 30.0
 class FaultClient:
     """Injects faults into one stack.
 
-    Every method raises StackError where the VM does not exist or the Compute emulator does not respond. `vm` is the
-    name of a VM or of a TPU node. `notice_s` None: the notice that Google gives.
+    Every method raises StackError if the VM does not exist or the Compute emulator does not respond. `vm` is the name
+    of a VM or of a TPU node. `notice_s` None: the notice that Google gives.
     """
 
     def __init__(self, state: StackState) -> None:

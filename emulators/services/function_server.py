@@ -1,4 +1,4 @@
-"""Serve one function under functions-framework, as in production, but not to web pages.
+"""Serve one function under functions-framework, as in production, but refuse requests of web pages.
 
 python -m emulators.services.function_server --source FILE --target NAME --host HOST --port PORT [--push-time-scale S]
 

@@ -22,13 +22,13 @@ def services(
     folder: Path,
     ports: Mapping[str, int],
     environment: Mapping[str, str],
-    own: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    extra: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     *,
     push_time_scale: float | None = None,
 ) -> list[Service]:
-    """Return one service per function. `ports` maps the functions' names to their ports, `own` to further variables.
+    """Return one service per function. `ports`: function → port. `extra`: function → additional variables.
 
-    `push_time_scale`: let requests wait after failures, as Pub/Sub's messages do; None: for functions without a topic.
+    `push_time_scale`: delay requests after failures, as Pub/Sub does; None: no delays, for functions without a topic.
 
     Raises StackError where a function's file is missing.
     """
@@ -43,7 +43,7 @@ def services(
                 "--source", str(folder / f"{name}.py"), "--target", name, "--host", LOOPBACK, "--port", str(port),
                 *(() if push_time_scale is None else ("--push-time-scale", str(push_time_scale))),
             ],
-            {**environment, **own.get(name, {}), "THREADS": str(THREADS), "K_SERVICE": name},
+            {**environment, **extra.get(name, {}), "THREADS": str(THREADS), "K_SERVICE": name},
             address=f"{LOOPBACK}:{port}",
             health=HEALTH,
             restartable=True,

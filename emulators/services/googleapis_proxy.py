@@ -8,8 +8,8 @@ TensorFlow's built-in `gs://` file system calls `https://www.googleapis.com/stor
               ◄── TLS, certificate from ca.pem ────►
     anything   ── CONNECT pypi.example:443 ────────► this proxy ── the same bytes ──► that host
 
-It listens on the loopback address only. Google hosts without object storage (`pubsub.googleapis.com`, …) get status
-501, so that nothing on the local stack reaches the real Google by accident. All other hosts are tunnelled unchanged.
+It listens on the loopback address only. For other Google hosts, such as `pubsub.googleapis.com`, it answers 501, so
+that nothing on the local stack reaches the real Google by accident. All other hosts are tunnelled unchanged.
 
 `--state-dir` holds the certificate authority (`ca-key.pem`, `ca-cert.pem`), which is kept over restarts because clients
 have loaded it, and `ca.pem`, the bundle for `CURL_CA_BUNDLE`: this authority and the machine's others, for tunnelled
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m emulators.services.googleapis_proxy", description="HTTPS proxy to the local Cloud Storage."
     )
-    parser.add_argument("--port", type=int, required=True, help="loopback port to listen on; 0 takes a free one")
+    parser.add_argument("--port", type=int, required=True, help="loopback port to listen on; 0: a free port")
     parser.add_argument(
         "--storage", required=True, help="address of fake-gcs-server, for example http://127.0.0.1:4443"
     )

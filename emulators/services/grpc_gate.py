@@ -1,11 +1,11 @@
-"""Pub/Sub and Firestore with IAM: one address per function's account, which refuses what infra/ does not grant.
+"""IAM for Pub/Sub and Firestore: one address per service account, which refuses calls that infra/ does not permit.
 
     function submit ──► its address ──► Google's emulators, which have no IAM
 
 `python -m emulators.services.grpc_gate --firestore HOST:PORT --pubsub HOST:PORT --infra DIR --account submit=PORT …`
 serves until it is ended, and prints a line for each call that it refuses. `emulators.realism.call_access` has the
-rules. Requests and responses are forwarded as bytes. The address takes the place of a token, because Google's clients
-send none to an emulator.
+rules. Requests and responses are forwarded as bytes. The address identifies the caller, because Google's clients send
+no token to an emulator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import grpc
 
-from emulators.realism.call_access import FIRESTORE, PUBSUB, REFUSED, TABLE_FILE, Access, granted, refusal
+from emulators.realism.call_access import FIRESTORE, PUBSUB, REFUSED, TABLE_FILE, Access, granted_access, refusal
 from emulators.stack.processes import LOOPBACK
 
 NAME: Final = "grpc-gate"
@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> int:
     servers = []
     for pair in options.account:
         account, _, port = pair.partition("=")
-        gate = Gate(account, granted(account, table), {FIRESTORE: options.firestore, PUBSUB: options.pubsub})
+        gate = Gate(account, granted_access(account, table), {FIRESTORE: options.firestore, PUBSUB: options.pubsub})
         servers.append(listen(gate, int(port))[0])
     for server in servers:
         server.wait_for_termination()

@@ -1,11 +1,11 @@
-"""Google's JSON APIs with IAM: one address per service account, which refuses what infra/ does not grant.
+"""IAM for Google's JSON APIs: one address per service account, which refuses calls that infra/ does not permit.
 
     function submit ──► its address ──┐
     VMs             ──► their address ┴─► the emulators of Logging, Monitoring, IAM, Pub/Sub and Compute, without IAM
 
 `python -m emulators.services.http_gate --infra DIR --project P --upstream logging=HOST:PORT … --account submit=PORT …`
 serves until it is ended, and prints a line for each call that it refuses. `emulators.realism.http_access` has the
-rules. The address takes the place of a token, because clients send none to an emulator.
+rules. The address identifies the caller, because clients send no token to an emulator.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from emulators.realism.http_access import (
     grants_of,
     is_granted,
     refusal,
-    required,
+    required_access,
 )
 from emulators.services.storage_forwarder import HOP_HEADERS, QuietHandler
 from emulators.stack.processes import LOOPBACK, split_address
@@ -52,7 +52,7 @@ class GateServer(ThreadingHTTPServer):
         self._member = f"serviceAccount:trainmaster-{account.replace('_', '-')}@{project}.iam.gserviceaccount.com"
         super().__init__((LOOPBACK, port), GateHandler)
 
-    def missing(self, needed: list[Access], path: str) -> Access | None:
+    def first_missing(self, needed: list[Access], path: str) -> Access | None:
         """Return the first permission that the account does not have."""
         for access in needed:
             if is_granted(access, self._grants):
@@ -62,7 +62,7 @@ class GateServer(ThreadingHTTPServer):
         return None
 
     def _may_access_secret(self, path: str) -> bool:
-        """Return whether the owner of the secret has granted access to it: infra/ does not."""
+        """Return whether the secret's own policy grants access to the account. The owner sets it; infra/ does not."""
         secret = path.partition("/versions/")[0]
         connection = http.client.HTTPConnection(*split_address(self.upstreams[Api.IAM]), timeout=TIMEOUT_S)
         try:
@@ -71,7 +71,7 @@ class GateServer(ThreadingHTTPServer):
         finally:
             connection.close()
         bindings = policy.get("bindings", [])
-        return any(one["role"] == SECRET_ACCESSOR and self._member in one["members"] for one in bindings)
+        return any(binding["role"] == SECRET_ACCESSOR and self._member in binding["members"] for binding in bindings)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
@@ -89,12 +89,12 @@ class GateHandler(QuietHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         path = unquote(urlsplit(self.path).path)
         try:
-            api, needed = required(self.command, path, _fields(body))
+            api, needed = required_access(self.command, path, _fields(body))
         except KeyError:
             remedy = f"add the permissions of {self.command} {path} to emulators/realism/http_access.py"
             self._refuse(f"{server.account}: {remedy}")
             return
-        if missing := server.missing(needed, path):
+        if missing := server.first_missing(needed, path):
             self._refuse(refusal(server.account, missing))
             return
         address = server.upstreams.get(api)
@@ -102,13 +102,13 @@ class GateHandler(QuietHandler):
             self.send_google_error(HTTPStatus.NOT_IMPLEMENTED, f"this stack runs without the emulator of {api}")
             return
         try:
-            self._send_back(*self._ask(address, body))
+            self._send_back(*self._call_emulator(address, body))
         except (OSError, http.client.HTTPException) as error:
             self.send_google_error(HTTPStatus.SERVICE_UNAVAILABLE, f"the emulator of {api} does not respond: {error}")
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _forward
 
-    def _ask(self, address: str, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+    def _call_emulator(self, address: str, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
         connection = http.client.HTTPConnection(*split_address(address), timeout=TIMEOUT_S)
         try:

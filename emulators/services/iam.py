@@ -54,7 +54,7 @@ _SERVICE_ACCOUNT: Final = re.compile(r"[a-z][a-z0-9-]*@[a-z0-9-]+\.iam\.gservice
 
 
 def _permission_test(account: str) -> Callable[[str], bool] | None:
-    """Return the function that tells the permissions of an account; None for an unknown account."""
+    """Return a function that tests whether the account has a permission; None for an unknown account."""
     return _HAS_PERMISSION[OWNER] if _SERVICE_ACCOUNT.fullmatch(account) else _HAS_PERMISSION.get(account)
 
 
@@ -78,7 +78,7 @@ def check_permissions(project: str, path: str, authorization: str, body: bytes) 
 
 
 def token_info(authorization: str) -> tuple[int, dict[str, Any]]:
-    """Return status and body of OAuth's tokeninfo. Its errors have a form of their own."""
+    """Return status and body of OAuth's tokeninfo. Its errors have another format than those of the other calls."""
     token = authorization.removeprefix("Bearer ")
     if _permission_test(token) is None:
         return 400, {"error": "invalid_token", "error_description": "Invalid Value"}
@@ -183,7 +183,7 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Log nothing: the log could only show tokens."""
+            """Log nothing: log lines would contain tokens."""
 
     server = ThreadingHTTPServer((LOOPBACK, port), Handler)
     server.daemon_threads = True

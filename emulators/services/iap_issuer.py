@@ -18,7 +18,7 @@ LIFETIME_S: Final = 600
 
 
 class IapIssuer:
-    """A key of IAP, and what is signed with it."""
+    """A signing key like IAP's, and the assertions signed with it."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -29,7 +29,7 @@ class IapIssuer:
         self._signer = crypt.ES256Signer.from_string(pem, self._key_id)
 
     def assertion(self, email: str, audience: str, now: datetime, **claims: Any) -> str:
-        """Return a signed assertion; `claims` replace its own."""
+        """Return a signed assertion. `claims` override its default claims."""
         issued = int(now.timestamp())
         payload = {
             "iss": ISSUER,

@@ -1,11 +1,11 @@
-"""Cloud Storage with IAM: one address per service account, which refuses what infra/ does not grant.
+"""IAM for Cloud Storage: one address per service account, which refuses calls that infra/ does not permit.
 
     function upload ──► its address ──┐
     VMs and the proxy ► their address ┴─► fake-gcs-server, which has no IAM
 
 `python -m emulators.services.storage_gate --storage HOST:PORT --bucket B --stage-bucket S --account upload=PORT …`
-serves until it is ended. `emulators.realism.storage_access` has the rules. Google checks the token of a call; here the
-address takes its place.
+serves until it is ended. `emulators.realism.storage_access` has the rules. Google identifies the caller by a token;
+here the address does.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GateServer(ForwardingServer):
 
 
 class GateHandler(StorageHandler):
-    """Forwards a call that the account may make. Buffers the body, in which the name of a new object may be."""
+    """Forwards a call that the account may make. Buffers the body, which may contain the name of a new object."""
 
     def _forward(self) -> None:
         # The googleapis proxy forwards the host that its client called. A web page cannot have one of these hosts.
@@ -63,7 +63,7 @@ class GateHandler(StorageHandler):
 
     def _answer(self, body: bytes) -> None:
         access = cast(GateServer, self.server).access
-        if denied := access.refused(self.command, self.path, body):
+        if denied := access.first_missing(self.command, self.path, body):
             self._refuse(denied)
             return
         host, port = self.server.storage

@@ -66,7 +66,7 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
         **cloud_sdk_environment(state_dir, config, endpoints),
         STATE_DIR_VARIABLE: str(state_dir),
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_FIRESTORE": f"http://{endpoints.firestore}/",
-        # Local jobs take seconds; gcloud's default is a minute.
+        # gcloud polls a job's log once a minute by default, and local jobs take seconds.
         "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL": "2",
     }
     if endpoints.scheduler:

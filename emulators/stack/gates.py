@@ -1,8 +1,8 @@
-"""The IAM of a realistic stack: each service account has its own addresses, which refuse what infra/ does not grant.
+"""The IAM of a realistic stack: each service account has its own addresses, which refuse what infra/ does not permit.
 
 `emulators.services` has a gate for Cloud Storage, one for the gRPC APIs and one for the other JSON APIs. Each is a
-service of its own. The Compute emulator has a port for the only account with grants on it. The consoles have addresses,
-too, for tests: a stack does not run them.
+service of its own. The Compute emulator has a port for `provision`, the only account that may call it. The consoles
+have addresses for tests, although a stack does not run them.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Gates:
         ]
 
 
-def take(config: StackConfig, functions: tuple[str, ...], ports: processes.Ports) -> Gates:
-    """Reserve the addresses of a stack with these functions; none unless it is realistic."""
+def reserve(config: StackConfig, functions: tuple[str, ...], ports: processes.Ports) -> Gates:
+    """Reserve the addresses of the gates for these functions. An ordinary stack has no gates."""
     if config.control_plane or not config.realistic:
         return Gates()
     accounts = (*functions, *CONSOLES, WORKER)

@@ -88,10 +88,12 @@ def is_alive(pid: int, since: float) -> bool:
 
 def list_processes(stack_id: str) -> list[psutil.Process]:
     """Return all processes of that stack except the caller."""
-    return [process for process in psutil.process_iter() if process.pid != os.getpid() and _carries(process, stack_id)]
+    return [
+        process for process in psutil.process_iter() if process.pid != os.getpid() and _has_stack_id(process, stack_id)
+    ]
 
 
-def _carries(process: psutil.Process, stack_id: str) -> bool:
+def _has_stack_id(process: psutil.Process, stack_id: str) -> bool:
     try:
         return process.environ().get(STACK_ID) == stack_id
     except (psutil.Error, OSError):

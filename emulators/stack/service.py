@@ -1,4 +1,4 @@
-"""One service of the stack: its command, its process, its readiness, its end."""
+"""One service of the stack: its command and its process, from the start until it has ended."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         scheduler=None if config.control_plane else ports.take_address(),
         billing=None if config.control_plane else ports.take_address(),
     )
-    iam_gates = gates.take(config, (*config.functions, *([API] if has_api else [])), ports)
+    iam_gates = gates.reserve(config, (*config.functions, *([API] if has_api else [])), ports)
     vm_services = _vm_services(state_dir, config, endpoints, stack_id, iam_gates)
     if config.control_plane:
         objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)

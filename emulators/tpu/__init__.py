@@ -1,4 +1,4 @@
-"""An emulator of the Cloud TPU API (v2, REST) in which every host of a slice is an emulated VM. Google has none.
+"""An emulator of the Cloud TPU API (v2, REST) in which every host of a slice is an emulated VM.
 
 The Compute emulator's process serves it, so that hosts share its images, identity keys, addresses and faults.
 `docs/interfaces.md` section 6 is the contract.

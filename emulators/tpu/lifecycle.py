@@ -88,7 +88,7 @@ class Lifecycle:
         self._spawn(None, node, step, only_if=NodeState.READY, after_s=notice)
 
     def crash(self, node: Node, host: Instance) -> None:
-        """Power off one host at once, then repair it. The program of the slice has failed by then."""
+        """Power off one host at once, then repair it. Meanwhile the program of the slice fails."""
         if host.vm is not None:
             host.vm.power_off()
         self._spawn(None, node, lambda: self._repair(node, host), only_if=NodeState.READY)

@@ -6,8 +6,8 @@
     the node is deleted                  SUSPENDED
     its run limit is over                the node is deleted ──► SUSPENDED
 
-It is unconfirmed whether Cloud TPU keeps the preempted node of a queued resource. This emulator keeps it, because then
-a control plane can leak more.
+It is unconfirmed whether Cloud TPU keeps the preempted node of a queued resource. This emulator keeps it, which is the
+stricter case: the control plane must delete the node itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HTTP below `/v2/` and `/v2alpha1/`: the routes to the calls, and errors in Google's format."""
+"""HTTP below `/v2/` and `/v2alpha1/`: routes each request to its call, and returns errors in Google's format."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emulators.realism import call_access, http_access, storage_access
-from emulators.realism.call_access import ROLES, TABLE, Access, granted
+from emulators.realism.call_access import ROLES, TABLE, Access, granted_access
 from tests.infra import iam_table
 
 NOT_EMULATED = {"roles/artifactregistry.reader"}
@@ -18,7 +18,7 @@ def test_grants_of_each_function_are_those_of_infra() -> None:
             accesses = {Access(permission, grant.resource) for permission in ROLES.get(grant.role, ())}
             expected.setdefault(function, set()).update(accesses)
     table = TABLE.read_text(encoding="utf-8")
-    assert {function: granted(function, table) for function in expected} == expected
+    assert {function: granted_access(function, table) for function in expected} == expected
     assert all(expected.values())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emulators.realism.call_access import INFRA, Access
-from emulators.realism.compute_access import ACT_AS, granted, refusal, refused_vm, required, vm_prefix
+from emulators.realism.compute_access import ACT_AS, granted_access, refusal, refused_vm, required_access, vm_prefix
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
 from tests.infra import iam_table
@@ -29,7 +29,7 @@ def custom_role() -> set[str]:
 
 def test_grants_are_those_of_infra() -> None:
     expected = {Access(permission, "project") for permission in custom_role()}
-    assert granted(INFRA) == expected | {Access(ACT_AS, "account worker")}
+    assert granted_access(INFRA) == expected | {Access(ACT_AS, "account worker")}
 
 
 def test_only_provision_has_the_role() -> None:
@@ -55,7 +55,7 @@ def test_only_provision_has_the_role() -> None:
     ],
 )
 def test_call_is_refused_without_its_permission(method: str, path: str, permission: str) -> None:
-    grants = granted(INFRA)
+    grants = granted_access(INFRA)
     assert not refusal(grants, method, path, {})
     message = refusal(grants - {Access(permission, "project")}, method, path, {})
     assert message == f"provision does not have the permission {permission} on project"
@@ -83,7 +83,7 @@ def test_call_is_refused_without_its_permission(method: str, path: str, permissi
 def test_insert_needs_the_permissions_of_its_arguments(argument: dict[str, Any], permission: str) -> None:
     def permissions(properties: dict[str, Any]) -> set[str]:
         body = {"instanceProperties": properties}
-        return {access.permission for access in required("POST", f"{ZONE}/instances/bulkInsert", body)}
+        return {access.permission for access in required_access("POST", f"{ZONE}/instances/bulkInsert", body)}
 
     assert permissions({}) == {"compute.instances.create"}
     assert permission in permissions(argument)
@@ -92,7 +92,7 @@ def test_insert_needs_the_permissions_of_its_arguments(argument: dict[str, Any],
 @pytest.mark.parametrize(("email", "is_refused"), [(WORKER["email"], False), ("other@p.iam.gserviceaccount.com", True)])
 def test_provision_may_act_as_the_worker_account_only(email: str, is_refused: bool) -> None:
     body = {"instanceProperties": {"serviceAccounts": [{"email": email}]}}
-    message = refusal(granted(INFRA), "POST", f"{ZONE}/instances/bulkInsert", body)
+    message = refusal(granted_access(INFRA), "POST", f"{ZONE}/instances/bulkInsert", body)
     assert message == (f"provision does not have the permission {ACT_AS} on account {email}" if is_refused else "")
 
 
@@ -123,5 +123,5 @@ def test_call_that_names_a_vm_outside_the_condition_is_refused(path: str, body: 
 
 
 def test_unknown_call_is_refused_with_the_remedy() -> None:
-    message = refusal(granted(INFRA), "POST", f"{ZONE}/instances/123/reset", {})
+    message = refusal(granted_access(INFRA), "POST", f"{ZONE}/instances/123/reset", {})
     assert message.endswith("/reset to emulators/realism/compute_access.py")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from emulators.rest.api_errors import ApiError
-from emulators.scheduler.execution import ScheduledJob, after_attempt, next_time, paused, planned, resumed, retry_delay
+from emulators.scheduler.execution import ScheduledJob, after_attempt, next_time, pause, plan_next, resume, retry_delay
 from emulators.scheduler.resources import Job, JobState, RetryConfig
 
 NAME = "projects/p/locations/us-central1/jobs/nightly"
@@ -44,7 +44,7 @@ def test_next_time_follows_the_clock_of_its_zone(schedule: str, zone: str, after
 
 
 def test_times_missed_during_an_outage_are_fired_once_with_the_first_time() -> None:
-    scheduled = planned(a_job(), 1, at("2026-11-20T12:00:00"))
+    scheduled = plan_next(a_job(), 1, at("2026-11-20T12:00:00"))
     assert scheduled.due_at == at("2026-11-21T03:00:00")
     back = at("2026-11-24T12:00:00")
     done = after_attempt(scheduled, back, {}, back)
@@ -53,14 +53,14 @@ def test_times_missed_during_an_outage_are_fired_once_with_the_first_time() -> N
 
 
 def test_failed_attempt_without_retries_waits_for_the_next_time() -> None:
-    scheduled = planned(a_job(), 1, at("2026-11-20T12:00:00"))
+    scheduled = plan_next(a_job(), 1, at("2026-11-20T12:00:00"))
     failed = after_attempt(scheduled, at("2026-11-21T03:00:00"), FAILURE, at("2026-11-21T03:00:01"))
     assert failed.due_at == at("2026-11-22T03:00:00")
     assert failed.job.status == FAILURE
 
 
 def test_retries_keep_the_time_of_their_execution_until_one_succeeds() -> None:
-    first = planned(a_job(retryCount=2, minBackoffDuration="10s"), 1, at("2026-11-20T12:00:00"))
+    first = plan_next(a_job(retryCount=2, minBackoffDuration="10s"), 1, at("2026-11-20T12:00:00"))
     due = at("2026-11-21T03:00:00")
     second = after_attempt(first, due, FAILURE, due)
     third = after_attempt(second, due + timedelta(seconds=10), FAILURE, due + timedelta(seconds=10))
@@ -104,16 +104,16 @@ def test_retries_end_when_both_limits_are_reached(
 
 
 def test_times_that_pass_during_a_pause_are_left_out() -> None:
-    stopped = paused(planned(a_job(), 1, at("2026-11-20T12:00:00")))
+    stopped = pause(plan_next(a_job(), 1, at("2026-11-20T12:00:00")))
     assert (stopped.due_at, stopped.job.state) == (None, JobState.PAUSED)
-    assert resumed(stopped, at("2026-11-24T12:00:00")).due_at == at("2026-11-25T03:00:00")
+    assert resume(stopped, at("2026-11-24T12:00:00")).due_at == at("2026-11-25T03:00:00")
 
 
 def test_pause_and_resume_need_the_opposite_state() -> None:
-    scheduled: ScheduledJob = planned(a_job(), 1, at("2026-11-20T12:00:00"))
+    scheduled: ScheduledJob = plan_next(a_job(), 1, at("2026-11-20T12:00:00"))
     with pytest.raises(ApiError, match="needs a job that is PAUSED") as resumed_error:
-        resumed(scheduled, at("2026-11-20T12:00:00"))
-    stopped = paused(scheduled)
+        resume(scheduled, at("2026-11-20T12:00:00"))
+    stopped = pause(scheduled)
     with pytest.raises(ApiError) as paused_error:
-        paused(stopped)
+        pause(stopped)
     assert {resumed_error.value.status, paused_error.value.status} == {"FAILED_PRECONDITION"}

@@ -11,7 +11,7 @@ import pytest
 from google.cloud.firestore_v1.types import CommitRequest, RunQueryRequest
 from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
-from emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted, read_refusals
+from emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted_access, read_refusals
 from emulators.services.grpc_gate import OPTIONS, Gate, listen
 
 COMMIT = "/google.firestore.v1.Firestore/Commit"
@@ -41,7 +41,7 @@ def call(
     account: str, upstream: str, method: str, request: bytes, table: str | None = None, timeout: float | None = 5
 ) -> Any:
     """Make a call through the account's gate; return the response, or the error."""
-    grants = granted(account, TABLE.read_text(encoding="utf-8") if table is None else table)
+    grants = granted_access(account, TABLE.read_text(encoding="utf-8") if table is None else table)
     gate = Gate(account, grants, {FIRESTORE: upstream, PUBSUB: upstream})
     server, address = listen(gate)
     try:

@@ -142,5 +142,5 @@ def test_permissions_that_a_call_needs(method: str, target: str, body: bytes, ne
 
 @pytest.mark.parametrize(("account", "may"), [("api", True), ("worker", True), ("console", False), ("sweep", False)])
 def test_metadata_of_a_bucket_need_the_role_that_shows_them(account: str, may: bool) -> None:
-    refused = StorageAccess(account, BUCKET, STAGE).refused("GET", f"/storage/v1/b/{BUCKET}", b"")
+    refused = StorageAccess(account, BUCKET, STAGE).first_missing("GET", f"/storage/v1/b/{BUCKET}", b"")
     assert refused == (None if may else Access(GET_BUCKET, BUCKET))
