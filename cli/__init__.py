@@ -1,1 +1,1 @@
-"""The command line: `trainmaster`. One module per group of commands; what they do incarnations elsewhere."""
+"""The command line: `trainmaster`. There is one module or package per command; most of the logic is in `shared/`."""

@@ -40,7 +40,7 @@ RUNS_MAX: Final = 100
 SIMULATED_HOURS: Final = 1_500
 """Machine-hours that all runs of one simulation have together: about five seconds."""
 WORTH_CHANGING: Final = 0.05
-"""Share of the time or of the cost that a simulated change must save: so few runs do not show less."""
+"""Share of the time or cost that a change must save. So few simulated runs cannot show smaller savings reliably."""
 
 
 SPOT: Final = "Spot VMs"
@@ -49,7 +49,7 @@ RESTARTS: Final = "restart policy"
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A job to simulate with what was measured of it."""
+    """A job to simulate, and the rates that were measured in its history."""
 
     job: Job
     rate: float
@@ -122,7 +122,7 @@ def _rate_lines(rates: MeasuredRates) -> Iterator[str]:
     stops = f"{rates.interruptions} interruption{'' if rates.interruptions == 1 else 's'}"
     yield f"measured: {stops} in {hours}, {rates.checkpoints} checkpoints found"
     if rates.restart_s is not None:
-        yield f"median time until all run again: {rates.restart_s:.0f} s"
+        yield f"median time until all replicas run again: {rates.restart_s:.0f} s"
     if rates.spot_hours:
         yield f"Spot VMs: {rates.spot_losses} lost in {rates.spot_hours:.1f} hours"
 
@@ -151,7 +151,9 @@ def _experiment(job: Job, report: CostReport, rates: MeasuredRates) -> Experimen
     machines = sum(group.count * group.hosts for group in job.plan.groups)
     machine_hours = machines * rates.running_s / 3600
     if machine_hours > MACHINE_HOURS_MAX:
-        return f"a simulation: {machine_hours:.0f} machine-hours take long. `trainmaster simulate` takes any number"
+        return (
+            f"a simulation: {machine_hours:.0f} machine-hours would take minutes. `trainmaster simulate` has no limit"
+        )
     if rates.checkpoint_s is None and report.losses:
         return "the times of at least two checkpoints"
     lost_s = report.goodput.lost.at_most_s / machines

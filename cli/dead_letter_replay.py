@@ -1,4 +1,4 @@
-"""Replay of agents' dead letters: judged by the command line itself instead of published again.
+"""Replay of agents' dead letters: the command line judges them itself instead of publishing them again.
 
 An agent's identity token expires after an hour, and is compared with the time at which Pub/Sub accepted the event. A
 dead letter that is published again would get a new time and be rejected. It is therefore judged here with its original

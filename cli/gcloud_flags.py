@@ -42,7 +42,7 @@ class Flags:
     labels: str | None = None
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def names_given(self) -> tuple[str, ...]:
         """Names of the options that were given."""
         return tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
 
@@ -53,7 +53,7 @@ def apply_flags(document: Mapping[str, Any], flags: Flags, args: Sequence[str]) 
     Raises PermanentError for options that contradict each other or the format of the job file.
     """
     key = "training_input" if "training_input" in document else "trainingInput"
-    if "jobSpec" in document and (flags.given or args):
+    if "jobSpec" in document and (flags.names_given or args):
         raise PermanentError(
             "gcloud's options and program arguments need a job file in AI Platform's format; this one is in Vertex AI's"
         )

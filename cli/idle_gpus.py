@@ -11,7 +11,10 @@ from shared.ports.metrics import MetricsDeniedError
 
 
 def idle_gpus_of(job: Job) -> str:
-    """Return a sentence about idle GPUs; empty if there are none, or if metrics cannot be read, which is reported."""
+    """Return a sentence about idle GPUs; empty if there are none.
+
+    If metrics cannot be read, report that on standard error and return an empty text.
+    """
     if job.state is not JobState.RUNNING or not any(group.accelerator for group in job.plan.groups):
         return ""
     from shared.presentation.utilization import read_idle_gpus
@@ -20,5 +23,5 @@ def idle_gpus_of(job: Job) -> str:
     try:
         return read_idle_gpus(metric_reader(), job, datetime.now(UTC))
     except (MetricsDeniedError, TemporaryError) as error:
-        complain(f"Whether its GPUs are idle is unknown: {error}")
+        complain(f"Cannot find out whether the job's GPUs are idle: {error}")
         return ""

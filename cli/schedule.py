@@ -1,7 +1,7 @@
-"""`trainmaster schedule …`: submit a job file again and again, with Cloud Scheduler.
+"""`trainmaster schedule …`: submit a job file at fixed times, with Cloud Scheduler.
 
-Each firing publishes the job file to the topic `submit`. A `{time:FORMAT}` in its jobId becomes the publish time of the
-message (`shared.flows.submit`), so that a message that is delivered twice creates one job.
+Each run of the schedule publishes the job file to the topic `submit`. A `{time:FORMAT}` in its jobId becomes the
+publish time of the message (`shared.flows.submit`), so that a message that is delivered twice creates one job.
 
 The submitter of a message is not known, so such a job cannot name a service account or another resource. With
 `--submit-as`, the schedule calls the API as that account instead, and the time is that of the schedule.
@@ -41,7 +41,7 @@ REGION: Final = "us-central1"
 
 
 class CreateByDefault(TyperGroup):
-    """`schedule NAME FILE --cron …` means `schedule create NAME FILE --cron …`, as before there were other commands."""
+    """Accepts `schedule NAME FILE --cron …` for `schedule create NAME FILE --cron …`, as earlier releases did."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         is_command = args[0] in self.commands or args[0].startswith("-")

@@ -38,7 +38,7 @@ STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
 LOADS_PER_REJECTION_SCAN: Final = 3
-"""The job is looked up this often before all rejections, which are kept forever, are read."""
+"""How often the job is read between two searches of the rejections. A search reads all rejections, so it is rarer."""
 JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 

@@ -33,7 +33,9 @@ Packages = Annotated[
 StagingBucket = Annotated[str | None, _program(metavar="BUCKET", help="Bucket that local packages are uploaded to.")]
 Check = Annotated[
     bool,
-    typer.Option("--check", help="Show what the job would lack, and do not submit it. Exit status 1 if anything."),
+    typer.Option(
+        "--check", help="Show what the job would lack, and do not submit it. Exit status 1 if there is a problem."
+    ),
 ]
 ModuleName = Annotated[str | None, _program(metavar="MODULE", help="Module to run: python -m MODULE.")]
 RuntimeVersion = Annotated[str | None, _program(metavar="VERSION", help="Preinstalled framework: 2.21, pytorch-2.9.")]

@@ -96,7 +96,7 @@ def no_samples_reason(job: Job) -> str:
         return f"No values yet: the job is {job.state}, and agents report while their program runs"
     return (
         "No values of the last ten minutes: agents report once a minute, unless their service account lacks "
-        f"roles/monitoring.metricWriter. `trainmaster logs {job.job_id}` says so"
+        f"roles/monitoring.metricWriter. `trainmaster logs {job.job_id}` shows such errors"
     )
 
 

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 Project = Annotated[str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}]")]
 Region = Annotated[str | None, typer.Option(help="Region of the jobs: check its quotas.")]
 BeforeInstall = Annotated[
-    bool, typer.Option("--before-install", help="Check only what can refuse `terraform apply`, or the first job.")
+    bool, typer.Option("--before-install", help="Check only what can make `terraform apply` or the first job fail.")
 ]
 
 
 JobFile = Annotated[
-    Path | None, typer.Argument(metavar="[JOB.yaml]", dir_okay=False, help="Check what this job would lack instead.")
+    Path | None,
+    typer.Argument(metavar="[JOB.yaml]", dir_okay=False, help="Check this job instead: what it would lack."),
 ]
 
 
@@ -47,8 +48,8 @@ def doctor(
 ) -> None:
     """Check an installation, or a job before it is submitted, and show how to fix each problem.
 
-    Exit status 1 if there is a problem. Lines with ! name what some jobs or clients cannot do. Lines with - are not
-    known.
+    Exit status 1 if there is a problem (FIX). A line with ! names something that some jobs or clients cannot do. A line
+    with - names something that was not checked.
     """
     if project:
         _use_project(project)
@@ -85,12 +86,12 @@ def _job_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
     yield from run_check("job", lambda: check_job(document, open_inspection(values), values, price_list()))
 
 
-def report(found: Iterator[Finding], form: Format) -> NoReturn:
+def report(results: Iterator[Finding], form: Format) -> NoReturn:
     """Print findings as they come. Exit with status 1 if one of them is a problem."""
     from cli.doctor.findings import Status
 
     findings = []
-    for finding in found:
+    for finding in results:
         findings.append(finding)
         if form is not Format.JSON:
             line = f"{finding.status:<4} {finding.what}"

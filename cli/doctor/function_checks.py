@@ -22,7 +22,7 @@ FUNCTIONS: Final = (
     topics.TUNE,
     API,
 )
-"""A function that reads topics has the name of one of them."""
+"""Names of the functions. All of them except `api` are named after a topic that they read."""
 
 
 def check_functions(inspection: Inspection) -> Iterator[Finding]:
@@ -45,14 +45,17 @@ def check_functions(inspection: Inspection) -> Iterator[Finding]:
 
 
 def _check_reachability(inspection: Inspection, url: str) -> Iterator[Finding]:
-    """The function answers 401 to a call without a token. Cloud Run's own check answers 403 before."""
+    """Check that calls reach the function `api`, which answers 401 to a call without a token.
+
+    A 403 comes from Cloud Run's own check, which rejects the call before it reaches the function.
+    """
     status = inspection.status_without_token(f"{url}/v1/projects/{inspection.project}/jobs")
     if status == HTTPStatus.UNAUTHORIZED:
         yield ok(f"clients reach the API at {url}")
     elif status == HTTPStatus.FORBIDDEN:
         yield limit(
             f"Cloud Run refuses the clients of AI Platform Training and Vertex AI at {url}",
-            'unless you want that (`api_access = "none"`), run `terraform apply` in infra/, which turns off its check',
+            'unless you want that (`api_access = "none"`), run `terraform apply` in infra/, which turns off that check',
         )
     else:
         yield problem(f"the API at {url} answers {status} to a call without a token, not 401", REPAIR_IT)

@@ -51,8 +51,8 @@ def check_job(
     yield not_checked("waiting time", UNKNOWN_WAIT)
 
 
-def _finding_of(found: Problem) -> Finding:
-    return problem(f"{found.field} {found.problem}", f"for example {found.example}")
+def _finding_of(invalid: Problem) -> Finding:
+    return problem(f"{invalid.field} {invalid.problem}", f"for example {invalid.example}")
 
 
 def _check_region(spec: AcceptedSpec, inspection: Inspection, values: Settings) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Checks of organisation policies: those that refuse the installation or its jobs, and the command that lifts each.
+"""Checks of organisation policies: which ones block the installation or its jobs, and how to lift each of them.
 
 Source: "Organization policy constraints" of the Resource Manager documentation.
 """
@@ -34,13 +34,13 @@ SERVICES: Final = (
     "tpu",
 )
 """APIs that infra/ enables and the installation needs. Those of the budget and of these checks may be missing."""
-_ENCRYPTED: Final = ("artifactregistry", "compute", "firestore", "logging", "pubsub", "storage")
-"""APIs whose resources in infra/ have no key of the customer."""
+_WITHOUT_CUSTOMER_KEYS: Final = ("artifactregistry", "compute", "firestore", "logging", "pubsub", "storage")
+"""APIs whose resources in infra/ are encrypted with Google's keys, not with customer-managed ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is installed where."""
+    """Where Trainmaster is, or will be, installed."""
 
     project: str
     region: str | None
@@ -66,7 +66,10 @@ def _when_enforced(text: str) -> Callable[[Policy, Place], str]:
 
 
 def _each_allowed(what: str, *names: tuple[str, ...]) -> Callable[[Policy, Place], str]:
-    """Each item of `names` has the names of one value."""
+    """Return a function that returns what the policy does not allow, after the words `what`.
+
+    Each item of `names` has the alternative names of one value.
+    """
 
     def refused(policy: Policy, _: Place) -> str:
         missing = [name for name, *others in names if not policy.allows(name, *others)]
@@ -111,7 +114,10 @@ RULES: Final = (
     ),
     Rule(
         "gcp.restrictNonCmekServices",
-        _each_allowed("resources without a customer's key in", *((f"{name}.googleapis.com",) for name in _ENCRYPTED)),
+        _each_allowed(
+            "resources without a customer-managed key in",
+            *((f"{name}.googleapis.com",) for name in _WITHOUT_CUSTOMER_KEYS),
+        ),
     ),
     Rule("compute.restrictNonConfidentialComputing", _each_allowed("ordinary VMs of", ("compute.googleapis.com",))),
     Rule(
@@ -134,7 +140,7 @@ RULES: Final = (
 
 
 def check_policies(inspection: Inspection, region: str | None, *, before_install: bool) -> Iterator[Finding]:
-    """Check all constraints that can refuse something of ours."""
+    """Check all constraints that can block the installation or its jobs."""
     if inspection.endpoints.compute:
         yield not_checked("organisation policies", "the local stack has none")
         return

@@ -96,15 +96,15 @@ def up(
         started.stop()
 
 
-def read_public_buckets(options: Sequence[str], taken: Collection[str]) -> dict[str, Path]:
-    """Return bucket name → folder. Raises BadParameter. `taken`: names of the stack's own buckets."""
+def read_public_buckets(options: Sequence[str], own_buckets: Collection[str]) -> dict[str, Path]:
+    """Return bucket name → folder. Raises BadParameter. `own_buckets`: names of the stack's own buckets."""
     buckets: dict[str, Path] = {}
     for option in options:
         name, _, folder = option.partition("=")
         hint = f"--public-bucket {option!r}"
         if not _BUCKET.fullmatch(name) or not folder:
             raise typer.BadParameter(f"{hint}: must be NAME=DIR, such as cloud-samples-data=samples")
-        if name in taken or name in buckets:
+        if name in own_buckets or name in buckets:
             raise typer.BadParameter(f"{hint}: the stack already has a bucket {name}; choose another name")
         if not Path(folder).is_dir():
             raise typer.BadParameter(f"{hint}: {folder} is not a folder")

@@ -68,7 +68,10 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
-    """Return the prefix that enters the VM's mount namespace as its user; nothing where it has neither of its own."""
+    """Return the command prefix that enters the VM's mount namespace as the VM's user.
+
+    It is empty if namespace and user are those of this process.
+    """
     other_user = [f"--setuid={uid}", f"--setgid={gid}"] if uid != os.geteuid() else []
     own_mounts = Path(f"/proc/{pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
     if not other_user and not own_mounts:

@@ -1,8 +1,8 @@
-"""A local copy of event files in Cloud Storage, brought up to date again and again.
+"""A local copy of event files in Cloud Storage that is updated at intervals.
 
 TensorBoard polls every file every few seconds. Directly on Cloud Storage that is a call per file and poll. The copy
 takes one list call per thousand objects, and one read for each file that has grown. Event files only grow, so only
-their new end is read; the checksum of the whole proves it.
+their new end is read; the checksum of the whole file proves that the copy is correct.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def test_policies_that_refuse_nothing_of_ours_are_fine(project: EmptyProject) ->
         (
             "gcp.restrictNonCmekServices",
             {"values": {"deniedValues": ["storage.googleapis.com"]}},
-            "resources without a customer's key in storage.googleapis.com",
+            "resources without a customer-managed key in storage.googleapis.com",
         ),
         ("compute.restrictNonConfidentialComputing", {"denyAll": True}, "ordinary VMs of compute.googleapis.com"),
         (

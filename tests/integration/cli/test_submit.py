@@ -84,7 +84,7 @@ def test_flags_override_the_job_file_as_in_gcloud(jobs_api: str, tmp_path: Path)
         labels="run=first",
     )
     command = ["gcloud", "ai-platform", "jobs", "submit", "training", "digits_1", f"--config={tmp_path / 'job.yaml'}"]
-    command += [f"--{name.replace('_', '-')}={getattr(flags, name)}" for name in flags.given]
+    command += [f"--{name.replace('_', '-')}={getattr(flags, name)}" for name in flags.names_given]
     command += ["--packages=gs://bkt/new.tar.gz", "--", "--epochs", "5"]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("CLOUDSDK_")},

@@ -92,7 +92,7 @@ def test_describe_works_without_metrics(
     metrics.error = error
     result = installation.run("jobs", "describe", job_id)
     assert result.exit_code == 0
-    assert f"Whether its GPUs are idle is unknown: {error}" in result.stderr
+    assert f"Cannot find out whether the job's GPUs are idle: {error}" in result.stderr
 
 
 def test_watch_updates_until_the_job_ends_and_retries(monkeypatch: pytest.MonkeyPatch) -> None:
