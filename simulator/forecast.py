@@ -23,9 +23,9 @@ class Assumptions:
     """Assumptions of the user about the job and the preemptions."""
 
     preemptions_per_hour: float
-    """Of each VM."""
+    """Preemption rate of one VM."""
     duration_s: float
-    """How long the training takes without interruption."""
+    """Time that the training takes without interruption."""
     checkpoint_s: float
     """Interval between checkpoints; 0 means that no work is ever lost."""
 
@@ -57,7 +57,7 @@ class Forecast:
 
 
 def forecast_scenario(spec: AcceptedSpec, document: bytes, assumptions: Assumptions) -> Scenario:
-    """Return a scenario in which VMs are preempted until the job ends, at the latest one day after its deadlines."""
+    """Return a scenario in which VMs are preempted until the job ends. It stops one day after the job's deadlines."""
     limit_s = spec.plan.max_running_s + (spec.plan.max_wait_s or 0) + DAY_S
     job = SimJob(spec.job_id or "job", document, spec.plan, assumptions.duration_s, assumptions.checkpoint_s)
     profile = preemptions(assumptions.preemptions_per_hour)

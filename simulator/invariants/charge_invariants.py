@@ -1,9 +1,9 @@
 """I3 over facts: charges are compared with what really ended the programs.
 
-A replica that exited because another replica's program had left the cluster is innocent. Such an exit costs no restart
-if the end of the other program was reported within the same attempt. Two kinds of charges stay, as docs/rules.md says:
-the loss of the other VM was reported later than `LOSS_REPORT_DELAY_MAX`; or the other program was excused itself, by
-the loss of a third replica, so that its exit is no loss.
+A replica that exited because another replica's program had left the cluster is not at fault. Such an exit costs no
+restart if the end of the other program was reported within the same attempt. Two kinds of charges stay, as
+docs/rules.md says: the loss of the other VM was reported later than `LOSS_REPORT_DELAY_MAX`; or the other program was
+excused itself, by the loss of a third replica, so that its exit is no loss.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simulator.invariants.violation import ViolationError
 from simulator.world.program_ends import EndCause, ProgramEnd, ProgramEnds
 
 CLOCK_ERROR_MAX: Final = timedelta(seconds=5)
-"""Two clocks that are each wrong by at most `Profile.skew_s`."""
+"""Bound on the difference of two clocks, each of which is wrong by at most `Profile.skew_s`."""
 
 Charge = tuple[str, int]
 """Key of a replica, and the incarnation whose exit was charged."""
@@ -41,7 +41,7 @@ class ChargeInvariants:
     """When each attempt ended: by a rerun, or with the job."""
 
     def apply(self, entry: LedgerEntry) -> None:
-        """Take note of one more decision."""
+        """Record one more decision."""
         event, action = entry.event, entry.decision.action
         if isinstance(event, ChargeExplained):
             self._charged.pop((replica_key(event.attempt, event.replica_id), event.incarnation), None)
@@ -71,7 +71,7 @@ class ChargeInvariants:
                 is_same = changed.startswith(f"{subject.attempt}-") and culprit and number == culprit.vm_incarnation[2]
                 if was_provisioned and is_same and culprit and self._explains(report, culprit, charged):
                     raise ViolationError(
-                        f"I3: {charged.key} was charged and not refunded. Really it was caused by {culprit}, which "
+                        f"I3: {charged.key} was charged and not refunded. The real cause is {culprit}, which "
                         f"{report.key} reported"
                     )
 

@@ -23,7 +23,7 @@ from simulator.invariants.violation import ViolationError
 from simulator.world.context import Context
 
 REPAIR_MAX_S: Final = 400.0
-"""How long the replicas may be in two zones, or a completed peer not be reactivated: some sweeps."""
+"""How long the replicas may be in two zones, or a completed peer may wait for its reactivation: some sweeps."""
 READY_MAX_S: Final = 10.0
 """How long a job may stay PREPARING after its last replica became ready, if no message is delayed."""
 
@@ -62,7 +62,7 @@ class ClusterInvariants:
             raise ViolationError("peers: a replica that completed before the primary restarted was not reactivated")
 
     def apply(self, before: State | None, entry: LedgerEntry, state: State) -> None:
-        """Take note of one more decision, which led from `before` to `state`."""
+        """Record one more decision, which led from `before` to `state`."""
         self._check_hosts(entry, state.job)
         self._track_zones(entry, state)
         self._track_completed_peers(before, state)

@@ -1,4 +1,4 @@
-"""Invariants over real VMs, identified by their numeric ids. Names and labels are what the rules themselves compare.
+"""Invariants over real VMs. They identify VMs by numeric id, because the rules they check rely on names and labels.
 
 I4    all events of a VM generation that change anything are about one VM, and it was created for that generation
 I5    a VM that the stored state desires is not deleted

@@ -20,9 +20,9 @@ class Profile:
     lost_event: float = 0.0
     """Per vm-ready or replica-exit: accepted, and never delivered. If set, agents repeat the latest one."""
     crash: float = 0.0
-    """Per port call of a function: the instance ends, half of the times before the call, otherwise after it."""
+    """Per port call of a function: the instance ends, in half of the cases before the call, otherwise after it."""
     temporary_error: float = 0.0
-    """Per port call of a function: it raises TemporaryError, half of the times after it was applied."""
+    """Per port call of a function: it raises TemporaryError, in half of the cases after the call was applied."""
     suspend: float = 0.0
     """Per port call of a function: other actions run before or after the call."""
     split_reads: float = 0.0
@@ -170,5 +170,5 @@ PROFILES: Final = {profile.name: profile for profile in _ALL}
 
 
 def preemptions(per_hour: float) -> Profile:
-    """Return a profile whose only fault is the loss of VMs, half of the times with notice."""
+    """Return a profile whose only fault is the loss of VMs, in half of the cases with notice."""
     return replace(CALM, name="preemptions", loss_per_hour=per_hour, reboot=0.0)

@@ -16,7 +16,7 @@ from simulator.scenarios.fault_profiles import PARTIAL, QUEUE, SLICES, STORM, US
 from simulator.scenarios.scenario import Scenario, SimJob
 
 PACKAGE_URI: Final = "gs://bucket/trainer-0.1.tar.gz"
-"""The package of every job; it exists."""
+"""The package of every job. The simulated bucket contains it."""
 JOB_ID: Final = "sim_1"
 VARIANTS: Final = 7
 PARTIAL_VARIANTS: Final = (7, 8)
@@ -26,7 +26,7 @@ STORM_WORKERS: Final = (2, 4, 7, 11)
 SYNCHRONOUS_SHARE: Final = 0.75
 QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
 QUEUE_LIMITS: Final = {"vcpus": 12}
-"""The jobs need 4, 8 or 12: one large job fits, or up to three small ones."""
+"""Jobs need 4, 8 or 12 vCPUs: one large job fits, or up to three small ones."""
 SILENCE_S: Final = AGENT_TIMEOUT.total_seconds() + 2 * 60 * FULL_RECONCILIATION_MINUTES
 """Longest time in which nothing is stored while a VM hangs."""
 

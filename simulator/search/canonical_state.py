@@ -2,8 +2,8 @@
 
 The rules compare moments with each other (for example whether a peer was lost before or after an incarnation began),
 and with the time windows of `shared.core.timeouts`. Each moment is therefore replaced by its rank among all moments of
-the state, and by the windows that it has left. VMs are numbered by what they are, because their ids depend on how many
-were created before.
+the state, and by which of these windows have passed since. Instance ids are replaced by name and zone, because they
+depend on how many VMs were created before.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from shared.memory.store import MemoryStore
 WINDOWS: Final = (
     EARLY_NOTICE_MAX, EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF, LOSS_REPORT_DELAY_MAX, timedelta(seconds=LEASE_S)
 )  # fmt: skip
-"""The windows that a search may leave. The others are at least fifteen minutes long."""
+"""The windows that can pass during a search. The others are at least fifteen minutes long."""
 CONSTANT: Final = ("spec_json", "plan", "version", "last_rerun", "past")
-"""Fields that are the same in all states of a search, only count writes, or are compared by themselves."""
+"""Fields that are equal in all states of a search, that only count writes, or that are compared separately."""
 
 Stored = Job | LastRerun | Replica | PastIncarnation
 
@@ -47,7 +47,7 @@ def canonical_digest(store: MemoryStore, fleet: MemoryFleet, job_id: str, now: d
     vm_by_id = {vm.instance_id: (vm.name, vm.zone) for vm in vms}
     past = [ended for replica in replicas for ended in replica.past]
     moments = sorted({at for item in (job, job.last_rerun, *replicas, *past) for at in _moments(item)})
-    ages = {at: (rank, _windows_left(at, now)) for rank, at in enumerate(moments)}
+    ages = {at: (rank, _passed_windows(at, now)) for rank, at in enumerate(moments)}
     is_leased = store.copy().take_lease(job_id, now, now) is None
     state = (
         is_leased,
@@ -72,7 +72,7 @@ def _moments(item: Stored | None) -> list[datetime]:
     return [value for value in values if isinstance(value, datetime)]
 
 
-def _windows_left(at: datetime, now: datetime) -> tuple[bool, ...]:
+def _passed_windows(at: datetime, now: datetime) -> tuple[bool, ...]:
     return tuple(now - at > window for window in WINDOWS)
 
 

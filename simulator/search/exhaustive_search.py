@@ -1,4 +1,4 @@
-"""Exhaustive search of a small world: a chief and a worker, and every order of what may happen to them, up to a bound.
+"""Exhaustive search of a small world: a chief and a worker, and every possible order of events, up to a bound.
 
     node ──► every possible action ──► node; nodes that differ only in times are visited once
 

@@ -46,7 +46,7 @@ class SimFleet:
     context: Context
     pool: VmPool
     sleep: Callable[[float], None]
-    """Called with the seconds for which a call waits; other actions run meanwhile."""
+    """Called with the seconds that a call waits; other actions run meanwhile."""
     replays_requests: bool = True
     """Whether a request id returns its first result forever, as in Compute Engine, or until one of its VMs is gone."""
     on_create: Callable[[SimVm], None] = lambda _: None
@@ -112,7 +112,7 @@ class SimFleet:
         return True
 
     def reported_metric(self, vm: Vm) -> str | None:  # noqa: ARG002 - the port's signature
-        """Simulated jobs are no trials: tuning jobs have histories of their own in tests/sim."""
+        """Return None: simulated jobs are not trials. Tuning jobs have their own histories in tests/sim."""
         return None
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:

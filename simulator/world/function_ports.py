@@ -1,4 +1,4 @@
-"""Ports that a simulated function invocation gets, and what may happen to it there."""
+"""The ports of a simulated function invocation, and the faults that their calls may have."""
 
 from __future__ import annotations
 
