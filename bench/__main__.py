@@ -18,10 +18,10 @@ from bench.figures import Figures
 SIZES: Final = (1, 10, 100, 1000)
 QUICK_SIZES: Final = (3, 6)
 JOB_SIZES: Final = (1, 10, 100)
-"""Cost of a job is exactly linear, so that a larger size adds nothing."""
+"""The cost of a job is exactly linear in its size, so larger sizes would show nothing new."""
 
 Measure = Callable[[Emulators], Iterable[Figures]]
-"""Returns the figures in one part or in several, each as soon as it is known."""
+"""Returns the figures in one or several parts, each as soon as it has been measured."""
 
 FULL: Final[dict[str, Measure]] = {
     "warm-events": lambda cloud: [warm_events.measure(cloud, 60)],
@@ -54,7 +54,7 @@ FIGURE_OF: Final = {
     "console": "console: static files",
     **{f"gang-{size}": f"end: time N={size}" for size in SIZES},
 }
-"""One of the figures of each measurement."""
+"""Measurement → one of its figures. If the figure is missing, the measurement has not been made."""
 
 
 def missing_measurements(figures: Figures) -> list[str]:

@@ -1,7 +1,6 @@
-"""Pages of the console: the server's time, bytes, and what Chromium needs. The budgets are in docs/benchmarks.md.
+"""Pages of the console: the server's CPU time, sizes, and the browser's times. The budgets are in docs/benchmarks.md.
 
-The store is in memory, so that Firestore's time is not measured. The server's time is that on the CPU. Chromium is
-measured only where it is installed.
+The store is in memory, so that Firestore's time is not measured. The browser is measured only if Chromium is installed.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def _cold_ms(site: ConsoleSite, path: str) -> float:
 
 
 def _static_kb() -> float:
-    """Return the bytes of all files that a page may load, but for licences."""
+    """Return the compressed size of all files that a page may load. Licences are not among them."""
     files = (path for path in STATIC.rglob("*.*") if path.suffix in {".css", ".js", ".svg"})
     return sum(len(gzip.compress(path.read_bytes())) for path in files) / 1_000
 

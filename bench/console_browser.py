@@ -1,4 +1,4 @@
-"""What Chromium needs for pages of the console: times, layout shifts, long tasks, and memory while following a log."""
+"""Chromium on pages of the console: times, layout shifts, long tasks, and memory while following a log."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ return (async () => {
 
 def measure(site: ConsoleSite, pages: dict[str, str], updates: int) -> Iterator[Figures]:
     """Yield the figures of each page, of a range and of a followed log, if Chromium is installed."""
-    with opened(site) as page:
+    with signed_in_page(site) as page:
         if page is None:
             return
         for name, path in pages.items():
@@ -83,8 +83,8 @@ def measure(site: ConsoleSite, pages: dict[str, str], updates: int) -> Iterator[
 
 
 @contextmanager
-def opened(site: ConsoleSite) -> Iterator[Page | None]:
-    """Serve the site and open a signed-in page; None if no Chromium is installed."""
+def signed_in_page(site: ConsoleSite) -> Iterator[Page | None]:
+    """Serve the site and yield a signed-in page; None if no Chromium is installed."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         yield None
@@ -100,7 +100,7 @@ def opened(site: ConsoleSite) -> Iterator[Page | None]:
         )
         page = browser.new_page(base_url=f"http://{site.sign_in.hosts[0]}")
         page.add_init_script(_OBSERVE)
-        # The session of the application's own client: its token was used.
+        # Reuse the session of the application's own client, because the sign-in token works only once.
         cookie = site.client.get_cookie(site.sign_in.cookie, domain="127.0.0.1")
         if cookie is None:
             raise RuntimeError("the client is not signed in")
@@ -135,7 +135,7 @@ def measure_brush(page: Page) -> Figures:
 
 
 def measure_following(page: Page, site: ConsoleSite, updates: int) -> Figures:
-    """Return what following a log costs that grows by `FOLLOWED_LINES` lines between two updates."""
+    """Return the cost of following a log that grows by `FOLLOWED_LINES` lines between two updates."""
     page.goto("/jobs/small/logs")
     page.get_by_role("button", name="Follow").click()
     client = page.context.new_cdp_session(page)

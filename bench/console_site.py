@@ -35,7 +35,7 @@ HOST: Final = "127.0.0.1:8080"
 START: Final = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SEED: Final = 7
 LINES: Final = 1_000
-"""Lines of a page of a log."""
+"""Number of lines that one page of a log shows."""
 _BEFORE: Final = re.compile(r'insertId<"line(\d+)"')
 
 

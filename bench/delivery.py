@@ -1,9 +1,9 @@
-"""From publishing an event until its commit, through Pub/Sub's push, beside two handlers without any code of ours.
+"""The time from publishing an event to its commit, through a Pub/Sub push, compared with handlers without our code.
 
     empty    the push alone
     bare     the push, and one read and one conditional commit with the same client (`bench.bare_calls`): the floor
 
-All handlers are in one Flask app, the framework below functions-framework, and their events take turns.
+All handlers are in one app of Flask, on which functions-framework is based. Their events take turns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BARE: Final = "bench-bare"
 WARM_UP: Final = 5
 WAIT_S: Final = 60.0
 SETTLE_S: Final = 1.0
-"""For the last handler, which goes on after its commit."""
+"""Time for the last handler, which still works after its commit."""
 RATIO_MAX: Final = 1.2
 
 
@@ -61,7 +61,9 @@ def measure(emulators: Emulators, samples: int) -> Figures:
             bare_event.run()
             bare.release()
 
-        with _pushed(emulators, project, {EVENTS: handle, EMPTY: lambda _: empty.release(), BARE: handle_bare}):
+        with _push_subscriptions(
+            emulators, project, {EVENTS: handle, EMPTY: lambda _: empty.release(), BARE: handle_bare}
+        ):
             done = {EVENTS: store.committed, EMPTY: empty, BARE: bare}
             times: dict[str, list[float]] = {topic: [] for topic in done}
             for vm in functions.vms(JOB):
@@ -107,7 +109,7 @@ class _SignallingStore:
 
 
 @contextmanager
-def _pushed(
+def _push_subscriptions(
     emulators: Emulators, project: Project, handlers: Mapping[str, Callable[[push.Message], object]]
 ) -> Iterator[None]:
     """Push each topic to its handler."""

@@ -14,7 +14,7 @@ class Figure:
     value: float
     unit: str
     floor: float | None = None
-    """The same calls to Google's clients without any code of ours, in the same unit. None: there is no such thing."""
+    """The same calls to Google's clients without any code of ours, in the same unit. None: there are no such calls."""
     ratio_max: float | None = None
     ratio_min: float | None = None
     value_max: float | None = None

@@ -1,7 +1,7 @@
-"""Peak memory of the reads that grow: one job of N replicas, and all live jobs.
+"""Peak memory of the reads whose size grows: one job of N replicas, and all live jobs.
 
-Each read runs in a process of its own, which reports its peak before and after. A function's own memory is added by
-`make bench-cold`, and what Compute Engine's client needs for a listing is not part of this.
+Each read runs in a process of its own, which reports its peak before and after. `make bench-cold` measures the memory
+of the function itself. The memory that Compute Engine's client needs for a listing is not measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shared.gcp.firestore.store import FirestoreStore
 ATTEMPT: Final = "attempt"
 LIVE_JOBS: Final = "live-jobs"
 GROWTH_MAX_MIB: Final = 256.0
-"""What is left of 512 MiB beside a function of 160 MiB at its start, and some slack."""
+"""A function has 512 MiB and needs 160 MiB at its start. The limit leaves a reserve of 96 MiB."""
 
 
 def measure(emulators: Emulators, project: Project, name: str, read: str, job_id: str = "") -> Figures:
@@ -49,7 +49,10 @@ def main(project: str, read: str, job_id: str) -> None:
 
 
 def _peak_kib() -> int:
-    """Source: proc(5). The peak of getrusage would include the process that started this one."""
+    """Return the peak memory of this process. Source: proc(5).
+
+    The peak of getrusage would include the process that started this one.
+    """
     (line,) = re.findall(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
     return int(line)
 

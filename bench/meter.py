@@ -1,7 +1,7 @@
-"""What Firestore would charge for the calls of a client, counted at the client's connection.
+"""Count the operations that Firestore would charge for the calls of a client, at the client's connection.
 
-    read     each document that a request returns or reports as missing; a query, one at least
-             a count: one for each 1,000 index entries, one at least
+    read     each document that a request returns or reports as missing; at least one per query
+             a count: one for each 1,000 index entries, at least one
     write    each created, updated or set document
     delete   each deleted document
 

@@ -25,7 +25,7 @@ from shared.messaging.internal_requests import ProvisionRequest
 THREADS: Final = 8
 RATIO_MIN: Final = 0.7
 ROUNDS: Final = 3
-"""Turns of events and floor. The figures are those of the fastest turns, which other programs disturbed least."""
+"""Rounds of events and of floors, in turn. The fastest round of each counts: other programs disturbed it least."""
 
 
 def measure(emulators: Emulators, events_per_thread: int) -> Figures:

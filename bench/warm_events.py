@@ -71,7 +71,7 @@ class _Measurement:
         return self._figures
 
     def _provision(self) -> None:
-        """Bring the VMs to the stored state, without being measured."""
+        """Make the VMs equal the stored state. This is not measured."""
         self._functions.run([self._functions.provision(ProvisionRequest(JOB))])
 
     def _vms(self) -> Iterable[Vm]:

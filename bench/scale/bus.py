@@ -12,7 +12,7 @@ from shared.memory.store import MemoryStore
 from shared.messaging import internal_requests, topics
 
 STORE_CALL_S: Final = 0.01
-"""Firestore or Pub/Sub within a region: assumed."""
+"""Duration of a call of Firestore or Pub/Sub within a region (assumed)."""
 
 
 Request = internal_requests.ProvisionRequest | internal_requests.OrphanSearch | internal_requests.AdmissionPass
@@ -38,8 +38,9 @@ class TimedStore:
 class ScaleBus:
     """Pub/Sub: a message is delivered when the call that published it has ended.
 
-    The effects of a delivery are there at once, so that the stored lease is free again at once, too. A job's deliveries
-    exclude each other here instead: one that meets another does nothing, and the other requests its work at its end.
+    The effects of a delivery are immediate, so the stored lease is free again before the delivery's virtual time is
+    over. The bus therefore keeps the deliveries of one job apart itself: a delivery that arrives while another one of
+    the job is busy does nothing, and its request is sent again when that one ends.
     """
 
     def __init__(self, cloud: Cloud, provision_job: Callable[[Request, datetime], None]) -> None:
@@ -47,7 +48,7 @@ class ScaleBus:
         self._busy: set[str] = set()
         """Ids of the jobs that are being provisioned."""
         self._late: dict[str, bytes] = {}
-        """Job id → the latest request that met another delivery."""
+        """Job id → the latest request that arrived while another delivery of the job was busy."""
 
     def publish(self, topic: str, data: bytes, _attributes: Mapping[str, str]) -> None:
         self.publish_all(topic, [data])

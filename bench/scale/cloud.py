@@ -15,7 +15,7 @@ from shared.errors import TemporaryError
 
 START: Final = datetime(2026, 11, 22, tzinfo=UTC)
 COMPUTE_CALL_S: Final = 1.0
-"""A change or a listing of Compute Engine: assumed."""
+"""Duration of a change or a listing of Compute Engine (assumed)."""
 REFUSED_S: Final = 30.0
 """How long the client repeats a change that the rate limit refuses (`shared.gcp.retries.FLEET_CALL_S`)."""
 REFUSED_LIST_S: Final = 15.0
@@ -28,7 +28,7 @@ INSTANCES: Final = {"submit": 80, "vm_ready": 320, "replica_exit": 320, "provisi
 
 
 class Cloud:
-    """Time, the message bus, the functions' instances and the quota. One delivery runs at a time, at once."""
+    """Virtual time, the functions' instances, and the quotas. Deliveries run one after another in real time."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -61,7 +61,7 @@ class Cloud:
             action()
 
     def deliver(self, function: str, handle: Callable[[], object], attempt: int = 0) -> None:
-        """Run a delivery if an instance is free. Its effects are there at once, and the instance is busy for a time."""
+        """Run a delivery if an instance is free. Its effects are immediate; the instance then stays busy for a time."""
         if self._busy[function] >= INSTANCES[function]:
             self._waiting[function].append(partial(self.deliver, function, handle, attempt))
             return

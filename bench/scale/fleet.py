@@ -19,7 +19,7 @@ from shared.messaging import agent_messages
 from shared.ports import CreateOutcome
 
 INSERT_S: Final = 20.0
-"""As long as an insert is waited for."""
+"""How long a call waits for an insert."""
 BOOT_S: Final = 40.0
 PAGE: Final = 500
 """VMs in one page of a listing."""
@@ -42,15 +42,15 @@ class ScaleFleet:
         fleet = self._fleets.get(job_id)
         vms = fleet.list_vms(job_id) if fleet else ()
         self._cloud.exclude(self._vms - len(vms))
-        self._listed(len(vms))
+        self._charge_listing(len(vms))
         return vms
 
     def list_all(self) -> tuple[LabelledVm, ...]:
         listed = tuple(labelled for fleet in self._fleets.values() for labelled in fleet.list_all())
-        self._listed(len(listed))
+        self._charge_listing(len(listed))
         return listed
 
-    def _listed(self, vms: int) -> None:
+    def _charge_listing(self, vms: int) -> None:
         pages = 1 + vms // PAGE
         self._cloud.usage.add("Compute listing pages", self._cloud.now, pages)
         self._cloud.spend(pages * COMPUTE_CALL_S)

@@ -1,4 +1,4 @@
-"""What is simulated, and what it used."""
+"""The input of the simulation, and the calls that it counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINUTE: Final = 60.0
 class Scenario:
     jobs: int
     replicas: int
-    """Of each job."""
+    """Number of replicas of each job."""
     changes_per_minute: int = 1500
     """Compute Engine's default quota of changes. Source: Compute Engine documentation, "API rate limits"."""
     excluded_free: int = 10_000
