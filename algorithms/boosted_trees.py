@@ -37,7 +37,7 @@ class Parts:
 
 def train(values: Values) -> None:
     """Train, evaluate, store."""
-    parts = _preprocessed(values) if values["preprocess"] else _as_they_are(values)
+    parts = _preprocess(values) if values["preprocess"] else _read_unchanged(values)
     check_labels(parts.training.targets, values)
     matrices = {name: part.to_xgboost(values) for name in PARTS if (part := getattr(parts, name)) is not None}
     evaluated = parts.validation or parts.training
@@ -52,7 +52,7 @@ def train(values: Values) -> None:
     write_metrics(job_dir, metrics, model.num_boosted_rounds(), is_classification=is_classification(values))
 
 
-def _preprocessed(values: Values) -> Parts:
+def _preprocess(values: Values) -> Parts:
     job_dir = str(values["job_dir"])
     prepared = prepare(values, ONE_HOT, is_classification=is_classification(values))
     write_metadata(job_dir, prepared.metadata, with_instance_generator=True)
@@ -70,7 +70,7 @@ def _preprocessed(values: Values) -> Parts:
     return Parts(training, parts["validation"], parts["test"])
 
 
-def _as_they_are(values: Values) -> Parts:
+def _read_unchanged(values: Values) -> Parts:
     parts: dict[str, Any] = {}
     for name in PARTS:
         table = read_part(values[f"{name}_data_path"])

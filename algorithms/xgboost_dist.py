@@ -47,15 +47,15 @@ def train(values: Values) -> None:
 
 
 def _train_connected(values: Values, files: dict[str, list[str]]) -> None:
-    training = _share(values, "training", files)
-    validation = _share(values, "validation", files) if "validation" in files else training
+    training = _read_share(values, "training", files)
+    validation = _read_share(values, "validation", files) if "validation" in files else training
     check_labels(training.targets, values)
     matrix = training.to_xgboost(values)
     evaluated = validation.to_xgboost(values) if validation is not training else matrix
     model, metrics = boost(values, matrix, evaluated, device=_device())
     metrics |= _baseline(training, validation, is_classification=is_classification(values))
     if "test" in files:
-        test = _share(values, "test", files).to_xgboost(values)
+        test = _read_share(values, "test", files).to_xgboost(values)
         metrics |= {f"test_{name}": value for name, value in evaluate(model, test).items()}
     if collective.get_rank() == 0:
         job_dir = str(values["job_dir"])
@@ -77,7 +77,7 @@ def _find_files(values: Values, name: str) -> list[str]:
     return files
 
 
-def _share(values: Values, name: str, files: dict[str, list[str]]) -> Matrix:
+def _read_share(values: Values, name: str, files: dict[str, list[str]]) -> Matrix:
     """Return this replica's rows of a group of files."""
     own = files[name][collective.get_rank() :: collective.get_world_size()]
     has_weights = values["csv_weight"] == 1 and name == "training"

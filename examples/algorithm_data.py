@@ -2,8 +2,8 @@
 
     python examples/algorithm_data.py algorithm_boosted_trees OUT_DIR
 
-The files have no header and the target in the first column. Their places below OUT_DIR are those below the bucket that
-the job file names. Needs scikit-learn.
+The files have no header and the target in the first column. Their paths below OUT_DIR are those that the job file names
+in the bucket. Needs scikit-learn.
 """
 
 import argparse
@@ -79,8 +79,8 @@ def digits() -> dict[str, Iterable[Row]]:
 def subscribers() -> dict[str, Iterable[Row]]:
     """Return invented subscribers: a unique id, categories of text and of number, missing values, a constant.
 
-    Whether somebody leaves follows from plan, city, age and months, with some noise. Of ten features, a row misses at
-    most one: preprocessing drops rows that miss more than 10 %.
+    Plan, city, age and months decide whether a subscriber leaves, with some noise. A row misses at most one of its ten
+    features, because preprocessing drops rows that miss more than 10 %.
     """
     chance = random.Random(SEED)  # noqa: S311 - no secret
     return {"subscribers.csv": [_subscriber(number, chance) for number in range(SUBSCRIBERS)]}

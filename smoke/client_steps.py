@@ -27,7 +27,7 @@ UNUSED_PERMISSION: Final = "notebooks.instances.list"
 
 
 def run_doctor(world: World) -> None:
-    """Run `trainmaster doctor`; each problem that it finds is one of this step."""
+    """Run `trainmaster doctor`. The step fails with all problems that it finds."""
     done = world.run("trainmaster", "doctor", "--region", world.region, "--format", "json")
     try:
         findings: list[dict[str, str]] = json.loads(done.text)

@@ -33,7 +33,7 @@ HEARTBEAT_MAX_S: Final = 180.0
 def start_probe(world: World) -> None:
     """Start the job that the next steps disturb, and note which VM generations it runs on.
 
-    They may be later ones than the first: a VM that could not be created, or was lost before, has been replaced.
+    They may be later than the first generation: VMs that could not be created, or were lost, have been replaced.
     """
     mark = new_mark()
     world.saw("mark", mark)

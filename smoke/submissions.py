@@ -69,7 +69,7 @@ def probe_folder(world: World, mark: str) -> str:
 
 
 def new_mark() -> str:
-    """Return a word that no other run uses."""
+    """Return a random word that identifies this run."""
     return f"smoke{secrets.token_hex(4)}"
 
 

@@ -167,9 +167,9 @@ def check_depth(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
 
 
 def check_weights(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
-    """Preprocessing takes every column but the first for a feature."""
+    """Preprocessing treats every column except the first as a feature."""
     if values["csv_weight"] == 1 and values["preprocess"]:
-        problem = "can be 1 only without --preprocess, which would take the weights for a feature"
+        problem = "can be 1 only without --preprocess, which would treat the weights as a feature"
         yield ArgumentProblem("csv_weight", problem, "--csv_weight=0")
 
 

@@ -62,7 +62,7 @@ def train(create_model: CreateModel, values: Values) -> None:
     metrics = evaluate(model, task, evaluated)
     if len(rows["test"]):
         metrics |= {f"test_{name}": value for name, value in evaluate(model, task, rows["test"]).items()}
-    targets = (_original(rows["training"].targets, task), _original(evaluated.targets, task))
+    targets = (_to_original_units(rows["training"].targets, task), _to_original_units(evaluated.targets, task))
     metrics |= baseline(*targets, is_classification=is_classification)
     write_model(job_dir, Predictor(encoder, model))
     write_metrics(job_dir, metrics, step, is_classification=is_classification)
@@ -114,7 +114,7 @@ def _rows(encoder: RowEncoder, prepared: Prepared, name: str) -> Rows:
     return Rows(encoder.encode_table(table), standardized.astype(np.float32))
 
 
-def _original(targets: Array, task: Task) -> Array:
+def _to_original_units(targets: Array, task: Task) -> Array:
     """Return targets in their own units."""
     return targets if task.is_classification else targets * task.target.std + task.target.mean
 

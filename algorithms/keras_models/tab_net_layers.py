@@ -47,12 +47,12 @@ class GhostBatchNormalization(tf_keras.layers.Layer):  # type: ignore[misc]  # K
         width = values.shape[-1]
         parts = tf.reshape(values, [self._parts, -1, width])
         mean, variance = tf.nn.moments(parts, axes=[1], keepdims=True)
-        self._follow(self.mean, tf.reduce_mean(mean, axis=[0, 1]))
-        self._follow(self.variance, tf.reduce_mean(variance, axis=[0, 1]))
+        self._update_average(self.mean, tf.reduce_mean(mean, axis=[0, 1]))
+        self._update_average(self.variance, tf.reduce_mean(variance, axis=[0, 1]))
         normalized = tf.reshape((parts - mean) * tf.math.rsqrt(variance + EPSILON), tf.shape(values))
         return tf.ensure_shape(normalized, values.shape) * self.scale + self.offset
 
-    def _follow(self, statistic: Any, observed: Any) -> None:
+    def _update_average(self, statistic: Any, observed: Any) -> None:
         statistic.assign(statistic * self._momentum + observed * (1 - self._momentum))
 
 

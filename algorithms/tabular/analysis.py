@@ -1,4 +1,4 @@
-"""Find out what each column is.
+"""Determine the type and the treatment of each column.
 
     every whole number is different    row identifier        write 101.0 for a number, code_101 for a category
     at most 10 different whole numbers categories

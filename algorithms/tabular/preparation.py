@@ -52,7 +52,7 @@ def prepare(values: Values, limits: CategoryLimits, *, is_classification: bool) 
         cleaned = _drop_rows(table, metadata, name) if is_preprocessed else table
         if not is_preprocessed:
             _refuse_missing(cleaned, metadata, name)
-        ready[name] = _typed(cleaned, metadata, name)
+        ready[name] = _convert_types(cleaned, metadata, name)
     if ready["training"].empty:
         raise DataError(f"no row is left for training: each misses more than {MISSING_SHARE_MAX:.0%} of its values")
     return Prepared(metadata, ready["training"], ready["validation"], ready["test"])
@@ -109,9 +109,9 @@ def _refuse_missing(table: pd.DataFrame, metadata: Metadata, name: str) -> None:
             raise DataError(f"{problem}; --preprocess fills them, or drops the rows")
 
 
-def _typed(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFrame:
+def _convert_types(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFrame:
     """Return the target and all features: numbers with missing ones filled, categories as texts, '' for none."""
-    columns = {0: _typed_target(table[0], metadata, name)}
+    columns = {0: _convert_target(table[0], metadata, name)}
     for column in metadata.features:
         cells = table[column.index]
         if column.type is ColumnType.CATEGORICAL:
@@ -126,7 +126,7 @@ def _typed(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFrame:
     return pd.DataFrame(columns).reset_index(drop=True)
 
 
-def _typed_target(cells: pd.Series, metadata: Metadata, name: str) -> pd.Series:
+def _convert_target(cells: pd.Series, metadata: Metadata, name: str) -> pd.Series:
     """Return the number of each class, or the number to be learnt."""
     classes = metadata.target.classes
     if classes:
@@ -138,5 +138,5 @@ def _typed_target(cells: pd.Series, metadata: Metadata, name: str) -> pd.Series:
     numbers = to_numbers(cells)
     if numbers.isna().any():
         wrong = cells[numbers.isna()].iloc[0]
-        raise DataError(f"the {name} data have the target {wrong!r}, which is no number")
+        raise DataError(f"the {name} data have the target {wrong!r}, which is not a number")
     return numbers

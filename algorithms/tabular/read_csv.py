@@ -14,7 +14,7 @@ from algorithms.files import read_file
 def read_csv(paths: Sequence[str]) -> pd.DataFrame:
     """Return the rows of all files as texts; missing cells are NaN. Columns are numbered from 0, the target.
 
-    Raises DataError for a file that is missing, empty, no table, or has another number of columns than the first.
+    Raises DataError for a file that is missing, empty, not a table, or has another number of columns than the first.
     """
     tables = [_read_one(path) for path in paths]
     widths = {path: table.shape[1] for path, table in zip(paths, tables, strict=True)}
@@ -42,7 +42,7 @@ def _read_one(path: str) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         raise DataError(f"{path} is empty; it must have at least one row") from None
     except pd.errors.ParserError as error:
-        raise DataError(f"{path} is no CSV file with the same columns in all rows: {error}".strip()) from None
+        raise DataError(f"{path} is not a CSV file with the same columns in all rows: {error}".strip()) from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8: {error}; store it as UTF-8") from None
     if table.shape[1] < 2:  # noqa: PLR2004 - the target and one feature

@@ -30,13 +30,13 @@ class Matrix:
 def numeric_matrix(table: pd.DataFrame, name: str, *, has_weights: bool) -> Matrix:
     """Return a table of numbers. `has_weights`: its second column has the weights of the rows.
 
-    Raises DataError for a cell that is no number, and for a missing target or weight.
+    Raises DataError for a cell that is not a number, and for a missing target or weight.
     """
     numbers = table.apply(to_numbers)
     for index in table.columns:
         wrong = table[index][table[index].notna() & numbers[index].isna()]
         if len(wrong):
-            problem = f"column {index + 1} of the {name} has the value {wrong.iloc[0]!r}, which is no number"
+            problem = f"column {index + 1} of the {name} has the value {wrong.iloc[0]!r}, which is not a number"
             raise DataError(f"{problem}; encode the categories, or use boosted_trees with --preprocess")
     first_feature = 2 if has_weights else 1
     if numbers.iloc[:, :first_feature].isna().any(axis=None):

@@ -27,7 +27,7 @@ def boost(
     Every replica calls this with its share of the rows; all get the same model and metrics.
     """
     rounds, folder = _integer(values["num_boost_round"]), checkpoint_folder(str(values["job_dir"]))
-    model = _restored(folder)
+    model = _restore(folder)
     rounds_done = model.num_boosted_rounds() if model is not None else 0
     history: dict[str, dict[str, list[float]]] = {}
     is_first = collective.get_rank() == 0
@@ -66,7 +66,7 @@ def _evaluated(model: xgboost.Booster, matrix: xgboost.DMatrix) -> dict[str, flo
     return common_metrics({name: float(value) for name, _, value in pairs})
 
 
-def _restored(folder: str | None) -> xgboost.Booster | None:
+def _restore(folder: str | None) -> xgboost.Booster | None:
     """Return the stored rounds. Rank 0 reads them and sends them to the others."""
     is_first = collective.get_rank() == 0
     stored = (read_file(join(folder, CHECKPOINT)) or b"") if folder and is_first else b""

@@ -90,7 +90,7 @@ def test_text_in_a_column_of_numbers_is_refused(tmp_path: Path) -> None:
     ("lines", "expected"),
     [
         (["label,size,colour", *ROWS], "has a header: column 2 is 'size' and numbers below"),
-        (["a,1", "b,2,3"], "is no CSV file with the same columns"),
+        (["a,1", "b,2,3"], "is not a CSV file with the same columns"),
         (["a", "b"], "has one column"),
         ([], "is empty"),
     ],
