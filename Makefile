@@ -28,7 +28,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-ver
 	--no-header --no-emit-index-url --no-annotate
 
 # `make run EXAMPLE=pytorch_ddp` runs another one of examples/. `make run FAULTS=1` (digits only) kills one worker's program
-# and takes away another worker's VM during the training.
+# and preempts another worker's VM during the training.
 # REALISTIC=1 makes VMs and Compute Engine's API as slow and unreliable as on Google Cloud.
 EXAMPLE ?= digits
 FAULTS ?=
@@ -96,8 +96,8 @@ ZONE ?=
 image: $(INSTALLED) ## build a boot image with a runtime's packages in your project, which starts VMs sooner
 	@$(BIN)/python -m infra.bake_image --runtime "$(RUNTIME)" --project "$(PROJECT)" --zone "$(ZONE)"
 
-# make smoke PROJECT=my-project REGION=us-central1, with YES=1 without a question, with REMOVE=1 to remove what an interrupted
-# run left. LOCAL=1 runs the same steps on a realistic local stack, TIME_SCALE=0.1 at ten times its speed.
+# make smoke PROJECT=my-project REGION=us-central1. YES=1 skips the question. REMOVE=1 only removes what an interrupted run left.
+# LOCAL=1 runs the same steps on a realistic local stack; TIME_SCALE=0.1 makes the stack ten times as fast.
 REGION ?=
 LOCAL ?=
 TIME_SCALE ?= 0.1

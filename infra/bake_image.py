@@ -1,7 +1,7 @@
 """Build a boot image with a runtime's packages and a container engine: `make image RUNTIME=2.21 PROJECT=… ZONE=…`.
 
 It starts a VM from Google's image, which installs what the agent would install at every start (bake.sh); stops it;
-makes an image of its disk; and deletes it. It needs gcloud. The variable `boot_images` of infra/ then uses the image.
+makes an image of its disk; and deletes it. It needs gcloud. Afterwards, add the image to the variable `boot_images` of infra/.
 Repeat it when a release of Trainmaster changes the runtime: an image with older packages stays correct, because the
 agent installs what is missing.
 """
@@ -62,7 +62,7 @@ class Target:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return the packages for VMs with GPUs, which serve VMs without them as well, and those of its algorithms."""
+        """Return the runtime's packages for VMs with GPUs, which also work without GPUs, and those of its algorithms."""
         packages = self.runtime.gpu_packages or self.runtime.packages
         has_algorithms = any(RUNTIMES[algorithm.runtime] == self.runtime for algorithm in ALGORITHMS.values())
         return (*packages, *REQUIREMENTS) if has_algorithms else packages
@@ -115,7 +115,7 @@ def _create_command(target: Target, vm: str, place: Sequence[str]) -> tuple[str,
 
 
 def _wait_until_installed(vm: str, place: Sequence[str], gcloud: Gcloud, pause: Callable[[float], object]) -> None:
-    """Read the serial console while the VM runs: that of a stopped VM may be gone."""
+    """Wait for the end of the startup script, as the serial console shows it while the VM runs."""
     output = ""
     for _ in range(int(LIMIT_S / POLL_S)):
         output = gcloud(("compute", "instances", "get-serial-port-output", vm, *place))

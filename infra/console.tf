@@ -1,5 +1,5 @@
-# The console for a team behind Identity-Aware Proxy (IAP), if the variable `console` is true: two services of one archive.
-# `console` shows, `console_operator` also acts. docs/decisions/0072-hosted-console.md
+# The console for a team behind Identity-Aware Proxy (IAP), if the variable `console` is true: two services that are
+# built from one archive. `console` is read-only. With `console_operator`, users can also change jobs. docs/decisions/0072-hosted-console.md
 
 variable "console" {
   description = "Whether the console for a team is installed, behind Identity-Aware Proxy."
@@ -20,7 +20,7 @@ variable "console_operators" {
 }
 
 locals {
-  # `publishes`: the topics to which its users' actions lead.
+  # `publishes`: the topics that the console publishes to when its users act.
   consoles = {
     console          = { acts = false, publishes = [] }
     console_operator = { acts = true, publishes = ["provision", "tune", "submit", "job-state"] }
@@ -85,7 +85,7 @@ module "console" {
   depends_on = [time_sleep.grants, google_firestore_database.this]
 }
 
-# Google's provider of this version cannot switch IAP on for a service. Until the command has run, Cloud Run's own check refuses all users, and
+# This version of Google's provider cannot switch IAP on for a service. Until the command has run, Cloud Run's own check refuses all users, and
 # the console refuses every request without IAP's assertion. A deployment can reset the switch, so each deployment repeats the command.
 resource "terraform_data" "iap" {
   for_each         = local.installed_consoles
@@ -149,7 +149,7 @@ resource "google_project_iam_member" "console_changes_state" {
   depends_on = [time_sleep.identities]
 }
 
-# Both show the logs of jobs. Google has no role for these logs only.
+# Both consoles show the logs of jobs. Google has no role for these logs only.
 resource "google_project_iam_member" "console_reads_logs" {
   for_each = local.installed_consoles
   project  = var.project

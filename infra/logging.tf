@@ -3,7 +3,7 @@ resource "google_logging_project_sink" "system_events" {
   name                   = "trainmaster-system-events"
   destination            = "pubsub.googleapis.com/${google_pubsub_topic.this["system-events"].id}"
   unique_writer_identity = true
-  # The whole name: every VM may write to logs whose names contain the end of this one.
+  # The filter compares the whole log name with `=`, because every VM may write to a log whose name contains a part of this name.
   filter = "logName=\"projects/${var.project}/logs/cloudaudit.googleapis.com%2Fsystem_event\" resource.type=\"gce_instance\" protoPayload.resourceName:\"/instances/tm-\""
 }
 

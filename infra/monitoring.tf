@@ -19,7 +19,7 @@ locals {
       period_s = 300
       text     = "A message could not be handled. It is kept: read its reason, repair the cause, and replay it. docs/runbooks/dead-letters.md"
     }
-    # Unlike the alert above, a message that a user or a program makes up does not trigger this one: the function must fail.
+    # A forged message of a user or a program triggers the alert above, but not this one, for which the function itself must fail.
     undeliverable = {
       title    = "Trainmaster: a function failed on a message in all deliveries"
       filter   = "metric.type=\"pubsub.googleapis.com/subscription/dead_letter_message_count\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=starts_with(\"trainmaster-\")"
@@ -38,7 +38,8 @@ locals {
       period_s = 300
       text     = "A function keeps answering 503 or 500. docs/runbooks/backlog.md"
     }
-    # Not 503: a function answers so while another service is unavailable, and Pub/Sub delivers again. `backlog` reports it if it lasts.
+    # 503 is not counted: a function answers 503 while another service is unavailable, and Pub/Sub delivers the message again. If that
+    # lasts, the alert `backlog` reports it.
     errors = {
       title    = "Trainmaster: a function fails"
       filter   = "metric.type=\"run.googleapis.com/request_count\" AND resource.type=\"cloud_run_revision\" AND resource.labels.service_name=starts_with(\"trainmaster-\") AND metric.labels.response_code=one_of(\"500\", \"504\")"

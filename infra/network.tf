@@ -58,8 +58,8 @@ resource "google_compute_router_nat" "this" {
   source_subnetwork_ip_ranges_to_nat = "ALL_SUBNETWORKS_ALL_IP_RANGES"
 }
 
-# Networks of their own for the jobs of some accounts. Networks are separate, so that only VMs inside can reach a VM. A job of
-# another account may name the network (`network`), so that the firewall also selects by account.
+# Separate networks for the jobs of some service accounts: only VMs in the same network can reach these jobs' VMs. A job of another
+# account may request the network (its field `network`), so the firewall also selects by account.
 locals {
   walled_subnetworks = merge([
     for name, wall in var.walled_accounts : {

@@ -54,7 +54,7 @@ resource "google_project_iam_member" "ssh_sudo" {
   depends_on = [time_sleep.apis]
 }
 
-# OS Login requires it for VMs with a service account: every user of the VM can act as that account.
+# OS Login requires this grant for VMs with a service account, because every user of such a VM can act as that account.
 resource "google_service_account_iam_member" "ssh_acts_as_worker" {
   for_each           = var.ssh_users
   service_account_id = google_service_account.worker.name

@@ -7,8 +7,8 @@ locals {
   schema_topics = setunion(local.worker_topics, ["job-state"])
 }
 
-# Schemas: Pub/Sub rejects other messages. A change commits a revision, and a schema has at most 20.
-# Messages of all revisions are accepted, so that agents of several releases can run at the same time.
+# Pub/Sub rejects messages that do not match the schema. Each change of a schema adds a revision; a schema has at most 20.
+# Pub/Sub accepts messages of all revisions, so that agents of several releases can run at the same time.
 resource "google_pubsub_schema" "this" {
   for_each   = var.schemas ? local.schema_topics : toset([])
   name       = "trainmaster-${each.key}"

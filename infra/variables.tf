@@ -36,7 +36,7 @@ variable "limits" {
 }
 
 variable "allowed_resources" {
-  description = "Resources that every job may name, such as secret=projects/my-project/secrets/key. Kinds: service_account, network, image, reservation, kms_key, secret. Any other one requires a submission through the API."
+  description = "Resources that every job may name, such as secret=projects/my-project/secrets/key. Kinds: service_account, network, image, reservation, kms_key, secret. A job that names any other resource must be submitted through the API."
   type        = set(string)
   default     = []
 
@@ -53,7 +53,7 @@ variable "clients" {
 }
 
 variable "api_access" {
-  description = "How clients without an identity of Cloud Run reach the function `api`, which checks every caller itself. no-invoker-check: Cloud Run's own check is off. allUsers: everyone passes it, which organisations with domain-restricted sharing refuse. none: only members with roles/run.invoker pass it."
+  description = "How Cloud Run checks callers of the function `api`, which also checks every caller itself. no-invoker-check: Cloud Run does not check callers. allUsers: every caller passes the check; organisations with domain-restricted sharing refuse this grant. none: only members with roles/run.invoker pass the check, which Google's old clients cannot."
   type        = string
   default     = "no-invoker-check"
 
@@ -64,7 +64,7 @@ variable "api_access" {
 }
 
 variable "serial_port_logging" {
-  description = "Whether Cloud Logging also gets everything on the VMs' serial consoles, which costs as much again as the logs of the jobs. constraints/compute.disableSerialPortLogging forbids it."
+  description = "Whether Cloud Logging also stores the output of the VMs' serial consoles. It costs as much as the logs of the jobs do. The organisation policy compute.disableSerialPortLogging forbids it."
   type        = bool
   default     = false
 }
@@ -111,7 +111,7 @@ variable "tpu" {
 }
 
 variable "walled_accounts" {
-  description = "Service accounts of jobs whose VMs get a network of their own, which no other job's VM can reach: name => account, and address range by region. With tpu = true the network admits its whole range, because it is unconfirmed whether rules by account match TPU hosts."
+  description = "Service accounts whose jobs run in a separate network, which VMs of other jobs cannot reach: name => account, and address range by region. With tpu = true the firewall admits the network's whole address range, because it is unconfirmed whether rules by account match TPU hosts."
   type = map(object({
     service_account = string
     ranges          = map(string)
@@ -161,7 +161,7 @@ variable "notifications" {
 }
 
 variable "notification_webhook" {
-  description = "Posts notifications to a webhook of Slack, Mattermost or Google Chat. secret: id of the secret in Secret Manager that holds the webhook's address. filter: filter of the subscription; the default selects the ends of jobs that are no trials. console: address of the console, for links. null: no webhook."
+  description = "Posts notifications to a webhook of Slack, Mattermost or Google Chat. secret: id of the secret in Secret Manager that holds the webhook's address. filter: filter of the subscription; the default selects the ends of jobs that are not trials. console: address of the console, for links. null: no webhook."
   type = object({
     secret  = string
     filter  = optional(string, "attributes.kind != \"trial\" AND (attributes.state = \"SUCCEEDED\" OR attributes.state = \"FAILED\" OR attributes.state = \"CANCELLED\")")
@@ -171,12 +171,12 @@ variable "notification_webhook" {
 
   validation {
     condition     = var.notification_webhook == null || can(regex("^[A-Za-z0-9_-]{1,255}$", var.notification_webhook.secret))
-    error_message = "notification_webhook.secret is the id of a secret in this project, such as slack-webhook."
+    error_message = "notification_webhook.secret must be the id of a secret in this project, such as slack-webhook."
   }
 }
 
 variable "mail_failed_jobs" {
-  description = "Whether Cloud Monitoring sends an e-mail to `notify` when a job fails, at most one in five minutes for each job. It needs no notifications."
+  description = "Whether Cloud Monitoring sends an e-mail to `notify` when a job fails, at most one in five minutes for each job. It does not depend on `notifications`."
   type        = bool
   default     = false
 }
@@ -188,7 +188,7 @@ variable "ssh_users" {
 
   validation {
     condition     = alltrue([for member in var.ssh_users : can(regex("^(user|group|serviceAccount|domain):.+$", member))])
-    error_message = "ssh_users are IAM members, such as group:ml@example.com."
+    error_message = "ssh_users must be IAM members, such as group:ml@example.com."
   }
 }
 

@@ -1,42 +1,42 @@
-# Grants to programs on the workers, beside the installation's own bucket and registry. Every program that runs as the worker account
-# gets them, regardless of who submitted the job: data of one team belongs to a service account of its own. docs/security.md
+# Grants to programs on the workers, in addition to those on the installation's own bucket and registry. Every program that runs as the
+# worker account gets them, regardless of who submitted the job. For data of one team, use a separate service account. docs/security.md
 
 variable "worker_read_buckets" {
-  description = "Buckets, also of other projects, whose objects every job may read, and which may have packages of jobs, such as my-data."
+  description = "Buckets of this or other projects whose objects every job may read, such as my-data. They may contain the packages of jobs."
   type        = set(string)
   default     = []
 
   validation {
     condition     = alltrue([for name in var.worker_read_buckets : can(regex("^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$", name))])
-    error_message = "worker_read_buckets has names of buckets without gs:// and without a path, such as my-data."
+    error_message = "worker_read_buckets must contain names of buckets without gs:// and without a path, such as my-data."
   }
 }
 
 variable "worker_write_buckets" {
-  description = "Buckets, also of other projects, whose objects every job may read, write and delete, and which may have packages of jobs, such as my-models."
+  description = "Buckets of this or other projects whose objects every job may read, write and delete, such as my-models. They may contain the packages of jobs."
   type        = set(string)
   default     = []
 
   validation {
     condition     = alltrue([for name in var.worker_write_buckets : can(regex("^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$", name))])
-    error_message = "worker_write_buckets has names of buckets without gs:// and without a path, such as my-models."
+    error_message = "worker_write_buckets must contain names of buckets without gs:// and without a path, such as my-models."
   }
 
-  # In its own bucket a program could write job files, and in the other one the agent of all VMs.
+  # With this access, a program could write job files to the installation's bucket, or replace the agent of all VMs in the other one.
   validation {
     condition     = alltrue([for name in var.worker_write_buckets : !can(regex("-trainmaster(-stage)?$", name))])
-    error_message = "worker_write_buckets must not have a bucket of an installation: workers may write there already, except where it would let them start jobs."
+    error_message = "worker_write_buckets must not contain a bucket of an installation: workers already have write access there, except where it would let them start jobs."
   }
 }
 
 variable "worker_registries" {
-  description = "Repositories of Artifact Registry, also of other projects, from which VMs may pull images: projects/P/locations/L/repositories/R."
+  description = "Repositories of Artifact Registry, in this or other projects, from which VMs may pull images: projects/P/locations/L/repositories/R."
   type        = set(string)
   default     = []
 
   validation {
     condition     = alltrue([for name in var.worker_registries : can(regex("^projects/[^/]+/locations/[^/]+/repositories/[^/]+$", name))])
-    error_message = "worker_registries has names like projects/my-project/locations/us-central1/repositories/training."
+    error_message = "worker_registries must contain names like projects/my-project/locations/us-central1/repositories/training."
   }
 }
 
@@ -47,12 +47,12 @@ variable "worker_project_roles" {
 
   validation {
     condition     = alltrue(flatten([for roles in values(var.worker_project_roles) : [for role in roles : can(regex("^(roles/|projects/[^/]+/roles/|organizations/[^/]+/roles/)[A-Za-z0-9_.]+$", role))]]))
-    error_message = "worker_project_roles has names of roles, such as roles/bigquery.dataViewer."
+    error_message = "worker_project_roles must contain names of roles, such as roles/bigquery.dataViewer."
   }
 
   validation {
     condition     = alltrue(flatten([for roles in values(var.worker_project_roles) : [for role in roles : !contains(["roles/owner", "roles/editor", "roles/viewer"], role)]]))
-    error_message = "worker_project_roles must not have roles/owner, roles/editor or roles/viewer: every program could then use everything in the project. Name the roles of the services that programs use."
+    error_message = "worker_project_roles must not contain roles/owner, roles/editor or roles/viewer: every program could then use everything in the project. Name the roles of the services that programs use."
   }
 }
 

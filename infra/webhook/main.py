@@ -3,7 +3,7 @@
 An optional function of the installation (`notification_webhook` in infra/variables.tf), and an example of a subscriber.
 It is deployed as this one file. Settings: WEBHOOK_ADDRESS, from Secret Manager; CONSOLE_ADDRESS, or empty.
 
-    204  posted, or refused by the webhook for good, which is logged: not delivered again
+    204  posted, or permanently refused by the webhook, which is logged: not delivered again
     503  the webhook was not reached, or is overloaded: Pub/Sub delivers the message again
 """
 
@@ -51,10 +51,10 @@ def text_of(job: dict[str, Any], console: str) -> str:
     head = f"{sign} {job['job_id']}: {job['transition']} ({job['state']}{attempt})".strip()
     why = job.get("error_message") or job["text"]
     link = f"\n{console.rstrip('/')}/jobs/{job['job_id']}" if console else ""
-    return f"{head}\n{_plain(why[:ERROR_LENGTH_MAX])}{link}"
+    return f"{head}\n{_make_harmless(why[:ERROR_LENGTH_MAX])}{link}"
 
 
-def _plain(text: str) -> str:
+def _make_harmless(text: str) -> str:
     """Return the text, which a program may have chosen, in one line that neither mentions anyone nor hides a link."""
     text = " ".join(text.split())
     for markup, replacement in MARKUP.items():

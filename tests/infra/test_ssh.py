@@ -68,7 +68,7 @@ def test_member_without_a_kind_is_rejected(terraform: Terraform) -> None:
     ]
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
     assert done.returncode == 1
-    assert "ssh_users are IAM members" in " ".join(done.stderr.split())
+    assert "ssh_users must be IAM members" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(("variable", "expected"), [("", None), ("false", None), ("true", "TRUE")])

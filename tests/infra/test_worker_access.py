@@ -64,10 +64,10 @@ def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(plan
     [
         ("worker_read_buckets", ["gs://my-data"], "names of buckets without gs://"),
         ("worker_write_buckets", ["my-data/models"], "without a path"),
-        ("worker_write_buckets", ["my-project-trainmaster"], "must not have a bucket of an installation"),
+        ("worker_write_buckets", ["my-project-trainmaster"], "must not contain a bucket of an installation"),
         ("worker_registries", ["us-docker.pkg.dev/p/training"], "projects/my-project/locations"),
         ("worker_project_roles", {"my-data": ["roles/editor"]}, "every program could then use everything"),
-        ("worker_project_roles", {"my-data": ["bigquery.dataViewer"]}, "has names of roles"),
+        ("worker_project_roles", {"my-data": ["bigquery.dataViewer"]}, "must contain names of roles"),
     ],
 )
 def test_wrong_or_dangerous_access_is_refused_by_its_variable(

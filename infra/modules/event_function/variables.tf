@@ -4,7 +4,7 @@ variable "name" {
 }
 
 variable "entry_point" {
-  description = "Name of the Python function in the archive, which is that of its module in functions/. null: `name`."
+  description = "Name of the Python function in the archive, which is also the name of its module in functions/. null: the same as `name`."
   type        = string
   default     = null
 }
