@@ -205,7 +205,7 @@ def test_caller_who_may_not_use_this_project_gets_an_error_with_the_remedy() -> 
         assert access.email("t") is None
 
 
-def test_nobody_may_act_as_a_missing_account(google: tuple[str, list[tuple[int, object]]]) -> None:
+def test_no_caller_may_act_as_a_missing_account(google: tuple[str, list[tuple[int, object]]]) -> None:
     endpoint, answers = google
     answers += [(404, {"error": {"code": 404}}), (503, {})]
     access = ProjectAccess("my-project", endpoint, endpoint)

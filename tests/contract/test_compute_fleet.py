@@ -1,4 +1,4 @@
-"""The Fleet on Compute Engine's emulator: what only a cloud can do, as failing later, or having strangers' VMs."""
+"""The Fleet on Compute Engine's emulator: behaviour of a cloud alone, such as late failures and foreign VMs."""
 
 from __future__ import annotations
 
@@ -388,7 +388,7 @@ def test_insert_that_the_call_refuses_is_not_created_or_temporary(
 
 
 @pytest.mark.parametrize(("reason", "expected"), [("resourceNotReady", False), ("invalid", PermanentError)])
-def test_delete_that_the_call_refuses(
+def test_refused_deletion_of_a_vm_waits_while_it_is_not_ready_and_is_otherwise_an_error(
     job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
 ) -> None:
     memory = MemoryWorld()
@@ -484,7 +484,7 @@ def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(monkeypatch: p
 @pytest.mark.parametrize(
     ("reason", "expected"), [("resourceInUseByAnotherResource", False), ("invalid", PermanentError)]
 )
-def test_policy_whose_deletion_is_refused(
+def test_refused_deletion_of_a_policy_waits_while_it_is_in_use_and_is_otherwise_an_error(
     job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
 ) -> None:
     a100 = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)

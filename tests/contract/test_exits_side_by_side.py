@@ -1,4 +1,4 @@
-"""Exits and losses of one job that are judged side by side: the charges are those of some order one after another.
+"""Exits and losses of one job that are judged side by side: the charges equal those of some sequential order.
 
 Each of them is loaded before any other is committed, which is normal after a cold start or with a backlog.
 """

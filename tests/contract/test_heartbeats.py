@@ -35,7 +35,7 @@ def test_heartbeat_of_a_vm_is_read(compute: EmulatorWorld, job: Job) -> None:
     [("not a time", ALLOWED), ("2026-11-21T03:00:00", ALLOWED), ("2026-11-21T03:00:00Z", {})],
     ids=["not a time", "without a time zone", "guest attributes not enabled"],
 )
-def test_heartbeat_that_is_no_time_or_not_allowed_is_unknown(
+def test_heartbeat_that_is_not_a_time_or_not_permitted_is_unknown(
     compute: EmulatorWorld, job: Job, value: str, more: dict[str, str]
 ) -> None:
     a_vm(compute, job, value, **more)

@@ -103,7 +103,7 @@ class Forbidding(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def test_forbidden_deletion_is_logged_and_no_error(
+def test_forbidden_deletion_is_logged_and_raises_nothing(
     uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise a job file that was submitted would be redelivered until it is a dead letter."""

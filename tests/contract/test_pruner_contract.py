@@ -97,7 +97,7 @@ def test_suggestions_continue_after_a_trial_was_stopped_early() -> None:
 
 
 def test_stopping_saves_steps_without_losing_the_best_trial() -> None:
-    """Trials approach their own limit; the good ones are stopped never, most bad ones after a few steps."""
+    """Trials approach their own limit. Good ones are never stopped; most bad ones are stopped after a few steps."""
     rng = random.Random(7)  # noqa: S311 - reproducible randomness is the purpose
     limits = [rng.random() for _ in range(40)]
     study = Tuning((RATE,), metric_tag="accuracy", max_trials=40, stopping=StoppingRule.MEDIAN)

@@ -227,7 +227,7 @@ def test_first_page_of_lost_peers_is_small_and_the_second_has_the_others(store: 
     assert sorted(index for page in pages for index in page) == list(range(40))
 
 
-def test_peer_whose_only_exit_was_refunded_is_no_lost_peer(store: Store) -> None:
+def test_peer_whose_only_exit_was_refunded_is_not_a_lost_peer(store: Store) -> None:
     submit(store)
     loaded = must(store.load("digits_1", "1-worker-0"))
     entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
@@ -652,7 +652,7 @@ def test_lease_is_held_until_it_is_released(store: Store) -> None:
     assert store.take_lease("digits_1", at(59), at(120))
 
 
-def test_lease_that_expired_belongs_to_the_next(store: Store) -> None:
+def test_expired_lease_is_taken_by_the_next_delivery(store: Store) -> None:
     old = must(store.take_lease("digits_1", at(0), at(60)))
     new = must(store.take_lease("digits_1", at(60), at(120)))
     assert store.extend_lease(old, at(180)) is None
@@ -687,7 +687,7 @@ def test_lease_without_a_holder_is_never_taken_again(store: Store) -> None:
     assert store.take_lease("digits_1", at(1), at(61), "message-1") is None
 
 
-def test_one_of_many_takes_a_lease(store: Store) -> None:
+def test_only_one_of_many_deliveries_takes_a_lease(store: Store) -> None:
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: store.take_lease("digits_1", at(0), at(60)), range(16)))
     assert sum(lease is not None for lease in taken) == 1

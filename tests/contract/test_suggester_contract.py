@@ -96,7 +96,7 @@ def test_other_trials_and_other_jobs_get_other_values(algorithm: Algorithm) -> N
     [(Scale.LINEAR, 0.505), (Scale.LOG, 0.1), (Scale.REVERSE_LOG, 0.91)],
 )
 def test_suggested_values_are_spread_along_their_scale(scale: Scale, middle: float) -> None:
-    """Half of them below what is the scale's middle."""
+    """Half of the values are below the middle of the scale."""
     tuning = Tuning((Parameter("p", K.DOUBLE, 0.01, 1.0, scale=scale),), algorithm=Algorithm.RANDOM_SEARCH)
     values = [float(suggester.suggest(tuning, str(seed))[0]) for seed in range(200)]
     assert statistics.median(values) == pytest.approx(middle, rel=0.35)

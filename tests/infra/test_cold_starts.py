@@ -68,7 +68,7 @@ def loaded_modules(folder: Path, function: str) -> list[str]:
 
 
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
-def test_a_function_loads_only_the_client_libraries_that_it_uses(function: str, folders: Path) -> None:
+def test_function_loads_only_the_client_libraries_that_it_uses(function: str, folders: Path) -> None:
     modules = loaded_modules(folders / function, function)
     restricted = {name for name in RESTRICTED if any(module.startswith(name) for module in modules)}
     assert restricted == {name for name, users in RESTRICTED.items() if function in users}
@@ -76,7 +76,7 @@ def test_a_function_loads_only_the_client_libraries_that_it_uses(function: str, 
 
 
 @pytest.mark.parametrize("function", ["replica_exit", "api", "upload"])
-def test_a_function_loads_few_modules_beside_its_client_libraries(function: str, folders: Path) -> None:
+def test_function_loads_few_modules_beside_its_client_libraries(function: str, folders: Path) -> None:
     modules = loaded_modules(folders / function, function)
     libraries = (*CLIENTS, *MORE.get(function, ()), "pydantic_settings")
     bare = subprocess.run(
@@ -111,13 +111,13 @@ def test_each_limit_of_a_cold_start_is_checked(case: Case) -> None:
     assert line.endswith("over the limit: " + ", ".join(case.exceeded) if case.exceeded else "ok")
 
 
-def test_the_console_has_limits_of_its_own() -> None:
+def test_console_has_limits_of_its_own() -> None:
     assert exceeded({"console": Comparison(Cold(0.75, 0.5, 0.1, 150.0), BARE)}) == {}
     over = Comparison(Cold(0.76, 0.5, 0.1, 150.5), BARE)
     assert exceeded({"console": over}) == {"console": ["start", "memory beside the bare app"]}
 
 
-def test_the_limit_of_total_memory_is_for_light_functions_only() -> None:
+def test_limit_of_total_memory_is_for_light_functions_only() -> None:
     heavy = Comparison(Cold(0.5, 0.4, 0.1, 230.0), Cold(0.5, 0.4, 0.0, 200.0))
     assert exceeded({"provision": heavy}) == {}
     assert exceeded({"submit": heavy}) == {"submit": ["memory"]}

@@ -215,7 +215,7 @@ def test_fields_that_the_store_writes_as_expiry_have_ttl_policies(plan: Plan) ->
 
 
 def test_query_without_an_index_is_detected(plan: Plan) -> None:
-    """By two properties, over a collection group, by an exempt property, and by one property ordered by another."""
+    """The queries filter by two properties, over a collection group, by an exempt property, or order by another one."""
     for query in (
         Query("x", "replicas", is_group=False, equal=frozenset({"attempt", "incarnation"}), ordered=()),
         Query("x", "ledger", is_group=True, equal=frozenset({"job_id"}), ordered=()),

@@ -178,7 +178,7 @@ def test_webhook_posts_the_text_that_chat_systems_accept(
         ("worker 1 exited\n✅ digits_2: succeeded\r\nhttps://evil.example", None),
     ],
 )
-def test_text_of_a_program_mentions_nobody_and_hides_no_link(
+def test_text_of_a_program_mentions_no_one_and_hides_no_link(
     function: FlaskClient, webhook: Webhook, error: str, posted: str | None
 ) -> None:
     assert push(function, a_message(error_message=error)) == HTTPStatus.NO_CONTENT

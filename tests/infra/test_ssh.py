@@ -54,7 +54,7 @@ def test_permitted_users_reach_port_22_of_all_workers_through_identity_aware_pro
         assert function["service_config"][0]["environment_variables"]["TRAINMASTER_SSH"] == "true"
 
 
-def test_sudo_is_a_role_of_its_own(planned: Callable[..., Plan]) -> None:
+def test_sudo_requires_a_separate_role(planned: Callable[..., Plan]) -> None:
     roles = project_roles(planned(ssh_users=[GROUP], ssh_sudo=True, tpu=False), GROUP)
     assert set(roles) == {"roles/iap.tunnelResourceAccessor", "roles/compute.osAdminLogin"}
 

@@ -1,4 +1,4 @@
-"""A chief and a worker, or a chief alone: every order of what may happen to them, up to a bound."""
+"""A chief and a worker, or a chief alone, under every possible order of events, up to a bound."""
 
 from __future__ import annotations
 

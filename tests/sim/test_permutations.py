@@ -1,4 +1,4 @@
-"""I7: what is promised when the events of agents arrive in any order, and any number of times.
+"""I7: guarantees for events of agents that arrive in any order, and any number of times.
 
 1. A repeated event changes nothing: the state stays equal, including counters and versions.
 2. Events of different replicas that do not depend on each other (ready, completed, lost) may arrive in any order. The

@@ -1,4 +1,4 @@
-"""A store and a fleet that count what is asked of them."""
+"""A store and a fleet that count their calls."""
 
 from __future__ import annotations
 

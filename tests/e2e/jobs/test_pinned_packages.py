@@ -1,4 +1,4 @@
-"""A trainer that pins another version of a package that the runtime has, as programs of the past do."""
+"""A trainer that pins another version of a package than the runtime has, as many old programs do."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_latest_measurements_are_written_if_there_are_many(cloud: Cloud, tmp_pat
     assert (len(measurements), measurements[-1]) == (MEASUREMENTS_MAX, [100, 100.0])
 
 
-def test_measurements_of_another_attempt_are_not_read_metric(cloud: Cloud, tmp_path: Path) -> None:
+def test_measurements_of_another_attempt_are_not_written(cloud: Cloud, tmp_path: Path) -> None:
     write_file(tmp_path, 0.25, attempt=1)
     a_report(cloud, tmp_path, IncarnationKey(2, 1)).write_new()
     a_report(cloud, tmp_path, None).write_new()

@@ -21,7 +21,7 @@ KEY = "projects/p/secrets/key/versions/latest"
 SHOWS = "import json, os; print('ENV', json.dumps(dict(os.environ)))"
 
 
-def test_program_gets_variables_and_secrets_and_the_platforms_win(cloud: Cloud, vm: Vm) -> None:
+def test_program_gets_variables_and_secrets_but_platform_variables_take_precedence(cloud: Cloud, vm: Vm) -> None:
     vm.program(SHOWS)
     cloud.secrets[KEY] = "grün\nzwei".encode()
     vm.configure(variables={"LEVEL": "debug", "RANK": "99", "WORLD_SIZE": "99"}, secrets={"API_KEY": KEY})

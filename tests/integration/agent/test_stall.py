@@ -1,4 +1,4 @@
-"""stallTimeout: the agent ends a program that prints nothing for so long, and reports it with its own cause."""
+"""stallTimeout: the agent ends a program that prints nothing for this time, and reports it with its own cause."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_silent_program_is_ended_and_reported_as_stalled(
     vm.wait_for_line("[trainmaster] The program has printed nothing for 3 s (stallTimeout): ending it.")
 
 
-def test_output_without_line_ends_is_no_stall(cloud: Cloud, vm: Vm) -> None:
+def test_output_without_line_ends_is_not_a_stall(cloud: Cloud, vm: Vm) -> None:
     vm.configure(stall_timeout_s=3)
     vm.program(PRINTS_A_PROGRESS_BAR)
     cloud.direct(1, 1)

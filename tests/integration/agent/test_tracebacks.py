@@ -143,7 +143,7 @@ def test_causes_are_the_types_of_the_chained_exceptions(tmp_path: Path) -> None:
     assert (error["type"], error["causes"]) == ("ValueError", ["OSError", "KeyError"])
 
 
-def test_earlier_traceback_that_was_handled_is_no_cause() -> None:
+def test_earlier_traceback_that_was_handled_is_not_a_cause() -> None:
     error = parse_traceback(TB + MAIN + "OSError: old\nretrying\n" + TB + INNER + "TypeError: new\n")
     assert error is not None
     assert "causes" not in error

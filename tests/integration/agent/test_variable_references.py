@@ -41,7 +41,7 @@ def parsed(**changes: object) -> VmConfig:
     return VmConfig.parse(json.dumps(vm_config(**changes)))
 
 
-def test_value_refers_to_earlier_variables_and_the_platforms_win() -> None:
+def test_value_refers_to_earlier_variables_and_platform_variables_take_precedence() -> None:
     variables = {"LATER": "$(SECOND)", "FIRST": "$(A)x", "SECOND": "$(FIRST)y", "A": "mine", "THIRD": "$(A)"}
     resolved = resolve_references(parsed(expands=True, variables=variables), {"A": "1"}).variables
     assert resolved == {"LATER": "$(SECOND)", "FIRST": "1x", "SECOND": "1xy", "A": "mine", "THIRD": "1"}

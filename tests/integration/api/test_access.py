@@ -239,7 +239,7 @@ def test_scope_of_a_token_is_looked_up_once() -> None:
         "1//refresh-token-x",
     ],
 )
-def test_text_that_is_no_token_of_googles_costs_no_query(api: Api, token: str) -> None:
+def test_text_that_is_not_a_google_token_costs_no_query(api: Api, token: str) -> None:
     error = api.send_refused("GET", JOBS, token=token)
     assert (error["code"], error["status"]) == (401, "UNAUTHENTICATED")
     assert api.access.calls == 0

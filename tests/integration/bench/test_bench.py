@@ -60,7 +60,7 @@ def test_each_limit_of_a_figure_is_checked(figure: Figure, is_within: bool) -> N
 def test_page_is_not_written_without_all_figures(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It would lose those that no one measured."""
+    """A page written from incomplete figures would lose the others."""
     monkeypatch.setattr("bench.report.read_json", lambda: {"throughput: 8 threads": Figure(1, "events/s")})
     monkeypatch.setattr("sys.argv", ["bench", "--only", "console", "gang-1", "--page"])
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""The simulation of a large installation: every job ends, and the quota of Compute Engine delays it as it must."""
+"""The simulation of a large installation: every job ends, and the quotas of Compute Engine delay jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions in the browser: cancel, clone, resubmit, labels and delete; two clicks; and a console that only shows."""
+"""Actions in the browser: cancel, clone, resubmit, labels and delete; double clicks; and a read-only console."""
 
 from __future__ import annotations
 

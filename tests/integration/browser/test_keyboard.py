@@ -44,7 +44,7 @@ def test_keys_lead_from_the_list_to_a_failed_jobs_decision_and_its_log_lines(bro
         assert len(site.queries) == 2, "the lines before that time, and those after it"
 
 
-def test_keys_are_listed_and_dead_while_typing(browser: Browser) -> None:
+def test_keys_are_listed_and_ignored_while_typing(browser: Browser) -> None:
     with opened(browser, failed_world()) as (page, _):
         page.keyboard.press("/")
         page.keyboard.type("j?kfp")

@@ -137,7 +137,7 @@ def test_filters_are_sent_to_cloud_logging_and_kept_in_the_address(browser: Brow
         assert page.locator(".empty").inner_text() == "No line matches these filters."
 
 
-def test_address_of_a_line_lands_on_it(browser: Browser) -> None:
+def test_address_of_a_line_opens_the_log_at_that_line(browser: Browser) -> None:
     with opened(browser, running_world()) as (page, site):
         log = GrowingLog(site)
         log.grow(400)

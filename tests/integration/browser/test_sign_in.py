@@ -60,7 +60,7 @@ def counted(site: Site, counts: Counts) -> None:
     site.app.config["CONSOLE"] = replace(site.console(), store=store, ledgers=LedgerCache(store))
 
 
-def test_idle_page_of_a_job_makes_two_reads_a_poll_and_a_hidden_one_none(browser: Browser) -> None:
+def test_idle_page_of_a_job_reads_twice_per_poll_and_a_hidden_page_never(browser: Browser) -> None:
     with opened(browser, running_world(), has_prompt_polls=True) as (page, site):
         counts = Counts()
         counted(site, counts)

@@ -91,7 +91,7 @@ ALLOWED: dict[str, dict[str, object]] = {
 """Constraint → a rule under which Trainmaster works, such as those that Google sets for new organisations."""
 
 
-def test_policies_that_refuse_nothing_of_ours_are_fine(project: EmptyProject) -> None:
+def test_policies_that_block_nothing_are_ok(project: EmptyProject) -> None:
     for constraint, rule in ALLOWED.items():
         project.set_policy(constraint, rule)
     assert "ok   organisation policies" in project.lines("ok", "--region", REGION)

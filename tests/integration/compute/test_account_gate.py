@@ -29,7 +29,7 @@ def test_granted_call_arrives_with_its_body(client: Client) -> None:
     assert (response.status_code, response.json) == (200, {"labels": {"a": "b"}})
 
 
-def test_own_calls_of_the_emulator_pass(client: Client) -> None:
+def test_calls_of_the_emulators_own_api_need_no_permission(client: Client) -> None:
     assert client.get("/emulator/v1/health").status_code == 200
 
 

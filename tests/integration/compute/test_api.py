@@ -110,7 +110,7 @@ def test_stockout_fails_the_operation_with_available_zones_and_leaves_no_vm(emul
     assert emulator.names() == set()
 
 
-def test_zone_with_room_for_some_vms_creates_those_if_the_minimum_allows_it(emulator: Emulator) -> None:
+def test_zone_with_capacity_for_some_vms_creates_those_if_the_minimum_allows_it(emulator: Emulator) -> None:
     emulator.faults(machine_limits={"n1-standard-4": 2})
     all_or_nothing = emulator.done(bulk_insert(emulator, ["a", "b", "c"]))
     assert all_or_nothing.http_error_status_code == 503

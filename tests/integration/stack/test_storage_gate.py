@@ -136,7 +136,7 @@ def test_web_page_is_refused_and_the_googleapis_proxy_is_served(storage: str) ->
         ("GET", "/storage/v1/b/gated", b"", [Access(GET_BUCKET, "gated")]),
     ],
 )
-def test_permissions_that_a_call_needs(method: str, target: str, body: bytes, needed: list[Access]) -> None:
+def test_call_needs_the_documented_permissions(method: str, target: str, body: bytes, needed: list[Access]) -> None:
     assert list(required_access(method, target, body)) == needed
 
 

@@ -1,4 +1,4 @@
-"""What the TPU fleet makes of each answer of Cloud TPU, without an emulator."""
+"""How the TPU fleet handles each response of Cloud TPU, without an emulator."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_resource_that_does_not_exist_is_gone(monkeypatch: pytest.MonkeyPatch) -
     assert answers.fleet.delete(queued_vm()) is True
 
 
-def test_newer_resource_of_the_same_name_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newer_resource_of_the_same_name_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     later = datetime(2030, 1, 1, tzinfo=UTC).isoformat()
     newer = {"GET nodes": {**NODE, "id": "18"}, "GET queuedResources": {**QUEUED, "createTime": later}}
     answers = Answers(monkeypatch, newer)

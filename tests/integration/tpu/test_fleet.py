@@ -151,7 +151,7 @@ def test_delete_may_be_repeated(world: World, job: Job) -> None:
     assert not world.fleet.write_directive(vm, LATER)
 
 
-def test_delete_and_directive_spare_a_younger_slice_of_the_same_name(world: World, job: Job) -> None:
+def test_delete_and_directive_leave_a_newer_slice_of_the_same_name_alone(world: World, job: Job) -> None:
     old = create_slice(world.fleet, job)
     assert world.fleet.delete(old)
     assert world.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()

@@ -162,7 +162,7 @@ def test_waiting_request_can_be_deleted_repeatedly(world: World) -> None:
     assert world.fleet.list_all() == ()
 
 
-def test_delete_spares_a_younger_request_of_the_same_name(world: World) -> None:
+def test_delete_leaves_a_newer_request_of_the_same_name_alone(world: World) -> None:
     job = a_job()
     old = enqueue(world.fleet, job)
     assert world.fleet.delete(old)

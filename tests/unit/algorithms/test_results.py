@@ -26,7 +26,7 @@ def test_agent_reads_reported_metrics_under_each_tag(tmp_path: Path, monkeypatch
     assert list(parse_measurements(text, "loss"))[-1] == Measurement(-1.5, 104)
 
 
-def test_metrics_of_a_job_that_is_no_trial_are_not_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_of_a_job_that_is_not_a_trial_are_not_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(METRIC_FILE_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     report_metrics({"accuracy": 1.0}, 1)

@@ -95,7 +95,7 @@ def test_clone_with_mistakes_shows_every_problem_by_field_and_keeps_the_text(end
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "a: b: c", "trainingInput: !!python/object:os.system {}", "x" * 70_000])
-def test_clone_that_is_no_job_file_is_refused(ended: Site, text: str) -> None:
+def test_clone_that_is_not_a_job_file_is_refused(ended: Site, text: str) -> None:
     fields = form_of(ended, "/jobs/digits_1/clone")
     response = send(ended, "/jobs/digits_1/clone", {**fields, "spec": text})
     assert response.status_code == 422

@@ -72,7 +72,7 @@ def hosted(issuer: IapIssuer) -> Iterator[Hosted]:
         yield Hosted(site, IapSignIn(IapAssertions(AUDIENCE, keys).user), issuer)
 
 
-def test_user_with_an_assertion_sees_the_pages_under_the_own_name(hosted: Hosted) -> None:
+def test_user_with_an_assertion_sees_the_pages_under_their_name(hosted: Hosted) -> None:
     page = hosted.get("/jobs/digits_1")
     assert page.status_code == 200
     assert ANNA in page.text
@@ -114,7 +114,7 @@ def test_request_without_a_valid_assertion_is_401_for_pages_and_actions(hosted: 
     assert hosted.site.world.ledger == before
 
 
-def test_header_with_the_address_alone_is_no_evidence(hosted: Hosted) -> None:
+def test_header_with_the_address_alone_is_not_accepted(hosted: Hosted) -> None:
     headers = {"X-Goog-Authenticated-User-Email": f"accounts.google.com:{ANNA}"}
     assert hosted.client.get("/jobs", base_url=ORIGIN, headers=headers).status_code == 401
 

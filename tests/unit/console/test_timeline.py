@@ -104,7 +104,7 @@ def test_drawing_keeps_bars_within_the_image() -> None:
     ("seconds", "words"),
     [(0, "0.0 s"), (4.25, "4.2 s"), (59, "59 s"), (200, "3 min 20 s"), (8040, "2 h 14 min"), (266400, "3 d 2 h")],
 )
-def test_duration_in_words(seconds: float, words: str) -> None:
+def test_duration_is_written_in_words(seconds: float, words: str) -> None:
     assert duration_words(timedelta(seconds=seconds)) == words
 
 

@@ -111,7 +111,7 @@ def test_loss_is_never_dated_before_the_replica_was_ready() -> None:
     assert loss.at == READY
 
 
-def test_unknown_heartbeat_is_no_loss() -> None:
+def test_unknown_heartbeat_is_not_a_loss() -> None:
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
     assert find_silent_agents("digits_1", read, {}, NOW) == ()
 

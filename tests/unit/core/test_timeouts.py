@@ -38,13 +38,13 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("name", SECONDS)
-def test_length_of_a_window(name: str) -> None:
+def test_window_has_its_expected_length(name: str) -> None:
     value = getattr(timeouts, name)
     assert (value.total_seconds() if isinstance(value, timedelta) else value) == SECONDS[name]
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_value_of_a_threshold(name: str) -> None:
+def test_threshold_has_its_expected_value(name: str) -> None:
     assert getattr(timeouts, name) == NUMBERS[name]
 
 

@@ -76,7 +76,7 @@ def test_rates_of_a_job_without_losses_and_checkpoints_are_unknown() -> None:
         (["x/model.h5", "x/optimizer.h5"], 1),
     ],
 )
-def test_objects_of_one_checkpoint_are_told_by_their_names(names: list[str], count: int) -> None:
+def test_objects_of_one_checkpoint_are_recognized_by_their_names(names: list[str], count: int) -> None:
     world = World()
     start(world)
     created = [CreatedObject(name, world.now + timedelta(seconds=number), 1) for number, name in enumerate(names)]

@@ -21,7 +21,7 @@ def first_columns() -> set[str]:
     return {word for cell in re.findall(r"(?m)^\| ([^|]+) \|", PAGE) for word in re.findall(r"`(\w+)`", cell)}
 
 
-def test_example_is_a_message() -> None:
+def test_example_of_the_page_is_a_valid_message() -> None:
     assert (example().transition, example().attempt) == (Transition.RERUN, 2)
 
 

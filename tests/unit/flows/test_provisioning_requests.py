@@ -1,4 +1,4 @@
-"""Provisioning requests: what a repeated one costs, which of several does the work, and when one comes back."""
+"""Provisioning requests: the cost of a repeated one, which of several does the work, and when one is sent again."""
 
 from __future__ import annotations
 

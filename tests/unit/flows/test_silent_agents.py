@@ -72,7 +72,7 @@ def test_exit_of_a_peer_since_the_last_heartbeat_is_refunded(world: World) -> No
     assert (generations(world)[2], world.replica(CHIEF).restarts_used) == (2, 0)
 
 
-def test_second_look_side_by_side_changes_nothing_more(world: World) -> None:
+def test_second_reconciliation_changes_nothing_more(world: World) -> None:
     beat(world, *REPLICAS)
     world.wait(TIMEOUT_S)
     beat(world, CHIEF, WORKER_0)
@@ -112,7 +112,7 @@ def heartbeats_read(world: World, request: ProvisionRequest) -> int:
     return counts.calls["last_heartbeat"]
 
 
-def test_look_of_the_sweep_reads_each_heartbeat_once(world: World) -> None:
+def test_reconciliation_of_the_sweep_reads_each_heartbeat_once(world: World) -> None:
     world.wait(TIMEOUT_S)
     assert heartbeats_read(world, ProvisionRequest(world.job_id)) == len(REPLICAS)
 

@@ -55,7 +55,7 @@ def test_idle_job_costs_a_handful_of_reads_whatever_its_size(size: int) -> None:
     assert (counts.calls["list_all"], counts.calls["list_vms"]) == (1, 0)
 
 
-def test_idle_job_is_looked_at_once_in_ten_minutes() -> None:
+def test_idle_job_is_reconciled_once_in_ten_minutes() -> None:
     world = running_job(3)
     listings = []
     for _ in range(2 * FULL_RECONCILIATION_MINUTES):
@@ -92,7 +92,7 @@ def test_vm_of_a_completed_replica_that_exists_again_is_deleted() -> None:
     assert world.vm(WORKER_1) is None
 
 
-def test_restarting_replica_gets_a_look_every_minute() -> None:
+def test_job_with_a_restarting_replica_is_reconciled_every_minute() -> None:
     """Its agent must report within a time that no event announces."""
     world = running_job(3)
     world.kill(WORKER_0)

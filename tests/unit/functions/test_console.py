@@ -1,4 +1,4 @@
-"""The function `console`: the console in functions-framework, as service that shows and as one that acts."""
+"""The function `console` under functions-framework, as the read-only service and as the operators' service."""
 
 from __future__ import annotations
 

@@ -56,7 +56,9 @@ def substituted(spec: AcceptedSpec) -> list[str]:
     ],
     ids=["none", "median", "decay curve", "elapsed time", "convex, in snake case"],
 )
-def test_stopping_rule_of_a_study(study: dict[str, Any], rule: StoppingRule, fields: list[str]) -> None:
+def test_stopping_rule_of_a_study_is_resolved_with_its_substitutions(
+    study: dict[str, Any], rule: StoppingRule, fields: list[str]
+) -> None:
     spec = a_study(**study)
     assert spec.tuning is not None
     assert spec.tuning.stopping is rule
@@ -90,6 +92,6 @@ def test_training_input_names_the_resumed_job_in_its_own_field(document: dict[st
         accept({**document, "trainmaster": {"resumePreviousJobId": "digits_1"}}, default_job_id="digits_2")
 
 
-def test_name_that_is_no_job_id_is_refused() -> None:
+def test_name_that_is_not_a_job_id_is_refused() -> None:
     with pytest.raises(InvalidJob, match="must be the id of a tuning job"):
         a_study({"resumePreviousJobId": "digits-1"})

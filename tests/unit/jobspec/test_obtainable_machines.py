@@ -92,13 +92,13 @@ def test_reservation_does_not_make_small_a3_machines_available() -> None:
     assert "reservation" not in problem_of(custom(masterType="a3-highgpu-2g"), reservation="gpus").example
 
 
-def test_spot_workers_do_not_excuse_the_master() -> None:
+def test_spot_workers_do_not_allow_an_on_demand_master() -> None:
     document = custom(masterType="a3-highgpu-1g", workerType="a3-highgpu-1g", workerCount=1)
 
     assert problem_of(document, spot="workers").field == "trainingInput.masterType"
 
 
-def test_fallback_to_on_demand_vms_is_refused_for_machines_that_are_not_sold_so() -> None:
+def test_fallback_to_on_demand_vms_is_refused_for_machines_that_are_not_sold_on_demand() -> None:
     problem = problem_of(custom(masterType="a3-highgpu-1g"), spot={"use": "all", "onDemandAfter": 2})
 
     assert problem.field == "trainmaster.spot.onDemandAfter"

@@ -31,5 +31,5 @@ def test_earlier_measurement_without_a_value_is_left_out() -> None:
     assert decode({"value": 0.9, "step": 2, "earlier": [{"step": 1}]}) == Measurement(0.9, 2)
 
 
-def test_metric_that_is_no_number_is_left_out() -> None:
+def test_metric_that_is_not_a_number_is_left_out() -> None:
     assert decode({"value": "high", "step": 2}) is None

@@ -116,5 +116,5 @@ def test_unavailable_metrics_are_an_error(world: World) -> None:
         (9e12, "9000.0 GB/s"),
     ],
 )
-def test_rates_in_words(value: float, words: str) -> None:
+def test_rate_is_written_in_words(value: float, words: str) -> None:
     assert bytes_words(value) == words

@@ -26,12 +26,12 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_text_that_no_agent_writes_is_no_heartbeat_and_no_error(text: str) -> None:
+def test_text_that_no_agent_writes_is_ignored_as_a_heartbeat(text: str) -> None:
     assert parse_heartbeat(text) is None
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_text_that_no_agent_writes_is_no_measurement_and_no_error(text: str) -> None:
+def test_text_that_no_agent_writes_is_ignored_as_a_measurement(text: str) -> None:
     assert decode_reported_metric(text) is None
 
 

@@ -1,4 +1,4 @@
-"""A program invents events about its own replica. None of those that name what never existed is stored."""
+"""A program invents events about its own replica. Events about what never existed are not stored."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_all_facts_as_documented_are_confirmed_except_those_that_nothing_reads()
         ("tpu_queue", "refuses: INVALID_ARGUMENT"),
     ],
 )
-def test_a_fact_that_differs_is_the_only_difference(key: str, seen: str) -> None:
+def test_fact_that_differs_is_the_only_difference(key: str, seen: str) -> None:
     findings = compare({**ALL_RIGHT, key: seen}, is_local=False)
     assert [(row.assumption.key, row.seen) for row in findings if row.verdict is Verdict.DIFFERENT] == [(key, seen)]
 
@@ -90,7 +90,7 @@ def test_fact_that_the_local_stack_cannot_show_is_not_judged_there() -> None:
     assert by_key["log_copies"].seen == "its step failed or was skipped"
 
 
-def test_report_names_differences_first_and_the_exit_status_tells_them() -> None:
+def test_report_lists_differences_first_and_the_exit_status_shows_them() -> None:
     results = [Result("digits", Outcome.OK), Result("gcloud", Outcome.SKIPPED, "it needs probe")]
     right, wrong = compare(ALL_RIGHT, is_local=False), compare({**ALL_RIGHT, "python": "3.10"}, is_local=False)
     assert report.exit_status(results, right) == 0

@@ -1,4 +1,4 @@
-"""Looking at the summary event files of a trial: what is read, when, and how much."""
+"""Reading the summary event files of a trial: which parts, when, and how much."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_step_out_of_range_is_unknown(metric: SummaryMetric, bucket: Bucket) -> 
     assert read(metric, bucket) == [(0, 0.5), (0, 0.25)]
 
 
-def test_has_read_rest_does_not_wait_for_the_minute(metric: SummaryMetric, bucket: Bucket) -> None:
+def test_rest_is_read_without_waiting_for_the_next_minute(metric: SummaryMetric, bucket: Bucket) -> None:
     read(metric, bucket)
     bucket.objects[NAME] = points(1)
     metric.read_rest()

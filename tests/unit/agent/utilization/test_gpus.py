@@ -40,7 +40,7 @@ def test_driver_that_fails_is_reported_once_and_not_asked_again(tmp_path: Path) 
     assert len((tmp_path / "runs").read_text().splitlines()) == FAILURES_MAX
 
 
-def test_failures_that_pass_are_forgotten(tmp_path: Path) -> None:
+def test_transient_failures_are_forgotten(tmp_path: Path) -> None:
     script = f"test -e {tmp_path}/works && echo 0, 50, 1, 4"
     gpus = Gpus(install(tmp_path, script), pytest.fail)
     for _ in range(3):

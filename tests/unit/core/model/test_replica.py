@@ -1,4 +1,4 @@
-"""What a replica says about its incarnations and its machines."""
+"""Properties of a replica about its incarnations and its machines."""
 
 from __future__ import annotations
 

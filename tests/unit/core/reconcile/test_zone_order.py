@@ -46,7 +46,9 @@ def test_machine_kind_names_pricing_machine_type_and_gpus(group: TaskGroup, word
     ],
     ids=["none", "one", "two in the plan's order", "oldest that counts", "too old", "other pricing", "other region"],
 )
-def test_zones_with_a_recent_stockout_of_the_plans_vms(stockouts: list[Stockout], zones: tuple[str, ...]) -> None:
+def test_zones_with_a_recent_stockout_of_the_plans_vms_are_found(
+    stockouts: list[Stockout], zones: tuple[str, ...]
+) -> None:
     assert zones_with_stockout(PLAN, stockouts, NOW) == zones
 
 

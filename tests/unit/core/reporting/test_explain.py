@@ -99,7 +99,7 @@ def test_next_step_of_a_queued_job_is_its_admission() -> None:
         (CapacityErrorKind.STOCKOUT, "no resources", "no capacity in us-central1-a"),
     ],
 )
-def test_next_steps_tell_a_missing_quota_from_missing_capacity(
+def test_next_steps_distinguish_missing_quota_from_missing_capacity(
     kind: CapacityErrorKind, message: str, problem: str
 ) -> None:
     world = World()

@@ -64,7 +64,7 @@ def test_history_of_a_job_with_faults_ends_in_the_folded_state() -> None:
     assert world.state == JobState.SUCCEEDED
 
 
-def test_history_of_no_entries_is_none() -> None:
+def test_history_of_an_empty_ledger_is_none() -> None:
     assert read_history(()) is None
 
 

@@ -73,7 +73,7 @@ def test_lost_work_has_bounds(written: WrittenObjects | None, expected: LostWork
         ("digits/", False),
     ],
 )
-def test_checkpoints_are_told_from_event_files_and_logs(name: str, expected: bool) -> None:
+def test_checkpoints_are_distinguished_from_event_files_and_logs(name: str, expected: bool) -> None:
     assert is_checkpoint(name) is expected
 
 

@@ -1,4 +1,4 @@
-"""The search for a VM and its setup, parted by the start of the agent."""
+"""The search for a VM and its setup: the start of the agent separates the two phases."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def spans_of(world: World, replica_id: ReplicaId) -> list[Span]:
     return [span for span in replica_spans(history_of(world)) if span.replica_id == replica_id]
 
 
-def test_start_is_parted_into_search_and_setup_where_the_agent_reports_its_start() -> None:
+def test_start_is_split_into_search_and_setup_where_the_agent_reports_its_start() -> None:
     world = submitted()
     world.wait(89)
     report_ready(world, CHIEF, agent_started_s=60)
@@ -58,7 +58,7 @@ def test_start_is_parted_into_search_and_setup_where_the_agent_reports_its_start
     assert lengths(world, CHIEF) == [(Phase.GETTING_MACHINES, 60), (Phase.SETTING_UP, 30), (Phase.RUNNING, 10)]
 
 
-def test_start_is_not_parted_without_the_start_of_the_agent() -> None:
+def test_start_is_not_split_without_the_start_of_the_agent() -> None:
     world = submitted()
     world.wait(89)
     world.send("vm-ready", CHIEF)
@@ -74,7 +74,7 @@ def test_wrong_clock_of_a_vm_moves_no_span_out_of_its_bounds(agent_started_s: fl
     assert lengths(world, CHIEF) == [(phase, 90) for phase in phases]
 
 
-def test_replacement_is_parted_and_restart_is_not() -> None:
+def test_replacement_is_split_and_restart_is_not() -> None:
     world = submitted()
     for replica_id in MACHINES:
         report_ready(world, replica_id, agent_started_s=0)
@@ -123,7 +123,7 @@ def test_paid_time_is_that_of_the_phases_with_a_vm() -> None:
     assert result.at_most == pytest.approx((102 + 101 + 100) / result.paid_s)
 
 
-def test_parted_phases_follow_each_other_without_a_gap() -> None:
+def test_split_phases_follow_each_other_without_a_gap() -> None:
     world = submitted()
     for number, replica_id in enumerate(MACHINES):
         world.wait(20)

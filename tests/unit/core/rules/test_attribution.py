@@ -245,7 +245,7 @@ def test_only_an_exit_of_a_replica_with_a_peer_may_be_collateral(workers: int, *
     assert may_be_collateral(a_job(plan=a_plan(workers)), aborted(CHIEF)) is expected
 
 
-def test_evaluator_is_no_peer() -> None:
+def test_evaluator_is_not_a_peer() -> None:
     plan = a_plan(0)
     job = a_job(plan=replace(plan, groups=(*plan.groups, TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4"))))
     assert not may_be_collateral(job, aborted(CHIEF))

@@ -132,7 +132,7 @@ def test_report_of_the_agent_ends_the_series(losses: int) -> None:
     assert lose(state, at(1000))[0] == "4 replace_vm preemption"
 
 
-def test_loss_of_a_vm_that_reported_is_no_early_loss() -> None:
+def test_loss_of_a_vm_that_reported_is_not_an_early_loss() -> None:
     _, state = lose(a_state(), at(100))
     assert worker(state).early_losses == 0
 

@@ -1,4 +1,4 @@
-"""Rule 13, trials that run: which are read, what is recorded, and how they are stopped early."""
+"""Rule 13 for running trials: which are read, what is recorded, and how they are stopped early."""
 
 from __future__ import annotations
 

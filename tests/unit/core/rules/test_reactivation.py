@@ -86,7 +86,7 @@ def test_reactivated_replica_gets_a_vm_and_is_not_reactivated_again() -> None:
     assert vm_steps(after.job, (desired[WORKER_0],), ())
 
 
-def test_all_members_of_the_cluster_are_reactivated_but_no_evaluator() -> None:
+def test_all_cluster_members_are_reactivated_but_evaluators_are_not() -> None:
     groups = [TaskGroup(kind, 1, "n1-standard-4") for kind in (TaskType.CHIEF, TaskType.WORKER, TaskType.PS)]
     plan = a_plan(groups=(*groups, TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")))
     others = [ReplicaId(kind, 0) for kind in (TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)]

@@ -323,7 +323,7 @@ def test_replacement_of_the_vm_ends_the_pauses() -> None:
     ("error", "expected"),
     [(None, True), (BUG, True), (replace(BUG, type="ServiceUnavailable"), False), (GLOO_PEER_LOSS, False)],
 )
-def test_third_quick_failure_is_said_to_look_like_a_bug(error: ProgramError | None, *, expected: bool) -> None:
+def test_message_of_the_third_quick_failure_suggests_a_bug(error: ProgramError | None, *, expected: bool) -> None:
     replica = a_replica(WORKER_0, incarnation=3, restarts_used=2, quick_failures=2)
     decision = judge(a_state(replica), exited(WORKER_0, 1, error=error, incarnation=3, ran_s=5), NOW)
     assert "it restarts in the same VM after a pause of 4 s (restart 3 of 5)." in decision.text

@@ -58,7 +58,7 @@ def test_other_exits_do_not_use_up_the_budget_of_stalls() -> None:
     assert "stall 1 of" in judge(state, a_stall(2), NOW).text
 
 
-def test_exit_0_of_a_program_that_was_ended_for_a_stall_is_no_completion() -> None:
+def test_exit_0_of_a_program_that_was_ended_for_a_stall_is_not_a_completion() -> None:
     event = exited(WORKER_0, 0, cause=ExitCause.STALLED)
     assert judge(a_state(), event, NOW).rule is Rule.STALLED
 
