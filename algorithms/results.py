@@ -1,4 +1,4 @@
-"""Where an algorithm writes what, below the job directory, and how it reports its metrics.
+"""The files that an algorithm writes below the job directory, and the report of its metrics.
 
     model/              the trained model, and deployment_config.yaml
     processed_data/     training.csv, validation.csv, test.csv, with --preprocess

@@ -44,7 +44,7 @@ class Figure:
 
 
 Figures = dict[str, Figure]
-"""By name. The sizes of a measurement stand at the end of its name: `loss N=100`."""
+"""Name → figure. A name ends in the size of the measurement, if it has one: `loss N=100`."""
 
 
 def median_ms(seconds: Sequence[float]) -> float:

@@ -64,7 +64,10 @@ HANDLERS: Final[dict[str, Callable[[Message], None]]] = {
 
 
 def _auth_deps() -> AuthDeps:
-    """As in the functions. Without a setting, the service account is the one that infra/ creates."""
+    """Return the dependencies of the authentication, as in the functions.
+
+    If the setting of the VMs' service account is missing, they have the account that infra/ creates.
+    """
     values, auth_deps = settings(), authentication.auth_deps()
     if "worker_service_account" in values.model_fields_set:
         return auth_deps

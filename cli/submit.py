@@ -106,8 +106,9 @@ def submit(
 def read_job(job: str, config: Path | None, region: str | None = None) -> tuple[str | None, dict[str, Any]]:
     """Return the job id that the command names, or None, and the content of the job file.
 
-    `job` is a job file, a manifest of Kubeflow or JobSet, or a job id. `region` is that of a manifest, which is
-    converted. Raises PermanentError if the file cannot be read or converted.
+    `job` is a job file, a manifest of Kubeflow or JobSet, or a job id. `region`: where the job of a manifest runs, if
+    the manifest does not say so. A manifest is converted. Raises PermanentError if the file cannot be read or
+    converted.
     """
     is_file = Path(job).is_file() or job.endswith(JOB_FILE_SUFFIXES)
     if is_file and config:

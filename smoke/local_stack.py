@@ -25,7 +25,7 @@ class LocalInstallation:
     time_scale: float
     report: Callable[[str], None]
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Replace those of the stack, for example PATH."""
+    """Environment variables that replace those of the stack, for example PATH."""
 
     @contextmanager
     def running(self) -> Iterator[World]:

@@ -22,7 +22,7 @@ OPERATION_S: Final = 5.0
 def opened_world(
     variables: Mapping[str, str], region: str, image: str, *, is_local: bool, report: Callable[[str], None]
 ) -> Iterator[World]:
-    """Yield the world of the installation that the variables describe. They are set for the length of the block."""
+    """Yield the world of the installation that the variables describe. They are set while the block runs."""
     with environment(variables), tempfile.TemporaryDirectory() as packages:
         project = variables["TRAINMASTER_PROJECT"]
         store = FirestoreStore(clients.firestore_client(project))

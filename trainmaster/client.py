@@ -45,7 +45,8 @@ class Client:
     def submit(self, job: str | Path | Mapping[str, Any], region: str | None = None) -> Job:
         """Create a job and return it. `job`: path of a job file or of a manifest of Kubeflow, or its content.
 
-        `region` is that of a manifest. A repeated call creates another job, or fails if the job id was used.
+        `region`: where the job of a manifest runs, if the manifest does not say so. A repeated call creates another
+        job, or fails if the job id was used.
         """
         document = dict(job) if isinstance(job, Mapping) else _read(Path(job), region)
         job_id = document.pop("job_id", document.pop("jobId", None))

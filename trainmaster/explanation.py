@@ -17,7 +17,7 @@ class Decision:
     rule: int | None
     """Number of the rule in docs/rules.md. None: the decision follows from no numbered rule."""
     replica: str | None
-    """Such as `worker-0`. None: the decision is about the whole job."""
+    """The replica that the decision is about, such as `worker-0`. None: the whole job."""
     attempt: int
     document: Mapping[str, Any]
     """The complete answer of the API: also the action and the budgets before and after."""

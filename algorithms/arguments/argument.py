@@ -122,7 +122,7 @@ class ArgumentProblem:
     name: str
     """Name of the argument; empty if there is none."""
     text: str
-    """What is wrong, as a predicate of the argument."""
+    """What is wrong: the rest of a sentence that begins with the argument's name."""
     example: str
 
     def __str__(self) -> str:

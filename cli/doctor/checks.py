@@ -112,7 +112,7 @@ def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
     if missing:
         yield problem(
             f"you lack the permissions {', '.join(missing)}",
-            f"get those of these roles that you need on the project: {ROLES}",
+            f"on the project, get the roles that contain them: {ROLES}",
         )
     else:
         yield ok("your permissions on the project")

@@ -31,7 +31,7 @@ EVENT_TOPICS: Final = (
 
 
 def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
-    """Check that the topic exists, and that its subscription pushes and gives up as infra/ sets it."""
+    """Check that the topic exists, and that its subscription has the push and dead-letter settings of infra/."""
     if not inspection.has_topic(topic):
         yield problem(f"there is no topic {topic}", CREATE_IT)
         return

@@ -29,7 +29,7 @@ THREADS: Final = 8
 EVENTS: Final = "tfevents"
 """Part of the name of every event file. Source: tensorboard/backend/event_processing/io_wrapper.py."""
 IMPOSSIBLE_NAMES: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
-"""Errors because of a name: too long, or a file and a folder at once. Programs choose the names of objects."""
+"""Errors that a name causes: it is too long, or names a file and a folder. Programs choose the names of objects."""
 PLUGINS: Final = "/plugins/"
 """Folder of files that plugins read beside the event files, such as those of the profiler."""
 

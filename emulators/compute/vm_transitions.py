@@ -21,7 +21,7 @@ from emulators.realism.spans import Span
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long VMs take."""
+    """Durations of a VM's transitions."""
 
     step_s: float = 0.2
     """Each change of state."""

@@ -10,8 +10,9 @@ from collections.abc import Callable
 class CallQuota:
     """Counts the calls of each group within a minute. Thread-safe.
 
-    The minutes are those of the clock, not of the first call: a minute's quota may be used up within its last second,
-    and the next one's a second later. Source: "Compute Engine rate quotas", "refilled every 60 seconds".
+    Minutes begin with those of the clock, not with the first call. The quota of one minute may therefore be used up in
+    its last second, and the quota of the next minute one second later. Source: "Compute Engine rate quotas", "refilled
+    every 60 seconds".
     """
 
     def __init__(self, per_minute: int, minute_s: float, clock: Callable[[], float]) -> None:

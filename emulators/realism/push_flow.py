@@ -1,7 +1,7 @@
-"""How Pub/Sub pushes to an endpoint that sometimes fails: fewer messages at a time, and pauses.
+"""Pub/Sub's flow control for an endpoint that sometimes fails: fewer messages at a time, and pauses.
 
-Both concern the whole subscription, not one message. Source: "Push subscriptions" of Pub/Sub, "Push backoff" (100 ms to
-60 s) and "Delivery rate" (a window that grows with each success and shrinks with each failure).
+Both apply to the whole subscription, not to one message. Source: "Push subscriptions" of Pub/Sub, "Push backoff" (100
+ms to 60 s) and "Delivery rate" (a window that grows with each success and shrinks with each failure).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Endpoints(_StateModel):
     """`host:port` of each emulator; None where the stack runs without it."""
 
     firestore: str
-    """Empty, like the Pub/Sub emulator's absence, where the control plane runs in memory."""
+    """Empty where the control plane runs in memory and needs no Firestore emulator."""
     pubsub: str
     """The Pub/Sub emulator, or the control plane in memory, which accepts the agents' publish calls."""
     storage: str

@@ -54,7 +54,7 @@ class ChargeInvariants:
                 self._charged[action.replica, event.subject.incarnation] = event
 
     def check_end(self, ledger: Sequence[LedgerEntry]) -> None:
-        """To be called when nothing happens any more.
+        """Check that each charge which a report explains was refunded. Called when nothing happens any more.
 
         A charge matters if the attempt did not end before a provisioning round that followed both the charge and the
         report: this round refunds.

@@ -52,7 +52,7 @@ class ClusterInvariants:
         self._delays_messages = self.context.faults.delays_messages
 
     def check_time_limits(self) -> None:
-        """Raise ViolationError if a state that must pass has lasted too long. To be called after every action."""
+        """Raise ViolationError if a transitional state has lasted too long. Called after every action."""
         now = self.context.now
         if self._ready_since is not None and not self._delays_messages and now - self._ready_since > READY_MAX_S:
             raise ViolationError("ready: all replicas are ready, and the job is still PREPARING")

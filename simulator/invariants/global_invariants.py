@@ -42,7 +42,7 @@ class GlobalInvariants:
         return all(job.has_ended for job in self.jobs.values())
 
     def check_commit(self, job_id: str, queue_read_at: float | None = None) -> None:
-        """To be called after every commit of this job.
+        """Check the job, and its admission if there are limits. Called after every commit of the job.
 
         `queue_read_at`: when the committing invocation last read the admission queue. None: it has not read it.
         """
@@ -53,7 +53,10 @@ class GlobalInvariants:
             self._check_admission(invariants.job, queue_read_at)
 
     def check_action(self) -> None:
-        """To be called after every action. Within a zone, Compute Engine itself keeps names unique."""
+        """Check for duplicate VM names in two zones (I5), and all time limits. Called after every action.
+
+        Within a zone, Compute Engine itself keeps names unique.
+        """
         now, present = self.context.now, self.pool.present
         if len(present) > 1 and len({name for name, _ in present}) < len(present):
             since = now if self._duplicate_name_since is None else self._duplicate_name_since
@@ -66,7 +69,7 @@ class GlobalInvariants:
             invariants.check_time_limits()
 
     def check_end(self) -> None:
-        """To be called when the faults are over and nothing happens any more."""
+        """Check the end of all jobs. Called when the faults are over and nothing happens any more."""
         for invariants in self.jobs.values():
             invariants.check_end()
 

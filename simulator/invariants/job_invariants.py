@@ -82,7 +82,7 @@ class JobInvariants:
             raise ViolationError(f"I9: stored {loaded and loaded.state}\nbut the ledger leads to {self.state}")
 
     def check_time_limits(self) -> None:
-        """To be called after every action."""
+        """Check the time limits of the job's cluster. Called after every action."""
         self._cluster.check_time_limits()
 
     def check_creation(self, vm: SimVm) -> None:
@@ -94,7 +94,10 @@ class JobInvariants:
         self._vms.check_deletion(vm, self.state)
 
     def check_end(self) -> None:
-        """To be called when the faults are over and nothing happens any more (I1, I6, I9)."""
+        """Check that the job has ended without VMs, and the fold of its ledger (I1, I6, I9), and its charges (I3).
+
+        Called when the faults are over and nothing happens any more.
+        """
         if self.state is None or not self.has_ended:
             raise ViolationError(f"I1: the job has not ended{self._suspected_cause()}: {self.state}")
         if left := [vm.observed for vm in self.pool.present.values() if vm.job_id == self.job_id]:

@@ -11,7 +11,7 @@ from simulator.invariants.violation import ViolationError
 
 
 def check_submissions(submissions: Mapping[str, tuple[str, str]], store: MemoryStore, objects: MemoryObjects) -> None:
-    """Check that each submission became its job, or was refused, but not both. To be called when nothing is in flight.
+    """Check that each submission became its job, or was refused, but not both. Called when nothing is in flight.
 
     `submissions`: see `simulator.world.user_actions.UserActions`. Raises ViolationError.
     """

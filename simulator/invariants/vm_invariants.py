@@ -36,13 +36,15 @@ class VmInvariants:
     """Instance id of the VM whose event first changed anything."""
 
     def check_creation(self, vm: SimVm) -> None:
-        """To be called when Compute Engine begins to create this VM."""
+        """Check the zone of a VM that Compute Engine begins to create (I5), and record its generation."""
         observed = vm.observed
         generation = (observed.replica_id, observed.vm_generation)
         self._created[observed.instance_id] = generation
         zone = self._zones.setdefault(generation, observed.zone)
         if observed.zone != zone:
-            raise ViolationError(f"I5: {_words(generation)} is created in {observed.zone}, and was created in {zone}")
+            raise ViolationError(
+                f"I5: {_describe(generation)} is created in {observed.zone}, and was created in {zone}"
+            )
 
     def check_accepted(self, entry: LedgerEntry, subject: IncarnationRef, *, is_slice: bool) -> None:
         """Check the VM of an event that changed something (I4). A VM that no longer exists has no id in its event.
@@ -61,7 +63,7 @@ class VmInvariants:
             return
         accepted = self._accepted.setdefault(generation, instance_id)
         if accepted != instance_id:
-            raise ViolationError(f"I4: {entry.key} is about VM {instance_id}; {_words(generation)} is VM {accepted}")
+            raise ViolationError(f"I4: {entry.key} is about VM {instance_id}; {_describe(generation)} is VM {accepted}")
 
     def check_deletion(self, vm: SimVm, state: State | None) -> None:
         """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""
@@ -75,11 +77,11 @@ class VmInvariants:
             is_its_vm = (replica.replica_id, replica.vm_generation) == generation
             if is_its_vm and replica.state is not ReplicaState.COMPLETED:
                 raise ViolationError(
-                    f"I5: deleted {_words(generation)}, VM {observed.instance_id} in {observed.zone}, "
+                    f"I5: deleted {_describe(generation)}, VM {observed.instance_id} in {observed.zone}, "
                     f"of {replica.key} ({replica.state})"
                 )
 
 
-def _words(generation: Generation) -> str:
+def _describe(generation: Generation) -> str:
     replica_id, vm_generation = generation
     return f"VM generation {vm_generation} of {replica_id}"

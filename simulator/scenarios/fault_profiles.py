@@ -124,7 +124,7 @@ USERS: Final = Profile("users", duplicate=0.3, late=0.1, suspend=0.15, crash=0.0
 STORM: Final = Profile(
     "storm", suspend=0.35, split_reads=0.35, instances_max=16, duplicate=0.2, fail=0.3, loss_per_hour=15, stockout=0.1
 )
-"""For gangs of up to a dozen replicas: many invocations side by side, most of which decide on an outdated state."""
+"""For gangs of up to a dozen replicas: many concurrent invocations, most of which decide on an outdated state."""
 EVERYTHING: Final = Profile(
     "everything",
     duplicate=0.1,

@@ -1,7 +1,7 @@
-"""What happens to a running VM: it is taken away with or without notice, it reboots, or its agent crashes.
+"""Faults of a running VM: it is lost with or without notice, it reboots or hangs, or its agent crashes.
 
-A slice is taken away as a whole; a reboot or an agent crash hits one of its hosts. The faults of a VM are planned when
-it starts, so that each VM has the same probability of a fault per hour.
+A slice is lost as a whole; a reboot or an agent crash concerns one of its hosts. The faults of a VM are planned when it
+starts, so that each VM has the same probability of a fault per hour.
 """
 
 from __future__ import annotations

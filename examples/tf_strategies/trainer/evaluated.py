@@ -65,7 +65,7 @@ def wait_for_evaluation(options: argparse.Namespace) -> dict[str, float]:
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    """Evaluate the latest checkpoint repeatedly, until that of the last epoch. Some checkpoints may be skipped."""
+    """Evaluate the latest checkpoint repeatedly, up to the last epoch's. Some checkpoints may be skipped."""
     images, labels = digits.load()[1]
     tf.keras.utils.SidecarEvaluator(
         model=digits.compiled_model(),
