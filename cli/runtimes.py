@@ -40,5 +40,5 @@ def runtimes(form: OutputFormat = Format.TABLE) -> None:
     say("Every runtime also has:")
     print_table(["module", "package"], [list(row) for row in packages])
     say("")
-    say("Past versions are mapped, and the job lists that as a substitution:")
+    say("Past versions are replaced as follows; the job lists this as a substitution:")
     print_table(["runtimeVersion", "its python", "replaced by"], [list(row) for row in past])

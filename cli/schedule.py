@@ -208,7 +208,10 @@ def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
     if is_published:
         _check_resources(submitted)
     elif detect_kind(submitted) is not AI_PLATFORM:
-        raise PermanentError("--submit-as is for job files with trainingInput: Vertex AI numbers the jobs of its API")
+        raise PermanentError(
+            "--submit-as needs a job file with trainingInput. In Vertex AI's format, the API numbers the jobs, so that "
+            "a repeated call would create another job"
+        )
     return {**document, "jobId": job_id}
 
 

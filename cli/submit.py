@@ -127,7 +127,7 @@ def read_job(job: str, config: Path | None, region: str | None = None) -> tuple[
 
 
 def _list_substitutions(document: dict[str, Any]) -> bool:
-    """Return whether the job file was made from a manifest, after printing what the conversion replaced."""
+    """Print what the conversion of a manifest replaced. Return whether the job file was converted from one."""
     extension = document.get(EXTENSION)
     converted = extension.get(CONVERTED_FROM) if isinstance(extension, dict) else None
     if not isinstance(converted, dict) or "jobSpec" not in document:

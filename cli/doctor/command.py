@@ -64,7 +64,7 @@ def doctor(
 
 
 def report_job(document: Mapping[str, Any], form: Format) -> NoReturn:
-    """Print what the job would lack, and exit with status 1 if that prevents it.
+    """Print what the job would lack, and exit with status 1 if the job could not run.
 
     The document itself is checked first, which needs no installation.
     """

@@ -78,7 +78,7 @@ def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
         return []
     program = shutil.which("nsenter")
     if program is None:
-        raise PermanentError("nsenter is not installed, which enters the file system of the VM: install util-linux")
+        raise PermanentError("nsenter, which enters the file system of the VM, is not installed: install util-linux")
     return [program, f"--target={pid}", "--mount", f"--wd={folder}", *other_user, "--"]
 
 

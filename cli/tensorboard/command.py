@@ -66,7 +66,7 @@ def _folders(job_ids: list[str], options: list[str]) -> tuple[LogFolder, ...]:
     if job_ids or not folders:
         store = open_store()
         if not job_ids:
-            raise PermanentError("name a job: `trainmaster jobs list` shows them. Or name a folder: --logdir gs://…")
+            raise PermanentError("name a job (`trainmaster jobs list` shows all jobs), or a folder: --logdir gs://…")
         folders = [*(folder_of_job(find_job(store, job_id).job) for job_id in job_ids), *folders]
     else:
         from cli.installation import choose_installation
