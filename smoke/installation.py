@@ -1,4 +1,4 @@
-"""The installing and removing steps: what exists only while the smoke test runs."""
+"""The installation that the smoke test tries. It exists only while the test runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smoke.world import World
 
 
 class Installation(Protocol):
-    """Something to test. What `install` creates is removed at the end of the block, whatever happened in it."""
+    """An installation that is created for the smoke test, and removed at its end, whatever happened in between."""
 
     def running(self) -> AbstractContextManager[World]:
         """Install, and remove everything at the end. Raises StepError if installing or removing fails."""

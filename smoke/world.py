@@ -27,7 +27,7 @@ POLL_S: Final = 1.0
 
 
 class StepError(Exception):
-    """A step did not see what it expects. The message says what it saw, and where to look."""
+    """A step did not get the expected result. The message names the actual result, and where to look."""
 
 
 class SkippedError(Exception):

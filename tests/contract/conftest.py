@@ -44,5 +44,5 @@ def world(request: pytest.FixtureRequest) -> World:
 
 @pytest.fixture
 def job() -> Job:
-    """Never the same twice: request ids are remembered beyond the VMs."""
+    """Return a job with a new id for each test, because request ids are remembered longer than VMs exist."""
     return a_job(job_id=f"digits_{uuid.uuid4().hex[:8]}")

@@ -109,7 +109,7 @@ def test_invalid_token_raises_unknown_token_error(access: Access) -> None:
 
 @pytest.fixture
 def google() -> Iterator[tuple[str, list[tuple[int, object]]]]:
-    """An endpoint that answers what the test puts into the list, and keeps what it was asked."""
+    """An HTTP endpoint that returns the responses that the test puts into the list, one after another."""
     answers: list[tuple[int, object]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -31,7 +31,7 @@ def add_gpus(lab: Lab, job_id: str, replica_id: ReplicaId) -> None:
 
 
 def core_share(lab: Lab, job_id: str, until: datetime) -> float:
-    """Return the share of the time until then in which worker 1 had the core that it used, by its own account."""
+    """Return for which share of the time until then worker 1 could use its core, as its output reports."""
     entries = LogEntries(lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"])
     condition = f'resource.labels.job_id="{job_id}" AND resource.labels.task_name="worker-replica-1"'
     newest, _ = entries.page(f'{condition} AND jsonPayload.message:"used"', newest_first=True)

@@ -61,7 +61,7 @@ def test_project_and_topics_are_asked_at_their_own_apis() -> None:
 
 
 class Api(BaseHTTPRequestHandler):
-    """Grants what is asked below /granted, nothing below /none, and is not reachable elsewhere."""
+    """Grants all permissions at paths below /granted, and none below /none. Other paths are not reachable."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
