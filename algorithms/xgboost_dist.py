@@ -4,7 +4,8 @@
         --validation_data_path 'gs://B/validation/*.csv' --objective binary:logistic
 
 The files hold numbers only. Replica i of n reads the files i, i + n, i + 2n … of each group, so a group needs at least
-one file per replica. Files of like size give replicas of like speed. `xgboost_training.peers` connects the replicas.
+one file per replica. With files of similar size, the replicas are equally fast. `xgboost_training.peers` connects the
+replicas.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def train(values: Values) -> None:
         try:
             _train_connected(values, files)
         except DataError as error:
-            # Leave before XGBoost waits for the others: they notice the closed connection.
+            # Exit before XGBoost waits for the other replicas. They notice the closed connection.
             os._exit(refuse("xgboost_dist cannot train on these data", error))
 
 
@@ -72,7 +73,7 @@ def _find_files(values: Values, name: str) -> list[str]:
     if len(files) < world_size:
         problem = f"--{name}_data_path {pattern} names {len(files)} files, and the job has {world_size} replicas"
         raise DataError(
-            f"{problem}; split the data into at least {world_size} files of like size, or use fewer workers"
+            f"{problem}; split the data into at least {world_size} files of similar size, or use fewer workers"
         )
     return files
 

@@ -83,7 +83,7 @@ def _entry(number: int) -> dict[str, object]:
 
 @dataclass
 class SyntheticLog:
-    """A log of eight replicas. It answers the queries of a page at the end of the log, and of windows before a line."""
+    """A log of eight replicas. It answers queries for the end of the log, and for the lines before a given line."""
 
     lines: int = LINES
     growth: int = 0

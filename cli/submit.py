@@ -216,7 +216,7 @@ def _follow(job_id: str, store: Store, form: Format, *, stream_logs: bool) -> No
 
 
 def _print_hints(job_id: str) -> None:
-    """Source: what `gcloud ai-platform jobs submit training` prints."""
+    """Print the same hints as `gcloud ai-platform jobs submit training`."""
     complain("Your job is still active. You may view the status of your job with the command")
     complain(f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the command")
     complain(f"\n  $ trainmaster logs {job_id} --follow\n")

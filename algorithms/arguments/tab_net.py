@@ -58,7 +58,7 @@ _MODEL: Final = (
 
 
 def check_loss(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
-    """A loss belongs to one type of model."""
+    """Check that the loss belongs to the type of model."""
     allowed = CLASSIFICATION_LOSSES if values["model_type"] == "classification" else REGRESSION_LOSSES
     loss = values["loss_function_type"]
     if loss != "default" and loss not in allowed:
@@ -67,7 +67,7 @@ def check_loss(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
 
 
 def check_ghost_batch(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
-    """A batch consists of whole ghost batches."""
+    """Check that a batch consists of whole ghost batches."""
     batch, ratio = values["batch_size"], values["batch_size_ratio"]
     if isinstance(batch, int) and isinstance(ratio, int | float) and ghost_batches(batch, ratio) is None:
         problem = (

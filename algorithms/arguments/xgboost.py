@@ -151,7 +151,7 @@ def common_names(metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_classes(values: Values, given: frozenset[str]) -> Iterator[Finding]:
-    """Multi-class objectives need the number of classes, and no other objective has one."""
+    """Check that multi-class objectives have the number of classes, and other objectives do not."""
     objective = str(values["objective"])
     if objective.startswith("multi:") and values["num_class"] is None:
         yield ArgumentProblem("num_class", f"is required for the objective {objective}", "--num_class=3")
@@ -161,13 +161,13 @@ def check_classes(values: Values, given: frozenset[str]) -> Iterator[Finding]:
 
 
 def check_depth(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
-    """A tree needs some limit."""
+    """Check that trees have a limit."""
     if values["max_depth"] == 0 and values["max_leaves"] == 0:
         yield ArgumentProblem("max_depth", "can be 0 only if --max_leaves limits the trees", "--max_depth=6")
 
 
 def check_weights(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
-    """Preprocessing treats every column except the first as a feature."""
+    """Check that weights are not preprocessed: preprocessing treats every column except the first as a feature."""
     if values["csv_weight"] == 1 and values["preprocess"]:
         problem = "can be 1 only without --preprocess, which would treat the weights as a feature"
         yield ArgumentProblem("csv_weight", problem, "--csv_weight=0")

@@ -137,7 +137,7 @@ def _cpu_metric(group: TaskGroup) -> str:
 
 
 def _gpu_metric(group: TaskGroup) -> str:
-    """`nvidia-tesla-t4` → `NVIDIA_T4_GPUS`. Spot VMs use the preemptible quota."""
+    """Return the quota metric of a GPU: `NVIDIA_T4_GPUS` for `nvidia-tesla-t4`. Spot VMs use the preemptible quota."""
     name = (group.accelerator.type if group.accelerator else "").removeprefix("nvidia-").removeprefix("tesla-")
     metric = f"NVIDIA_{name.upper().replace('-', '_')}_GPUS"
     return f"PREEMPTIBLE_{metric}" if group.spot else metric

@@ -70,7 +70,10 @@ def _default_disks(quota: Quota) -> str:
 
 
 def _request(project: str, region: str, metric: str, value: float) -> str:
-    """Source of the ids: the Cloud Quotas API, such as CPUS-per-project-region and GPUS-ALL-REGIONS-per-project."""
+    """Return the command that requests a higher quota.
+
+    Source of the ids: the Cloud Quotas API, such as CPUS-per-project-region and GPUS-ALL-REGIONS-per-project.
+    """
     quota_id = f"{metric.replace('_', '-')}-per-project{'-region' if region else ''}"
     return (
         f"gcloud beta quotas preferences create --service compute.googleapis.com --project {project} "

@@ -42,7 +42,7 @@ class ApiError(Exception):
 
 
 def not_found(resource: str) -> ApiError:
-    """`resource`: the path that starts with `projects/`."""
+    """Return the error of a missing resource. `resource`: its path, which starts with `projects/`."""
     return ApiError(404, "notFound", f"The resource '{resource}' was not found")
 
 
@@ -68,7 +68,7 @@ def condition_not_met(kind: str) -> ApiError:
 
 
 def rate_limited() -> ApiError:
-    """Compute returns 403, not 429, when a per-minute quota is exhausted."""
+    """Return the error of an exhausted per-minute quota: Compute Engine returns 403 for it, not 429."""
     quota = "quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'"
     return ApiError(403, "rateLimitExceeded", f"Quota exceeded for {quota}.")
 
@@ -93,7 +93,10 @@ class OperationError:
 def stockout(
     project: str, zone: str, machine_type: str, accelerators: str, zones_available: Iterable[str]
 ) -> OperationError:
-    """No capacity in the zone. `accelerators`: in Google's form `nvidia-tesla-t4:1`; empty for none."""
+    """Return the error of an insert in a zone without capacity.
+
+    `accelerators`: in Google's form `nvidia-tesla-t4:1`; empty for none.
+    """
     elsewhere = ",".join(zones_available)
     with_gpu = f" with {accelerators} accelerator(s)" if accelerators else ""
     hint = (
@@ -142,7 +145,7 @@ def quota_exceeded(region: str, metric: str, limit: float) -> OperationError:
 
 
 def too_few_created(desired: int) -> OperationError:
-    """A bulk insert adds this error to the cause when it cannot reach `minCount` and deletes the VMs again."""
+    """Return the error that a bulk insert adds to the cause when it misses `minCount` and deletes its VMs again."""
     message = f"Requested minimum count of {desired} VMs could not be created."
     return OperationError("VM_MIN_COUNT_NOT_REACHED", message)
 

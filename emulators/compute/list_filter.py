@@ -100,7 +100,7 @@ def _value_test(operator: str, literal: str) -> Callable[[str], bool]:
 
 
 def _is_ordered(value: str, operator: str, literal: str) -> bool:
-    """Compare as numbers, else as text: RFC 3339 times of one time zone sort like text."""
+    """Return whether the comparison holds, for numbers or else for text. RFC 3339 times in one zone sort like text."""
     try:
         return _ORDER[operator](float(value), float(literal))
     except ValueError:

@@ -162,7 +162,7 @@ class OperationStore:
             self._changed.notify_all()
 
     def get(self, location: str | None, name_or_id: str) -> Operation:
-        """`location`: zone or region; None for an operation of the project."""
+        """Return an operation. `location`: its zone or region; None for an operation of the project."""
         with self._changed:
             operation = self._operations.get(name_or_id)
             if operation is None and name_or_id.isdigit():

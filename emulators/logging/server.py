@@ -81,7 +81,7 @@ class LoggingServer(RestServer):
 
 
 def _partial_error(errors: dict[int, ApiError]) -> ApiError:
-    """Source: WriteLogEntriesPartialErrors in the API's discovery document."""
+    """Return the error of a write. Source: WriteLogEntriesPartialErrors in the API's discovery document."""
     first = next(iter(errors.values()))
     entry_errors = {str(index): {"code": 3, "message": error.message} for index, error in errors.items()}
     kind = "type.googleapis.com/google.logging.v2.WriteLogEntriesPartialErrors"

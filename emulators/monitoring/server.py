@@ -148,7 +148,7 @@ def _interval(start: str | None, end: str | None) -> tuple[int, int]:
 
 
 def _partial_error(errors: dict[int, ApiError], total: int) -> ApiError:
-    """Source: CreateTimeSeriesSummary in the API's discovery document."""
+    """Return the error of a write. Source: CreateTimeSeriesSummary in the API's discovery document."""
     texts = "; ".join(f"{error.message}: timeSeries[{index}]" for index, error in errors.items())
     counts = Counter(_CODES.get(error.status, 3) for error in errors.values())
     summary: Json = {

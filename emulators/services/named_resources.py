@@ -123,13 +123,13 @@ class NamedResources:
         return 200, {"name": f"projects/{self._project}/secrets/{name}"}
 
     def _policy(self, secret: str, verb: str, body: dict[str, Any]) -> Answer:
-        """The etag is constant: the emulator does not detect concurrent changes."""
+        """Answer a call about a policy. The etag is constant, because the emulator detects no concurrent changes."""
         if verb == "setIamPolicy":
             self._policies[secret] = {**body.get("policy", {}), "etag": "ACAB"}
         return 200, self._policies.get(secret, {"etag": "ACAB"})
 
     def _version(self, versions: list[dict[str, Any]], number: str, verb: str | None, path: str) -> Answer:
-        """`latest` is the newest version that is not destroyed, as in Secret Manager."""
+        """Answer a call about a version. `latest` is the newest one that is not destroyed, as in Secret Manager."""
         left = [version for version in versions if version["state"] != _DESTROYED]
         chosen = left[-1:] if number == _LATEST else [one for one in versions if one["name"].endswith(f"/{number}")]
         if not chosen:

@@ -116,7 +116,7 @@ def _find_java() -> str | None:
 
 
 def _find_sdk_root() -> Path | None:
-    """Try the cheapest way first: `gcloud info` is certain but takes two seconds."""
+    """Return the folder of the Cloud SDK. Try `gcloud info` last: it is certain but takes two seconds."""
     if configured := os.environ.get("CLOUDSDK_ROOT_DIR"):
         return Path(configured)
     gcloud = shutil.which("gcloud")

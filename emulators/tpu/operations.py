@@ -67,7 +67,7 @@ class OperationStore:
         return operation
 
     def finish(self, operation: Operation, result: Json | TpuError) -> None:
-        """`result`: the response with its `@type`, or the error."""
+        """Finish the operation. `result`: the response with its `@type`, or the error."""
         with self._lock:
             if isinstance(result, TpuError):
                 operation.error = result

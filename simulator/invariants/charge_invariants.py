@@ -76,7 +76,7 @@ class ChargeInvariants:
                     )
 
     def _explains(self, report: ReplicaExited | VmLost, culprit: ProgramEnd, charged: ReplicaExited) -> bool:
-        """Whether this event reported the culprit's end, in time and in the attempt of the charge."""
+        """Return whether this event reported the culprit's end, in time and in the attempt of the charge."""
         subject = report.subject
         instance_id, attempt, incarnation = culprit.vm_incarnation
         is_of_culprit = (subject.replica_id, subject.vm.instance_id) == (culprit.replica_id, instance_id)

@@ -102,5 +102,5 @@ class GlobalInvariants:
 
 
 def _queue_position(job: Job) -> tuple[object, ...]:
-    """Sort key of the admission queue."""
+    """Return the sort key of the admission queue."""
     return (-job.plan.priority, job.created_at, job.job_id)

@@ -179,13 +179,13 @@ class JobInvariants:
 
 
 def _is_present(subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
-    """Whether an event is about the replica's present VM and, unless it is the VM's loss, its present incarnation."""
+    """Return whether an event is about the replica's present VM and, unless it is a loss, its present incarnation."""
     if subject.vm_generation != replica.vm_generation:
         return False
     return is_loss or subject.incarnation == replica.incarnation
 
 
 def _is_same_end(before: Job, after: Job) -> bool:
-    """Whether nothing but labels and deletion has changed."""
+    """Return whether nothing but labels and deletion has changed."""
     labels = replace(after, labels=before.labels, labels_version=before.labels_version)
     return replace(labels, deleted_at=before.deleted_at, version=before.version) == before

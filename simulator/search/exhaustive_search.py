@@ -77,7 +77,7 @@ class Search:
                 yield from self._sweep_or_end(node, result)
 
     def _sweep_or_end(self, node: Node, result: SearchResult) -> Iterator[tuple[Action, Node]]:
-        """No other action is possible: run the sweep, or check that the job has ended properly (I1, I6, I8)."""
+        """Run the sweep, or check that the job has ended properly (I1, I6, I8). Used if no other action is possible."""
         after = node.copy()
         run_sweep(after)
         for _ in range(MESSAGES_PER_SWEEP_MAX):  # a message may lead to further ones
@@ -105,7 +105,7 @@ class Search:
             yield ("sweep",), after
 
     def _deliveries(self, node: Node, message: Message) -> Iterator[tuple[Action, Node]]:
-        """Yield: handled; handled but not acknowledged; handled until some port call, and not acknowledged."""
+        """Yield a delivery that is handled; handled but not acknowledged; or cut off before some port call."""
         after = node.copy()
         calls = deliver(after, message)
         yield ("deliver", *message), after

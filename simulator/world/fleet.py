@@ -116,7 +116,7 @@ class SimFleet:
         return None
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
-        """An agent writes one every minute until its VM hangs."""
+        """Return the time of the latest heartbeat, as if an agent wrote one at every moment until its VM hangs."""
         existing = self._find(vm)
         if existing is None or not existing.agents:
             return None
@@ -124,12 +124,12 @@ class SimFleet:
         return self.context.scheduler.clock() - timedelta(seconds=silent_s)
 
     def release(self, job: Job) -> bool:
-        """A simulated job has nothing but VMs to release."""
+        """Return True: a simulated job has nothing but VMs to release."""
         del job
         return True
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
-        """Simulated VMs print nothing."""
+        """Return no output: simulated VMs print nothing."""
         del vm
         return "", start
 
@@ -208,7 +208,7 @@ class SimFleet:
 
 
 def _blocks(vm: Vm, create: Create) -> bool:
-    """Whether this VM must be deleted before another one of its name can be created."""
+    """Return whether this VM must be deleted before another one of its name can be created."""
     return vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
 
 

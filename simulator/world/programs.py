@@ -128,7 +128,7 @@ class Training:
             self._end(program, EndCause.KILLED)
 
     def checkpoint_and_exit(self, program: Program) -> None:
-        """The program saves a checkpoint before it exits, so that no work is lost."""
+        """Let the program save a checkpoint before it exits, so that no work is lost."""
         if program.is_alive and self._training_since is not None and program in self._cluster:
             self.done_s += self.context.now - self._training_since
             self._training_since = self.context.now
