@@ -24,7 +24,7 @@ from typing import Final
 from emulators.browser_guard import GuardedHandler
 from emulators.stack.loopback import CallError, call
 from emulators.stack.processes import LOOPBACK
-from shared.core.intake.job_files import PREFIX, Uploaded
+from shared.core.intake.job_files import PREFIX, UploadedObject
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
 from shared.flows.record import Deps
@@ -128,7 +128,7 @@ class MemoryControlPlane:
             _log.exception("%s failed", message.topic)
             raise
 
-    def _poll_uploads(self, storage: str, bucket: str, handle: Callable[[Uploaded], object]) -> None:
+    def _poll_uploads(self, storage: str, bucket: str, handle: Callable[[UploadedObject], object]) -> None:
         """Replace the bucket's notifications: handle each generation of an object once."""
         handled: set[tuple[str, str]] = set()
         while not self._closed.wait(UPLOAD_POLL_S):
@@ -137,7 +137,7 @@ class MemoryControlPlane:
                 for item in listing.get("items", []):
                     key = (item["name"], item["generation"])
                     if key not in handled:
-                        handle(Uploaded(bucket, item["name"], int(item["generation"])))
+                        handle(UploadedObject(bucket, item["name"], int(item["generation"])))
                         handled.add(key)
             except (TemporaryError, CallError, OSError) as error:
                 _log.warning("cannot handle new job files now; the next poll retries: %s", error)

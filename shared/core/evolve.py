@@ -1,4 +1,4 @@
-"""The only place where stored state changes: state, decision and one `now` in; the documents to write out.
+"""The only place where stored state changes. `evolve` computes the documents to write from state, decision and `now`.
 
 Pure and deterministic: folding a job's ledger through `evolve` rebuilds its stored state. The families of actions are
 in `shared.core.transitions`, together with the tables of the allowed edges.
@@ -37,7 +37,7 @@ def evolve(state: State | None, decision: Decision, now: datetime) -> Change:
 
 
 def apply(state: State, change: Change) -> State:
-    """Return the state after the change, as far as it was loaded. Replicas of a new attempt replace the old ones."""
+    """Return the loaded part of the state after the change. Replicas of a new attempt replace the old ones."""
     job = change.job or state.job
     written = {replica.key: replica for replica in change.replicas}
     kept = [written.pop(replica.key, replica) for replica in state.replicas]

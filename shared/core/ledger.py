@@ -24,10 +24,15 @@ class Counters:
 
     attempt: int = 0
     reruns_used: int = 0
+    """Charged reruns of the job."""
     internal_used: int = 0
+    """Internal retries of the job."""
     restarts_used: int = 0
+    """Charged restarts of the replica in this attempt."""
     replaced: int = 0
+    """Replacements of its VM in this attempt."""
     collateral: int = 0
+    """Its collateral exits in this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,9 @@ class LedgerEntry:
     event: Event
     decision: Decision
     before: Counters
+    """Use of the budgets before the decision."""
     after: Counters
+    """Use of the budgets after it."""
     effects: tuple[Effect, ...] = ()
     """Messages to publish after the commit."""
     job_state: JobState | None = None
@@ -87,7 +94,7 @@ def replay(state: State | None, entry: LedgerEntry) -> State | None:
 
 
 def fold(entries: Iterable[LedgerEntry]) -> State | None:
-    """Return the state that these entries lead to, in the order of their commits; None for no entry."""
+    """Return the state that these entries lead to, in the order of their commits; None if there are none."""
     state: State | None = None
     for entry in entries:
         state = replay(state, entry)

@@ -94,8 +94,9 @@ RETRY_JITTER: Final = 0.1
 together."""
 
 STOCKOUT_MEMORY: Final = timedelta(minutes=30)
-"""How long a zone with a stockout is tried last by new jobs. Capacity returns within minutes to hours: shorter, and a
-job repeats its neighbour's stockout; much longer, and a zone is avoided for a day."""
+"""How long a zone with a stockout is tried last by new jobs. Capacity returns within minutes to hours. If this time
+were shorter, a job would repeat the stockout of the job before it; if it were much longer, jobs would avoid a zone that
+has capacity again."""
 
 # Stored documents
 
@@ -107,4 +108,4 @@ keeps one for seven days at most, and dead letters are replayed within days."""
 
 FUSE_SLACK_S: Final = 3600
 """Time between the latest moment at which a job may still run and the moment at which its TPU nodes delete themselves.
-It is far from any healthy job."""
+No healthy job comes near it."""

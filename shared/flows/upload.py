@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from shared.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, Uploaded
+from shared.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedObject
 from shared.core.rules.messages import JOB_EXISTS
 from shared.flows.algorithm_package import with_algorithm_package
 from shared.flows.intake import check_allowed, region_problem, resume_previous_study, with_time_in_job_id
@@ -26,13 +26,13 @@ from shared.ports import Objects
 FILE_BYTES_MAX: Final = 1 << 20
 
 
-def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
+def handle(uploaded: UploadedObject, objects: Objects, deps: Deps) -> str | None:
     """Publish the job of the uploaded file, and return its id.
 
     None: the object is not a job file, does not exist any more, or has problems that were written next to it.
     """
     if uploaded.is_misnamed:
-        problem = f"{uploaded.name} is no job file: its name must end in {', '.join(SUFFIXES)}"
+        problem = f"{uploaded.name} is not a job file: its name must end in {', '.join(SUFFIXES)}"
         example = "jobs/digits.yaml; packages and data belong in other folders of the bucket"
         _write_problems(uploaded, (Problem("", problem, example),), objects)
     if not uploaded.is_job_file:
@@ -51,7 +51,7 @@ def handle(uploaded: Uploaded, objects: Objects, deps: Deps) -> str | None:
     return job_id
 
 
-def _check(data: bytes, source: str, uploaded: Uploaded, deps: Deps) -> tuple[str, Mapping[str, object]]:
+def _check(data: bytes, source: str, uploaded: UploadedObject, deps: Deps) -> tuple[str, Mapping[str, object]]:
     """Return the job id and the document with that id. Raises InvalidJob with every problem that can be found now."""
     document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
     spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
@@ -81,7 +81,7 @@ def _is_new(job_id: str, source: str, document: Mapping[str, object], deps: Deps
     return False
 
 
-def _write_problems(uploaded: Uploaded, problems: tuple[Problem, ...], objects: Objects) -> None:
+def _write_problems(uploaded: UploadedObject, problems: tuple[Problem, ...], objects: Objects) -> None:
     report = {
         "file": uploaded.uri,
         "generation": str(uploaded.generation),

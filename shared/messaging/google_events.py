@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field
 
 from shared.core.events import VmLost, VmRef
-from shared.core.intake.job_files import Uploaded
+from shared.core.intake.job_files import UploadedObject
 from shared.core.intake.system_events import SystemEvent
 from shared.errors import PermanentError
 from shared.messaging.agent_messages import decode_vm_loss
@@ -52,7 +52,7 @@ def decode_maintenance(data: bytes) -> VmLost | SystemEvent:
     return _decode_system_event(data) if has_field(data, "protoPayload") else decode_vm_loss(data)
 
 
-def decode_upload(attributes: Mapping[str, str], data: bytes) -> Uploaded:
+def decode_upload(attributes: Mapping[str, str], data: bytes) -> UploadedObject:
     """Return which object was uploaded. Raises PermanentError if this is not a Cloud Storage notification.
 
     Source: Pub/Sub notifications for Cloud Storage. `data` is the object resource in JSON_API_V1.
@@ -65,7 +65,7 @@ def decode_upload(attributes: Mapping[str, str], data: bytes) -> Uploaded:
     if not 0 < generation <= GENERATION_MAX:
         raise PermanentError("not a Cloud Storage notification: objectGeneration is out of range")
     created_at = decode_json(ObjectModel, data).created_at if has_field(data, "timeCreated") else None
-    return Uploaded(bucket, name, generation, created_at)
+    return UploadedObject(bucket, name, generation, created_at)
 
 
 def _decode_system_event(data: bytes) -> SystemEvent:

@@ -37,8 +37,8 @@ def machine_time_view(goodput: Goodput) -> dict[str, Any]:
         "lostAtMostMachineSeconds": round(goodput.lost.at_most_s, 3),
         "attempts": [_attempt_view(attempt) for attempt in goodput.attempts],
     }
-    if goodput.unparted_s:
-        view["unpartedMachineSeconds"] = round(goodput.unparted_s, 3)
+    if goodput.unsplit_s:
+        view["unpartedMachineSeconds"] = round(goodput.unsplit_s, 3)
     if goodput.at_least is not None and goodput.at_most is not None:
         view["goodput"] = {"atLeast": round(goodput.at_least, 4), "atMost": round(goodput.at_most, 4)}
     return view
@@ -55,15 +55,15 @@ def report_lines(report: CostReport) -> Iterator[str]:
         hours = [f"{phase} {seconds / 3600:.2f}" for phase, seconds in attempt.total_s.items() if seconds >= 1]
         if hours:
             yield f"machine-hours of attempt {attempt.attempt}: {', '.join(hours)}; paid {attempt.paid_s / 3600:.2f}"
-    if goodput.unparted_s:
-        unparted = f"{goodput.unparted_s / 3600:.2f} machine-hours"
-        yield f"not paid for certain: {unparted} of search and setup, whose agents did not report their start"
+    if goodput.unsplit_s:
+        unsplit = f"{goodput.unsplit_s / 3600:.2f} machine-hours"
+        yield f"perhaps not paid: {unsplit} of search and setup, because agents did not report when they started"
     yield from cost_lines(report.cost)
     yield f"control plane: {report.operations.words}"
 
 
 def final_sentence(report: CostReport) -> str:
-    """Return machine-hours, goodput and cost in one line, as `wait` ends."""
+    """Return machine-hours, goodput and cost in one line, which `trainmaster wait` prints last."""
     goodput = report.goodput
     parts = [f"{goodput.paid_s / 3600:.2f} machine-hours paid"]
     parts += [f"goodput {goodput.words}"] if goodput.words else []

@@ -110,5 +110,5 @@ def test_paid_time_is_that_of_the_vms_that_existed(per_hour: float, seed: int) -
     assert found is not None
     result = machine_time(*found, checkpoints_s=[])
     existed_s = history.outcome().vm_s
-    assert result.unparted_s == 0
+    assert result.unsplit_s == 0
     assert result.paid_s == pytest.approx(existed_s, rel=0.01)

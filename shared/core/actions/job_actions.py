@@ -39,15 +39,17 @@ class ContinueProvisioning:
     """Begin the next provisioning round, in the next zone or in the same one."""
 
     zone_index: int
+    """Index into the plan's zones."""
     round: int
+    """Number of the new round."""
     since: datetime | None = None
     """First capacity error of this search for capacity."""
     next_at: datetime | None = None
     """Earliest time of the next request; None: at once."""
     lost: str | None = None
-    """Replica whose VM was lost before its agent reported, and is requested again."""
+    """Replica whose VM was lost before its agent reported; another VM is requested for it."""
     only_optional: bool = False
-    """Whether only optional VMs are missing: the pause until `next_at` does not hold for required ones."""
+    """Whether only optional VMs are missing. Required VMs do not wait until `next_at`."""
     problem: str = ""
     """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the action."""
     kind: Literal["continue_provisioning"] = "continue_provisioning"
@@ -58,18 +60,21 @@ class RerunJob:
     """Begin the job's next attempt, on the VMs that exist."""
 
     charge: Budget
+    """Limit that the rerun is charged to."""
     zone_index: int | None = None
     """Zone that the whole gang moves to for lack of capacity; None: it stays."""
     lost: str | None = None
     """Replica whose VM was lost and is replaced, where one restart reruns the whole job."""
     is_vm_taken: bool = False
-    """Whether that VM was taken away, and not given up."""
+    """Whether that VM was lost; False: Trainmaster gave it up, because its agent did not report or its zone was
+    wrong."""
     blame: Blame = Blame.OWN
     """Party at fault by the evidence of the charged exit."""
     reporter: str | None = None
     """Replica whose exit reruns the job, if one does."""
     reporter_vm: str | None = None
-    """Google's numeric id of the VM that reported this exit. The report that it was ready may arrive later."""
+    """Google's numeric id of the VM that reported this exit. It is recorded because the VM's vm-ready may arrive after
+    the exit."""
     quick_failure: str | None = None
     """Replica whose program failed soon after its start, and caused the rerun."""
     kind: Literal["rerun_job"] = "rerun_job"
@@ -114,7 +119,8 @@ class SetLabels:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Hide the job from its users. Its documents stay: the id is used up, and the ledger keeps the history."""
+    """Hide the job from its users. Its documents stay: its id cannot be used again, and its ledger keeps the
+    history."""
 
     kind: Literal["delete_job"] = "delete_job"
 

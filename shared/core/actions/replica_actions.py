@@ -72,12 +72,15 @@ class RestartReplica:
 
     replica: str
     ended: PastIncarnation
+    """The incarnation that the exit ended."""
     charge: Budget
+    """Limit that the restart is charged to."""
     instance_id: str
     """Google's numeric id of the VM that reported the exit. The report that it was ready may arrive later."""
     is_quick_failure: bool = False
     """Whether the program failed soon after its start."""
     measurement: Measurement | None = None
+    """In a trial, the last measurement that the program reported."""
     kind: Literal["restart_replica"] = "restart_replica"
 
 
@@ -100,15 +103,18 @@ class ReplaceVm:
 
     replica: str
     ended: PastIncarnation
+    """The incarnation that ended with the VM."""
     refunds_rerun: bool = False
     """Whether this loss explains the last charged rerun."""
     is_startup_timeout: bool = False
     """Whether the VM is replaced because its agent never reported."""
     is_vm_taken: bool = False
-    """Whether the VM was taken away, and not given up."""
+    """Whether the VM was lost; False: Trainmaster gave it up, because its agent did not report or its zone was
+    wrong."""
     is_early: bool = False
     """Whether the VM was lost before its agent reported."""
     measurement: Measurement | None = None
+    """In a trial, the last measurement that the program reported."""
     kind: Literal["replace_vm"] = "replace_vm"
 
 

@@ -1,9 +1,10 @@
-"""Lists of numbered texts as a rule, so that the metadata of a VM does not grow with the number of replicas.
+"""Number ranges: the short form of a list whose texts differ only in a number.
 
     ["w-0.zone:2222", "w-1.zone:2222", …]  ──►  {"head": "w-", "first": 0, "count": 1000, "tail": ".zone:2222"}
 
-Names of VMs, DNS names and placeholders of slices follow such a rule. Other lists stay as they are. The agent expands
-the rules (`shared.agent.control.number_ranges`). docs/interfaces.md, section 3.
+With number ranges, the metadata of a VM does not grow with the number of replicas. Names of VMs, DNS names and
+placeholders of slices form such ranges. Other lists stay as they are. The agent expands the ranges
+(`shared.agent.control.number_ranges`). docs/interfaces.md, section 3.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Final
 
 _NUMBER: Final = re.compile(r"[0-9]+")
 _LENGTH_MIN: Final = 3
-"""A shorter list is no longer than its rule, and easier to read."""
+"""A shorter list is not longer than its number range, and is easier to read."""
 
 NumberRange = dict[str, str | int]
 
 
 def as_number_range(texts: Sequence[str]) -> NumberRange | list[str]:
-    """Return the rule of these texts, or a list of them if they follow none."""
+    """Return the number range of these texts; the texts as a list if they do not form one."""
     if len(texts) < _LENGTH_MIN:
         return list(texts)
     for match in _NUMBER.finditer(texts[0]):

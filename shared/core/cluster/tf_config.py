@@ -112,7 +112,7 @@ class Cluster:
         return sum(group.count * group.hosts for group in self._ranked_groups() if group.task_type in before)
 
     def slice_base(self, task_type: TaskType) -> int | None:
-        """Return the number of the role's first slice; None if the job has not several slices, all of one type."""
+        """Return the number of the role's first slice; None unless the job has several slices, all of one type."""
         plan, first = self.job.plan, ReplicaId(task_type, 0)
         types = {plan.group(replica_id.task_type).tpu for replica_id in plan.slices}
         if len(plan.slices) < 2 or len(types) > 1 or first not in plan.slices:  # noqa: PLR2004 - several
@@ -129,7 +129,10 @@ class Cluster:
         return pools
 
     def _pool_program(self, task_type: TaskType) -> Json:
-        """Source: a real replica log of 2026 for packages; containers by analogy."""
+        """Return how CLUSTER_SPEC describes the program of a worker pool.
+
+        Source: for packages, a real replica log of 2026; the form for containers is by analogy.
+        """
         program = self.job.plan.program_of(task_type)
         if program.container is None:
             return {

@@ -2,7 +2,7 @@
 
 Every event has
     job_id    the job it is about
-    key       made of what the event states, not of the message that carried it: a fact reported twice has one key
+    key       derived from the event's content, not from its message: a fact that is reported twice has one key
     reads     what must be loaded to judge it
 
 The key names the ledger entry. Creating the entry fails the second time, so that an event is judged once.

@@ -60,7 +60,7 @@ class ProvisioningStarted(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class AllReady(JobEventBase):
-    """Every replica of the attempt has been ready at least once. Of a tuning job: its first trial runs."""
+    """Every replica of the attempt has been ready at least once. For a tuning job: its first trial runs."""
 
     job_id: str
     attempt: int
@@ -78,7 +78,7 @@ class CapacityErrorKind(StrEnum):
     STOCKOUT = "stockout"  # no capacity in the zone: try the next zone
     QUOTA = "quota"  # the project's quota in the region is used up: wait
     DENIED = "denied"  # permission, network or image: trying again cannot help
-    INTERNAL = "internal"  # any other error of Google's
+    INTERNAL = "internal"  # any other error that Google returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ class VmsNotCreated(JobEventBase):
     job_id: str
     attempt: int
     zone: str
+    """Zone in which they were requested."""
     round: int
     """Provisioning round of the placement in which they were requested."""
     error_kind: CapacityErrorKind
@@ -134,7 +135,7 @@ class VmsQueued(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested(JobEventBase):
-    """A user, or the tuning job of a trial, cancelled the job."""
+    """A user, or the tuning job of a trial, requested that the job be cancelled."""
 
     job_id: str
     by: str
@@ -168,7 +169,8 @@ class LabelsChanged(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class DeleteRequested(JobEventBase):
-    """A user deleted a job. A request before the job's end does not use up the key of a later one."""
+    """A user requested that the job be deleted. Each request has a key of its own: one that came before the job's end
+    does not make a later one a duplicate."""
 
     job_id: str
     change: str

@@ -20,11 +20,11 @@ class Reads:
     """Whether the event concerns the replica's VM, which outlives an attempt: if the job was rerun, the replica of the
     present attempt is loaded instead."""
     lost_peers: bool = False
-    """Peers whose losses may explain the exit, until one of them does."""
+    """Whether to load the peers whose losses may explain the exit, until one of them explains it."""
     primary: bool = False
-    """The primary replica of the present attempt."""
+    """Whether to load the primary replica of the present attempt."""
     whole_attempt: bool = False
-    """All replicas of the present attempt."""
+    """Whether to load all replicas of the present attempt."""
     requires_job: bool = True
     """Whether the event is an error if the job does not exist."""
 

@@ -28,9 +28,12 @@ class IncarnationRef:
 
     job_id: str
     attempt: int
+    """The job's attempt."""
     replica_id: ReplicaId
     incarnation: int
+    """Incarnation within the attempt."""
     vm_generation: int
+    """VM generation of the replica."""
     vm: VmRef
     host: int | None = None
     """Host of the TPU slice that reports the event; None for a VM."""
@@ -83,7 +86,7 @@ class ProgramError:
     own_frame: str = ""
     """Innermost frame in the job's own code, in the same form; empty if there is none."""
     causes: tuple[str, ...] = ()
-    """Types of the exceptions that it was raised from, or during the handling of."""
+    """Types of the exceptions that it was raised from, or that were being handled when it was raised."""
 
     @property
     def signature(self) -> str:
@@ -111,18 +114,21 @@ class VmReady(_ReplicaEvent):
 class ReplicaExited(_ReplicaEvent):
     """An incarnation ended.
 
-    A program has either an exit status or a signal; other causes may have neither. The first host of a slice that fails
-    is the exit of the slice; exits 0 are reported by each host for itself.
+    A program has either an exit status or a signal; other causes may have neither. The exit of the first host that
+    fails is the exit of the whole slice; each host reports its own exit 0.
     """
 
     subject: IncarnationRef
     at: datetime
     cause: ExitCause = ExitCause.PROCESS
     exit_status: int | None = None
+    """Exit status of the program, if it ended with one."""
     signal: int | None = None
+    """Number of the signal that ended the program, if one did."""
     out_of_memory: bool = False
     """Whether the kernel ended the program because memory ran out."""
     error: ProgramError | None = None
+    """The Python error that the output ends with; None: there is none."""
     tail: str = ""
     """End of the program's output."""
     measurement: Measurement | None = None
@@ -151,10 +157,11 @@ class ReplicaExited(_ReplicaEvent):
 
 @dataclass(frozen=True, slots=True)
 class VmLost(_ReplicaEvent):
-    """A VM is about to go, or is gone. One VM is lost once, however often that is reported.
+    """A VM is about to be lost, or was lost. The loss of one VM is one event, however often it is reported.
 
-    A startup timeout or a silent agent is about one incarnation, and a wrong zone about one provisioning round: none of
-    them may use up the key of the VM's later loss. The loss of another VM, which is ignored, has another key, too.
+    A startup timeout and a silent agent concern one incarnation, and a wrong zone concerns one provisioning round. They
+    have keys of their own, so that the later loss of the same VM is not taken for a duplicate. The key of a loss
+    contains the id of the VM: an ignored event about another VM must not use up the key, either.
     """
 
     subject: IncarnationRef

@@ -57,7 +57,8 @@ class TrialsMeasured(JobEventBase):
 
     job_id: str
     round: int
-    """Number of the event, from 1. Of two deliveries that read at the same time, the first one counts."""
+    """Number of the event, from 1. If two deliveries read at the same time, their events have the same number, and only
+    the first one counts."""
     reports: tuple[TrialReport, ...]
     at: datetime
     kind: Literal["trials_measured"] = "trials_measured"

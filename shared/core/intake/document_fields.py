@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 
 def field_with(value: str, spec_json: str, otherwise: str) -> str:
-    """Return the path of the first field that equals `value`, such as `trainingInput.packageUris[0]`."""
+    """Return the path of the first field that equals `value`, such as `trainingInput.packageUris[0]`; `otherwise` if
+    none does."""
     return next(_fields_with(value, json.loads(spec_json), ""), otherwise)
 
 

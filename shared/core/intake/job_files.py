@@ -14,7 +14,7 @@ ERROR_SUFFIX: Final = ".error.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Uploaded:
+class UploadedObject:
     """An object that was written to the bucket."""
 
     bucket: str
@@ -35,6 +35,7 @@ class Uploaded:
 
     @property
     def is_misnamed(self) -> bool:
-        """Whether it lies where job files do, with another ending. Objects in folders below are a job's own output."""
+        """Whether the object is in the folder of job files, but has another suffix. Objects in its subfolders are
+        output of jobs."""
         folder, _, name = self.name.rpartition("/")
         return f"{folder}/" == PREFIX and bool(name) and not name.lower().endswith(SUFFIXES)

@@ -1,8 +1,8 @@
-"""Resources of Google Cloud that a job names, and which of them a job may use whose submitter is unknown.
+"""Resources of Google Cloud that a job names, and the list of those that a job with an unknown submitter may use.
 
-Trainmaster uses these resources with its own permissions, which are wider than those of most submitters. So someone
-must answer for each: the submitter's own token where there is one (the API), or else a list that the administrator
-keeps (`TRAINMASTER_ALLOWED_RESOURCES`). docs/decisions/0033-acting-for-others.md
+Trainmaster uses these resources with its own permissions, which are wider than those of most submitters. Something else
+must therefore authorize each use: the submitter's own token if there is one (the API), else a list that the
+administrator keeps (`TRAINMASTER_ALLOWED_RESOURCES`). docs/decisions/0033-acting-for-others.md
 """
 
 from __future__ import annotations

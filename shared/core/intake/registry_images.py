@@ -20,13 +20,16 @@ class RegistryImage:
     """An image, as Artifact Registry names it."""
 
     project: str
+    """Project id."""
     location: str
+    """Location of the repository, such as `us` or `europe-west4`."""
     repository: str
     package: str
     """Name of the image within its repository; it may contain slashes."""
     tag: str
-    """The tag; empty if a digest is given, which alone counts then."""
+    """The tag; empty if a digest is given, because only the digest counts then."""
     digest: str = ""
+    """`sha256:` and 64 hexadecimal digits; empty: the tag counts."""
 
     @property
     def resource(self) -> str:
@@ -43,12 +46,12 @@ def parse_registry_image(image: str) -> RegistryImage | None:
         return None
     tag = "" if match["digest"] else match["tag"] or "latest"
     digest = match["digest"] or ""
-    if found := _ARTIFACT_REGISTRY.fullmatch(match["name"]):
-        parts = found["path"].split("/", 2)
+    if host_match := _ARTIFACT_REGISTRY.fullmatch(match["name"]):
+        parts = host_match["path"].split("/", 2)
         if len(parts) == len(("project", "repository", "package")):
-            return RegistryImage(parts[0], found["location"], parts[1], parts[2], tag, digest)
-    elif found := _CONTAINER_REGISTRY.fullmatch(match["name"]):
-        project, _, package = found["path"].partition("/")
+            return RegistryImage(parts[0], host_match["location"], parts[1], parts[2], tag, digest)
+    elif host_match := _CONTAINER_REGISTRY.fullmatch(match["name"]):
+        project, _, package = host_match["path"].partition("/")
         if package:
-            return RegistryImage(project, _LOCATIONS[found["part"]], found["host"], package, tag, digest)
+            return RegistryImage(project, _LOCATIONS[host_match["part"]], host_match["host"], package, tag, digest)
     return None

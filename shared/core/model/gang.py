@@ -1,4 +1,4 @@
-"""Which replicas a job cannot do without, if it may start before all of its VMs exist (`trainmaster.gang: false`).
+"""Required replicas: those without which a job cannot run. All others are optional (`trainmaster.gang: false`).
 
     job                            required                                optional
     gang (the default)             all replicas                            none

@@ -24,8 +24,8 @@ RESTARTS_MAX: Final = 5
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
 STALLS_MAX: Final = 3
-"""Restarts of one replica after stalls, among the incarnations that it remembers. A program that hangs again and again
-is not helped by a restart of one replica, and each stall costs the whole stallTimeout."""
+"""Restarts of one replica after stalls, among its stored past incarnations. If a program keeps hanging, restarting one
+replica does not help, and each stall costs the whole stallTimeout."""
 INTERNAL_RETRIES_MAX: Final = 2
 """Reruns of a job after internal errors. Source: the same rules (3 attempts in all)."""
 
@@ -87,6 +87,8 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Label:
+    """A label of a job, which its VMs have, too."""
+
     key: str
     value: str
 
@@ -106,12 +108,16 @@ class Job:
     created_at: datetime
     labels: tuple[Label, ...] = ()
     attempt: int = 1
+    """The present attempt, from 1."""
     budgets: Budgets = field(default_factory=Budgets)
     placement: Placement = field(default_factory=Placement)
+    """Where its VMs are requested now."""
     last_rerun: LastRerun | None = None
+    """How the present attempt began; None: not by a charged rerun."""
     started_at: datetime | None = None
     """When it became RUNNING for the first time."""
     ended_at: datetime | None = None
+    """When it reached a terminal state."""
     error_message: str | None = None
     """Why it ended, unless it SUCCEEDED."""
     labels_version: int = 1

@@ -2,8 +2,8 @@
 
     reported by the program ──► merge_measurements ──► Trial.reported ──► Suggester.find_unpromising ──► stopped
 
-A curve is a trial's measurements by step. It is thinned out, so that the curves of a thousand trials fit beside the
-trials in one document.
+A curve is a trial's measurements by step. It is thinned out, so that one document can hold a thousand trials with their
+curves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from shared.core.model.tuning import Measurement, Trial, Tuning
 
 CURVES_BYTES_MAX: Final = 200_000
-"""Size of all stored curves of a tuning job. The document has 1 MiB, also for the trials and their plan."""
+"""Size of all stored curves of a tuning job. The whole document, with the trials and their plan, may have 1 MiB."""
 POINT_BYTES: Final = 27
 """Size of one stored point: two names of fields with their values. Source: Firestore, storage size calculations."""
 POINTS_MAX: Final = 50
@@ -41,9 +41,9 @@ def merge_measurements(
 ) -> tuple[Measurement, ...]:
     """Return the curve after another report, thinned out to at most `limit` points.
 
-    `reported` are the program's latest measurements, in its own order. Of two for one step the later one counts. A
-    program that continues from a checkpoint returns to an earlier step: what it had reported beyond is dropped. The
-    same report again changes nothing, also after the curve was thinned out.
+    `reported` are the program's latest measurements, in its own order. If two are for the same step, the later one
+    counts. A program that continues from a checkpoint returns to an earlier step: measurements beyond that step are
+    dropped. A repeated report changes nothing, even after the curve was thinned out.
     """
     if not reported:
         return tuple(known)

@@ -32,5 +32,5 @@ def has_generation(uri: str) -> bool:
 
 
 def without_generation(uri: str) -> str:
-    """Return the URI of the object, which programs that know nothing of generations can open."""
+    """Return the URI of the object without its version, as other programs expect it."""
     return uri.partition("#")[0]

@@ -1,4 +1,4 @@
-"""One replica in one attempt: its state, its budgets, and when what happened to it."""
+"""One replica in one attempt: its state, its budgets and its past incarnations."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ NOT_BACK: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class HostVm:
-    """The machine of Google's that is a host of a TPU slice."""
+    """The machine that is a host of a TPU slice."""
 
     host: int
     vm: str
@@ -116,9 +116,9 @@ class Replica:
     early_losses: int = 0
     """VMs lost in a row before their agents reported, over all attempts."""
     early_losses_in_zone: int = 0
-    """Those of them in the present zone."""
+    """The part of `early_losses` in the present zone."""
     ready_at: datetime | None = None
-    """When the present incarnation became ready; while the replica is down, the last one that did."""
+    """When the present incarnation became ready; while it is down, when the last ready one did."""
     started_at: datetime | None = None
     """When the present incarnation's program started, by the agent's clock. None: its start was not reported."""
     lost_at: datetime | None = None

@@ -56,5 +56,6 @@ class Parameter:
 
 
 def format_number(number: float) -> str:
-    """Return the number as a program gets it: whole numbers without a point, which can be read as either type."""
+    """Return the number as a program gets it: whole numbers without a point, so that both int() and float() accept
+    them."""
     return str(int(number)) if number == int(number) and abs(number) < 2**53 else repr(number)

@@ -132,11 +132,13 @@ class Tuning:
     """Search space, settings and trials of a tuning job."""
 
     parameters: tuple[Parameter, ...]
+    """The search space."""
     goal: Goal = Goal.MAXIMIZE
     algorithm: Algorithm = Algorithm.BAYESIAN
     metric_tag: str = "training/hptuning/metric"
     """Name of the metric that programs report."""
     max_trials: int = 1
+    """Largest number of trials."""
     max_parallel: int = 1
     """Number of trials that may run at the same time."""
     max_failed: int = 0
@@ -150,6 +152,7 @@ class Tuning:
     earlier: tuple[EarlierTrial, ...] = ()
     """Results of the tuning job that this one resumes."""
     trials: tuple[Trial, ...] = ()
+    """The trials in the order of their numbers."""
     last_error: str = ""
     """Error message of the trial that failed last."""
 

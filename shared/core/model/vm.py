@@ -99,14 +99,17 @@ class Vm:
     status: VmStatus
     replica_id: ReplicaId
     vm_generation: int
+    """VM generation in its label."""
     directive: Directive | None
     """The directive in its metadata; None if there is none."""
     fingerprint: str
     """Fingerprint of its metadata. A write with an older fingerprint fails."""
     created_at: datetime | None = None
+    """When it was requested; None: the API does not report it."""
     started_at: datetime | None = None
     """When it last became RUNNING; None if it never did, or the API does not report it."""
     is_tpu: bool = False
+    """Whether it is a TPU node."""
     loss: LossCause = LossCause.GONE
     """Why it stopped, as far as its status reveals it."""
     address: str = ""

@@ -19,7 +19,8 @@ from shared.core.model.replica_id import ReplicaId, TaskType
 NAME_LENGTH_MAX: Final = 63
 """Longest instance name and label value. Source: Compute API, `[a-z]([-a-z0-9]*[a-z0-9])?`, 1-63."""
 HASH_DIGITS: Final = 16
-"""Hexadecimal digits of the job id's hash. With 64 bits no one finds a second job id with the names of a given job."""
+"""Hexadecimal digits of the job id's hash. With 64 bits, it is not feasible to find a second job id whose VMs have the
+same names."""
 SLUG_LENGTH_MAX: Final = NAME_LENGTH_MAX - len("tm--") - HASH_DIGITS - len("-evaluator-99999")
 
 _VM_NAME: Final = re.compile(

@@ -29,7 +29,7 @@ CHANGING: Final = tuple(state for state in ReplicaState if state not in (Replica
 
 
 def needs_reconciliation(job: Job, now: datetime) -> bool:
-    """Return whether `provision` must reconcile this live job, whatever its VMs are.
+    """Return whether `provision` must reconcile this live job, whatever VMs it has.
 
     TPU slices are few, and may wait in Cloud TPU's queue. A tuning job has no VMs, but its trials have.
     """
@@ -40,7 +40,7 @@ def needs_reconciliation(job: Job, now: datetime) -> bool:
 
 
 def are_vms_expected(job: Job, running: int, changing: int, vms: Sequence[Vm]) -> bool:
-    """Return whether the VMs of a running job are as its replicas need them.
+    """Return whether the VMs of a running job are those that its replicas need.
 
     `running` is the number of RUNNING replicas, `changing` the number of those in a state of `CHANGING`.
     """

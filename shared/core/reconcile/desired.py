@@ -1,4 +1,4 @@
-"""The VMs that should exist, as a function of the stored state; and which existing VM is which of them."""
+"""The VMs that should exist, as a function of the stored state, and the existing VMs that match them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _is_waited_for(plan: Plan, replica: Replica) -> bool:
 def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
     """Return the existing VM of each desired one, by name; names without a VM are absent.
 
-    If several VMs share a name, the highest VM generation counts, then the one in the job's zone. Of the present VM
+    If several VMs share a name, the highest VM generation counts, then the one in the job's zone. In the present VM
     generation, only the VM whose agent has reported counts.
     """
     replica_by_name = {target.name: target.replica for target in desired}
@@ -84,7 +84,7 @@ def is_spot(plan: Plan, replica: Replica) -> bool:
     """Whether the replica's present VM is a Spot VM.
 
     A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The number of lost VMs changes only
-    together with the VM generation, so every repetition of an insert requests the same.
+    together with the VM generation, so every repetition of an insert requests the same kind of VM.
     """
     limit = plan.on_demand_after
     return plan.group(replica.replica_id.task_type).spot and (limit is None or replica.vms_lost < limit)

@@ -21,8 +21,8 @@ from shared.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX
 def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[tuple[Replica, Vm], ...]:
     """Return the replicas whose heartbeat this reconciliation reads, with their VMs. `state` holds the whole attempt.
 
-    They have been running for `AGENT_TIMEOUT`, in an incarnation and a boot of the VM: a heartbeat of an earlier boot
-    stays readable. Hosts of TPU nodes write no heartbeat.
+    Their present incarnation and the present boot of their VM have both lasted for `AGENT_TIMEOUT`, because a heartbeat
+    of an earlier boot stays readable. Hosts of TPU nodes write no heartbeat.
     """
     job = state.job
     if job.state is not JobState.RUNNING:
@@ -43,9 +43,9 @@ def find_silent_agents(
 ) -> tuple[ReportLoss, ...]:
     """Return the losses to report, each at the time of the last heartbeat: it may explain exits of peers since then.
 
-    `heartbeats`: the last heartbeat of each VM, by its instance id, as far as known.
-    A VM whose heartbeat is unknown is not lost. If all of several VMs are silent, the heartbeats are more likely to be
-    wrong than all VMs to hang at once, so none is lost.
+    `heartbeats`: the last heartbeat of each VM, by its instance id. VMs without a known heartbeat are absent. A VM
+    whose heartbeat is unknown is not lost. If several VMs were read and all of them are silent, none is lost: wrong
+    heartbeats are more likely than VMs that all hang at once.
     """
     silent = [
         ReportLoss(replica, vm_name(job_id, replica.replica_id), vm, LossCause.AGENT_SILENT, _last_sign(replica, last))
@@ -63,5 +63,6 @@ def _has_run_long(replica: Replica, vm: Vm, now: datetime) -> bool:
 
 
 def _last_sign(replica: Replica, heartbeat: datetime) -> datetime:
-    """Return when the agent was last known to work. It reported the replica ready, whatever is written."""
+    """Return when the agent was last known to work: at its last heartbeat, or later, when it reported the replica
+    ready."""
     return max(heartbeat, replica.ready_at) if replica.ready_at else heartbeat

@@ -54,9 +54,10 @@ def needs_compact_placement(plan: Plan, group: TaskGroup) -> bool:
 
 
 def is_reservation_bound(machine_type: str) -> bool:
-    """Whether a reserved VM of this type has the provisioning model of its own that ends with the reservation.
+    """Whether a VM of this type that uses a reservation needs the provisioning model RESERVATION_BOUND.
 
-    Source: "About reservation-bound VMs": A4 and A3 Ultra have no other one with a reservation.
+    Source: "About reservation-bound VMs": A4 and A3 Ultra support no other model with a reservation. Such a VM ends
+    with its reservation.
     """
     return machine_type.startswith(_RESERVATION_BOUND)
 

@@ -147,10 +147,10 @@ def _delete_or_await(vm: Vm) -> Step:
 
 
 def _with_vanished_vms(steps: tuple[Step, ...], state: State, created: Mapping[str, int]) -> tuple[Step, ...]:
-    """Replace each insert whose VMs were created and are gone by the reports of their loss.
+    """Replace each insert whose VMs were created, but no longer exist, by reports of their loss.
 
-    Compute answers a known request id with what it did then, and creates nothing. Only the next VM generation has
-    another request id.
+    Compute Engine answers a repeated request id with the result of the first request, and creates nothing. Only the
+    next VM generation has another request id.
     """
     result: list[Step] = []
     for step in steps:

@@ -1,8 +1,8 @@
 """Addresses of TPU slices that work together.
 
 A VM has a DNS name before it exists. A slice has only the address of its first host, which Cloud TPU assigns when it
-creates the slice. What is made once per role from names alone (TF_CONFIG, MASTER_ADDR) therefore contains a placeholder
-for each slice, and the directive of each incarnation carries the addresses that replace the placeholders:
+creates the slice. TF_CONFIG and MASTER_ADDR are made once per role, from names alone. They therefore contain a
+placeholder for each slice, and the directive of each incarnation carries the addresses that replace the placeholders:
 
     slices are being created ──► every replica is held ──► all slices run ──► directives: run, with all addresses
 

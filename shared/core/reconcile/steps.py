@@ -24,6 +24,7 @@ class Create:
     directive: Directive
     """The directive that all of the VMs start with."""
     replica_ids: tuple[ReplicaId, ...]
+    """The replicas that get the VMs."""
     names: tuple[str, ...]
     """VM names, in the order of `replica_ids`."""
     round: int
@@ -94,6 +95,7 @@ class Refund:
     incarnation: int
     """The incarnation that the charged exit ended."""
     cause: Replica
+    """The peer whose loss explains the exit."""
 
 
 Step = Create | Delete | Direct | Await | ReportLoss | Reactivate | Refund

@@ -1,4 +1,4 @@
-"""The job of a trial, and what a tuning job passes on to one that resumes it.
+"""The job of a trial, and the results that a tuning job passes on to the one that resumes it.
 
 PARENT            the tuning job: plan of its trials, search space, results so far
 PARENT-trial-3    a job like any other: the same plan, with the trial's values as arguments and its own directory
@@ -16,11 +16,12 @@ from shared.core.model.plan import Plan, Program
 from shared.core.model.tuning import TRIALS_MAX, Assignment, EarlierTrial, Trial, TrialOf, Tuning, trial_id
 
 EARLIER_BYTES_MAX: Final = 200_000
-"""Size of the values of all earlier trials. A submission is twice in the ledger, in the event and in its decision."""
+"""Size of the values of all earlier trials. The ledger stores a submitted job twice: in the event and in the
+decision."""
 
 
 def trial_job(tuning_job: Job, trial: Trial, now: datetime) -> Job:
-    """Return the job of a trial. All repetitions return the same, but for `created_at`."""
+    """Return the job of a trial. All repetitions return the same job, except for `created_at`."""
     tuning = tuning_of(tuning_job)
     assigned = tuning.assignments(trial.values)
     return Job(
@@ -39,7 +40,7 @@ def trial_job(tuning_job: Job, trial: Trial, now: datetime) -> Job:
 def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
     """Return the results that a tuning job which resumes this one begins with.
 
-    They include those that this one began with. The latest ones that fit beside the new job's own trials are kept.
+    They include the results that this one began with. Only the latest ones are returned, up to `EARLIER_BYTES_MAX`.
     """
     own = (
         EarlierTrial(trial.values, trial.measurement.value)
@@ -54,7 +55,7 @@ def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
 def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...]) -> Plan:
     """Return the plan with the trial's arguments and directory.
 
-    maxWaitTime is a limit of the tuning job, and no longer applies when that runs.
+    maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the trials.
     """
     return replace(
         plan,

@@ -27,7 +27,7 @@ from shared.core.timeouts import PROVISIONING_MAX_S
 CAPACITY_ERRORS_SHOWN: Final = 8
 """Capacity errors in a row that are shown: two rounds over the zones of a region."""
 MEASUREMENTS_SHOWN: Final = 1
-"""Readings of running trials' measurements in a row that are shown, beside the last one."""
+"""Entries in a row with measurements of running trials that are shown, besides the last one."""
 
 ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
 
@@ -62,7 +62,7 @@ def is_news(entry: LedgerEntry) -> bool:
 def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:
     """Return the entries to show, each with the number of entries left out before it.
 
-    Of a long series of capacity errors or of measurements, the first ones and the last one are shown.
+    In a long series of capacity errors or of measurements, the first ones and the last one are shown.
     """
     shown: list[tuple[LedgerEntry, int]] = []
     for limit, group in groupby(entries, _shown_in_a_row):
@@ -103,7 +103,7 @@ def next_steps(
 ) -> tuple[str, ...]:
     """Return one sentence for each thing that the job waits for.
 
-    `entries`: the job's ledger, which tells a missing quota from missing capacity. `wait`: why the job is not admitted.
+    `entries`: the job's ledger, which shows whether quota or capacity was missing. `wait`: why the job is not admitted.
     """
     if job.state.is_terminal:
         return ()

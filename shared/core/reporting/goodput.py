@@ -1,6 +1,6 @@
 """Where the machine time of a job went: machine-seconds by phase and attempt, and the part that was lost.
 
-Two sums count:
+There are two sums:
 
     paid       machine-seconds in which a replica had a VM that ran: what Compute Engine charges for
     counted    machine-seconds of all machines from RUNNING to the end: what the service charged for, and equal to
@@ -46,9 +46,9 @@ class Goodput:
     """Where the machine time of a job went."""
 
     attempts: tuple[AttemptTime, ...]
-    unparted_s: float = 0.0
-    """Machine-seconds that contain the setup of a VM and are not in `paid_s`: an agent of an earlier release did not
-    report when it started."""
+    unsplit_s: float = 0.0
+    """Machine-seconds of phases that contain both the search for a VM and its setup, because an agent of an earlier
+    release did not report when it started. They are not in `paid_s`."""
     has_evidence: bool = False
     """Whether the job's directory was listed, so that the lost work is an estimate and not only a bound."""
 
@@ -77,7 +77,7 @@ class Goodput:
 
     @property
     def at_least(self) -> float | None:
-        """The same share without all work that may have been lost; None: nothing is paid."""
+        """Share of the paid time in which programs did work that was not lost, at least; None: nothing is paid."""
         return max(self.running_s - self.lost.at_most_s, 0.0) / self.paid_s if self.paid_s else None
 
     @property
@@ -114,11 +114,11 @@ def goodput_of(job: Job, spans: Sequence[Span], now: datetime, written: WrittenO
     attempts = tuple(
         AttemptTime(number, total[number], counted[number], lost.get(number, LostWork())) for number in sorted(total)
     )
-    unparted = (hosts[span.replica_id.task_type] * span.seconds(now) for span in unparted_spans(spans))
-    return Goodput(attempts, sum(unparted), written is not None)
+    unsplit = (hosts[span.replica_id.task_type] * span.seconds(now) for span in unsplit_spans(spans))
+    return Goodput(attempts, sum(unsplit), written is not None)
 
 
-def unparted_spans(spans: Iterable[Span]) -> Iterator[Span]:
+def unsplit_spans(spans: Iterable[Span]) -> Iterator[Span]:
     """Yield the spans that contain both the search for a VM and its setup."""
     previous: dict[ReplicaId, Span] = {}
     for span in spans:

@@ -64,7 +64,7 @@ LINE_INTERVAL: Final = timedelta(microseconds=1)
 
 
 class Severity(StrEnum):
-    """Cloud Logging's severities, as far as the service used them."""
+    """The severities of Cloud Logging that the service used."""
 
     INFO = "INFO"
     WARNING = "WARNING"
@@ -99,13 +99,14 @@ def service_lines(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
 
 
 def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
+    """Yield severity and text of each line about the decision."""
     match decision.action:
         case Ignore() if decision.reason is Reason.QUEUED:
             yield from _info(decision.text)
         case Ignore() | RecordMeasurements():
             return  # measurements are in the program's own output
         case AcceptJob(job=job):
-            yield from _accepted(job)
+            yield from _acceptance_lines(job)
         case BeginPreparing():
             yield from _info("Waiting for training program to start.")
         case BeginRunning():
@@ -124,7 +125,8 @@ def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
             yield (Severity.WARNING if decision.reason in WARNING_REASONS else Severity.INFO), decision.text
 
 
-def _accepted(job: Job) -> Iterator[tuple[Severity, str]]:
+def _acceptance_lines(job: Job) -> Iterator[tuple[Severity, str]]:
+    """Yield the lines of a new job. Each of its substitutions is a warning."""
     yield from _info("Validating job requirements...", "Job creation request has been successfully validated.")
     for note in job.plan.substitutions:
         yield Severity.WARNING, note.text

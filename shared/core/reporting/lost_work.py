@@ -1,14 +1,16 @@
-"""Work that was done and lost: per loss, from its time and the times of the checkpoints before it.
+"""Lost work, estimated for each loss from its time and the times of the checkpoints before it.
 
-An incarnation that another one follows, without having completed, lost the work since its last checkpoint. Trainmaster
-does not see checkpoints being saved. It sees when objects in the job's directory were created, which is evidence and no
-proof: a program may save elsewhere, overwrite a checkpoint, or delete an old one. Each loss therefore has two bounds.
+An incarnation that did not complete, and was followed by another one, lost the work since its last checkpoint.
+Trainmaster does not see checkpoints being saved. It sees when objects in the job's directory were created, which is
+evidence but not proof: a program may save elsewhere, overwrite a checkpoint, or delete an old one. Each loss therefore
+has two bounds.
 
     at most    loss - newest checkpoint that is still there, written in this incarnation; else the whole incarnation
     at least   loss - newest object of any kind; nothing if a newer checkpoint may have been replaced or deleted since
 
 Programs that keep some checkpoints delete the oldest ones first, so the newest one before a loss is still there, unless
-all of that time are gone. An object without a number in its name, such as `last.ckpt`, is replaced by the next one.
+all checkpoints of that time were deleted. An object without a number in its name, such as `last.ckpt`, is replaced by
+the next one.
 """
 
 from __future__ import annotations
@@ -49,10 +51,10 @@ class WrittenObjects:
         return _newest(self.checkpoints, since, until)
 
     def newest(self, since: datetime, until: datetime) -> datetime | None:
-        found = (_newest(times, since, until) for times in (self.checkpoints, self.others))
-        return max((at for at in found if at is not None), default=None)
+        newest = (_newest(times, since, until) for times in (self.checkpoints, self.others))
+        return max((at for at in newest if at is not None), default=None)
 
-    def is_whole(self, since: datetime, until: datetime) -> bool:
+    def is_intact(self, since: datetime, until: datetime) -> bool:
         """Whether nothing that was written in this time can have been replaced or deleted since."""
         if not self.is_complete or not (self.checkpoints or self.others):
             return False
@@ -81,7 +83,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class LostWork:
-    """Machine-seconds of work that was lost, with both bounds. An estimate in either case."""
+    """Machine-seconds of work that was lost: an estimate with two bounds."""
 
     at_least_s: float = 0.0
     at_most_s: float = 0.0
@@ -113,13 +115,13 @@ def losses(plan: Plan, spans: Iterable[Span]) -> tuple[Loss, ...]:
     by_replica: dict[ReplicaId, list[Span]] = {}
     for span in spans:
         by_replica.setdefault(span.replica_id, []).append(span)
-    found = (
+    job_losses = (
         loss
         for replica_id, own in by_replica.items()
         for index in range(1, len(own))
         if (loss := _loss(own, index, hosts[replica_id.task_type])) is not None
     )
-    return tuple(sorted(found, key=lambda loss: loss.at))
+    return tuple(sorted(job_losses, key=lambda loss: loss.at))
 
 
 def _loss(own: Sequence[Span], index: int, machines: int) -> Loss | None:
@@ -133,10 +135,10 @@ def _loss(own: Sequence[Span], index: int, machines: int) -> Loss | None:
 
 
 def lost_work(loss: Loss, written: WrittenObjects | None, now: datetime) -> LostWork:
-    """Return what was lost. `written` None: nothing is known about checkpoints, so that only the bounds remain.
+    """Return the work that this loss cost. `written` is None if nothing is known about checkpoints.
 
-    A program that saves when its VM announces its end does so after the loss was judged. What it saved until the next
-    incarnation therefore counts, too.
+    A program that saves a checkpoint because its VM is about to be taken away does so after the loss was judged.
+    Objects that it wrote before the next incarnation started therefore count, too.
     """
     whole_s = max((loss.at - loss.start).total_seconds(), 0.0)
     if written is None:
@@ -145,17 +147,17 @@ def lost_work(loss: Loss, written: WrittenObjects | None, now: datetime) -> Lost
     checkpoint, newest = written.newest_checkpoint(loss.start, until), written.newest(loss.start, until)
     at_most_s = whole_s if checkpoint is None else _seconds(checkpoint, loss.at)
     at_least_s = whole_s if newest is None else _seconds(newest, loss.at)
-    if not written.is_whole(loss.start, until):
+    if not written.is_intact(loss.start, until):
         at_least_s = 0.0
     return LostWork(loss.machines * min(at_least_s, at_most_s), loss.machines * at_most_s)
 
 
 def lost_work_by_attempt(
-    found: Iterable[Loss], written: WrittenObjects | None, now: datetime
+    job_losses: Iterable[Loss], written: WrittenObjects | None, now: datetime
 ) -> Mapping[int, LostWork]:
     """Return the lost work of each attempt that has losses."""
     by_attempt: dict[int, LostWork] = {}
-    for loss in found:
+    for loss in job_losses:
         by_attempt[loss.attempt] = by_attempt.get(loss.attempt, LostWork()) + lost_work(loss, written, now)
     return by_attempt
 

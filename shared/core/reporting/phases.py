@@ -1,9 +1,9 @@
 """The phases of each replica with their times, derived from the ledger.
 
 The phases of a replica follow each other without a gap, from the acceptance of the job to its end. Their times are
-those of the ledger entries, which `shared.presentation.ml_units` uses, too. A vm-ready names the start of the agent,
-which parts the search for a VM from its setup. Agents of earlier releases did not report it: STARTING and REPLACING
-then contain both, and so do they as long as no vm-ready has come.
+those of the ledger entries, which `shared.presentation.ml_units` uses, too. A vm-ready message states when the agent
+started: the search for a VM ended and its setup began. As long as no such time is known, STARTING and REPLACING contain
+both. Agents of earlier releases did not report it.
 """
 
 from __future__ import annotations
@@ -62,12 +62,15 @@ class Span:
 
     replica_id: ReplicaId
     attempt: int
+    """The job's attempt."""
     incarnation: int
+    """Incarnation within the attempt."""
     vm_generation: int
+    """VM generation that the replica has or waits for."""
     phase: Phase
     start: datetime
     end: datetime | None = None
-    """None: it lasts."""
+    """None: it has not ended."""
     is_spot: bool = False
     """Whether the replica's VM is a Spot VM."""
 
@@ -84,7 +87,7 @@ class JobSpan:
     state: JobState
     start: datetime
     end: datetime | None = None
-    """None: it lasts."""
+    """None: it has not ended."""
 
 
 def job_spans(history: History) -> tuple[JobSpan, ...]:
@@ -109,7 +112,7 @@ def replica_spans(history: History) -> tuple[Span, ...]:
     for step in history.steps:
         at, is_queued = step.entry.at, step.job.state is JobState.QUEUED
         if step.job.state.is_terminal and step.previous is not None and not step.previous.state.is_terminal:
-            open_spans.update(_moved(step, open_spans, closed, is_queued=False))
+            open_spans.update(_new_spans(step, open_spans, closed, is_queued=False))
             closed += [replace(span, end=max(at, span.start)) for span in open_spans.values()]
             open_spans = {}
         if step.job.state.is_terminal:
@@ -118,13 +121,13 @@ def replica_spans(history: History) -> tuple[Span, ...]:
             for replica_id, span in open_spans.items():
                 closed.append(replace(span, end=max(at, span.start)))
                 open_spans[replica_id] = replace(span, phase=Phase.STARTING, start=max(at, span.start))
-        open_spans.update(_moved(step, open_spans, closed, is_queued=is_queued))
+        open_spans.update(_new_spans(step, open_spans, closed, is_queued=is_queued))
     order = {replica_id: index for index, replica_id in enumerate(history.state.job.plan.replica_ids)}
     spans = (*closed, *open_spans.values())
     return tuple(sorted(spans, key=lambda span: (span.attempt, order[span.replica_id], span.start)))
 
 
-def _moved(
+def _new_spans(
     step: Step, open_spans: dict[ReplicaId, Span], closed: list[Span], *, is_queued: bool
 ) -> Iterator[tuple[ReplicaId, Span]]:
     """Yield the new span of each replica that is in another phase, and append its last span to `closed`."""
@@ -145,12 +148,13 @@ def _moved(
         if last is not None:
             if replace(last, start=start) == span:
                 continue
-            closed += _parted(replace(last, end=start), step.entry.event)
+            closed += _split_span(replace(last, end=start), step.entry.event)
         yield replica.replica_id, span
 
 
-def _parted(span: Span, event: Event) -> Iterator[Span]:
-    """Yield the parts of a span that `event` ended: the search for a VM, and its setup, if the event tells them apart.
+def _split_span(span: Span, event: Event) -> Iterator[Span]:
+    """Yield the parts of a span that `event` ended: the search for a VM, and its setup, if the event contains the time
+    between them.
 
     The times of the VM's clock count only within the span. An agent that ran before its span, such as one of an earlier
     attempt, leaves no search.

@@ -1,7 +1,7 @@
-"""How a job was submitted, derived from what identifies its submission: docs/interfaces.md section 2.
+"""How a job was submitted, derived from the source of its submission: docs/interfaces.md section 2.
 
-The publisher of a message to the topic `submit` chooses its source, also one that names a person. Only the origin of a
-job from the API is certain: `Job.through_api`.
+The publisher of a message to the topic `submit` may state any source, also one that names a person. Only the origin of
+a job from the API is verified: `Job.through_api`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ MEMBERS_WITH_PEERS: Final = 2
 """Size of the smallest cluster in which a replica has a peer."""
 
 SIGABRT: Final = 6
-"""A runtime that gives up on its peers aborts itself, so this signal alone points to no one."""
+"""A runtime that gives up on its peers aborts itself, so this signal alone does not show whose fault the exit was."""
 
 
 def blame(event: ReplicaExited) -> Blame:
@@ -60,7 +60,7 @@ def blame(event: ReplicaExited) -> Blame:
 
 
 def may_be_collateral(job: Job, event: ReplicaExited) -> bool:
-    """Whether the evidence of an exit points to a lost peer, or to none: the loss may become known later.
+    """Whether the evidence of an exit points to a lost peer, or leaves the cause open. The loss may become known later.
 
     An abort without a traceback counts: a runtime that gives up on its peers aborts itself.
     """
@@ -100,7 +100,8 @@ def may_be_explained(decision: Decision) -> bool:
 def past_vm(replica: Replica, at: datetime) -> PastIncarnation:
     """Return the incarnation that ended with its VM, whose loss was reported at `at`.
 
-    If its start was not reported, the VM may have been lost under the incarnation before, unless it is another VM.
+    If the start of the incarnation was not reported, it stays unknown on a VM that has reported before: the VM may have
+    been lost while it still ran the previous incarnation. On a new VM, the time of the order counts as the start.
     """
     ordered_at = None if replica.instance_id else replica.ordered_at
     return PastIncarnation(replica.incarnation, EndKind.VM_LOST, at, replica.started_at or ordered_at)
@@ -142,10 +143,10 @@ def explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: Past
 def _exit_explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: PastIncarnation) -> bool:
     """Whether this failure of a peer explains this exit.
 
-    Of two exits only the earlier explains the later, so one of them stays charged. One exception: a failing program may
-    close its connections before it ends, and its peers report that. An exit with evidence of its own fault is not
-    explained by a peer that failed with the same error, because that is one bug in both; nor by a peer that reported a
-    lost peer, because that may have been this replica.
+    Between two exits, only the earlier one explains the later one, so one of them stays charged. One exception: a
+    failing program may close its connections before it ends, and its peers report that. An exit with evidence of its
+    own fault is not explained by a peer that failed with the same error, because that is one bug in both; nor by a peer
+    that reported a lost peer, because that may have been this replica.
     """
     if not loss.is_charged:
         return False

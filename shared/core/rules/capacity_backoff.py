@@ -1,9 +1,11 @@
-"""When VMs are requested again after a capacity error: at once in the next zone; after the last zone, later and later.
+"""When VMs are requested again after a capacity error: at once in the next zone, and after the last zone with growing
+pauses.
 
     first error ── one hour: a round each minute ── then: after 1/30 of the time so far ── at most a quarter of an hour
 
-Capacity that becomes free goes to the next request, and what is missing for hours stays missing for long. A round is
-one capacity error in each of the job's zones. A search of a week writes about 750 errors per zone into the ledger.
+At first, requests are frequent because free capacity goes to the next request. Capacity that has been missing for hours
+usually stays missing, so they become rare. A round is one capacity error in each of the job's zones. A search of a week
+writes about 750 errors per zone into the ledger.
 """
 
 from __future__ import annotations
@@ -64,9 +66,9 @@ def is_too_early(job: Job, now: datetime) -> bool:
 
 
 def _has_moved(state: State) -> bool:
-    """Whether the search began before the attempt, in which no replica has been ready.
+    """Whether the present attempt continues a search that began before it, and no replica of it has been ready.
 
-    A rerun for another cause ends the search.
+    A rerun for a cause other than missing capacity ends the search.
     """
     since = state.job.placement.since
     is_older = since is not None and all(

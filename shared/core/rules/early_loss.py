@@ -26,7 +26,7 @@ from shared.core.rules.capacity_backoff import is_too_early, is_whole_gang_reque
 from shared.core.timeouts import EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
 
 DOUBLINGS_MAX: Final = 10
-"""More would exceed `RETRY_MAX` by far, and at last what a timedelta can hold."""
+"""With these doublings, the pause is far longer than `RETRY_MAX`. Without a limit, it would overflow a timedelta."""
 
 
 def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) -> Decision | None:

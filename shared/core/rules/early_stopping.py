@@ -20,8 +20,8 @@ from shared.core.model.tuning import Trial, TrialState, Tuning
 from shared.core.rules import messages
 
 AGES_PER_INTERVAL: Final = 60
-"""The time between two readings of a trial's measurements is a minute, or this part of the trial's age if that is more:
-a trial of a week causes a few hundred ledger entries, not ten thousand."""
+"""The measurements of a trial are read every minute, or at intervals of 1/60 of the trial's age if that is longer. A
+trial of a week thus causes a few hundred ledger entries, not ten thousand."""
 TRIALS_READ_MAX: Final = 200
 """Trials whose measurements one reconciliation reads, each with a call of its own: a seventh of what Compute's
 default limit of 1,500 reads per minute allows. More trials are read in turn."""

@@ -1,4 +1,4 @@
-"""Charges that a loss explains although they were judged before it, or beside it (rule 7).
+"""Charges that a loss explains, although they were judged before the loss or at the same time (rule 7).
 
 Exits and losses may be judged in any order, and two may be loaded before either is committed. Every loss is followed by
 a provisioning round, which sees the whole attempt. It refunds each charge that a loss explains, by a `ChargeExplained`

@@ -104,7 +104,8 @@ def judge(state: State | None, event: Event, now: datetime) -> Decision:
 
 
 def _without_subject(state: State, event: Event) -> Decision | None:
-    """Ignore an event about what never existed, or about a job that has ended; None: the event counts so far."""
+    """Return the decision to ignore an event whose subject never existed or whose job has ended; None: judge it
+    further."""
     if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
         return stale(Reason.UNKNOWN_INCARNATION, "The event is about an incarnation or VM that was never ordered.")
     if state.job.state.is_terminal:
@@ -138,7 +139,8 @@ def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> De
 
 
 def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | None:
-    """Ignore an event about another VM or incarnation than the replica's present one; None: the event counts."""
+    """Return the decision to ignore an event about a VM or incarnation that is not the present one; None: judge it
+    further."""
     subject = event.subject
     if subject.vm_generation != replica.vm_generation:
         is_older = subject.vm_generation < replica.vm_generation

@@ -48,7 +48,7 @@ _NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A failure of a program of the past: how its message looks, and what to do."""
+    """A known failure of programs for the past runtimes: a pattern of its message, and what to do."""
 
     pattern: re.Pattern[str]
     advice: str
@@ -92,13 +92,13 @@ _INSTALL_FAILURES: Final = (
     _Failure(
         re.compile(r"No matching distribution found for \S*[=<]=?[\d.*]+"),
         "The package pins a version that does not exist for the Python of the runtime: remove the pin from"
-        f" `install_requires` in setup.py; the runtime brings its framework. {OWN_IMAGE}",
+        f" `install_requires` in setup.py; the runtime has its framework. {OWN_IMAGE}",
     ),
 )
 
 
 def advice(event: ReplicaExited) -> str:
-    """Return what to change in a program of the past that ended like this; empty if nothing is known."""
+    """Return what to change in a program for the past runtimes that ended like this; empty if nothing is known."""
     if event.cause is ExitCause.INSTALL:
         return _find(_INSTALL_FAILURES, event.tail)
     if event.error is None:
@@ -111,8 +111,8 @@ def _find(failures: tuple[_Failure, ...], text: str) -> str:
 
 
 def _missing_package(message: str) -> str:
-    found = _NO_MODULE.search(message)
-    module = found[1] if found else ""
+    match = _NO_MODULE.search(message)
+    module = match[1] if match else ""
     package = PACKAGES.get(module) or PACKAGES.get(module.partition(".")[0])
     if package is None:
         return ""

@@ -81,7 +81,8 @@ def _vm_stopping(case: Case) -> Decision | None:
 
 
 def _vm_restarted(case: Case) -> Decision | None:
-    """Restart free of charge, unless the VM has just rebooted before: a program that takes its VM down is charged."""
+    """Restart free of charge. A second reboot soon after the first one is charged: the program may bring its VM
+    down."""
     if case.event.cause is not ExitCause.VM_RESTARTED or _has_just_rebooted(case):
         return None
     cause = f"The VM of {case.who} rebooted under its program"

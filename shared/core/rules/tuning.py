@@ -76,7 +76,7 @@ def judge_tuning_ended(state: State, event: TuningEnded, now: datetime) -> Decis
 
 
 def judge_suggestion(state: State, event: TrialSuggested, now: datetime) -> Decision:
-    """Begin the trial. Of two suggestions for the same trial, the first one counts."""
+    """Begin the trial. If there are two suggestions for the same trial, the first one counts."""
     tuning = tuning_of(state.job)
     if event.number != len(tuning.trials) + 1 or not trials_to_begin(state.job):
         return stale(Reason.NOTHING_TO_DO, "No such trial may begin now.")

@@ -1,6 +1,6 @@
 """Rules 4 and 5: a replica loses its VM, or something fails that is not the program's fault.
 
-VM going or gone, startup timeout, wrong zone,
+VM lost or about to be, startup timeout, wrong zone,
   silent agent ──────────────────────────────────► the next incarnation on another VM of the same name, free
                                                   restartJobOnWorkerRestart: the whole job is rerun, free
 VM lost before its agent reported ──────────────► `shared.core.rules.early_loss`

@@ -147,11 +147,12 @@ def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: in
 
 
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
-    """Return the replicas whose VM generation changes: the lost one; in another zone, all whose agent has not reported.
+    """Return the replicas that change: in the same zone, the one that lost its VM; in another zone, all of the attempt.
 
-    The latter change although no VM may have been created: a late insert may still create one in the zone that is given
-    up. All get the same VM generation, so that one insert creates the VMs of a role. The others only get the next
-    version, so that the commit fails if one of them lost its VM meanwhile.
+    In another zone, every replica whose agent has not reported gets the same new VM generation, so that one insert
+    creates the VMs of a role. This holds even if none of their VMs was created: a late insert may still create one in
+    the zone that is given up. The other replicas only get the next version, so that the commit fails if one of them
+    lost its VM meanwhile.
     """
     lost = find_replica(state, action.lost) if action.lost else None
     replaced = _lose_early(lost, now) if lost else None

@@ -24,7 +24,7 @@ from shared.core.model.replica import PAST_KEPT, HostVm, PastIncarnation, Replic
 from shared.core.transitions.change import PROVISION, Change, find_replica, move_replica, order_incarnation, with_return
 
 NO_EARLY_LOSSES: Final = {"early_losses": 0, "early_losses_in_zone": 0}
-"""Fields of a replica whose agent has reported."""
+"""Fields that end a series of early losses, because the agent has reported."""
 
 
 def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change:
@@ -174,7 +174,7 @@ def _refund_rerun(job: Job) -> Job:
 
 
 def _with_host_ready(replica: Replica, action: MarkHostReady) -> Replica:
-    """Return the replica with one more host. The VM generation belongs to the node that reported first."""
+    """Return the replica with one more ready host. The VM generation belongs to the node that reported first."""
     return replace(
         replica,
         hosts_ready=(*replica.hosts_ready, action.host),

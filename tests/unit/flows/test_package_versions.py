@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shared.core.intake.job_files import Uploaded
+from shared.core.intake.job_files import UploadedObject
 from shared.errors import PermanentError
 from shared.flows import submit, upload
 from shared.flows.record import Deps
@@ -137,7 +137,7 @@ def test_missing_package_of_a_job_file_is_written_next_to_it(installation: Insta
     uri = "gs://bucket/jobs/digits.json"
     generation = installation.objects.write(uri, json.dumps(a_spec()).encode(), content_type="application/json")
     assert (
-        upload.handle(Uploaded("bucket", "jobs/digits.json", generation), installation.objects, installation.deps)
+        upload.handle(UploadedObject("bucket", "jobs/digits.json", generation), installation.objects, installation.deps)
         is None
     )
     report = installation.objects.read(f"{uri}.error.json", max_bytes=1 << 20)

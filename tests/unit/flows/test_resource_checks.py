@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.core.intake.bucket_places import BucketPlace
-from shared.core.intake.job_files import Uploaded
+from shared.core.intake.job_files import UploadedObject
 from shared.core.intake.named_resources import AllowedResources
 from shared.core.intake.registry_images import parse_registry_image
 from shared.core.model.plan import Substitution
@@ -143,7 +143,7 @@ def test_missing_bucket_of_an_uploaded_file_is_written_next_to_it(world: World, 
     uri = "gs://bucket/jobs/digits.json"
     job = a_spec(jobDir="gs://models/digits")
     generation = objects.write(uri, json.dumps(job).encode(), content_type="application/json")
-    assert upload.handle(Uploaded("bucket", "jobs/digits.json", generation), objects, world.deps) is None
+    assert upload.handle(UploadedObject("bucket", "jobs/digits.json", generation), objects, world.deps) is None
     report = objects.read(f"{uri}.error.json", max_bytes=1 << 20)
     assert report is not None
     (problem,) = json.loads(report)["problems"]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
-from shared.core.intake.job_files import Uploaded
+from shared.core.intake.job_files import UploadedObject
 from shared.core.intake.named_resources import AllowedResources
 from shared.errors import PermanentError
 from shared.flows import submit, upload
@@ -42,7 +42,7 @@ class Bucket:
         return self.objects.write(uri, data, content_type="text/yaml")
 
     def notify(self, name: str, generation: int, created_at: datetime | None = AT_THREE) -> str | None:
-        job_id = upload.handle(Uploaded("bucket", name, generation, created_at), self.objects, self.world.deps)
+        job_id = upload.handle(UploadedObject("bucket", name, generation, created_at), self.objects, self.world.deps)
         for message in self.world.bus.drain():
             if message.topic == topics.SUBMIT:
                 submit.handle(message.data, message.attributes["source"], self.world.deps)
@@ -136,7 +136,7 @@ def test_other_or_replaced_objects_are_ignored(bucket: Bucket) -> None:
 def test_file_with_another_ending_is_answered_next_to_it(bucket: Bucket, name: str) -> None:
     assert bucket.notify(name, bucket.put(name, a_spec())) is None
     (problem,) = bucket.problems(f"gs://bucket/{name}")
-    assert problem["problem"] == f"{name} is no job file: its name must end in .yaml, .yml, .json"
+    assert problem["problem"] == f"{name} is not a job file: its name must end in .yaml, .yml, .json"
     assert bucket.job_ids == []
 
 
@@ -198,8 +198,8 @@ ATTRIBUTES = {"bucketId": "bucket", "objectId": "jobs/a.yaml", "objectGeneration
 def test_notification_is_decoded_with_the_creation_time_of_the_object() -> None:
     resource = {"kind": "storage#object", "name": "jobs/a.yaml", "timeCreated": "2026-11-21T03:00:00.123Z"}
     uploaded = google_events.decode_upload(ATTRIBUTES, json.dumps(resource).encode())
-    assert uploaded == Uploaded("bucket", "jobs/a.yaml", 17, AT_THREE)
-    assert google_events.decode_upload(ATTRIBUTES, b"") == Uploaded("bucket", "jobs/a.yaml", 17)
+    assert uploaded == UploadedObject("bucket", "jobs/a.yaml", 17, AT_THREE)
+    assert google_events.decode_upload(ATTRIBUTES, b"") == UploadedObject("bucket", "jobs/a.yaml", 17)
 
 
 @pytest.mark.parametrize("data", [b'{"timeCreated": "yesterday"}', b'{"timeCreated": "2026-11-21T03:00:00"}'])

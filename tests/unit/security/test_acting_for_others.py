@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from pydantic import ValidationError
 
-from shared.core.intake.job_files import Uploaded
+from shared.core.intake.job_files import UploadedObject
 from shared.core.intake.named_resources import AllowedResources, NamedResource, ResourceKind
 from shared.core.model import vm_names
 from shared.core.model.vm_names import vm_name
@@ -131,7 +131,7 @@ def publish(world: World, document: dict[str, Any]) -> str:
 def upload_file(world: World, document: dict[str, Any]) -> str:
     objects = MemoryObjects()
     objects.write("gs://b/jobs/x.json", json.dumps(document).encode(), content_type="application/json")
-    job_id = upload.handle(Uploaded("b", "jobs/x.json", 1), objects, world.deps)
+    job_id = upload.handle(UploadedObject("b", "jobs/x.json", 1), objects, world.deps)
     written = objects.read("gs://b/jobs/x.json.error.json", max_bytes=1 << 20)
     assert (job_id is None) == (written is not None)
     if written is None:

@@ -17,7 +17,7 @@ from shared.agent.program.environment import command_of, environment_of
 from shared.agent.reporting.log_entry import entry_of
 from shared.agent.reporting.serial_console import Stream
 from shared.console.pages.labels_form import parse_labels
-from shared.core.intake.job_files import Uploaded
+from shared.core.intake.job_files import UploadedObject
 from shared.core.intake.named_resources import AllowedResources
 from shared.errors import PermanentError
 from shared.flows import upload
@@ -256,7 +256,7 @@ def test_huge_job_file_is_read_to_its_limit_only(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(objects, "read", limited)
     objects.write("gs://b/jobs/huge.yaml", b"x" * (5 << 20), content_type="text/yaml")
-    assert upload.handle(Uploaded("b", "jobs/huge.yaml", 1), objects, world.deps) is None
+    assert upload.handle(UploadedObject("b", "jobs/huge.yaml", 1), objects, world.deps) is None
     answer = objects.read("gs://b/jobs/huge.yaml.error.json", max_bytes=1 << 20)
     assert answer is not None
     assert f"more than {FILE_BYTES_MAX}" in answer.decode()

@@ -63,7 +63,7 @@ def test_start_is_not_split_without_the_start_of_the_agent() -> None:
     world.wait(89)
     world.send("vm-ready", CHIEF)
     assert lengths(world, CHIEF)[0] == (Phase.STARTING, 90)
-    assert goodput_of(world).unparted_s == 90
+    assert goodput_of(world).unsplit_s == 90
 
 
 @pytest.mark.parametrize(("agent_started_s", "phases"), [(-500, [Phase.SETTING_UP]), (500, [Phase.GETTING_MACHINES])])
@@ -93,7 +93,7 @@ def test_replacement_is_split_and_restart_is_not() -> None:
     phase, seconds = lengths(world, WORKER_0)[2]
     assert phase is Phase.RESTARTING
     assert seconds == pytest.approx(10, abs=0.5)
-    assert goodput_of(world).unparted_s == 0
+    assert goodput_of(world).unsplit_s == 0
 
 
 def test_rerun_in_the_same_vm_has_a_setup_and_no_search() -> None:
