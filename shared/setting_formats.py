@@ -1,6 +1,6 @@
 """Types of the settings whose text has a form of its own, such as `NAME=VALUE,NAME=VALUE`.
 
-Each function parses the text of an environment variable, and leaves a value that is no text to pydantic.
+Each function parses the text of an environment variable, and leaves any other value to pydantic.
 """
 
 from __future__ import annotations

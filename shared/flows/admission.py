@@ -5,11 +5,12 @@
             └── another pass admitted a job meanwhile ────────┘
 
 A pass reads the live jobs once, whatever the number of queued jobs. It runs when a job is submitted, when a job has
-ended, and with every sweep. A lease keeps passes from running side by side: one that meets the lease is not needed,
-unless jobs came or ended after the running pass had read them. The running pass therefore counts them at its end.
+ended, and with every sweep. A lease keeps passes from running side by side. A pass that finds the lease taken ends at
+once, because the running pass decides about all queued jobs, except those that were submitted after it had read them.
+The running pass therefore counts the live jobs at its end, and requests another pass if their number has changed.
 
 A job that must wait stays QUEUED, and its ledger entry stays pending. The commit of each admission has the previous
-admission as precondition, so two passes beside each other never admit two jobs to the last capacity.
+admission as precondition, so two concurrent passes never admit two jobs to the same capacity.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from shared.messaging.internal_requests import (
 from shared.ports import AdmissionToken
 
 TRIES: Final = 5
-"""Admission tokens taken in one pass before the rest is left to the next one."""
+"""How often one pass takes the admission token again after a conflict. The next pass continues."""
 LEASE: Final = "admission queue"
 """Name of the lease. A job's id has no spaces."""
 LEASE_S: Final = 120.0
@@ -96,6 +97,7 @@ def _run_pass(deps: Deps, requested_by: str) -> tuple[frozenset[str], int]:
 
 
 def _admit_one(job: Job, token: AdmissionToken, deps: Deps) -> None:
-    """Raises ConflictError if another job was admitted since the token was taken, or this job by another pass."""
+    """Admit the job. Raises ConflictError if another job, or this job by another pass, was admitted since the token was
+    taken."""
     if not record(ProvisioningStarted(job.job_id, deps.clock()), deps, admission_token=token).is_new:
         raise ConflictError(f"{job.job_id} was admitted by another pass")

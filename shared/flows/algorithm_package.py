@@ -20,7 +20,8 @@ SETTING: Final = "TRAINMASTER_ALGORITHMS"
 def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
     """Return the spec with a plan that names the package. `uri`: `gs://BUCKET/algorithms/SHA256/NAME.whl`.
 
-    Raises InvalidJob if the installation has no package. Other jobs are returned unchanged.
+    Raises InvalidJob if the installation has no package. The spec of a job without a built-in algorithm is returned
+    unchanged.
     """
     if spec.plan.algorithm is None:
         return spec
@@ -32,9 +33,9 @@ def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
 
 
 def _with_package(plan: Plan, uri: str) -> Plan:
-    def program(unpinned: Program) -> Program:
-        uris = (uri if package == BUILT_IN else package for package in unpinned.package_uris)
-        return replace(unpinned, package_uris=tuple(uris))
+    def with_uri(program: Program) -> Program:
+        uris = (uri if package == BUILT_IN else package for package in program.package_uris)
+        return replace(program, package_uris=tuple(uris))
 
-    groups = (replace(group, program=program(group.program)) if group.program else group for group in plan.groups)
-    return replace(plan, program=program(plan.program), groups=tuple(groups))
+    groups = (replace(group, program=with_uri(group.program)) if group.program else group for group in plan.groups)
+    return replace(plan, program=with_uri(plan.program), groups=tuple(groups))

@@ -8,8 +8,8 @@ agent event therefore carries its VM's identity token, which Google signs and wh
     account       the service account of the job's VMs: the job's own, else the installation's
     VM            project, zone, name and numeric id. The name follows from the replica, the zone is one of the job's,
                   and the id is the stored one as soon as the replica has reported ready
-    host          for a TPU slice: a machine of Google's that cannot be a VM of ours, and the same one that first
-                  reported ready as this host of this node
+    host          for a TPU slice: a machine that is none of our VMs, and the same one that first reported ready as
+                  this host of this node
     time          valid when Pub/Sub accepted the event, however late it is delivered
 
 An event whose token is absent, forged, or of another VM or incarnation goes to the dead-letter topic and changes
@@ -151,7 +151,8 @@ def _check_vm(claims: Claims, subject: IncarnationRef, replica: Replica | None, 
 def _check_host(claims: Claims, subject: IncarnationRef, replica: Replica | None, hosts: int, project: str) -> str:
     """Check the sender of a slice's event, and return its machine.
 
-    Names and numbers of the hosts' machines are Google's. A token of one of our VMs shows that it is no such host.
+    Google chooses the names and numbers of the hosts' machines, so they cannot be predicted. A token of one of our VMs
+    is rejected: a VM is not a host of a slice.
     """
     if not (claims.project and claims.instance_id and claims.instance_name):
         raise IdentityError("identity: the token of a slice's host must name its machine (format=full)")

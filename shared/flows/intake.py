@@ -1,4 +1,4 @@
-"""From an accepted job document to a stored job. Used for messages, uploaded files, the HTTP API and trials."""
+"""Creation of stored jobs from job documents: for messages, uploaded files, the HTTP API and trials."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def create_job(
 
 
 def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
-    """Raise InvalidJob for each resource of the job that not every job may name: the submitter is not known."""
+    """Raise InvalidJob with all resources that only a job with a known submitter may name."""
     problems = [
         Problem(
             resource.field,
@@ -114,7 +114,10 @@ def _check_vm_names(job: Job, store: Store) -> None:
 
 
 def _with_resources(spec: AcceptedSpec, deps: Deps) -> AcceptedSpec:
-    """Look up what the job names. For a repeated submission, whose packages may be gone, the first one decides."""
+    """Return the spec with its packages pinned and with notes about its resources. Raises InvalidJob for missing ones.
+
+    A repeated submission is returned unchanged if something is missing: it may have been deleted since the first one.
+    """
     try:
         return with_resources(spec, deps.objects, deps.resources)
     except InvalidJob:
@@ -124,7 +127,7 @@ def _with_resources(spec: AcceptedSpec, deps: Deps) -> AcceptedSpec:
 
 
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
-    """Return what is wrong if the installation's network has no subnetwork in the job's region."""
+    """Return the problem if the installation's network has no subnetwork in the job's region; None if it has."""
     if not regions or plan.network is not None or plan.region in regions:
         return None
     field = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region"

@@ -33,7 +33,8 @@ def record_measurements(
 ) -> None:
     """Record what running trials have reported since the last reconciliation.
 
-    Safe to repeat, and beside another delivery. `run_all` is explained at `shared.flows.provision.FleetDeps`.
+    Safe to repeat, and to run at the same time as another delivery. `run_all` is explained at
+    `shared.flows.provision.FleetDeps`.
     """
     tuning, now = tuning_of(study), deps.clock()
     if study.state.is_terminal:
@@ -48,10 +49,10 @@ def record_measurements(
 
 def _read(number: int, study_id: str, fleet: Fleet, store: Store, reports: dict[int, TrialReport]) -> None:
     """Add what the trial's program has reported to `reports`. After a rate limit, a later reconciliation adds it."""
-    found = _primary_vm(trial_id(study_id, number), store)
-    if found is None:
+    primary = _primary_vm(trial_id(study_id, number), store)
+    if primary is None:
         return
-    vm, attempt = found
+    vm, attempt = primary
     try:
         text = fleet.reported_metric(vm)
     except TemporaryError as error:

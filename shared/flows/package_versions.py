@@ -56,11 +56,11 @@ def programs_of(plan: Plan) -> list[Program]:
 
 
 def _with_uris(plan: Plan, pinned: dict[str, str]) -> Plan:
-    def program(unpinned: Program) -> Program:
-        return replace(unpinned, package_uris=tuple(pinned.get(uri, uri) for uri in unpinned.package_uris))
+    def pin(program: Program) -> Program:
+        return replace(program, package_uris=tuple(pinned.get(uri, uri) for uri in program.package_uris))
 
-    groups = (replace(group, program=program(group.program)) if group.program else group for group in plan.groups)
-    return replace(plan, program=program(plan.program), groups=tuple(groups))
+    groups = (replace(group, program=pin(group.program)) if group.program else group for group in plan.groups)
+    return replace(plan, program=pin(plan.program), groups=tuple(groups))
 
 
 def _problem(spec: AcceptedSpec, uri: str, text: str) -> Problem:

@@ -12,9 +12,9 @@ from shared.flows.record import Deps, record
 def start_if_all_ready(job: Job | None, deps: Deps) -> None:
     """Record that the job runs, if all required replicas of a preparing job have been ready. Safe to repeat.
 
-    `job` may be as it was before the commit of a replica's own event: a job that was running then needs no start, and
-    of a preparing one the replicas are counted after the commit. Of two last replicas, at least the later one therefore
-    counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt.
+    `job` may be the job as it was before the commit of the caller's event. A job that was running then needs no start.
+    For a preparing job, the replicas are counted after that commit: if the last two become ready at the same time, at
+    least the later commit counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt.
 
     Call it for repeated events too, because the first handling may have ended between its two commits.
     """
@@ -27,8 +27,8 @@ def start_if_all_ready(job: Job | None, deps: Deps) -> None:
 def _are_required_ready(job: Job, deps: Deps) -> bool:
     """Whether every required replica has been ready.
 
-    Counting costs one read, whatever the size. If others are ready too (`gang: false`), the required replicas are read
-    as well, but only when enough replicas are ready: not with each of a thousand reports.
+    Counting costs one read, whatever the number of replicas. With `gang: false`, optional replicas count as well, so
+    each required replica is read too, but only once enough replicas are ready.
     """
     required = required_replicas(job.plan)
     if deps.store.count_ready(job.job_id, job.attempt) < len(required):

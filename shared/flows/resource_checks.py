@@ -73,11 +73,11 @@ def check_resources(
     if not lookups:
         return findings
     with ThreadPoolExecutor(min(len(lookups), LOOKUPS_AT_ONCE)) as pool:
-        for found in pool.map(lambda lookup: lookup(), lookups):
-            if isinstance(found, Problem):
-                findings.problems.append(found)
-            elif found is not None:
-                findings.notes.append(found)
+        for result in pool.map(lambda lookup: lookup(), lookups):
+            if isinstance(result, Problem):
+                findings.problems.append(result)
+            elif result is not None:
+                findings.notes.append(result)
     return findings
 
 
@@ -156,6 +156,6 @@ def _look_up(spec: AcceptedSpec, value: str, kind: str, find: Callable[[], Exist
             return None
 
 
-def _unknown(name: str, value: str, what: str) -> Substitution:
-    reason = f"It was not checked whether {what} exists, because this installation may not see it."
+def _unknown(name: str, value: str, resource: str) -> Substitution:
+    reason = f"It was not checked whether {resource} exists, because this installation may not see it."
     return Substitution(name, value, value, reason)

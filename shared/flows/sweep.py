@@ -1,12 +1,17 @@
 """The scheduled pass that finds what no event reported.
 
-The sweep asks `provision` to look at every job that changes or has unconfirmed effects. The look finds VMs that are
-gone, stopped, without a report or left over. It asks once for one listing of all VMs (`shared.flows.vm_check`), which
-finds the running jobs with a VM too few or too many, and the VMs that belong to no job: only `provision` may list and
-delete VMs. It publishes the notifications that their events did not, and then records passed deadlines, because no
-event arrives when time passes.
+The sweep requests from `provision`, which alone may list and delete VMs:
 
-An idle job costs a few reads in each sweep, whatever its size. A job that cannot be judged stops no other.
+    reconciliations    of every job that changes or has unconfirmed effects: they find VMs that are missing, stopped or
+                       not needed, or whose agent has not reported
+    one listing        of all VMs (`shared.flows.vm_check`): it finds running jobs with too few or too many VMs, and VMs
+                       that belong to no job
+
+Then it publishes the notifications that their events left open, and records passed deadlines, because no event arrives
+when time passes.
+
+A job in which nothing changes costs a few reads in each sweep, whatever its size. An error of one job does not stop the
+sweep of the others.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def handle(deps: Deps) -> tuple[str, ...]:
-    """Return the ids of the jobs that `provision` was asked to look at.
+    """Return the ids of the jobs whose reconciliation was requested.
 
     Raises TemporaryError at the end if a passed deadline could not be recorded.
     """

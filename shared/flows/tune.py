@@ -52,8 +52,9 @@ DELETED_WITH: Final = "with-its-tuning-job"
 def handle(request: TuneRequest, suggester: Suggester, deps: Deps) -> None:
     """Return when there is nothing to do until a trial changes, or when the rounds of this delivery are used up.
 
-    Then the request is published again. It is no error: Pub/Sub slows a subscription down that answers with errors. The
-    ledger entries stay pending, so the sweep continues what is left after the last request.
+    In the second case the request is published again, up to `REQUESTS_MAX` times. No error is raised, because Pub/Sub
+    slows down a subscription that answers with errors. The ledger entries stay pending, so the sweep continues after
+    the last request.
     """
     job_id = request.job_id
     if _load_job(job_id, deps).tuning is None:
@@ -156,7 +157,7 @@ def _record_progress(trial: Trial, job: Job, study: Job, deps: Deps) -> None:
 
 
 def _trial_ended(trial: Trial, job: Job, study_id: str, now: datetime) -> TrialEnded:
-    """Return how the trial ended. Of one that was stopped early, the last measurement that was read counts."""
+    """Return how the trial ended. If it was stopped early, its last measurement that was read counts."""
     is_stopped = trial.state is TrialState.STOPPING and job.state is JobState.CANCELLED
     final = job.trial_of.measurement if job.trial_of else None
     return TrialEnded(

@@ -78,8 +78,8 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
 def _cluster_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
     """Return what the replica must know about the others: names, addresses and ranks.
 
-    The size does not depend on the number of replicas, where names and addresses follow a rule. The description of the
-    job is only in TF_CONFIG: the agent copies it to CLUSTER_SPEC and to its own variable.
+    If names and addresses form number ranges, the size does not depend on the number of replicas. The description of
+    the job is only in TF_CONFIG: the agent copies it to CLUSTER_SPEC and to its own variable.
     """
     task_type = create.group.task_type
     names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}

@@ -13,7 +13,7 @@ class UnknownTokenError(Exception):
 class CallersProjectError(Exception):
     """Google does not answer, because the API is not enabled in the project that the caller's credentials belong to.
 
-    The text tells the caller's administrator what to do.
+    The text says what the caller's administrator must do.
     """
 
 

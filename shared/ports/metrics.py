@@ -74,6 +74,8 @@ class MetricQuery:
 
 @dataclass(frozen=True, slots=True)
 class MetricPoint:
+    """One value of a time series."""
+
     at: datetime
     """End of the interval or period that the value is about."""
     value: float
@@ -84,6 +86,8 @@ class MetricPoint:
 
 @dataclass(frozen=True, slots=True)
 class MetricSeries:
+    """One time series of a metric."""
+
     labels: Mapping[Label, str]
     """With a period: those of `group_by`. A label that the agent did not write is missing."""
     points: tuple[MetricPoint, ...]

@@ -9,6 +9,8 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class CreatedObject:
+    """An object in Cloud Storage, and when it was written."""
+
     name: str
     """Name within the bucket."""
     created_at: datetime
@@ -18,7 +20,7 @@ class CreatedObject:
 
 
 class ObjectTimes(Protocol):
-    """Raises TemporaryError for failures that may pass."""
+    """Creation times of objects. All methods raise TemporaryError for transient errors."""
 
     def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:
         """Return the objects below `gs://bucket/directory`, at most `limit`, in the order of their names.

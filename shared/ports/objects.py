@@ -16,7 +16,7 @@ class BucketForbiddenError(Exception):
 
 
 class Objects(Protocol):
-    """Objects by `gs://bucket/name` URI. All methods raise TemporaryError for failures that may pass."""
+    """Objects by `gs://bucket/name` URI. All methods raise TemporaryError for transient errors."""
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
         """Return at most the first `max_bytes` of the object, or None if it does not exist.

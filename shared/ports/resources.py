@@ -19,7 +19,7 @@ class Existence(StrEnum):
 class Resources(Protocol):
     """Reads of the control plane of Google Cloud. No method reads the content of a secret or an image.
 
-    All methods raise TemporaryError for failures that may pass.
+    All methods raise TemporaryError for transient errors.
     """
 
     def service_account(self, email: str) -> Existence:

@@ -27,7 +27,7 @@ LOST_PEERS_PAGE: Final = 10
 
 
 class Store(Protocol):
-    """The only durable state. All methods raise TemporaryError for failures that may pass.
+    """The only durable state. All methods raise TemporaryError for transient errors.
 
     A read sees every commit that returned before it started.
     """
@@ -37,10 +37,11 @@ class Store(Protocol):
         ...
 
     def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
-        """Return the peers of its attempt that were away after `since` for a loss of their own, in pages.
+        """Yield pages of the replica's peers that were away after `since` because of a loss of their own.
 
-        `since` None: at any time. Peers whose VM was lost, rebooted or had a program that stalled come before those
-        that failed. One peer may be among both. Each page is read when it is asked for, and may be empty.
+        `since` None: at any time in the attempt. Peers whose VM was lost or rebooted, or whose program stalled, come
+        before peers whose program failed. A peer may appear in both groups. Each page is read when the caller requests
+        it, and may be empty.
         """
         ...
 
@@ -95,7 +96,7 @@ class Store(Protocol):
         ...
 
     def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
-        """Return the lease with another end. None: it had expired, and another has taken it."""
+        """Return the lease with another expiry time. None: it had expired, and another holder has taken it."""
         ...
 
     def release_lease(self, lease: Lease) -> None:
@@ -132,7 +133,7 @@ class Store(Protocol):
     def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
         """Return the token for the next admission, after the caller has admitted this job with `token`.
 
-        Raises ConflictError if another job has been admitted since. `jobs` is that of `token`.
+        Raises ConflictError if another job has been admitted since. The new token has the `jobs` of `token`.
         """
         ...
 

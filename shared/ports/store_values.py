@@ -1,4 +1,4 @@
-"""What the Store returns and takes, besides the model's own values."""
+"""Values that the Store returns and accepts, besides those of the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Loaded:
     tokens: Mapping[str, object]
     """The adapter's version of each document that was read. Keys: `job`, and the keys of replicas."""
     read_at: Any = None
-    """The adapter's moment of the state, if the whole attempt was read as of one moment."""
+    """The adapter's read time of the state if the whole attempt was read as of one moment; else None."""
 
 
 @dataclass(frozen=True, slots=True)
