@@ -43,17 +43,18 @@ Client = TypeVar("Client")
 def credentials() -> Any:
     """Return the application default credentials, with a token.
 
-    Raises PermanentError if the user has to log in, and TemporaryError for what may pass: in a function, everything. A
-    token is fetched at once, because gRPC would report missing or expired credentials as an unavailable service.
+    Raises PermanentError if the user has to log in, and TemporaryError for transient errors. In a function, every error
+    counts as transient. A token is fetched at once, because gRPC would report missing or expired credentials as an
+    unavailable service.
     """
     try:
-        found, _ = google.auth.default(scopes=SCOPES)
-        if not found.valid:
-            found.refresh(Request())
+        default_credentials, _ = google.auth.default(scopes=SCOPES)
+        if not default_credentials.valid:
+            default_credentials.refresh(Request())
     except GoogleAuthError as error:
         may_pass = error.retryable or isinstance(error, TransportError) or ON_CLOUD_RUN in os.environ
         raise (TemporaryError if may_pass else PermanentError)(f"credentials: {error}") from error
-    return found
+    return default_credentials
 
 
 def caller_token(project: str) -> str:
@@ -61,10 +62,10 @@ def caller_token(project: str) -> str:
     file = os.environ.get(TOKEN_FILE)
     if file:
         return Path(file).read_text(encoding="utf-8").strip()
-    found, _ = google.auth.default(scopes=SCOPES, quota_project_id=project)
-    if not found.valid:
-        found.refresh(Request())
-    return str(found.token)
+    default_credentials, _ = google.auth.default(scopes=SCOPES, quota_project_id=project)
+    if not default_credentials.valid:
+        default_credentials.refresh(Request())
+    return str(default_credentials.token)
 
 
 def firestore_client(project: str) -> firestore.Client:
@@ -77,8 +78,8 @@ def firestore_client(project: str) -> firestore.Client:
 def publisher() -> PublisherClient:
     """Return the generated client, whose `publish` returns when the message is stored.
 
-    `pubsub_v1.PublisherClient` would collect messages on a background thread, and a function's threads stand still
-    after its response.
+    `pubsub_v1.PublisherClient` would collect messages on a background thread, and Cloud Run suspends the threads of a
+    function after its response.
     """
     from google.pubsub_v1.services.publisher import PublisherClient
 
@@ -105,7 +106,8 @@ def storage_client() -> storage.Client:
 
 
 def logging_client(project: str, endpoint: str, timeout_s: float) -> cloud_logging.Client:
-    """Return the HTTP client: the gRPC one has no deadline for a write, and the local stack's emulator is HTTP."""
+    """Return the HTTP client: the gRPC one has no deadline for a write, and the local stack's emulator supports only
+    HTTP."""
     from google.cloud import logging as cloud_logging
 
     options = ClientOptions(api_endpoint=endpoint) if endpoint else None
@@ -129,10 +131,10 @@ def rest_client(client: Callable[..., Client], endpoint: str, **options: object)
 
 
 def session(endpoint: str, timeout_s: float, token: str = "") -> Session:
-    """Return a session for what no client library covers; its user says why none does.
+    """Return a session for calls without a client library. Each module that uses it says why it uses none.
 
-    With `endpoint`, an emulator's, no credentials are sent, unless there is a `token`: then it is sent to whichever
-    endpoint, in place of our own credentials.
+    An emulator (`endpoint` is not empty) gets no credentials. A `token` replaces our own credentials, also for an
+    emulator.
     """
     if token:
         from google.oauth2.credentials import Credentials
@@ -144,8 +146,8 @@ def session(endpoint: str, timeout_s: float, token: str = "") -> Session:
 class Session(AuthorizedSession):
     """An AuthorizedSession in which no request takes longer than `timeout_s`."""
 
-    def __init__(self, own: object, timeout_s: float, **options: object) -> None:
-        super().__init__(own, **options)  # type: ignore[no-untyped-call]
+    def __init__(self, session_credentials: object, timeout_s: float, **options: object) -> None:
+        super().__init__(session_credentials, **options)  # type: ignore[no-untyped-call]
         self._timeout_s = timeout_s
 
     def request(self, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]

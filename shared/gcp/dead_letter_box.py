@@ -1,7 +1,7 @@
 """Dead letters: messages that could not be handled, kept in a pull subscription until an operator decides.
 
-Pub/Sub shows messages only to a subscriber that pulls them. So every operation pulls all of them, and at the end
-returns to the subscription those that are to stay. A message comes here in one of two ways:
+Pub/Sub shows messages only to a subscriber that pulls them. Every operation therefore pulls all messages, and at its
+end returns those that stay to the subscription. A message comes here in one of two ways:
 
     from a function     it raised PermanentError, whose text is the attribute `reason`
     from Pub/Sub        it was not acknowledged in all its deliveries; Pub/Sub's attributes name the subscription
@@ -29,7 +29,7 @@ BATCH: Final = 100
 PULL_S: Final = 2.0
 """If a pull returns nothing for this long, all messages have been pulled. One pull need not return all of them."""
 MOVED_FROM: Final = f"{push.DEAD_LETTER_PREFIX}Subscription"
-"""Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message. Our subscriptions are named as their
+"""Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message. Our subscriptions have the names of their
 topics."""
 MOVED_AT: Final = f"{push.DEAD_LETTER_PREFIX}TopicPublishTime"
 _ADDED: Final = ("reason", "function", "message_id", "published_at", "subscription")
@@ -41,6 +41,7 @@ class DeadLetter:
     """A message in the dead letter subscription."""
 
     id: str
+    """Message id, by which the command line names the letter."""
     at: datetime
     """When the message became a dead letter."""
     topic: str | None
@@ -48,13 +49,15 @@ class DeadLetter:
     published_at: datetime
     """When the message was first published."""
     reason: str
+    """Why the message could not be handled."""
     data: bytes
+    """Data of the original message."""
     attributes: Mapping[str, str]
     """Those of the original message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """Result of a replay."""
 
     done: tuple[DeadLetter, ...]
@@ -72,17 +75,17 @@ class DeadLetterBox:
 
     def list_letters(self) -> tuple[DeadLetter, ...]:
         """Return all dead letters, the oldest first. They stay."""
-        with self._pulled() as letters:
+        with self._pull_all() as letters:
             return tuple(sorted(letters.values(), key=lambda letter: letter.at))
 
-    def replay(self, ids: Sequence[str] | None, is_handled: Callable[[DeadLetter], bool]) -> Replayed:
+    def replay(self, ids: Sequence[str] | None, is_handled: Callable[[DeadLetter], bool]) -> ReplayResult:
         """Publish the letters to their topics again, and drop them here. `ids` None: all whose topic is known.
 
         `is_handled` is called with each letter first. If it returns True, the letter has been handled and is not
         published; if it raises PermanentError, the letter stays.
         """
         done, kept = [], []
-        with self._pulled() as letters:
+        with self._pull_all() as letters:
             for ack_id, letter in _choose(letters, ids):
                 if letter.topic is None:
                     if ids is not None:
@@ -97,11 +100,11 @@ class DeadLetterBox:
                 self._acknowledge([ack_id])
                 del letters[ack_id]
                 done.append(letter)
-        return Replayed(tuple(done), tuple(kept))
+        return ReplayResult(tuple(done), tuple(kept))
 
     def drop(self, ids: Sequence[str] | None) -> tuple[DeadLetter, ...]:
         """Delete the letters, and return them. `ids` None: all."""
-        with self._pulled() as letters:
+        with self._pull_all() as letters:
             chosen = _choose(letters, ids)
             if chosen:
                 self._acknowledge([ack_id for ack_id, _ in chosen])
@@ -110,8 +113,9 @@ class DeadLetterBox:
         return tuple(letter for _, letter in chosen)
 
     @contextmanager
-    def _pulled(self) -> Iterator[dict[str, DeadLetter]]:
-        """Yield all letters by acknowledgement id. Those that are still in the dict at the end are returned."""
+    def _pull_all(self) -> Iterator[dict[str, DeadLetter]]:
+        """Pull all letters, and yield them by acknowledgement id. Those that the caller leaves in the dict are returned
+        to the subscription."""
         letters: dict[str, DeadLetter] = {}
         message_ids: set[str] = set()
         try:
@@ -166,6 +170,7 @@ def _topic(attributes: Mapping[str, str]) -> str | None:
 
 
 def _choose(letters: Mapping[str, DeadLetter], ids: Sequence[str] | None) -> list[tuple[str, DeadLetter]]:
+    """Return acknowledgement id and letter of each message id. Raises PermanentError if there is no such letter."""
     if ids is None:
         return list(letters.items())
     by_id = {letter.id: (ack_id, letter) for ack_id, letter in letters.items()}

@@ -6,7 +6,7 @@
     a missing Firestore index or database    PermanentError with what to do
     any other 4xx                            PermanentError: the same call would fail again
 
-A lost race is no error of this table. Only commits can lose one, so `shared.gcp.firestore.store` recognises them there.
+The table does not contain lost races. Only commits can lose one, so `shared.gcp.firestore.store` recognises them there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# Not for requests of our own: the REST clients of Google let the errors of this library through.
+# Imported for its exceptions only: Google's REST clients do not translate them.
 import requests
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError, TransportError

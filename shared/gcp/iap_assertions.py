@@ -31,7 +31,7 @@ class IapUser:
     """A user that IAP has admitted."""
 
     subject: str
-    """Identifies the user for ever."""
+    """Identifier of the user, which never changes."""
     email: str
 
 
@@ -41,7 +41,7 @@ class IapAssertions:
     def __init__(self, audience: str, keys_url: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`audience`: that of the service, `/projects/NUMBER/locations/REGION/services/NAME`."""
         if not audience:
-            raise ValueError("an assertion for any audience would be one for another service")
+            raise ValueError("the audience is empty, so assertions for other services would be accepted")
         self._audience = audience
         self._keys = PublicKeys(keys_url, clock)
 

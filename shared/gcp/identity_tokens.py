@@ -18,7 +18,8 @@ from shared.ports import Claims, IdentityError
 ISSUERS: Final = ("https://accounts.google.com", "accounts.google.com")
 EXPIRY_SLACK_S: Final = 8 * 24 * 3600
 """google-auth compares a token's expiry with the current time. `shared.flows.authenticate` compares it with the time
-at which the event was published, so here it only has to be younger than any delivery: Pub/Sub keeps messages a week."""
+at which the event was published, so this module also accepts tokens that expired while the event waited for its
+delivery. Pub/Sub keeps messages for a week."""
 
 
 class IdentityTokens:

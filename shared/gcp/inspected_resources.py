@@ -17,10 +17,12 @@ class Subscription:
     endpoint: str
     """Where messages are pushed. Empty: it is a pull subscription."""
     ack_deadline_s: int
+    """Seconds that a subscriber has to acknowledge a message."""
     has_retry_policy: bool
     dead_letter: str
     """Topic for messages that were delivered `attempts_max` times. Empty: there is none."""
     attempts_max: int
+    """Deliveries after which a message goes to `dead_letter`."""
     expires: bool
     """Whether Pub/Sub deletes the subscription if it is not used."""
 

@@ -121,7 +121,7 @@ class Inspection:
         return ""
 
     def subscription(self, name: str) -> Subscription | None:
-        """None: there is no such subscription."""
+        """Return the subscription; None if it does not exist."""
         resource = self._pubsub(f"subscriptions/{name}")
         if resource is None:
             return None
@@ -152,7 +152,7 @@ class Inspection:
         self._call("compute", f"/compute/v1/projects/{self.project}/zones?maxResults=1")
 
     def quotas(self, region: str) -> tuple[Quota, ...] | None:
-        """None: there is no such region."""
+        """Return the quotas of the region; None if it does not exist."""
         resource = self._find("compute", f"/compute/v1/projects/{self.project}/regions/{region}")
         if resource is None:
             return None

@@ -89,7 +89,10 @@ class CloudJobLog:
 
 
 def _entry(line: ServiceLine) -> dict[str, object]:
-    """The last digit of the time is not zero: Cloud Logging drops trailing zeros, and gcloud compares times as text."""
+    """Return the log entry of the line.
+
+    The last digit of its time is not zero: Cloud Logging drops trailing zeros, and gcloud compares times as text.
+    """
     return {
         "timestamp": line.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z",
         "insertId": f"{line.job_id}-{line.key}",

@@ -1,4 +1,5 @@
-"""The function `api` of an installation, as the Python client calls it. Google has no client for it: it is our own."""
+"""Calls of the HTTP API of an installation, for the Python client. The API is our own, so Google has no client for
+it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class JobsApi:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, invocation: str = ""
     ) -> dict[str, Any]:
-        """Return the answer. Raises PermanentError with the API's reason, TemporaryError if it never answered.
+        """Return the response. Raises PermanentError with the API's reason, and TemporaryError if there is no response.
 
         `invocation` identifies a call that creates a job: the API recognises it when the call is repeated.
         """

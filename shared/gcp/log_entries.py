@@ -1,8 +1,7 @@
 """Entries of Cloud Logging, read page by page.
 
-Not by google-cloud-logging: its HTTP client rounds times to the microsecond and hides page tokens, and a job's lines
-differ by nanoseconds (`shared.presentation.log_reader`). Its gRPC client cannot reach the local stack's
-emulator.
+google-cloud-logging is not used: its HTTP client rounds times to the microsecond and hides page tokens, and a job's
+lines differ by nanoseconds (`shared.presentation.log_reader`). Its gRPC client cannot reach the local stack's emulator.
 """
 
 from __future__ import annotations

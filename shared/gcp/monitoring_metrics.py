@@ -1,6 +1,6 @@
 """The MetricReader on Cloud Monitoring.
 
-Not by google-cloud-monitoring: it speaks gRPC only, and the local stack's emulator is HTTP, as the agents' writes are.
+google-cloud-monitoring is not used: it supports only gRPC, and the local stack's emulator supports only HTTP.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Json = Mapping[str, Any]
 
 
 class MonitoringMetrics:
-    """`endpoint`: an emulator's; empty: Google's. Thread-safe."""
+    """See `shared.ports.MetricReader`. `endpoint`: an emulator's; empty: Google's. Thread-safe."""
 
     def __init__(self, project: str, endpoint: str) -> None:
         self._project = project
@@ -42,7 +42,7 @@ class MonitoringMetrics:
                     page = self._api.get(f"/v3/projects/{self._project}/timeSeries", **parameters)
                 except exceptions.NotFound:  # no agent of this project has written the metric yet
                     return ()
-            series += [read for found in page.get("timeSeries", ()) if (read := _series(found)).points]
+            series += [read for body in page.get("timeSeries", ()) if (read := _series(body)).points]
             if not page.get("nextPageToken"):
                 return series
             parameters["pageToken"] = page["nextPageToken"]
@@ -88,10 +88,10 @@ def _field(label: Label) -> str:
     return f"{'resource' if label is Label.TASK_ID else 'metric'}.labels.{label}"
 
 
-def _series(found: Json) -> MetricSeries:
-    labels = {**found.get("metric", {}).get("labels", {}), **found.get("resource", {}).get("labels", {})}
-    is_counter = found.get("metricKind") == "CUMULATIVE"
-    points = (_point(point, is_counter=is_counter) for point in reversed(found.get("points", ())))
+def _series(body: Json) -> MetricSeries:
+    labels = {**body.get("metric", {}).get("labels", {}), **body.get("resource", {}).get("labels", {})}
+    is_counter = body.get("metricKind") == "CUMULATIVE"
+    points = (_point(point, is_counter=is_counter) for point in reversed(body.get("points", ())))
     finite = tuple(point for point in points if math.isfinite(point.value))
     return MetricSeries({label: labels[label] for label in Label if labels.get(label)}, finite)
 

@@ -1,6 +1,7 @@
-"""Permissions of the process's own credentials, as Google answers for them.
+"""Permissions of the process's own credentials, as Google reports them.
 
-Not by client libraries: the one for projects is not needed elsewhere, and Pub/Sub's asks for a whole client.
+Client libraries are not used: the one for projects is not needed elsewhere, and for Pub/Sub a whole client
+would have to be built for one call.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ TestPermissions = Callable[[str, str, tuple[str, ...]], frozenset[str] | None]
 
 def missing_state_permissions(project: str, test: TestPermissions | None = None) -> tuple[str, ...]:
     """Return the permissions that changing a job's state needs and the credentials lack."""
-    return _missing(PROJECTS, f"/v1/projects/{project}", STATE, test or ask)
+    return _missing(PROJECTS, f"/v1/projects/{project}", STATE, test or query_permissions)
 
 
 def missing_publish_permission(project: str, topic: str, test: TestPermissions | None = None) -> tuple[str, ...]:
     """Return `pubsub.topics.publish on TOPIC` if the credentials may not publish to the topic."""
-    missing = _missing(PUBSUB, f"/v1/projects/{project}/topics/{topic}", (PUBLISH,), test or ask)
+    missing = _missing(PUBSUB, f"/v1/projects/{project}/topics/{topic}", (PUBLISH,), test or query_permissions)
     return tuple(f"{permission} on {topic}" for permission in missing)
 
 
-def ask(base: str, path: str, permissions: Iterable[str]) -> frozenset[str] | None:
+def query_permissions(base: str, path: str, permissions: Iterable[str]) -> frozenset[str] | None:
     """Return which permissions the credentials have on the resource; None: there is no answer."""
     api = RestApi(base, "", TIMEOUT_S)
     try:
@@ -60,6 +61,7 @@ def ask(base: str, path: str, permissions: Iterable[str]) -> frozenset[str] | No
 
 
 def _missing(base: str, path: str, permissions: tuple[str, ...], test: TestPermissions) -> tuple[str, ...]:
-    """Return what is missing. Without an answer nothing is: the action itself then reports what Google refuses."""
+    """Return the missing permissions; none if Google does not answer. The action itself then fails with Google's
+    error."""
     granted = test(base, path, permissions)
     return () if granted is None else tuple(name for name in permissions if name not in granted)

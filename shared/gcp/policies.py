@@ -1,4 +1,4 @@
-"""Organisation policies as the Organization Policy API shows them: what a constraint allows in a project."""
+"""Organization policies as the Organization Policy API shows them: what a constraint allows in a project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The effective policy of one constraint. Rules that depend on tags are ignored: no resource of ours has tags."""
+    """The effective policy of one constraint. Rules that depend on tags are ignored, because Trainmaster sets no tags
+    on resources."""
 
     is_enforced: bool = False
     """Whether a boolean constraint is enforced."""
@@ -20,7 +21,7 @@ class Policy:
     denied: frozenset[str] = frozenset()
 
     def allows(self, *names: str) -> bool:
-        """Whether a value is allowed that the policy may call by any of these names."""
+        """Whether the policy allows a value, which it may list under any of these names."""
         if self.denies_all or self.denied.intersection(names):
             return False
         return not self.allowed or bool(self.allowed.intersection(names))
@@ -41,5 +42,5 @@ def read_policy(answer: Json) -> Policy:
 
 
 def _plain(value: str) -> str:
-    """`is:projects/p` is another form of `projects/p`."""
+    """Return the value without the optional prefix `is:`."""
     return value.removeprefix("is:")

@@ -24,7 +24,7 @@ PAGE_SIZE: Final = 5_000
 
 
 class PriceCatalogue:
-    """`endpoint`: one that needs no credentials, for tests; empty: Google's.
+    """List prices of Google Cloud services. `endpoint`: one that needs no credentials, for tests; empty: Google's.
 
     `api_key`: used in place of credentials; empty: those of the process.
     """
@@ -39,9 +39,9 @@ class PriceCatalogue:
         """
         request = billing_v1.ListSkusRequest(parent=service, page_size=PAGE_SIZE, currency_code=currency)
         with google_errors("Cloud Billing"):
-            for found in self._client.list_skus(request=request, **CALL):
-                if found.pricing_info:
-                    yield _sku(found)
+            for listed_sku in self._client.list_skus(request=request, **CALL):
+                if listed_sku.pricing_info:
+                    yield _sku(listed_sku)
 
     def close(self) -> None:
         self._client.transport.close()
@@ -54,21 +54,21 @@ def _client(endpoint: str, api_key: str) -> billing_v1.CloudCatalogClient:
     return clients.rest_client(billing_v1.CloudCatalogClient, endpoint, transport="rest")
 
 
-def _sku(found: Any) -> Sku:
+def _sku(listed_sku: Any) -> Sku:
     # Without a time range, the catalogue returns the price that is effective now. Source: ListSkusRequest.
-    expression = found.pricing_info[-1].pricing_expression
+    expression = listed_sku.pricing_info[-1].pricing_expression
     tiers = [
         Tier(Decimal(str(tier.start_usage_amount)), amount(tier.unit_price.units, tier.unit_price.nanos))
         for tier in expression.tiered_rates
     ]
     currencies = {tier.unit_price.currency_code for tier in expression.tiered_rates}
     return Sku(
-        sku_id=found.sku_id,
-        description=found.description,
-        family=found.category.resource_family,
-        group=found.category.resource_group,
-        usage_type=found.category.usage_type,
-        regions=tuple(found.service_regions),
+        sku_id=listed_sku.sku_id,
+        description=listed_sku.description,
+        family=listed_sku.category.resource_family,
+        group=listed_sku.category.resource_group,
+        usage_type=listed_sku.category.usage_type,
+        regions=tuple(listed_sku.service_regions),
         unit=expression.usage_unit,
         currency=min(currencies, default=""),
         tiers=tuple(sorted(tiers, key=lambda tier: tier.start)),

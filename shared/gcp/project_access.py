@@ -1,14 +1,14 @@
-"""Permissions of an API caller in the project, and the caller's name: Google's own answers to the caller's own token.
+"""Permissions and e-mail address of an API caller, as Google reports them for the caller's own token.
 
 `projects.testIamPermissions` of Cloud Resource Manager needs no permission, works for people and service accounts, and
 counts roles however they were granted. Trainmaster itself needs no role for any of it, and the token goes to Google
 only, in a header.
 
-A service account's call counts for the account's own project, which may not have enabled the API. The call is then
-repeated on behalf of this project, for which the caller needs `serviceusage.services.use` in it.
+Google checks for a service account's call whether the API is enabled in the account's own project. If it is not, the
+call is repeated on behalf of the installation's project. The caller needs `serviceusage.services.use` there.
 
-Not by google-cloud-resource-manager: its clients are built for one caller each and take longer to build than to call,
-and neither UserInfo nor a service account's `testIamPermissions` with a foreign token has a client.
+google-cloud-resource-manager is not used: its clients are built for one caller each and take longer to build than to
+call, and neither UserInfo nor a service account's `testIamPermissions` with a foreign token has a client.
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ class ProjectAccess:
         *,
         missing_is_denied: bool = False,
     ) -> frozenset[str]:
-        """A caller who may not even see the resource has no permission on it."""
+        """Return those of `permissions` that the caller has on the resource.
+
+        With `missing_is_denied`, a caller has none if Google answers that the resource does not exist.
+        """
         body = {"permissions": list(permissions)}
         try:
             answer = self._call_for_either_project(endpoint, "POST", f"{path}:testIamPermissions", token, body)
@@ -183,7 +186,8 @@ def _call(
     timeout_s: float = TIMEOUT_S,
     quota_project: str = "",
 ) -> Json:
-    """Raises UnknownTokenError, and TemporaryError for every other failure: none of them is an answer."""
+    """Return the response. Raises UnknownTokenError, and TemporaryError for every other failure: none grants or
+    denies."""
     api = RestApi(endpoint, "", timeout_s, token, quota_project)
     try:
         with google_errors(endpoint):

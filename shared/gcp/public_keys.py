@@ -48,8 +48,8 @@ class PublicKeys:
     def with_key(self, key_id: str) -> Mapping[str, str]:
         """Return Google's keys, which are fetched if the known ones have expired or lack this key.
 
-        A key is foreign only if the keys of this moment lack it. Raises TemporaryError for an unknown key that it is
-        too early to look for: Google may have published it since the last request.
+        The result lacks the key only if Google does not publish it now. Raises TemporaryError for an unknown key if the
+        last request is less than `REFETCH_INTERVAL_S` ago: Google may have published the key since.
         """
         with self._lock:
             keys = self._cache.get(self._url)

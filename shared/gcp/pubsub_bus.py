@@ -21,7 +21,8 @@ class PubsubBus:
     """See `shared.ports.Bus`. Thread-safe, as its client is."""
 
     def __init__(self, client: PublisherClient, project: str, translation: Translation | None = None) -> None:
-        """`translation` says which exceptions Google's errors become, in place of the table of `shared.gcp.errors`."""
+        """`translation` replaces the table of `shared.gcp.errors`: it returns the exception for an error of
+        Google's."""
         self._client = client
         self._project = project
         self._translation = translation
@@ -42,7 +43,7 @@ class PubsubBus:
         self._client.transport.close()
 
 
-def may_succeed_later(error: exceptions.GoogleAPICallError) -> TemporaryError:
+def as_temporary_error(error: exceptions.GoogleAPICallError) -> TemporaryError:
     """Translate every error into a TemporaryError, for messages that no job waits for.
 
     A missing topic or permission is repaired by an operator. Until then the publisher continues without the message.

@@ -1,6 +1,6 @@
 """The Resources port on IAM, Secret Manager and Artifact Registry.
 
-Not by client libraries: these are three small reads, and their libraries (three of about 10 MB) are not needed
+Client libraries are not used: these are three small reads, and the libraries (three of about 10 MB) are not needed
 elsewhere. They would lengthen the cold start of every function that accepts jobs.
 """
 
@@ -50,8 +50,8 @@ class GoogleResources:
         match = next(filter(None, (owner.fullmatch(email) for owner in _OWNERS)), None)
         if match is None:
             return Existence.UNKNOWN
-        found, account = _look_up(self._accounts, f"/v1/projects/{match['project']}/serviceAccounts/{email}")
-        return Existence.MISSING if account.get("disabled") else found
+        existence, account = _look_up(self._accounts, f"/v1/projects/{match['project']}/serviceAccounts/{email}")
+        return Existence.MISSING if account.get("disabled") else existence
 
     def secret_version(self, name: str) -> Existence:
         match = _SECRET.fullmatch(name)
@@ -59,8 +59,8 @@ class GoogleResources:
             return Existence.MISSING
         owner, secret, number = match.groups()
         path = f"/v1/projects/{owner or self._project}/secrets/{secret}/versions/{number or 'latest'}"
-        found, version = _look_up(self._secrets, path)
-        return Existence.MISSING if version.get("state", _ENABLED) != _ENABLED else found
+        existence, version = _look_up(self._secrets, path)
+        return Existence.MISSING if version.get("state", _ENABLED) != _ENABLED else existence
 
     def image(self, image: RegistryImage) -> Existence:
         return _look_up(self._images, f"/v1/{image.resource}")[0]
@@ -77,9 +77,9 @@ def _look_up(api: RestApi, path: str) -> tuple[Existence, Json]:
     """
     try:
         with google_errors(f"look up {path}"):
-            found = api.find(path)
+            resource = api.find(path)
     except (exceptions.Forbidden, exceptions.Unauthorized):
         return Existence.UNKNOWN, {}
     except GoogleAuthError as error:
         raise TemporaryError(str(error)) from None
-    return (Existence.MISSING, {}) if found is None else (Existence.EXISTS, found)
+    return (Existence.MISSING, {}) if resource is None else (Existence.EXISTS, resource)

@@ -1,4 +1,4 @@
-"""JSON calls of a Google API for which Google publishes no client that would do. Each user of this module says why."""
+"""JSON calls of a Google API for which no client library of Google is suitable. Each module that uses it says why."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class RestApi:
 
 
 def _error_of(response: Any) -> exceptions.GoogleAPICallError:
-    """OpenID Connect's UserInfo answers errors in a form of its own, in which `error` is a word."""
+    """Return the error of the response. OpenID Connect's UserInfo has a form of its own, in which `error` is a
+    string."""
     error: exceptions.GoogleAPICallError
     try:
         error = exceptions.from_http_response(response)

@@ -1,7 +1,7 @@
 """Deadlines of calls to Google's APIs, and which failed calls are repeated. Google's clients do the repeating.
 
 A function has 60 s for one event (infra/functions.tf) and makes a handful of calls, so a call gives up early enough for
-Pub/Sub to redeliver the event, and late enough for the usual hiccup of a service to be over.
+Pub/Sub to redeliver the event, and late enough to outlast a short outage of a service.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ FLEET_READ_S: Final = 15.0
 _REPEATED: Final = (exceptions.ServerError, exceptions.TooManyRequests)
 
 
-def repeated(deadline_s: float, *errors: type[Exception]) -> dict[str, Any]:
+def retry_options(deadline_s: float, *errors: type[Exception]) -> dict[str, Any]:
     """Return the keyword arguments of a call that is repeated after 5xx, 429 and `errors`, with backoff and jitter."""
     retry = Retry(if_exception_type(*_REPEATED, *errors), initial=0.2, maximum=4.0, multiplier=2.0, timeout=deadline_s)
     return {"retry": retry, "timeout": deadline_s}
 
 
-CALL: Final = repeated(CALL_S, *NO_CONNECTION)
+CALL: Final = retry_options(CALL_S, *NO_CONNECTION)
 """For calls whose repetition is harmless: reads, conditional writes, messages (which may be delivered twice)."""
-FLEET_READ: Final = repeated(FLEET_READ_S)
+FLEET_READ: Final = retry_options(FLEET_READ_S)
 """For reads of VMs and TPU nodes. Without a connection they fail at once, and the event is redelivered."""
 FIELD_MASK: Final = "x-goog-fieldmask"
 """Header that names the fields of a response. Source: Google's "System parameters"."""

@@ -20,7 +20,7 @@ from shared.gcp.retries import CALL, CALL_S
 
 Json = dict[str, Any]
 
-UPDATED: Final = ("description", "schedule", "time_zone", "pubsub_target", "http_target")
+UPDATED_FIELDS: Final = ("description", "schedule", "time_zone", "pubsub_target", "http_target")
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -73,7 +73,7 @@ class CloudScheduler:
             try:
                 self._client.create_job(parent=parent, job=job, **CALL)
             except exceptions.Conflict:
-                mask = field_mask_pb2.FieldMask(paths=UPDATED)
+                mask = field_mask_pb2.FieldMask(paths=UPDATED_FIELDS)
                 self._client.update_job(job=job, update_mask=mask, **CALL)
                 return False
         return True

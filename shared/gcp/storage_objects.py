@@ -50,12 +50,12 @@ class StorageObjects:
     def bucket_place(self, bucket: str) -> BucketPlace | None:
         with google_errors(f"look up gs://{bucket}"):
             try:
-                found = self._client.get_bucket(bucket, **CALL)
+                bucket_resource = self._client.get_bucket(bucket, **CALL)
             except exceptions.NotFound:
                 return None
             except exceptions.Forbidden:
                 raise BucketForbiddenError(bucket) from None
-        return BucketPlace(found.location or "", tuple(found.data_locations or ()))
+        return BucketPlace(bucket_resource.location or "", tuple(bucket_resource.data_locations or ()))
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         blob = self._blob(uri)
@@ -70,7 +70,7 @@ class StorageObjects:
             except exceptions.NotFound:
                 return
             except exceptions.Forbidden as error:
-                # Cloud Storage also answers so for a missing object, to a caller without storage.objects.list.
+                # Cloud Storage also returns 403 for a missing object if the caller lacks storage.objects.list.
                 _log.warning("%s was not deleted: %s", uri, error)
 
     def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:

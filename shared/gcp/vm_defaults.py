@@ -1,4 +1,4 @@
-"""Settings that all VMs and TPU nodes of an installation share, and what both fleets know of an error."""
+"""Settings that all VMs and TPU nodes of an installation share, and the error value of both fleets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class VmDefaults:
     subnetwork: str
     """Partial or full URL, in which `{region}` stands for the job's region. Empty: the network's own subnetwork."""
     account_networks: Mapping[str, str] = field(default_factory=dict)
-    """From service accounts of jobs to the names of networks that only their VMs use."""
+    """Name of the network that only VMs of a service account use, by the e-mail address of the account."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Images of the installation in place of Google's: from the image's family to the image."""
 

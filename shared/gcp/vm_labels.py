@@ -62,7 +62,7 @@ def directive_of(labels: Mapping[str, str]) -> Directive | None:
 
 
 def parse_directive(text: str | None) -> Directive | None:
-    """None: there is no directive, or an unreadable one, which will be overwritten."""
+    """Return the directive; None if there is none, or if it is unreadable: it will be overwritten."""
     try:
         return Directive.from_metadata(json.loads(text or ""))
     except (ValueError, TypeError, KeyError):

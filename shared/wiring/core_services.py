@@ -11,7 +11,7 @@ from shared.flows.record import Deps
 from shared.gcp import clients
 from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.job_log import CloudJobLog
-from shared.gcp.pubsub_bus import PubsubBus, may_succeed_later
+from shared.gcp.pubsub_bus import PubsubBus, as_temporary_error
 from shared.ports import Bus, JobLog, Store
 from shared.settings import settings
 
@@ -30,7 +30,7 @@ def bus() -> Bus:
 def notifications() -> Bus | None:
     """Return where job notifications are published; None: the installation has none."""
     values = settings()
-    return PubsubBus(clients.publisher(), values.project, may_succeed_later) if values.notifications else None
+    return PubsubBus(clients.publisher(), values.project, as_temporary_error) if values.notifications else None
 
 
 @cache

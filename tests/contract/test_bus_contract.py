@@ -16,7 +16,7 @@ from emulators.services.pubsub import PubSub
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp import clients, pubsub_bus
 from shared.gcp.pubsub_bus import PubsubBus
-from shared.gcp.retries import CALL_S, repeated
+from shared.gcp.retries import CALL_S, retry_options
 
 OUTAGE_S = 20.0
 
@@ -90,7 +90,7 @@ def served_pubsub(port: int, handler: grpc.GenericRpcHandler | None = None) -> t
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FailingPubSub, PubsubBus]]:
-    monkeypatch.setattr(pubsub_bus, "CALL", repeated(1.5))
+    monkeypatch.setattr(pubsub_bus, "CALL", retry_options(1.5))
     handler = FailingPubSub(grpc.StatusCode.OK)
     server, port = served_pubsub(0, handler)
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{port}")
@@ -165,7 +165,7 @@ def test_message_is_published_after_pubsub_was_down_for_20_seconds(monkeypatch: 
 
 def test_unreachable_pubsub_is_a_temporary_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:9")
-    monkeypatch.setattr(pubsub_bus, "CALL", repeated(0.5))
+    monkeypatch.setattr(pubsub_bus, "CALL", retry_options(0.5))
     bus = PubsubBus(clients.publisher(), "p")
     with pytest.raises(TemporaryError, match="publish to trainmaster-submit"):
         bus.publish("trainmaster-submit", b"{}", {})

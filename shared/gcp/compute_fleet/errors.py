@@ -23,8 +23,8 @@ from shared.gcp.vm_defaults import Problem
 from shared.ports import CreateOutcome, NotCreated
 
 _KINDS: Final = {
-    # The zone has no capacity. The last three are seen in zones under pressure: a VM that was preempted while it was
-    # created, a VM or disk that disappeared during the insert, too many operations on one resource.
+    # The zone has no capacity. The last three occur in zones that run out of capacity: a VM that was preempted while it
+    # was created, a VM or disk that disappeared during the insert, too many operations on one resource.
     "ZONE_RESOURCE_POOL_EXHAUSTED": CapacityErrorKind.STOCKOUT,
     "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": CapacityErrorKind.STOCKOUT,
     "insufficientCapacity": CapacityErrorKind.STOCKOUT,
@@ -44,8 +44,8 @@ _KINDS: Final = {
 }
 _NAME_EXISTS: Final = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 _CONSEQUENCES: Final = frozenset({"VM_MIN_COUNT_NOT_REACHED"})
-"""Codes that only mean that a bulk insert gave up. The cause is another error of it, or of its VMs' own
-operations."""
+"""Codes that only say that a bulk insert gave up. Its cause is another error of the insert, or an error in the
+operations of its VMs."""
 _NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not exist in zone")
 """The zone does not offer a machine type or an accelerator type. Another zone may."""
 _RATE_LIMITS: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
@@ -61,8 +61,8 @@ FLEET_CHANGE: Final[dict[str, Any]] = {
     "retry": Retry(_is_rate_limit, initial=1.0, maximum=8.0, multiplier=2.0, timeout=FLEET_CALL_S),
     "timeout": FLEET_CALL_S,
 }
-"""For changes of VMs: those that Compute's rate limits refuse are sent again, with backoff and jitter. A refused change
-has done nothing; and every change may be repeated, because it names a fingerprint, a numeric id or a request id."""
+"""For changes of VMs: a change that Compute's rate limits refuse is sent again, with backoff and jitter. It has had no
+effect. Every change may be repeated, because it names a fingerprint, a numeric id or a request id."""
 
 
 def compute_errors(action: str) -> AbstractContextManager[None]:
@@ -71,7 +71,8 @@ def compute_errors(action: str) -> AbstractContextManager[None]:
 
 
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
-    """5xx, 429 and Compute's own rate limit; but not the 503 that reports a zone without capacity."""
+    """Whether the error is a 5xx, a 429 or Compute's own rate limit, but not the 503 that reports a zone without
+    capacity."""
     if problem.code in _KINDS:
         return False
     return (
@@ -104,7 +105,7 @@ def is_cause(problem: Problem) -> bool:
 
 
 def not_created(problem: Problem, otherwise: CapacityErrorKind = CapacityErrorKind.INTERNAL) -> NotCreated:
-    """`otherwise`: the kind of a code that the table does not have."""
+    """Return the outcome that reports the problem. `otherwise`: the kind of a code that the table does not have."""
     kind = _KINDS.get(problem.code, otherwise)
     if kind is CapacityErrorKind.DENIED and _NOT_IN_ZONE.search(problem.message):
         kind = CapacityErrorKind.STOCKOUT

@@ -1,4 +1,4 @@
-"""The hardware of a VM: boot disk, GPUs, and what Compute does at maintenance, preemption and the end of its fuse."""
+"""The hardware of a VM: boot disk, GPUs, and what Compute does at maintenance, preemption and the time limit."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PREEMPTION_NOTICE_S: Final = 120
 left. Source: "Create and use Spot VMs", preemptionNoticeDuration; no other value is allowed."""
 DRIVER_KEY: Final = "install-nvidia-driver"
 _DEEP_LEARNING: Final = "projects/deeplearning-platform-release/"
-_GOOGLES: Final = (_DEEP_LEARNING, "projects/debian-cloud/", "projects/ubuntu-os-cloud/")
+_GOOGLE_IMAGES: Final = (_DEEP_LEARNING, "projects/debian-cloud/", "projects/ubuntu-os-cloud/")
 _WITH_DRIVER: Final = "-nvidia-"
 """Part of the names of Deep Learning VM images that contain the driver. Source: list of Deep Learning VM images."""
 
 
 def boot_disk(plan: Plan, group: TaskGroup, images: Mapping[str, str]) -> compute_v1.AttachedDisk:
-    """`images`: those of the installation, by the family of Google's image that each replaces."""
-    google_family = plan.image.rpartition("/")[2] if plan.image.startswith(_GOOGLES) else ""
+    """Return the boot disk. `images`: the installation's own, by the family of Google's image that each replaces."""
+    google_family = plan.image.rpartition("/")[2] if plan.image.startswith(_GOOGLE_IMAGES) else ""
     parameters = compute_v1.AttachedDiskInitializeParams(
         source_image=images.get(google_family, plan.image),
         disk_size_gb=group.boot_disk_gib,
@@ -52,13 +52,17 @@ def accelerators(group: TaskGroup) -> list[compute_v1.AcceleratorConfig]:
 
 
 def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
-    """Deep Learning VM images without a driver install one at their first boot if this metadata is set."""
+    """Return the metadata that makes a Deep Learning VM image without a driver install one at the first boot; else
+    none."""
     needs_one = plan.image.startswith(_DEEP_LEARNING) and _WITH_DRIVER not in plan.image
     return {DRIVER_KEY: "True"} if has_gpus(group) and needs_one else {}
 
 
 def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.Scheduling:
-    """Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster restarts a VM."""
+    """Return the scheduling options of the VMs.
+
+    Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster restarts a VM.
+    """
     request = compute_v1.Scheduling(
         on_host_maintenance="MIGRATE" if supports_live_migration(create.group, spot=create.spot) else "TERMINATE",
         automatic_restart=False,
@@ -77,14 +81,16 @@ def _provisioning_model(create: Create, *, is_reserved: bool) -> str:
     return "RESERVATION_BOUND" if is_reserved and is_reservation_bound(create.group.machine_type) else "STANDARD"
 
 
-def shielded(plan: Plan, group: TaskGroup) -> compute_v1.ShieldedInstanceConfig | None:
-    """Secure Boot rejects NVIDIA drivers that an image builds itself, so VMs with GPUs do not use it.
-    Source: https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot.
+def shielded_options(plan: Plan, group: TaskGroup) -> compute_v1.ShieldedInstanceConfig | None:
+    """Return the options of a Shielded VM; None for an image that is not Google's.
 
-    None for an image that is not Google's: Compute Engine refuses the options if the image does not support them, and
-    without them uses those that it does support.
+    Secure Boot rejects NVIDIA drivers that an image builds itself, so VMs with GPUs do not use it. Source:
+    https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot.
+
+    Compute Engine refuses options that an image does not support. Without options, it uses those that the image
+    supports.
     """
-    if not plan.image.startswith(_GOOGLES):
+    if not plan.image.startswith(_GOOGLE_IMAGES):
         return None
     return compute_v1.ShieldedInstanceConfig(
         enable_secure_boot=not has_gpus(group), enable_vtpm=True, enable_integrity_monitoring=True

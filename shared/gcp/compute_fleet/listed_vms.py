@@ -23,7 +23,7 @@ LISTED_FIELDS: Final = (
     "items/*/instances(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp),"
     "nextPageToken"
 )
-"""Source: Google's system parameters; the header is that of `fields`. Other installers send the same kind of mask."""
+"""Field mask of a listing, sent in the header `X-Goog-FieldMask`. Source: Google's "System parameters"."""
 
 _STATUSES: Final = {
     VmStatus.RUNNING: {"RUNNING"},

@@ -1,7 +1,8 @@
 """Following Compute Engine's long-running operations, for a bounded time.
 
 The operation objects that the client's calls return always poll Google's own endpoint, whatever endpoint the client
-has. So operations are followed by their `wait` method. Source: InstancesRestTransport._zone_operations_client.
+has. This module calls the `wait` method of the operations instead. Source:
+InstancesRestTransport._zone_operations_client.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Operations:
         def wait(name: str, left_s: float) -> compute_v1.Operation:
             return self._zones.wait(project=self._project, zone=zone, operation=name, retry=None, timeout=left_s)
 
-        return _followed(operation, wait_s, wait)
+        return _follow(operation, wait_s, wait)
 
     def in_region(self, region: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
         """As `in_zone`."""
@@ -44,7 +45,7 @@ class Operations:
         def wait(name: str, left_s: float) -> compute_v1.Operation:
             return self._regions.wait(project=self._project, region=region, operation=name, retry=None, timeout=left_s)
 
-        return _followed(operation, wait_s, wait)
+        return _follow(operation, wait_s, wait)
 
     def causes(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         """Return why the operation failed, the first cause first. Empty: it succeeded.
@@ -64,7 +65,7 @@ class Operations:
         return [problem for member in members for problem in problems_in(member) if is_cause(problem)]
 
 
-def _followed(
+def _follow(
     operation: compute_v1.Operation, wait_s: float, wait: Callable[[str, float], compute_v1.Operation]
 ) -> compute_v1.Operation | None:
     deadline = time.monotonic() + wait_s

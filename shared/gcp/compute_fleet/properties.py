@@ -27,7 +27,8 @@ RESERVATION_KEY: Final = "compute.googleapis.com/reservation-name"
 def resource(
     job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[str, str]
 ) -> compute_v1.BulkInsertInstanceResource:
-    """Return the request for all VMs of `create`. All or nothing: `min_count` is the count; partial: it is 1."""
+    """Return the request for all VMs of `create`. `min_count` is the number of VMs, so that all or none are created;
+    for a partial create it is 1."""
     # The keys are the names; the field `name` is output only. Source: BulkInsertInstanceResource.
     per_vm = {name: compute_v1.BulkInsertInstanceResourcePerInstanceProperties() for name in create.names}
     return compute_v1.BulkInsertInstanceResource(
@@ -57,7 +58,7 @@ def _properties(
         network_interfaces=[_network_interface(plan, defaults)],
         guest_accelerators=hardware.accelerators(group),
         scheduling=hardware.scheduling(plan, create, is_reserved=is_reserved),
-        shielded_instance_config=hardware.shielded(plan, group),
+        shielded_instance_config=hardware.shielded_options(plan, group),
     )
     if email := plan.service_account or defaults.service_account:
         properties.service_accounts = [compute_v1.ServiceAccount(email=email, scopes=[SCOPE])]
@@ -77,7 +78,7 @@ def _is_reserved(plan: Plan, create: Create) -> bool:
 
 
 def _network_interface(plan: Plan, defaults: VmDefaults) -> compute_v1.NetworkInterface:
-    """There is no access configuration, so the VM has no external address."""
+    """Return the network interface. It has no access configuration, so the VM has no external address."""
     network, subnetwork = defaults.network_of(plan)
     if subnetwork:
         return compute_v1.NetworkInterface(network=network, subnetwork=subnetwork)

@@ -35,8 +35,8 @@ class Database:
         """Return the documents that exist, by path, in the order of `paths`. `fields`: only these fields of them."""
         references = [self._client.document(path) for path in paths]
         with google_errors("Firestore: get documents"):
-            found = self._client.get_all(references, field_paths=fields, **CALL)
-            snapshots = {snapshot.reference.path: snapshot for snapshot in found}
+            documents = self._client.get_all(references, field_paths=fields, **CALL)
+            snapshots = {snapshot.reference.path: snapshot for snapshot in documents}
         return {path: snapshots[path] for path in paths if path in snapshots and snapshots[path].exists}
 
     def _where(self, collection: str, *conditions: tuple[str, str, object]) -> Any:
@@ -76,7 +76,8 @@ class ExistsError(Exception):
 
 
 def commit(batch: WriteBatch, action: str) -> None:
-    """Raises ExistsError, and ConflictError for a document that was written or deleted since it was read."""
+    """Commit the batch. Raises ExistsError, and ConflictError for a document that was written or deleted since it was
+    read."""
     with google_errors(f"Firestore: {action}", _translate_commit):
         batch.commit(**CALL)
 

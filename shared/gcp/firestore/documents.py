@@ -32,7 +32,8 @@ _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
 
 
 def job_document(job: Job) -> Document:
-    """Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as submitted jobs."""
+    """Return the job's document. Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as
+    submitted."""
     submitted = {} if job.trial_of else {submission_time_field(through_api=job.through_api): job.created_at}
     return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": job_hash(job.job_id), **submitted}
 
@@ -44,15 +45,15 @@ def submission_time_field(*, through_api: bool) -> str:
 
 def replica_document(replica: Replica, expire_at: datetime | None = None) -> Document:
     queried = {name: getattr(replica, name) for name in ("ever_ready", "lost_until", "failed_until")}
-    return _expiring({**_dump(Replica, replica), **queried}, expire_at)
+    return _with_expiry({**_dump(Replica, replica), **queried}, expire_at)
 
 
 def entry_document(entry: LedgerEntry, expire_at: datetime | None = None) -> Document:
-    """Only an entry with an open notification has a field for it, so that other entries cost no index entry."""
+    """Return the entry's document. Only an open notification has a field, so that other entries cost no index entry."""
     document = {**_dump(LedgerEntry, entry), "is_pending": entry.is_pending}
     if entry.is_notification_pending:
         document[NOTIFICATION_PENDING] = True
-    return _expiring(document, expire_at)
+    return _with_expiry(document, expire_at)
 
 
 def orphan_document(orphan: Orphan) -> Document:
@@ -60,11 +61,11 @@ def orphan_document(orphan: Orphan) -> Document:
 
 
 def stockout_document(stockout: Stockout) -> Document:
-    return _expiring(_dump(Stockout, stockout), stockout.at + HISTORY_KEPT)
+    return _with_expiry(_dump(Stockout, stockout), stockout.at + HISTORY_KEPT)
 
 
 def rejection_document(rejection: Rejection) -> Document:
-    return _expiring(_dump(Rejection, rejection), rejection.at + HISTORY_KEPT)
+    return _with_expiry(_dump(Rejection, rejection), rejection.at + HISTORY_KEPT)
 
 
 class UnreadableError(TemporaryError):
@@ -72,7 +73,7 @@ class UnreadableError(TemporaryError):
 
 
 def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
-    """Raises UnreadableError for another schema version, and for a document of another shape."""
+    """Return the value that the document stores. Raises UnreadableError for another schema version or another shape."""
     schema = (document or {}).get("schema", SCHEMA)
     if schema != SCHEMA:
         raise UnreadableError(f"a document has schema version {schema}, and this release reads version {SCHEMA}")
@@ -97,7 +98,7 @@ def _dump(kind: type[T], value: T) -> Document:
     return {**document, "schema": SCHEMA}
 
 
-def _expiring(document: Document, expire_at: datetime | None) -> Document:
+def _with_expiry(document: Document, expire_at: datetime | None) -> Document:
     return {**document, EXPIRE_AT: expire_at} if expire_at else document
 
 

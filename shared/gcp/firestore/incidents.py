@@ -1,4 +1,4 @@
-"""What concerns no stored job, or all of them: rejected job files, orphaned VMs, and zones without capacity."""
+"""Stored facts that belong to no job: rejected submissions, orphaned VMs, and recent stockouts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Incidents(Database):
         commit(batch, f"forget orphan {instance_id}")
 
     def note_stockout(self, stockout: Stockout) -> None:
-        """Overwrite the last one. Two that arrive in the wrong order are moments apart, which changes nothing."""
+        """Overwrite the stored stockout. Two that are written in the wrong order are only moments apart, which does no
+        harm."""
         key = f"{stockout.zone}-{hashlib.sha256(stockout.kind.encode()).hexdigest()[:16]}"
         batch = self._client.batch()
         batch.set(self._client.document(f"{STOCKOUTS}/{key}"), stockout_document(stockout))

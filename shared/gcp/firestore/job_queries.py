@@ -45,7 +45,8 @@ class JobQueries(Database):
         return AdmissionToken(last.update_time if last else None, live.jobs, len(live.unreadable))
 
     def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
-        """The document names the job admitted last. A job is admitted once, so its id means no later admission."""
+        """Compare the job that the admission document names. It is this job unless another one was admitted after
+        it."""
         last = self._get(ADMISSION).get(ADMISSION)
         if last is None or last.get("job_id") != job_id:
             raise ConflictError(f"another job was admitted after {job_id}")
@@ -94,7 +95,7 @@ class JobQueries(Database):
 
 
 def read_job(snapshot: DocumentSnapshot[Any]) -> Job | None:
-    """Return None, and log it, for a document that this release cannot read. One bad document stops one job."""
+    """Return the job; None, with an error in the log, if this release cannot read its document. Other jobs continue."""
     try:
         return read(Job, snapshot.to_dict())
     except UnreadableError as error:

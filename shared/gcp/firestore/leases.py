@@ -1,4 +1,4 @@
-"""Leases on work: who holds one does the work alone, until it expires."""
+"""Leases on work: the holder of a lease does the work alone, until the lease expires."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ class Ledgers(Database):
         return tuple(sorted({snapshot.get("job_id") for snapshot in self._find(query)}))
 
     def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
-        """Write without a precondition: all writers write the same but for the time, and no one reads the time."""
+        """Write without a precondition. Concurrent writers write the same values, except for the time, which nothing
+        reads."""
         batch = self._client.batch()
         entry = self._client.document(f"{ledger_path(job_id)}/{key}")
         batch.update(entry, {NOTIFICATION_PENDING: DELETE_FIELD, "notified_at": at})
@@ -98,7 +99,7 @@ def _in_order_of_commits(snapshots: list[DocumentSnapshot[Any]]) -> tuple[Ledger
 
 
 def _read_entry(snapshot: DocumentSnapshot[Any]) -> LedgerEntry | None:
-    """Return None, and log it, for a document that this release cannot read."""
+    """Return the entry; None, with an error in the log, if this release cannot read its document."""
     try:
         return read(LedgerEntry, snapshot.to_dict())
     except UnreadableError as error:

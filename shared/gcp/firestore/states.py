@@ -35,7 +35,7 @@ class States(Database):
         paths = [job_path(job_id), *([f"{replicas_path(job_id)}/{replica}"] if replica else [])]
         documents = self._get(*paths)
         job = documents.pop(job_path(job_id), None)
-        return _loaded(job, list(documents.values()), whole=False) if job is not None else None
+        return _to_loaded(job, list(documents.values()), whole=False) if job is not None else None
 
     def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
         """The first page of each query is small: after a loss, almost every exit is explained by its first peer."""
@@ -53,7 +53,7 @@ class States(Database):
         if job is None:
             return None
         replicas = self._where(replicas_path(job_id), ("attempt", "==", job.get("attempt")))
-        loaded = _loaded(job, self._find(replicas, read_time=job.read_time), whole=True)
+        loaded = _to_loaded(job, self._find(replicas, read_time=job.read_time), whole=True)
         return replace(loaded, read_at=job.read_time)
 
     def commit(
@@ -105,7 +105,7 @@ def _peers(snapshots: Sequence[DocumentSnapshot[Any]], own: Replica) -> tuple[Re
     return tuple(read(Replica, snapshot.to_dict()) for snapshot in snapshots if snapshot.id != own.key)
 
 
-def _loaded(job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool) -> Loaded:
+def _to_loaded(job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool) -> Loaded:
     state_job = read(Job, job.to_dict())
     state_replicas = [read(Replica, snapshot.to_dict()) for snapshot in replicas]
     if whole:

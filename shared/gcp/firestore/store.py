@@ -11,7 +11,7 @@
 
 Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease has `expires_at`):
 replicas of earlier attempts, rejections, stockouts, and the history of deleted jobs. TTL policies of infra/ delete them
-within about a day after it. Nothing depends on when.
+within about a day after that time. Nothing depends on the exact time.
 
 A change is one batched write. Its preconditions are the update times that were read, and that the ledger entry does not
 exist yet. There are no transactions and no locks: on a contended document that is several times faster, and as correct.

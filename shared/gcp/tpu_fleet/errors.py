@@ -36,13 +36,13 @@ _DENIED: Final = frozenset(
 )
 _NO_CAPACITY: Final = (
     "RESOURCE_EXHAUSTED",
-    "DEADLINE_EXCEEDED",
-)  # the latter: a queued resource that was never created
+    "DEADLINE_EXCEEDED",  # a queued resource that waited until its time limit
+)
 _NAME_EXISTS: Final = "ALREADY_EXISTS"
 
 
 def tpu_errors(action: str) -> AbstractContextManager[None]:
-    """Raise TemporaryError for what may pass, and PermanentError for what will not. `action` begins the message."""
+    """Raise TemporaryError for a transient error, and PermanentError for any other. `action` begins the message."""
     return google_errors(action, _translate)
 
 
@@ -88,7 +88,7 @@ def has_no_tpus(problem: Problem) -> bool:
 
 
 def _kind(problem: Problem) -> CapacityErrorKind:
-    """A zone's quota is tried in the next zone; a region's quota is waited for."""
+    """Return the kind. A used-up quota of a zone counts as a stockout, so that the job moves to the next zone."""
     if _CAPACITY.search(problem.message):
         return CapacityErrorKind.STOCKOUT
     if _CHIP_QUOTA.match(problem.message):

@@ -27,6 +27,8 @@ from shared.ports import Created, CreateOutcome, NotCreated, Pending
 
 
 class NodeCreation:
+    """Creates the nodes of one request, and follows their operations."""
+
     def __init__(self, client: tpu_v2.TpuClient, operations: Operations) -> None:
         self._client, self._operations = client, operations
 

@@ -21,8 +21,8 @@ from shared.gcp.vm_labels import LABEL_VM_GENERATION, directive_of, labels
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 CREATION_S: Final = 600
-"""Assumed time between the request of a node and its start, because Cloud TPU reports only the former. Slices take
-minutes. Noticing a startup timeout ten minutes late costs less than replacing a pod that is still starting."""
+"""Assumed time between the request of a node and its start. Cloud TPU does not report the start. Slices take minutes.
+Noticing a startup timeout ten minutes late costs less than replacing a pod that is still starting."""
 
 _GENERATIONS: Final = {
     "v2": tpu_v2.AcceleratorConfig.Type.V2,
@@ -84,28 +84,29 @@ def _accelerator(tpu: Tpu, topology: str) -> tpu_v2.AcceleratorConfig:
 
 
 def _network(plan: Plan, defaults: VmDefaults) -> tpu_v2.NetworkConfig:
-    """Nodes have no external addresses."""
+    """Return the network of the node, without an external address."""
     network, subnetwork = defaults.network_of(plan)
     return tpu_v2.NetworkConfig(
-        network=_absolute(network, defaults.project),
-        subnetwork=_absolute(subnetwork, defaults.project),
+        network=_with_project(network, defaults.project),
+        subnetwork=_with_project(subnetwork, defaults.project),
         enable_external_ips=False,
     )
 
 
-def _absolute(reference: str, project: str) -> str:
-    """Add the project, which Cloud TPU requires and Compute does not."""
+def _with_project(reference: str, project: str) -> str:
+    """Return the reference with the project, which Cloud TPU requires and Compute Engine does not."""
     is_partial = reference.startswith(("global/", "regions/"))
     return f"projects/{project}/{reference}" if is_partial else reference
 
 
 def _scheduling(plan: Plan, create: Create) -> tpu_v2.SchedulingConfig:
-    """A reservation of TPUs is used by zone and type, not by name. Spot nodes cannot use one."""
+    """Return the scheduling options. A TPU reservation is matched by zone and type, not by name; Spot nodes cannot use
+    one."""
     return tpu_v2.SchedulingConfig(spot=create.spot, reserved=plan.reservation is not None and not create.spot)
 
 
 def vm_of(node: tpu_v2.Node) -> Vm:
-    """Raises ValueError if no replica can have the node's name."""
+    """Return the node as a VM. Raises ValueError if no replica can have the node's name."""
     _, _, _, zone, _, name = node.name.split("/")
     created_at = datetime.fromtimestamp(node.create_time.timestamp(), UTC) if node.create_time else None
     status = _STATUSES.get(node.state, VmStatus.CREATING)

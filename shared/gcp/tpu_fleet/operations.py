@@ -1,4 +1,4 @@
-"""Long-running operations of Cloud TPU, which alone know why a node was not created.
+"""Long-running operations of Cloud TPU: the only place where it says why a node was not created.
 
 A node that cannot be created simply does not exist, perhaps minutes after the call. So a missing node is looked up
 among the operations before it is requested again:
@@ -9,8 +9,8 @@ among the operations before it is requested again:
 An operation whose outcome was reported is deleted, so that the next request starts afresh. If Google keeps it, its
 outcome is valid for `OUTCOME_VALID_S`, and requests are that far apart.
 
-Not by google-cloud-tpu: an operation contains the resource it created. If that has a field that the installed client
-does not know, the client fails to read the whole page of operations.
+google-cloud-tpu is not used here: an operation contains the resource it created. If that has a field that the installed
+client does not know, the client fails to read the whole page of operations.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ class Operation:
     verb: str = ""
     """What it does, such as `create`."""
     started_at: datetime | None = None
+    """When it began; None: the API does not report it."""
     done: bool = False
     error: Problem | None = None
+    """Why it failed; None: it has not failed."""
 
     @staticmethod
     def parse(body: Mapping[str, Any]) -> Operation:

@@ -72,7 +72,7 @@ def node_of(queued: tpu_v2.QueuedResource) -> tpu_v2.Node:
 
 
 def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
-    """Raises ValueError if no replica can have the node's name."""
+    """Return the queued resource as a VM. Raises ValueError if no replica can have the node's name."""
     _, _, _, zone, _, name = queued.name.split("/")
     node = node_of(queued)
     by_service = queued.state.state_initiator == tpu_v2.QueuedResourceState.StateInitiator.SERVICE
@@ -97,7 +97,8 @@ def identity(queued: tpu_v2.QueuedResource) -> str:
 
 
 def _policy(until: datetime | None) -> tpu_v2.QueuedResource.QueueingPolicy:
-    """Without a limit it would wait for ever, and one that is never deleted would cost money one day."""
+    """Return how long the queued resource may wait. Without a limit, a forgotten one could create a node weeks
+    later."""
     if until is None:
         week = duration_pb2.Duration(seconds=PROVISIONING_MAX_S)
         return tpu_v2.QueuedResource.QueueingPolicy(valid_until_duration=week)

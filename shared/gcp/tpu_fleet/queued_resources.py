@@ -5,8 +5,8 @@
                it FAILED in this provisioning round ──► NotCreated, however often it is called
                it is an earlier VM generation's or round's ──► deleted, here or by a later step ──► Pending
 
-The name makes a repeated call harmless, as for nodes: it finds what exists. With a request id, Cloud TPU would for ever
-answer what it did at the first call, even after the queued resource was deleted.
+The name makes a repeated call harmless, as for nodes: it finds what exists. With a request id, Cloud TPU would always
+return the result of the first call, even after the queued resource was deleted.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ _log = logging.getLogger(__name__)
 
 
 class QueuedResources:
+    """The queued resources of one project, whose nodes Cloud TPU creates when it has capacity."""
+
     def __init__(self, client: tpu_v2.TpuClient, operations: Operations, api: RestApi) -> None:
         self._client, self._operations, self._api = client, operations, api
 

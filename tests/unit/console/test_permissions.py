@@ -15,9 +15,9 @@ from shared.gcp.own_permissions import (
     PROJECTS,
     PUBSUB,
     STATE,
-    ask,
     missing_publish_permission,
     missing_state_permissions,
+    query_permissions,
 )
 from shared.gcp.rest_api import RestApi
 from shared.settings import settings
@@ -87,10 +87,10 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_answer_of_the_api_is_read_and_a_refusal_is_no_answer(api: str) -> None:
-    assert ask(api, "/granted", ["a", "b"]) == frozenset({"a", "b"})
-    assert ask(api, "/none", ["a"]) == frozenset()
-    assert ask(api, "/forbidden", ["a"]) is None
-    assert ask("http://127.0.0.1:9", "/granted", ["a"]) is None
+    assert query_permissions(api, "/granted", ["a", "b"]) == frozenset({"a", "b"})
+    assert query_permissions(api, "/none", ["a"]) == frozenset()
+    assert query_permissions(api, "/forbidden", ["a"]) is None
+    assert query_permissions("http://127.0.0.1:9", "/granted", ["a"]) is None
 
 
 def test_missing_credentials_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_missing_credentials_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> N
         raise PermanentError("credentials: none")
 
     monkeypatch.setattr(clients, "session", refuse)
-    assert ask(PROJECTS, "/v1/projects/p", ["a"]) is None
+    assert query_permissions(PROJECTS, "/v1/projects/p", ["a"]) is None
 
 
 def test_each_action_names_the_permissions_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
