@@ -132,7 +132,7 @@ has_pip() {
   python3 -c 'import sys, importlib.util; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null
 }
 
-# pip needs certificates to reach anything, and setuptools (which Debian's pip brings) to build what has no wheel.
+# pip needs certificates to reach anything, and setuptools (which Debian's pip installs) to build what has no wheel.
 install_python() {
   export DEBIAN_FRONTEND=noninteractive
   apt-get update --quiet --quiet </dev/null \
@@ -140,7 +140,7 @@ install_python() {
       python3 python3-pip ca-certificates </dev/null
 }
 
-# Fails if Python is missing and cannot be installed. A missing pip is no failure: a job in a container needs none.
+# Fails if Python is missing and cannot be installed. A missing pip is not a failure: a job in a container needs none.
 provide_python() {
   local tries_left=5 delay=2
   while ! { has_python && has_pip; }; do

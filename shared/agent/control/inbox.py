@@ -47,8 +47,8 @@ class Inbox:
     def start_thread(self, work: Callable[[], None]) -> None:
         """Run `work` in a daemon thread. An exception there is raised on the main thread.
 
-        It is a bug, and ends the agent; the startup script starts the agent again. An agent without one of its threads
-        would run on and miss events.
+        Such an exception is a bug, and ends the agent; the startup script starts the agent again. An agent without one
+        of its threads would run on and miss events.
         """
 
         def run_guarded() -> None:

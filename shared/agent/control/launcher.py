@@ -40,7 +40,8 @@ class Launcher:
         metric: TrialMetric,
         on_program_end: Callable[[], None] | None = None,
     ) -> None:
-        """`find_engine`: the setup may install an engine after the agent has started.
+        """`find_engine` is called when it is needed, because the setup may install an engine after the agent has
+        started.
 
         `on_program_end` is called on the thread that waits for the program, before its exit is reported.
         """

@@ -1,4 +1,5 @@
-"""Lists of numbered texts that the control plane sends as a rule (docs/interfaces.md section 3)."""
+"""Number ranges: the short form in which the control plane sends lists of numbered texts (docs/interfaces.md section
+3)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def expand(texts: Any) -> list[str]:
-    """Return the texts of a rule; a list is returned as it is. Raises KeyError or TypeError for anything else."""
+    """Return the texts of a number range; a list is returned as it is. Raises KeyError or TypeError for anything
+    else."""
     if isinstance(texts, list):
         return texts
     first, count = int(texts["first"]), int(texts["count"])

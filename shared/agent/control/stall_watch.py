@@ -1,7 +1,7 @@
 """Ending a program that prints nothing for too long: it hangs, and no exit would ever be reported.
 
-Parameter servers print nothing, so their configuration has no limit. Of the hosts of a TPU slice only the first one is
-watched, because programs usually print on the first process only.
+Parameter servers print nothing, so their configuration has no limit. Among the hosts of a TPU slice, only the first one
+is watched, because programs usually print on the first process only.
 """
 
 from __future__ import annotations

@@ -45,6 +45,8 @@ class VmRef:
 
 @dataclass(frozen=True)
 class ContainerCommand:
+    """A container image and the command to run in it."""
+
     image: str
     command: Sequence[str]
     """Replaces the image's ENTRYPOINT, unless it is empty."""
@@ -57,6 +59,7 @@ class VmConfig:
     project: str
     job_id: str
     task_type: str
+    """Role of the VMs: `chief`, `worker` and others."""
     vm_names: Sequence[str]
     """The role's VMs; the position of a name is the task index of that VM."""
     vm_generation: int
@@ -75,8 +78,11 @@ class VmConfig:
     package_uris: Sequence[str]
     """The job's own packages, in Cloud Storage: `gs://BUCKET/NAME#GENERATION`."""
     python_module: str
+    """Module to run; empty for a container."""
     args: Sequence[str]
+    """Arguments of the program."""
     job_dir: str | None
+    """Value of `--job-dir`; None: no such argument."""
     container: ContainerCommand | None
     """None if the program is a Python module."""
     variables: Mapping[str, str]
@@ -84,17 +90,17 @@ class VmConfig:
     expands: bool
     """Whether $(NAME) in arguments, command and variables is replaced."""
     secrets: Mapping[str, str]
-    """From variables to the names of secrets in Secret Manager."""
+    """Names of secrets in Secret Manager, by variable."""
     hosts: int
     """Hosts of each TPU slice; 1 for a VM."""
     checkpoint_signal: signal.Signals
-    """The program gets this signal when its VM is about to go."""
+    """The program gets this signal when its VM is about to stop."""
     grace_s: float
     """Time between SIGTERM and SIGKILL."""
     stall_timeout_s: float | None
     """Time without output after which the program is ended; None: no limit."""
     topics: Mapping[str, str]
-    """From event types to Pub/Sub topics."""
+    """Pub/Sub topics, by event type."""
     log: Mapping[str, str] | None
     """Where the output is copied in Cloud Logging; None if it is not copied."""
     fuse_s: float | None

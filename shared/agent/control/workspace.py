@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
+    """The folder, environment and console of the agent."""
+
     work: Path
     """The agent's folder, created by the startup script."""
     environ: Mapping[str, str]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_JITTER = random.Random()  # noqa: S311 - jitter is no secret
+_JITTER = random.Random()  # noqa: S311 - jitter need not be secret
 
 
 class HttpError(Exception):
@@ -32,6 +32,8 @@ class HttpError(Exception):
 
 @dataclass(frozen=True)
 class HttpResponse:
+    """A successful response."""
+
     headers: Mapping[str, str]
     body: bytes
 

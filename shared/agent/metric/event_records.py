@@ -48,6 +48,8 @@ class Scalar(NamedTuple):
 
 @dataclass(frozen=True)
 class ParsedRecords:
+    """The result of parsing a part of an event file."""
+
     scalars: Sequence[Scalar]
     """The finite scalars of the tag, in the order of the file."""
     consumed: int

@@ -46,7 +46,7 @@ class MetricReport:
         self._has_failed = False
 
     def run(self) -> NoReturn:
-        """Write what is new for ever, in its own thread."""
+        """Write new measurements for ever, in its own thread."""
         while True:
             time.sleep(self._interval_s)
             self.write_new()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 EVENT_FILE_MARK = "tfevents"  # in the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
 FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer
 INTERVAL_S = 60.0  # between two passes over the files while the program runs
-LOAD_MAX = 0.05  # largest part of the time that passes take: after a long one the next comes later
-PAUSE_MAX_S = 600.0  # after a pass that took long, also because Cloud Storage did not answer
+LOAD_MAX = 0.05  # largest share of the time that passes may take: a long pass is followed by a long pause
+PAUSE_MAX_S = 600.0  # longest pause, for example after a pass in which Cloud Storage did not answer
 PASS_BYTES_MAX = 16 << 20  # of one pass: about a second of CPU time; the next one continues
 FINAL_BYTES_MAX = 512 << 20  # of the pass after the program's end
 FINAL_S = 60.0  # the exit report waits for that pass

@@ -64,9 +64,9 @@ class TrialMetric:
     def read_last(self, key: IncarnationKey, *, has_completed: bool) -> Measurement | None:
         """Return the last measurement with those before it; None if nothing was reported.
 
-        It takes up to a minute if summary events have to be read. They are read after a success only, because that
-        would delay the restart of a failed program. A program that completes without an event of its own found the
-        work done: the events that were there before count then.
+        It takes up to a minute if summary events have to be read. They are read only after a success, because reading
+        them would delay the restart of a failed program. If a program completes without writing an event, an earlier
+        incarnation had done the work, and its events count.
         """
         if self._tag is None:
             return None

@@ -41,11 +41,15 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class ContainerState:
+    """The state of a container, as the engine reports it."""
+
     is_running: bool
     was_started: bool
     """Whether the engine started a process in the container."""
     exit_status: int
+    """Exit status of its process; without meaning while it is running."""
     out_of_memory: bool
+    """Whether the kernel killed it because memory ran out."""
 
 
 class ContainerEngine:
@@ -93,7 +97,7 @@ class ContainerEngine:
     def is_podman(self) -> bool:
         return Path(self._program).name == "podman"
 
-    def has(self, image: str) -> bool:
+    def has_image(self, image: str) -> bool:
         """Return whether the image is on this VM. Raises EngineError if the engine does not answer."""
         result = self._run("image", "inspect", "--format", "{{.Id}}", self._full_name(image))
         if result.returncode != 0 and not _NO_IMAGE.search(result.stderr):

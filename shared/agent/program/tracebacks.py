@@ -36,7 +36,8 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
 
     None if the output does not end with a Python error. The frame is empty if Python printed none, as for a module that
     does not exist. Among chained exceptions the last one counts, since it ended the program; the types of the others
-    are its causes. `package` is the top-level package of the program; it is installed like a library, and is none.
+    are its causes. `package` is the top-level package of the program: it is installed like a library, but its frames
+    are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n")]
     for start in range(len(lines) - 1, -1, -1):
@@ -78,6 +79,7 @@ def _prefix_of(line: str) -> str | None:
 
 
 def _read_traceback(lines: list[str], start: int, prefix: str, package: str) -> dict[str, Any] | None:
+    """Return type, message and frames of the error whose traceback begins at `start`; None if it is not at the end."""
     frame = own_frame = ""
     block = [line[len(prefix) if line.startswith(prefix) else 0 :] for line in lines[start:]]
     for number, line in enumerate(block):

@@ -2,9 +2,9 @@
 
     Console ── put ──► LogBuffer ── after a second, or a full batch ──► entries:write, repeated until it is accepted
 
-Training never waits for the copy. If Cloud Logging does not answer, the oldest lines are dropped, and an entry counts
-them. The entries themselves keep order and uniqueness: the times of a replica strictly increase, an ``insertId``
-consists of the VM, the incarnation and that time, and a batch is repeated unchanged.
+Training never waits for the copy. If Cloud Logging does not answer, the oldest lines are dropped, and a log entry
+states their number. The entries stay in order and are stored once: the times of a replica strictly increase, an
+``insertId`` consists of the VM, the incarnation and that time, and a batch is repeated unchanged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LogOrigin:
 
     @staticmethod
     def of(identity: AgentIdentity) -> LogOrigin | None:
-        """Return None if the output is not copied."""
+        """Return the origin of this replica's lines; None if its output is not copied."""
         config = identity.config
         if config.log is None:
             return None

@@ -32,7 +32,10 @@ returns times, and gcloud compares times as text.
 
 
 class Line(NamedTuple):
+    """A line of output, with the time and the incarnation that its log entry has."""
+
     at_ns: int
+    """Nanoseconds since 1970."""
     incarnation_key: IncarnationKey | None
     stream: Stream
     text: bytes

@@ -1,4 +1,5 @@
-"""Publishing events to Pub/Sub, in order, each repeated until it is accepted, the latest also until it is answered."""
+"""Publishing events to Pub/Sub in order: each until it is accepted, and the latest also until a directive answers
+it."""
 
 from __future__ import annotations
 
@@ -25,17 +26,20 @@ if TYPE_CHECKING:
 
 ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
 REPEATS_RARE = 36  # the rarest repeats, as a multiple of the first interval: every six hours
-_JITTER = random.Random()  # noqa: S311 - jitter is no secret
+_JITTER = random.Random()  # noqa: S311 - jitter need not be secret
 LOG_FLUSH_S = 3.0  # for the log before an exit is published; a shutdown leaves time for both
 
 
 @dataclass(frozen=True)
 class Event:
+    """An event to publish."""
+
     topic: str
     """Full name of the Pub/Sub topic."""
     key: IncarnationKey
     """The incarnation that the event is about."""
     body: Mapping[str, object]
+    """The message as a JSON object."""
     audience: str
     """Audience of the identity token that signs the event."""
     accepted: Callable[[], None]
@@ -54,7 +58,7 @@ class Publisher:
         self._warned_unsigned = False
 
     def publish(self, event: Event) -> None:
-        """Raises HttpError."""
+        """Publish the event. Raises HttpError."""
         token = self._metadata.identity_token(event.audience)
         if token is None and not self._warned_unsigned:
             self._warned_unsigned = True

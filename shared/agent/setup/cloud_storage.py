@@ -25,6 +25,8 @@ LIST_S = 10.0
 
 @dataclass(frozen=True)
 class StoredObject:
+    """An object in Cloud Storage."""
+
     uri: str
     updated: str
     """RFC 3339, as Cloud Storage writes it; later times compare greater."""
@@ -51,16 +53,16 @@ class StorageReader:
             problem = f"{uri} is not the URI of an object in Cloud Storage (gs://BUCKET/NAME)"
             raise new_setup_error("DownloadError", problem, transient=False)
         path = f"/storage/v1/b/{_quote(bucket)}/o/{_quote(name)}?alt=media"
-        what = uri
+        source = uri
         if generation is not None:
             path += f"&generation={generation}"
-            what = f"{uri}, generation {generation} (the version when the job was accepted)"
+            source = f"{uri}, generation {generation} (the version when the job was accepted)"
 
         def call() -> None:
             into.parent.mkdir(parents=True, exist_ok=True)
             self._storage.call(path, timeout=DOWNLOAD_S, into=into)
 
-        self._retrier.call(f"download {what}", "DownloadError", call)
+        self._retrier.call(f"download {source}", "DownloadError", call)
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes of an object from `start` on; none if the object is shorter."""

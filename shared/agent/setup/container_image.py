@@ -62,7 +62,7 @@ class ImagePuller:
 
     def _pull_if_missing(self, image: str) -> None:
         try:
-            if not self._engine.has(image):
+            if not self._engine.has_image(image):
                 self._pull(image)
         except (EngineError, HttpError) as error:
             raise new_setup_error("ImageError", f"cannot pull {image}: {error}", transient=True) from error

@@ -28,13 +28,13 @@ def require_nothing(packages: Iterable[Path]) -> bool:
 
 def _requirements_by_file() -> dict[str, list[str]]:
     """Return the requirements of each package in the user site that was installed from a file."""
-    found: dict[str, list[str]] = {}
+    requirements: dict[str, list[str]] = {}
     for distribution in metadata.distributions(path=[site.getusersitepackages()]):
         url = _source(distribution.read_text("direct_url.json") or "null")
         if url.scheme == "file":
             required = [text for text in distribution.requires or () if not _needs_an_extra(text)]
-            found[os.path.realpath(unquote(url.path))] = required
-    return found
+            requirements[os.path.realpath(unquote(url.path))] = required
+    return requirements
 
 
 def _source(record: str) -> SplitResult:

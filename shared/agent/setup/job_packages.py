@@ -78,7 +78,7 @@ class JobPackages:
         names = [package.name if not package.name.startswith("-") else f"./{package.name}" for package in packages]
         pip_exit = self._pip.install(options, names, self._folder, extra)
         if pip_exit.exit_status != 0 and not extra and sources and has_setuptools():
-            # Without a network an isolated build cannot download its build tools; the VM's may do.
+            # Without a network, an isolated build cannot download its build tools. Those of the VM may suffice.
             self._workspace.log("Trying again with the build tools of this VM.")
             extra = ["--no-build-isolation", *(["--check-build-dependencies"] if has_check_option() else [])]
             second_exit = self._pip.install(options, names, self._folder, extra)

@@ -48,14 +48,14 @@ class Pip:
         return self._runner.run(lambda: Program(command, self._workspace, env=env, cwd=folder))
 
 
-def pip_error(what: str, pip_exit: ProgramExit) -> SetupError:
-    """Return the error of a failed installation of `what`, with pip's last error line."""
+def pip_error(subject: str, pip_exit: ProgramExit) -> SetupError:
+    """Return the error of a failed installation of `subject`, with pip's last error line."""
     # pip prints this if the network failed; any other failure is about the package.
     transient = pip_exit.signal is not None or "connection broken by" in pip_exit.tail
     lines = [line.strip() for line in pip_exit.tail.splitlines() if line.lstrip().startswith(("ERROR:", "error:"))]
     lines = [line for line in lines if "subprocess-exited" not in line]  # pip's headline, without information
     how = f"status {pip_exit.exit_status}" if pip_exit.signal is None else f"signal {pip_exit.signal}"
-    message = f"cannot install {what}: pip ended with {how}" + (f": {lines[-1]}" if lines else "")
+    message = f"cannot install {subject}: pip ended with {how}" + (f": {lines[-1]}" if lines else "")
     error = new_setup_error(
         "PackageError", message, transient=transient, exit_status=pip_exit.exit_status, tail=pip_exit.tail
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shared.agent.control.workspace import Workspace
     from shared.agent.reporting.serial_console import Console
 
-TRIES = 5  # then a transient failure is reported as the platform's
+TRIES = 5  # after the last one, a transient failure is reported as the platform's
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def new_setup_error(
 
 
 def retry_setup(step: Callable[[], None], workspace: Workspace, pause: Callable[[float], object]) -> None:
-    """Run a step up to TRIES times while its errors may pass. Raises the last SetupError."""
+    """Run a step up to TRIES times while its errors are transient. Raises the last SetupError."""
     waits = backoffs(8.0)
     for left in range(TRIES - 1, -1, -1):
         try:

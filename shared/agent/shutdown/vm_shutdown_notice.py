@@ -99,7 +99,7 @@ class VmShutdownNotice:
             self._schedule(window)
 
     def on_idle(self) -> None:
-        """No program is running that could save: report without waiting."""
+        """Report without waiting, because no program is running that could save."""
         if self._windows:
             self._report_once("maintenance")
 

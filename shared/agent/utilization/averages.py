@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
+    """One reading of everything that is measured."""
+
     at: float
     """Seconds of a clock that never goes back."""
     machine: MachineReading
@@ -29,13 +31,17 @@ class Report:
     """Values of one interval. Shares are from 0 to 1."""
 
     cpu: float
+    """CPU time in use, of all CPUs together."""
     memory: float
+    """Memory in use."""
     gpus: Mapping[int, float]
     """Use by the index of the GPU."""
     gpu_memory: Mapping[int, float]
+    """Memory in use by the index of the GPU."""
     received: int | None
     """Bytes since the first sample; None: unknown."""
     sent: int | None
+    """Bytes since the first sample; None: unknown."""
 
 
 class Averages:
@@ -69,6 +75,7 @@ class Averages:
         )
 
     def _traffic(self, last: Sample) -> tuple[int | None, int | None]:
+        """Return the bytes received and sent since the first sample; None for an unknown number."""
         if self._origin is None or last.traffic is None:
             return None, None
         received = last.traffic.received - self._origin.received
@@ -78,11 +85,12 @@ class Averages:
 
 
 def _means(values: Sequence[tuple[int, float | None]]) -> dict[int, float]:
+    """Return the mean of the known values of each GPU, by its index."""
     by_index = defaultdict(list)
     for index, value in values:
         if value is not None:
             by_index[index].append(value)
-    return {index: _mean(found) for index, found in sorted(by_index.items())}
+    return {index: _mean(readings) for index, readings in sorted(by_index.items())}
 
 
 def _mean(values: Sequence[float]) -> float:

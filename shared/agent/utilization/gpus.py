@@ -15,11 +15,14 @@ QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"
 FORMAT = "--format=csv,noheader,nounits"
 TIMEOUT_S = 10.0
 FAILURES_MAX = 3
-"""After as many failures in a row, GPUs are not measured any more: a driver that hangs would collect processes."""
+"""Failures in a row after which GPUs are no longer measured. Otherwise, processes would pile up while the driver
+hangs."""
 
 
 @dataclass(frozen=True)
 class GpuReading:
+    """The use of one GPU."""
+
     index: int
     utilization: float | None
     """Share of the last moments in which a kernel ran, from 0 to 1. None: the GPU does not report it, as with MIG."""

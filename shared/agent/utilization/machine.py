@@ -30,6 +30,8 @@ BUSY_FIELDS = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal
 
 @dataclass(frozen=True)
 class MachineReading:
+    """The use of the CPUs and the memory."""
+
     cpu_s: float
     """CPU time used so far, in seconds, of all CPUs together."""
     cpus: float
@@ -45,7 +47,8 @@ class WholeMachine:
         self._proc = root / "proc"
 
     def read(self) -> MachineReading:
-        """Raises OSError, ValueError, KeyError or IndexError for files that this kernel does not have."""
+        """Return the present reading. Raises OSError, ValueError, KeyError or IndexError if this kernel lacks a
+        file."""
         lines = (self._proc / "stat").read_text(encoding="ascii").splitlines()
         ticks = [int(field) for field in lines[0].split()[1:]]
         cpus = sum(1 for line in lines if line.startswith("cpu")) - 1
@@ -62,7 +65,7 @@ class OwnCgroup:
         self._proc = root / "proc"
 
     def read(self) -> MachineReading:
-        """Raises as WholeMachine.read."""
+        """Return the present reading. Raises as WholeMachine.read."""
         cpu_s = int(read_fields(self._folder / "cpu.stat")["usage_usec"]) / 1e6
         # The kernel drops inactive pages of files first; Kubernetes leaves them out of a container's memory as well.
         dropped = int(read_fields(self._folder / "memory.stat").get("inactive_file", 0))
@@ -92,7 +95,7 @@ class OwnProcesses:
         self._cpu_s = 0.0
 
     def read(self) -> MachineReading:
-        """Raises as WholeMachine.read."""
+        """Return the present reading. Raises as WholeMachine.read."""
         stats = self._stats()
         ticks = resident = 0
         for pid in _descendants(self._pid, stats):
@@ -143,13 +146,13 @@ def _cpu_count() -> int:
 
 
 def _descendants(root: int, stats: Mapping[int, list[bytes]]) -> list[int]:
-    """Return the process and everything below it, as far as it runs."""
+    """Return the ids of the process and its descendants that are running."""
     children = defaultdict(list)
     for pid, fields in stats.items():
         children[int(fields[1])].append(pid)
-    found, remaining = [], [root] if root in stats else []
+    process_ids, remaining = [], [root] if root in stats else []
     while remaining:
         pid = remaining.pop()
-        found.append(pid)
+        process_ids.append(pid)
         remaining += children[pid]
-    return found
+    return process_ids

@@ -91,7 +91,8 @@ class UtilizationMonitor:
         self.is_off = False
 
     def finish_interval(self) -> None:
-        """Send what was measured so far. Returns at once. Call it at the end of a program: its VM may go soon."""
+        """Send what was measured so far. Returns at once. Call it at the end of a program, because the VM may be
+        deleted soon."""
         self._ended.set()
 
     def run(self) -> None:
@@ -120,7 +121,8 @@ class UtilizationMonitor:
             sample = self._sample()
             averages.add(sample)
             waited_s = sample.at - reported_at
-            # Half a sample early is on time: waiting for the next one would be further away from the interval.
+            # A report may be half a sample early: after the next sample, it would be later than the interval by more
+            # than that.
             is_due = waited_s >= self._interval_s - self._sample_s / 2
             if is_due or (program_ended and waited_s >= DISTANCE_MIN_S):
                 self._send(averages, start_ns)

@@ -105,10 +105,10 @@ def test_engine_that_does_not_answer_raises_instead_of_lacking_an_image(tmp_path
     program.chmod(0o755)
     stopped = ContainerEngine(str(program), "vm")
     with pytest.raises(EngineError, match="Cannot connect"):
-        stopped.has("image")
+        stopped.has_image("image")
     assert stopped.inspect("name") is None
     assert stopped.remove_all() == 0
     missing = ContainerEngine(str(tmp_path / "nothing"), "vm")
     with pytest.raises(EngineError):
-        missing.has("image")
+        missing.has_image("image")
     missing.remove("name")
