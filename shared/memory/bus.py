@@ -14,6 +14,8 @@ ATTRIBUTE_BYTES_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """A published message."""
+
     topic: str
     data: bytes
     attributes: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The part of the Store in memory that concerns no stored job, or all of them."""
+"""The part of the Store in memory whose facts belong to no stored job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Incidents:
         self._stockouts: dict[tuple[str, str], Stockout] = {}
 
     def copy_incidents(self, other: Incidents) -> None:
-        """Take over what the other has."""
+        """Replace all incidents by those of the other store."""
         self._rejections, self._orphans = dict(other._rejections), dict(other._orphans)
         self._stockouts = dict(other._stockouts)
 

@@ -67,10 +67,10 @@ class MemoryObjects:
         if bucket in self.forbidden_buckets:
             raise BucketForbiddenError(bucket)
         with self._lock:
-            found = [
+            matches = [
                 (uri, stored) for uri, stored in self._objects.items() if uri.startswith(f"{directory.rstrip('/')}/")
             ]
         return tuple(
             CreatedObject(uri.removeprefix(f"gs://{bucket}/"), stored.created_at, len(stored.data))
-            for uri, stored in sorted(found, key=lambda item: item[0])[:limit]
+            for uri, stored in sorted(matches, key=lambda item: item[0])[:limit]
         )

@@ -13,7 +13,7 @@ class MemoryResources:
         self.missing: set[str] = set()
         """E-mail addresses, secrets as jobs name them, and resource names of images."""
         self.hidden: set[str] = set()
-        """Those that may not be seen."""
+        """The same, for resources that the installation may not see."""
 
     def service_account(self, email: str) -> Existence:
         return self._find(email)

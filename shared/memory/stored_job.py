@@ -19,6 +19,8 @@ failed_until: AwayUntil = attrgetter("failed_until")
 
 @dataclass
 class StoredJob:
+    """A job with everything that is stored about it."""
+
     job: Job
     replicas: dict[str, Replica] = field(default_factory=dict)
     """By key, in the order of the first writes."""

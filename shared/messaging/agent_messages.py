@@ -24,13 +24,14 @@ EARLIER_MAX: Final = 49
 """Measurements before the last one that an exit may carry, as in the agent. More are cut off at the beginning."""
 
 INT32_MAX: Final = 2**31 - 1
-"""Largest integer of the topics' schemas, which an installation may do without. Firestore's are of 64 bits."""
+"""Largest integer of the topics' schemas. It is checked here too, because an installation need not have the schemas."""
 NAME_LENGTH_MAX: Final = 256
 """More than any name or id of a VM. Firestore's document ids, which contain ids of VMs, have at most 1,500 bytes."""
 ERROR_LENGTH_MAX: Final = 4096
 CAUSES_MAX: Final = 10
 RAN_S_MAX: Final = 315_360_000.0
-"""Ten years. Rules subtract it from a time: the difference of the bounds must be a time, too."""
+"""Ten years. Rules subtract this duration from a time; with the bounds of both, the result is always a valid
+datetime."""
 
 Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Index = Annotated[int, Field(ge=0, le=INT32_MAX)]
@@ -38,7 +39,8 @@ Status = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
 Time = Annotated[
     AwareDatetime, Field(strict=False, ge=datetime(1980, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
 ]
-"""Rules calculate with times, and at the ends of the calendar Python cannot. A VM's clock may begin in 1980."""
+"""The bounds leave room for the rules' calculations: Python's datetime ends with the years 1 and 9999. The clock of a
+VM may start in 1980."""
 Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,256}$")]
 
@@ -157,7 +159,7 @@ def decode_replica_exit(data: bytes) -> ReplicaExited:
 
 
 def _program_error(error: ErrorModel) -> ProgramError:
-    """Cut the texts, which the program chose."""
+    """Return the error, with its texts cut to their limits: the program chose them."""
     type_, message, frame, own_frame = (
         text[:ERROR_LENGTH_MAX] for text in (error.type, error.message, error.frame, error.own_frame)
     )

@@ -11,7 +11,7 @@ from pydantic import Field
 from shared.messaging.decoding import MessageModel, decode_json, has_field
 
 NUMBER_MAX: Final = 1000
-"""Far more than any request is continued."""
+"""Largest `number`: far more often than any request is continued."""
 
 
 @dataclass(frozen=True, slots=True)

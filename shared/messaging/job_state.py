@@ -36,7 +36,7 @@ LABEL_PREFIX: Final = "label_"
 class JobKind(StrEnum):
     """Kind of a job."""
 
-    JOB = "job"  # has replicas, and is no trial
+    JOB = "job"  # has replicas, and is not a trial
     TUNING = "tuning"  # searches hyperparameters
     TRIAL = "trial"  # runs one assignment of hyperparameters for a tuning job
 
@@ -84,8 +84,8 @@ class JobStateMessage(MessageModel):
     reason: str = Field(description="One word for the cause, such as `primary_succeeded`.")
     text: str = Field(description="The decision in one sentence, as `trainmaster why` shows it.")
     error_message: str | None = Field(None, description="The job's errorMessage, if it failed or was cancelled.")
-    tuning_job: str | None = Field(None, description="Of a trial: the id of its tuning job.")
-    trial: int | None = Field(None, ge=1, le=INT32_MAX, description="Of a trial: its number, from 1.")
+    tuning_job: str | None = Field(None, description="For a trial: the id of its tuning job.")
+    trial: int | None = Field(None, ge=1, le=INT32_MAX, description="For a trial: its number, from 1.")
     labels: tuple[LabelField, ...] = Field((), description="The job's labels when the message was published.")
 
 
@@ -94,7 +94,7 @@ def job_state_message(entry: LedgerEntry, job: Job) -> JobStateMessage:
 
     `job` is the job before or at any time after the transition.
 
-    Raises ValueError if the entry's action is no transition of a job.
+    Raises ValueError if the entry's action is not a transition of a job.
     """
     action = entry.decision.action
     transition = _transition(action)
@@ -143,5 +143,5 @@ def _kind(job: Job) -> JobKind:
 def _transition(action: Action) -> Transition:
     transition = _TRANSITIONS.get(type(action))
     if transition is None:
-        raise ValueError(f"{action.kind} is no transition of a job")
+        raise ValueError(f"{action.kind} is not a transition of a job")
     return transition

@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """A Pub/Sub message, decoded from its push request."""
+
     data: bytes
     attributes: Mapping[str, str]
     message_id: str

@@ -31,7 +31,7 @@ class ReportedMetricModel(MessageModel):
 
 @dataclass(frozen=True, slots=True)
 class ReportedMetric:
-    """Measurements of a trial's program that runs."""
+    """Measurements that the running program of a trial has reported."""
 
     attempt: int
     """Attempt of the trial's job."""

@@ -35,7 +35,8 @@ from shared.core.model.tuning import TrialState as State
 from shared.suggesters.optuna_pruners import direction_of, find_unpromising
 
 TRIES: Final = 16
-"""Suggestions of the sampler that may repeat an earlier trial, until an untried point of the space is taken."""
+"""How often the sampler may suggest the values of an earlier trial. Then the next untried point of the space is
+used."""
 
 Values = tuple[str, ...]
 

@@ -18,7 +18,7 @@ SOURCES: Final = Path(__file__).parents[2] / "algorithms"
 VERSION: Final = "1.0"
 WHEEL: Final = f"trainmaster_algorithms-{VERSION}-py3-none-any.whl"
 REQUIREMENTS: Final = ("google-cloud-storage", "numpy", "pandas==3.*")
-"""Packages that all algorithms need beside those of their runtimes."""
+"""Packages that all algorithms need besides those of their runtimes."""
 _INFO: Final = f"trainmaster_algorithms-{VERSION}.dist-info"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can store; it is the time of every entry."""

@@ -41,7 +41,7 @@ def fleet_deps() -> FleetDeps:
         wait_s=values.operation_wait_s,
     )
     fleet = Fleets(compute, _tpu_fleet() if values.tpu else None)
-    # Every VM states it, because the project's own metadata may enable it for VMs that do not.
+    # Set on every VM, because the metadata of the project may enable it for VMs that do not set it.
     serial_port_logging = {"serial-port-logging-enable": str(values.serial_port_logging).upper()}
     package_index = {"trainmaster-package-index": values.package_index} if values.package_index else {}
     metrics = {"trainmaster-metrics": values.metrics} if values.metrics != METRICS_OFF else {}

@@ -25,7 +25,8 @@ def price_list_uri() -> str:
 
 @ttl_cache(maxsize=1, ttl=REREAD_AFTER_S)
 def price_list() -> PriceList | Unknown:
-    """Return the price list, at most ten minutes old, or why there is none. A page never fails for want of prices.
+    """Return the price list, at most ten minutes old, or why there is none. A missing price list never makes a page
+    fail.
 
     Cloud Storage answers 403 for a missing object to a caller who may not list, such as the hosted console.
     """
