@@ -46,13 +46,15 @@ from shared.jobspec.resolve.tpu_queue import resolve_queue
 from shared.jobspec.resolve.training_input import resolve_training_input
 
 SPEC_BYTES_MAX: Final = 64 * 1024
-"""Every VM has the spec about twice (its description, its program) in one metadata value of at most 256 KiB."""
+"""One metadata value of every VM contains the spec about twice, as description and as program, and may have 256 KiB."""
 _DISPLAY_NAME_PATH: Final = ("displayName",)
 _NO_PROGRAM: Final = Program((), "", (), None, Container(""))
 
 
 @dataclass(frozen=True)
 class AcceptedSpec:
+    """What an accepted document means."""
+
     job_id: str | None
     spec_json: str
     """The document as submitted, as canonical compact JSON: no defaults filled in, no names respelled."""

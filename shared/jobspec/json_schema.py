@@ -53,7 +53,7 @@ def job_schema() -> Json:
 
 
 class _Generator(GenerateJsonSchema):
-    """Without titles, which repeat the names."""
+    """Generates schemas without titles, which would only repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the signature is pydantic's
         return False

@@ -17,6 +17,8 @@ _IMAGE: Final = re.compile(r"(?:(?:us|eu|asia)\.)?gcr\.io/cloud-ml-algos/(?P<nam
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
+    """A built-in algorithm."""
+
     name: str
     """Value of `trainmaster.algorithm`, and module of the package `algorithms`."""
     framework: str

@@ -1,7 +1,7 @@
 """Machine types and GPUs: the service's own names, the machines behind them, and what Compute Engine offers today.
 
-Names are checked as far as the tables go. Whether a family other than n1 has a machine of some size is left to Compute
-Engine: its error for an impossible size is shown on the job.
+Names are checked against these tables. They do not contain the sizes of families other than n1. Compute Engine checks
+those, and its error for an impossible size is shown on the job.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from shared.jobspec.catalog.tpu_types import TPU_MACHINES, TPU_TYPES, TPU_VMS
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
+    """GPUs of a VM."""
+
     type: str
     """In the API's spelling: `NVIDIA_TESLA_T4`."""
     count: int
@@ -26,6 +28,8 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class LegacyMachine:
+    """The Compute Engine machine behind a machine type of the service."""
+
     machine_type: str
     gpu: Gpu | None = None
 
@@ -55,10 +59,14 @@ LEGACY_MACHINES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RetiredGpu:
+    """A GPU type that Google no longer offers."""
+
     replaced_by: str
+    """The replacement, in the API's spelling."""
     counts: dict[int, int]
     """Number of retired GPUs → number of replacements; both fit the same machine (GPU_COUNTS)."""
     reason: str
+    """The sentence that the substitution shows."""
 
 
 RETIRED_GPUS: Final = {

@@ -25,7 +25,10 @@ _PYTORCH: Final = f"{_DEEP_LEARNING}/pytorch-2-9-cu129-ubuntu-2404-nvidia-580"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
+    """An image, and the packages that make it a runtime."""
+
     name: str
+    """Name of the runtime in plans."""
     image: str
     """Boot image."""
     python: str

@@ -13,6 +13,8 @@ from shared.jobspec.catalog.machine_types import Gpu
 
 @dataclass(frozen=True, slots=True)
 class TierRole:
+    """The replicas of one role in a tier."""
+
     count: int
     machine_type: str
     gpu: Gpu | None = None
@@ -20,6 +22,8 @@ class TierRole:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
+    """The roles of a scale tier. None: the tier does not have the role."""
+
     master: TierRole
     worker: TierRole | None = None
     parameter_server: TierRole | None = None

@@ -4,7 +4,7 @@ them.
 The names are those of the service's runtime version list, without the packages that Google or their authors have
 retired. Versions are pinned by a prefix, so that the agent sees without pip whether an image has them. Of
 cloudml-hypertune there are only pre-releases, which pip before 24 takes only if they are named in full. XGBoost is the
-build for CPUs: the other one brings 300 MB of CUDA libraries. requirements/service-packages.in installs the same
+build for CPUs: the other one installs 300 MB of CUDA libraries. requirements/service-packages.in installs the same
 packages on the local stack.
 """
 

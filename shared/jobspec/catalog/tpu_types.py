@@ -23,6 +23,8 @@ _CUBE_EDGE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Generation:
+    """One generation of Cloud TPUs."""
+
     prefix: str
     """First part of Cloud TPU's type names."""
     cores_per_chip: int

@@ -62,7 +62,7 @@ def _check_tuned(algorithm: Algorithm, training: TrainingInput, problems: Proble
         name = (param.parameter_name or "").replace("-", "_")
         argument = table.find(name)
         if argument is None:
-            problem = f"is no argument of {algorithm.name}: {quoted(param.parameter_name)}"
+            problem = f"is not an argument of {algorithm.name}: {quoted(param.parameter_name)}"
             problems.add((*path, "parameterName"), problem, table.nearest(name))
             continue
         names.add(name)
@@ -90,7 +90,7 @@ def _is_allowed(argument: Argument, text: str) -> bool:
 
 
 def _check_metric(algorithm: Algorithm, values: Values, training: TrainingInput, problems: Problems) -> None:
-    """Refuse a tuning job whose metric the algorithm never reports: every trial would be in vain."""
+    """Refuse a tuning job whose metric the algorithm never reports: its trials could not be compared."""
     if training.hyperparameters is None:
         return
     tags = metric_tags(algorithm.name, values)

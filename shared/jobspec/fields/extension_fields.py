@@ -23,6 +23,8 @@ _RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedExtension:
+    """The checked values of the fields of `trainmaster`."""
+
     variables: tuple[Variable, ...]
     """Environment variables of every replica."""
     spot: SpotUse | None

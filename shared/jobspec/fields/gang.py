@@ -11,7 +11,7 @@ _PATH: FieldPath = (EXTENSION, "gang")
 
 
 def check_gang(plan: Plan, problems: Problems) -> None:
-    """Report a job whose replicas all need each other, or that has TPUs, and that does not want to be a gang."""
+    """Add a problem to a job with `gang: false` that has TPU slices, or whose replicas all need each other."""
     if plan.gang or not plan.groups:
         return
     if any(group.tpu for group in plan.groups):

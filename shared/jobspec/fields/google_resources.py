@@ -31,7 +31,7 @@ def check_network(network: str | None, path: FieldPath, problems: Problems) -> N
 
 
 def check_kms_key(key: str | None, region: str | None, path: FieldPath, problems: Problems) -> None:
-    """Source: both APIs: the key must be in the region of what it encrypts."""
+    """Check the name of the key, and that it is in the region of the disks that it encrypts. Source: both APIs."""
     if key is None:
         return
     match = _KMS_KEY.fullmatch(key)

@@ -11,7 +11,8 @@ from shared.jobspec.reading.read_model import read_model
 
 
 def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
-    """Source: the documented rules for labels. TFX sends values that begin with a digit (`tfx_py_version: 3-7`)."""
+    """Check the labels. Source: the documented rules for labels. TFX sends values that begin with a digit
+    (`tfx_py_version: 3-7`)."""
     if len(labels) > LABELS_MAX:
         problems.add(("labels",), f"has {len(labels)} labels, more than {LABELS_MAX}", {"team": "vision"})
     for key, value in labels.items():
@@ -27,7 +28,7 @@ def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
 
 
 def read_labels(document: Mapping[str, object]) -> dict[str, str]:
-    """Return the labels of a document of which only they count. Raises InvalidJob with every problem."""
+    """Return the labels of a document; its other fields are ignored. Raises InvalidJob with every problem."""
     problems = Problems()
     labels = dict(read_model({"labels": document.get("labels")}, problems).labels)
     check_labels(labels, problems)

@@ -142,7 +142,7 @@ def _check_range(request: ParameterRequest, problems: Problems) -> None:
 
 
 def _shortest(value: float) -> float:
-    """Return a whole number as an int, so that it is format_number without a decimal point."""
+    """Return a whole number as an int, so that examples show it without a decimal point."""
     return int(value) if value == int(value) else value
 
 

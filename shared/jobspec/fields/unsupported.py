@@ -18,6 +18,8 @@ from shared.jobspec.reading.problems import FieldPath, Problems
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedFeature:
+    """A feature that Trainmaster does not have, and the fields that request it."""
+
     path: str
     """Glob pattern over canonical paths."""
     feature: str

@@ -125,7 +125,8 @@ def _parse_optional_double(value: object) -> object:
 
 
 def _parse_boolean(value: object) -> object:
-    """Source: `"useChiefInTfConfig": "True"` occurs in job bodies that the service accepted."""
+    """Parse a boolean, or its name. Source: `"useChiefInTfConfig": "True"` occurs in bodies that the service
+    accepted."""
     if value is None or isinstance(value, bool):
         return bool(value)
     match str(value).lower():
@@ -138,7 +139,7 @@ def _parse_boolean(value: object) -> object:
 
 
 def _parse_duration(value: object) -> int | None:
-    """Source: the API's schema: seconds with up to nine decimals, followed by `s`."""
+    """Parse seconds with up to nine decimals, followed by `s`. Source: the API's schema."""
     if isinstance(value, int) and not isinstance(value, bool):
         reject(f"must be a duration, a string of seconds that ends in s, not {quoted(value)}", f"{value}s")
     text = _parse_optional_string(value)

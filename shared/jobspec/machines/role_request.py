@@ -13,7 +13,7 @@ from shared.jobspec.reading.problems import FieldPath
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorRequest:
-    """GPUs or a TPU, as far as the job names them."""
+    """GPUs or a TPU that a job requests. None: the job does not name this part."""
 
     type: str | None
     count: int | None
@@ -35,6 +35,8 @@ class RolePaths:
 
 @dataclass(frozen=True, slots=True)
 class RoleRequest:
+    """The request for one role."""
+
     name: str
     """The service's name of the role: `master`, `workerPoolSpecs[1]`."""
     task_type: TaskType
@@ -57,7 +59,7 @@ class RoleRequest:
 
 
 def request_accelerator(accelerator_type: str | None, count: int | None) -> AcceleratorRequest | None:
-    """Return None if both are absent or zero: so tensorflow_cloud requests no accelerator."""
+    """Return the request; None if both fields are absent or zero. tensorflow_cloud sends them so for no accelerator."""
     if accelerator_type is None and count is None:
         return None
     return AcceleratorRequest(accelerator_type, count)

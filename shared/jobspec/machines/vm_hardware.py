@@ -89,6 +89,7 @@ class HardwareResolver:
         self._problems.add(self._paths.machine, problem, nearest[0])
 
     def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:
+        """Return the Compute Engine machine type and GPUs behind a name of the service, and note the substitution."""
         legacy = LEGACY_MACHINES[name]
         machine, gpu = legacy.machine_type, legacy.gpu
         if self._role.accelerator is not None:

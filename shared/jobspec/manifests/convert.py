@@ -55,6 +55,7 @@ def convert(document: Mapping[str, object], region: str | None = None) -> dict[s
 
 
 def _objects(document: Mapping[str, object]) -> list[Mapping[str, Any]]:
+    """Return the objects of a Kubernetes List, or the only object."""
     if document.get("kind") != "List":
         return [document]
     items = document.get("items")
@@ -62,11 +63,11 @@ def _objects(document: Mapping[str, object]) -> list[Mapping[str, Any]]:
 
 
 def _find_job(objects: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """Return the training job, and the runtimes beside it. Raises InvalidJob for other objects."""
+    """Return the training job, and the runtimes in the same file. Raises InvalidJob for other objects."""
     jobs = [item for item in objects if item.get("kind") not in RUNTIME_KINDS]
     if len(jobs) != 1:
         kinds = ", ".join(str(item.get("kind")) for item in jobs) or "none"
-        problem = f"has {len(jobs)} objects beside runtimes ({kinds}); it must have one training job"
+        problem = f"has {len(jobs)} objects besides runtimes ({kinds}); it must have one training job"
         raise InvalidJob([Problem("manifest", problem, f"one object of these kinds: {_KINDS}")])
     return jobs[0], [item for item in objects if item is not jobs[0]]
 
@@ -82,7 +83,7 @@ def _find_converter(api_version: str, kind: str, others: Sequence[Mapping[str, A
 
 
 def _check(result: Mapping[str, Any], findings: Findings) -> None:
-    """Check the job file as at its submission. Its id may contain the time, so that it is left out."""
+    """Check the job file like a submitted one. An id with a placeholder for the time is not checked."""
     without_id = {name: value for name, value in result.items() if name != "jobId"}
     try:
         accept(without_id, default_job_id="job" if "{time" in str(result["jobId"]) else str(result["jobId"]))

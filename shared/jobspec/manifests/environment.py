@@ -27,7 +27,7 @@ class Names:
     """Meaning of host names and variables in the pods of a job."""
 
     hosts: re.Pattern[str]
-    """Matches the host name of any pod; the group `id` tells which."""
+    """Matches the host name of any pod; the group `id` identifies the pod."""
     primary: str
     """The `id` of the primary."""
     pods: int

@@ -40,6 +40,8 @@ AnyLevel = TypeVar("AnyLevel", bound=Level)
 
 @dataclass
 class Findings:
+    """Collects what the conversion of one manifest finds."""
+
     problems: list[Problem] = field(default_factory=list)
     substitutions: list[dict[str, str]] = field(default_factory=list)
     """Each as an item of `trainmaster.convertedFrom.substitutions`."""

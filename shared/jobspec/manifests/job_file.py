@@ -53,7 +53,7 @@ class Meaning:
     roles: Sequence[Role]
     scheduling: Mapping[str, Any] = field(default_factory=dict)
     extension: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `trainmaster` that the kind leads to."""
+    """Fields of `trainmaster` that follow from the kind of the manifest."""
 
 
 Converter = Callable[[Manifest, Findings], Meaning]

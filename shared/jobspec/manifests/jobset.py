@@ -206,6 +206,7 @@ def _check_success(fields: JobSetFields, groups: Sequence[Group], findings: Find
 def _restarts(
     fields: JobSetFields, groups: Sequence[Group], roles: Sequence[Role], findings: Findings
 ) -> dict[str, object]:
+    """Return the fields of `trainmaster` that have the effect of the failure policies."""
     policy = findings.read(fields.failure_policy, "spec.failurePolicy", FailurePolicy)
     never = [role for role in roles if role.restart_policy == "Never"]
     restarts_pods = any(group.batch.backoff_limit for group in groups)

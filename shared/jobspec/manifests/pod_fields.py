@@ -95,7 +95,7 @@ class ContainerFields(Level):
         "envFrom": "list the variables under env",
         "workingDir": 'change the directory in the command: ["sh", "-c", "cd DIR && exec …"]',
         "lifecycle": "do this work in the program",
-        "restartPolicy": "containers beside the program are not supported",
+        "restartPolicy": "additional containers are not supported",
         "volumeDevices": "read from Cloud Storage",
         "resizePolicy": "VMs have a fixed size",
     }

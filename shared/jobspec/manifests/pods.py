@@ -95,7 +95,7 @@ def _find_container(pod: PodSpec, path: str, name: str, findings: Findings) -> i
     indexes = [index for index, container in enumerate(pod.containers) if container.get("name") == name] or [0]
     for index in range(len(pod.containers)):
         if index != indexes[0]:
-            problem = "is a container beside the program; this is not supported: do its work in the program"
+            problem = "is an additional container, which is not supported: do its work in the program"
             findings.refuse(f"{path}.containers[{index}]", problem, "leave it out")
     return indexes[0]
 
@@ -215,6 +215,6 @@ def _check_volumes(volumes: Sequence[Mapping[str, Any]], path: str, findings: Fi
 def _number(value: object, path: str, findings: Findings) -> Decimal:
     number = parse_quantity(value)
     if number is None:
-        findings.refuse(path, f"is {value!r}, which is no quantity", "16Gi")
+        findings.refuse(path, f"is {value!r}, which is not a quantity", "16Gi")
         return Decimal(0)
     return number

@@ -18,7 +18,7 @@ _SUFFIXES: Final = {
 
 
 def parse_quantity(value: object) -> Decimal | None:
-    """Return the number; None if the text is no quantity."""
+    """Return the number; None if the text is not a quantity."""
     match = _QUANTITY.fullmatch(str(value).strip())
     if match is None or isinstance(value, bool):
         return None

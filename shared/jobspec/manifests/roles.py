@@ -19,6 +19,8 @@ _BUDGETS: Final = "5 restarts per replica and attempt, then 3 reruns of the job"
 
 @dataclass(frozen=True, slots=True)
 class Role:
+    """A role of the job, with the pods that a manifest describes for it."""
+
     task_type: TaskType
     count: int
     pod: Pod
@@ -35,6 +37,8 @@ def split_first(role: Role) -> list[Role]:
 
 
 def worker_pools(roles: Sequence[Role], findings: Findings) -> list[dict[str, Any]]:
+    """Return `workerPoolSpecs`, and record which fields of the manifest they come from. A pool without a role is
+    `{}`."""
     by_type = {role.task_type: role for role in roles}
     last = max((POOLS.index(task_type) for task_type in by_type), default=-1)
     return [

@@ -98,7 +98,7 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> Meaning:
         findings.substitute(path, f"{workers} workers", f"chief and {workers - 1} workers", reason)
     if "Evaluator" in counts:
         reason = "TF_CONFIG's cluster has no evaluator, as TensorFlow expects; its task is evaluator."
-        findings.substitute("spec.tfReplicaSpecs.Evaluator", "a member of the cluster", "beside the cluster", reason)
+        findings.substitute("spec.tfReplicaSpecs.Evaluator", "a member of the cluster", "outside the cluster", reason)
     return _meaning(roles, fields, sum(counts.values()), findings)
 
 

@@ -90,7 +90,7 @@ class MlPolicy(Level):
 
     refused: ClassVar[Mapping[str, str]] = {
         "mpi": "mpirun on several machines needs SSH between containers",
-        "flux": "a job is no cluster for other jobs",
+        "flux": "a job cannot be a cluster for other jobs",
     }
 
 
@@ -101,7 +101,7 @@ class TorchPolicy(Level):
 
 
 def convert_trainjob(manifest: Manifest, findings: Findings, others: Sequence[Mapping[str, Any]] = ()) -> Meaning:
-    """`others`: the other objects of the file."""
+    """Convert a TrainJob. `others`: the other objects of the file, among which its runtime may be."""
     fields = findings.read(manifest.spec, "spec", TrainJobFields)
     if fields.suspend:
         findings.refuse("spec.suspend", "is true; a job cannot be created suspended", "submit the job when it may run")
@@ -130,6 +130,8 @@ def convert_trainjob(manifest: Manifest, findings: Findings, others: Sequence[Ma
 
 
 def _find_runtime(name: object, others: Sequence[Mapping[str, Any]], findings: Findings) -> Mapping[str, Any] | None:
+    """Return the spec of the runtime of this name: in the file, or a stock runtime. None, with a problem, if there is
+    none."""
     for other in others:
         metadata = other.get("metadata")
         is_named = isinstance(metadata, Mapping) and metadata.get("name") == name
@@ -137,7 +139,7 @@ def _find_runtime(name: object, others: Sequence[Mapping[str, Any]], findings: F
             spec = other.get("spec")
             return spec if isinstance(spec, Mapping) else {}
     if isinstance(name, str) and name in STOCK_RUNTIMES:
-        reason = "The file has no runtime, so that the one of Kubeflow Trainer of this name is assumed."
+        reason = "The file does not contain this runtime, so that of Kubeflow Trainer with the same name is used."
         image = "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"
         findings.substitute("spec.runtimeRef", name, f"{image}, unless the trainer names an image", reason)
         return STOCK_RUNTIMES[name]
@@ -178,6 +180,7 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _variables(policy: MlPolicy, trainer: Trainer, nodes: int, findings: Findings) -> dict[str, str]:
+    """Return the variables that the runtime sets in every container."""
     if policy.jax is not None:
         return {
             "JAX_NUM_PROCESSES": "$(WORLD_SIZE)",

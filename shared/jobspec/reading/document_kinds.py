@@ -26,6 +26,8 @@ EXTENSION: Final = "trainmaster"
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind:
+    """A kind of job document."""
+
     model: type[WireModel]
     """Model of the whole document."""
     body: str
@@ -76,7 +78,7 @@ BODY_NAMES: Final = frozenset(
 
 
 def detect_kind(document: Mapping[str, object]) -> DocumentKind:
-    """Return the kind by the names at the top level; AI_PLATFORM if they do not tell."""
+    """Return the kind by the names at the top level; AI_PLATFORM if they do not identify one."""
     if any(name in _TUNING_FIELDS for name in document):
         return VERTEX_TUNING
     if any(name in _PIPELINE_FIELDS for name in document):

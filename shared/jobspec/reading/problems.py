@@ -22,6 +22,8 @@ _QUOTED_CHARS_MAX: Final = 60
 
 @dataclass(frozen=True)
 class Problem:
+    """One problem of a job document."""
+
     field: str
     """Path of the field as the sender wrote it."""
     problem: str
@@ -87,7 +89,7 @@ class Spelling:
         return text or ROOT
 
     def spelled_name(self, path: FieldPath) -> str:
-        """Return the last name of a path as written or, for an absent field, in the style of the names beside it."""
+        """Return the last name of a path as written or, for an absent field, in the style of the names next to it."""
         written = self.names.get(path)
         if written is not None:
             return written

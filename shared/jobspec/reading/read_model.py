@@ -27,7 +27,7 @@ _TYPE_NAMES: Final = {"tuple_type": "a list", "model_type": "a mapping", "mappin
 
 
 def read_model(document: Mapping[str, object], problems: Problems) -> AiPlatformJob | VertexCustomJob:
-    """Return the job as far as it can be read, and add what is wrong to `problems`."""
+    """Return the job without the fields that have a problem, and add the problems to `problems`."""
     kind = detect_kind(document)
     names = _NameReader(kind, problems)
     bare = _bare_body(document, kind)
@@ -56,7 +56,7 @@ def _bare_body(document: Mapping[str, object], kind: DocumentKind) -> dict[str, 
 
 
 def _misplaced(bare: Mapping[str, object]) -> Problem:
-    problem = f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not beside it"
+    problem = f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not next to it"
     return Problem(TRAINING_INPUT, problem, TRAINING_INPUT_EXAMPLE)
 
 

@@ -121,7 +121,7 @@ def _refuse_name(name: str, path: FieldPath, problems: Problems) -> None:
         problems.add_text(path, problem, "packageUris and pythonModule, or an image of your own")
         return
     nearest = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.4) or ["boosted_trees"]
-    problem = f"names {quoted(name)}, which is no built-in algorithm ({', '.join(ALGORITHMS)})"
+    problem = f"names {quoted(name)}, which is not a built-in algorithm ({', '.join(ALGORITHMS)})"
     is_image = path == IMAGE_PATH
     problems.add(path, problem, f"gcr.io/cloud-ml-algos/{ALGORITHMS[nearest[0]].images[0]}" if is_image else nearest[0])
 

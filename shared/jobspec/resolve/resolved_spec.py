@@ -19,7 +19,10 @@ MAX_RUNNING_S_DEFAULT: Final = 604_800
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSpec:
+    """The meaning of a document in either format."""
+
     dialect: Dialect
+    """The format."""
     roles: tuple[RoleRequest, ...]
     programs: dict[TaskType, Program]
     """The program of each role."""
@@ -30,6 +33,7 @@ class ResolvedSpec:
     region_path: FieldPath
     """Path of the field that names the region."""
     max_running_s: int
+    """Time limit from RUNNING on, in seconds."""
     max_wait_s: int | None
     """None: no limit."""
     service_account: str | None
@@ -37,6 +41,7 @@ class ResolvedSpec:
     kms_key: str | None
     substitutions: list[Substitution]
     priority: int = 0
+    """Position in the admission queue: larger first."""
     spot: SpotUse | None = None
     """Use of Spot VMs by the format's own field; `trainmaster.spot` overrides it."""
     flex_start_path: FieldPath | None = None
@@ -44,6 +49,7 @@ class ResolvedSpec:
     restart_job_on_worker_restart: bool = False
     disable_retries: bool = False
     output_directory: str | None = None
+    """baseOutputDirectory of a CustomJob; None: none is given."""
     algorithm: BuiltInAlgorithm | None = None
     """The built-in algorithm that the job runs."""
     tuning: Tuning | None = None

@@ -81,7 +81,7 @@ def _resolve_stopping(study: StudySpec, problems: Problems, substitutions: list[
         return StoppingRule.NONE
     name, spec = given[0], specs[given[0]] or {}
     for other in given[1:]:
-        problems.add_text((*_PATH, other), f"cannot be set beside {name}: a study has one rule", "one of them")
+        problems.add_text((*_PATH, other), f"cannot be combined with {name}: a study has one rule", "one of them")
     if name != "medianAutomatedStoppingSpec":
         field = problems.spelled_path((*_PATH, name))
         substitutions.append(Substitution(field, "a prediction of the final value", "the worst quarter", NO_PREDICTION))

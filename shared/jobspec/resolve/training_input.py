@@ -132,6 +132,7 @@ def _resolve_programs(
     *,
     has_container: bool,
 ) -> dict[TaskType, Program]:
+    """Return the program of each role that has replicas."""
     packages, module = training.package_uris, training.python_module
     packages_path, module_path = (TRAINING_INPUT, "packageUris"), (TRAINING_INPUT, "pythonModule")
     if training.job_dir is not None:

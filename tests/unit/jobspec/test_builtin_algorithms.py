@@ -179,7 +179,7 @@ def test_distributed_xgboost_on_gpus_runs_in_an_image_with_a_driver() -> None:
 @pytest.mark.parametrize(
     ("parameters", "tag", "field", "expected"),
     [
-        ({"parameterName": "depth"}, "accuracy", "params[0].parameterName", "is no argument of boosted_trees"),
+        ({"parameterName": "depth"}, "accuracy", "params[0].parameterName", "is not an argument of boosted_trees"),
         ({"parameterName": "eta", "maxValue": 2}, "accuracy", "params[0].maxValue", "--eta, which must be a number"),
         (
             {"parameterName": "booster", "type": "CATEGORICAL", "categoricalValues": ["gbtree", "oak"]},

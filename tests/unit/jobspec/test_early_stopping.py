@@ -66,7 +66,7 @@ def test_stopping_rule_of_a_study_is_resolved_with_its_substitutions(
 
 
 def test_two_stopping_rules_are_refused() -> None:
-    with pytest.raises(InvalidJob, match="cannot be set beside medianAutomatedStoppingSpec"):
+    with pytest.raises(InvalidJob, match="cannot be combined with medianAutomatedStoppingSpec"):
         a_study(medianAutomatedStoppingSpec={}, decayCurveStoppingSpec={})
 
 

@@ -167,7 +167,7 @@ def test_several_documents_are_accepted_only_as_objects_of_kubernetes() -> None:
     with pytest.raises(InvalidJob, match="the file has 2"):
         read_document(b"jobId: a\n---\njobId: b\n", "job.yaml")
     twice = yaml.safe_dump_all([a_pytorch_job(), a_pytorch_job()]).encode()
-    with pytest.raises(InvalidJob, match="has 2 objects beside runtimes"):
+    with pytest.raises(InvalidJob, match="has 2 objects besides runtimes"):
         read_document(twice, "job.yaml")
 
 
