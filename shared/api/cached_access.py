@@ -19,7 +19,8 @@ from shared.ports import Access, UnknownTokenError
 
 GRANTED_S: Final = 60.0
 UNKNOWN_S: Final = 10.0
-"""A token does not become valid later. A short time keeps an error of Google's from locking a user out."""
+"""An unknown token never becomes valid. The time is short, so that a wrong answer of Google's does not lock a user out
+for long."""
 ENTRIES_MAX: Final = 1_000
 
 

@@ -1,7 +1,7 @@
 """Create a job through the flow that submitted messages use. The response is sent when the job is stored.
 
 A client that repeats its request because it received no response gets the job that the request created; any other
-second request with the same job id is 409, as it was. A refused request stores nothing.
+second request with the same job id gets 409, as from the service. A refused request stores nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def create_job(
 
 
 def _check_quota(call: Call, service: Service) -> None:
-    """Source: the service's quota of 60 `jobs.create` per minute. It also stops a client that submits in a loop."""
+    """Raise ApiError above the quota of creations. It also stops a client that submits in a loop.
+
+    Source: the service's quota of 60 `jobs.create` per minute.
+    """
     limit = service.jobs_per_minute
     since = service.now() - timedelta(seconds=MINUTE_S)
     if limit and service.deps.store.count_created_since(since, through_api=True) >= limit:

@@ -81,7 +81,7 @@ def insufficient_scope() -> ApiError:
 
 
 def cannot_use(field: str, name: str, permissions: Sequence[str]) -> ApiError:
-    """A resource that the job names, and the caller may not use."""
+    """Return the error for a resource that the job names, but the caller may not use."""
     needed = " and ".join(permissions)
     message = (
         f"Field: {service_path(field)} Error: You do not have permission to use {name} (or it may not exist): {needed}."

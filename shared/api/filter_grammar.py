@@ -35,7 +35,7 @@ Predicate = Callable[[Mapping[str, object]], bool]
 
 
 class FilterSyntaxError(Exception):
-    """The filter cannot be parsed. The text is a predicate of it."""
+    """The filter cannot be parsed. The text completes a sentence whose subject is the filter."""
 
 
 @dataclass(frozen=True, slots=True)

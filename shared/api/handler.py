@@ -2,7 +2,7 @@
 
     404 no such method · 401 no token, or one that Google does not know · 403 wrong project, no permission or scope
     429 quota exceeded by a permitted caller · then the response of the route
-    403 Google does not check the permissions of credentials of the caller's project
+    403 Google does not check the caller's permissions, because the API is disabled in the caller's project
     503 a transient error · 500 a bug, with details in the log
 
 Responses and logs never contain the token.

@@ -21,7 +21,7 @@ class Bucket:
     """A leaky bucket of requests. Thread-safe."""
 
     per_minute: int
-    """Requests that may come at once, and again in each minute; 0: any number."""
+    """Requests that are allowed at once, and again in each following minute; 0: any number."""
     seconds: Callable[[], float]
     """A monotonic clock."""
     _level: float = 0.0

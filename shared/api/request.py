@@ -64,6 +64,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """An HTTP response, independent of the web framework."""
+
     status: int
     body: Json
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class Service:
     deps: Deps
     access: Access
     new_id: Callable[[], str]
-    """Returns a different word each time."""
+    """Returns a different text at each call."""
     service_account: str = ""
     """Default service account of VMs; empty: none."""
     jobs_per_minute: int = 60
@@ -90,7 +92,7 @@ class Service:
 
 
 def caller_name(call: Call, service: Service) -> str:
-    """Return who the ledger names as the author of a request."""
+    """Return the name that the ledger records as the author of a request."""
     return caller_email(call, service) or UNKNOWN_CALLER
 
 

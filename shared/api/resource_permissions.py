@@ -1,9 +1,9 @@
-"""Whether the caller may use the resources of Google Cloud that a job names: asked of Google with the caller's token.
+"""Whether the caller may use the resources of Google Cloud that a job names, as Google answers for the caller's token.
 
 Trainmaster will use them with its own permissions. A service account has permissions of its own (`actAs`). For other
-resources, the permission counts on the project of the resource: one question for each project, and the same rule for
-all kinds. A permission on the single resource does not suffice: the setting `TRAINMASTER_ALLOWED_RESOURCES` opens
-such a resource to all jobs.
+resources, the permission counts on the project of the resource: one query for each project, and the same rule for all
+kinds. A permission on the single resource does not suffice: the setting `TRAINMASTER_ALLOWED_RESOURCES` opens such a
+resource to all jobs.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def check_resources(resources: Sequence[NamedResource], call: Call, service: Ser
 def _permissions_by_project(
     resources: Sequence[NamedResource], call: Call, service: Service
 ) -> dict[str, frozenset[str]]:
+    """Return the needed permissions that the caller has on each project, by id or number; empty: the installation's."""
     required: dict[str, set[str]] = {}
     for resource in resources:
         required.setdefault(_project_of(resource, service), set()).update(PERMISSIONS[resource.kind])

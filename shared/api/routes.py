@@ -40,6 +40,8 @@ Handler = Callable[[Call, Service], Json]
 
 @dataclass(frozen=True, slots=True)
 class Route:
+    """A method of the API."""
+
     method: str
     address: str
     """Path with variables in `{}`."""

@@ -1,8 +1,8 @@
 """`projects.locations.trainingPipelines` of Vertex AI v1, for custom training. Source: its discovery document.
 
 A pipeline and its custom job are one job here and have the same number. The document is stored with the pipeline's own
-fields. `trainingTaskInputs` is a free value to the SDK: it mixes snake_case and camelCase, and every number in it is a
-JSON float, arguments included.
+fields. `trainingTaskInputs` has no schema in the SDK, which mixes snake_case and camelCase in it and sends every number
+as a JSON float, arguments included.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ TRAINING_PIPELINES: Final = TrainingPipelines()
 def _with_whole_numbers(value: object, field: str = "") -> object:
     """Return a value with integers for whole floats, and with strings for the numbers among arguments.
 
-    The SDK turns the argument 5 into 5.0. It becomes "5" again: an integer is the commoner origin by far.
+    The SDK turns the argument 5 into 5.0. It becomes "5" again, because the caller almost always passed an integer.
     """
     match value:
         case dict():

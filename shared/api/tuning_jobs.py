@@ -74,7 +74,7 @@ def _trial_view(trial: Trial, tuning: Tuning) -> Json:
 
 
 def _parameter_value(parameter: Parameter, text: str) -> float | str:
-    """Source: the schema of Trial.Parameter: a number, except for categories."""
+    """Return a number, except for categories. Source: the schema of Trial.Parameter."""
     return text if parameter.kind is ParameterKind.CATEGORICAL else float(text)
 
 

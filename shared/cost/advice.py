@@ -14,7 +14,7 @@ INTERRUPTIONS_MIN: Final = 3
 """Fewer interruptions leave their rate unknown by more than a factor of three."""
 CHECKPOINTS_MIN: Final = 3
 SPOT_HOURS_MIN: Final = 10.0
-"""Hours of Spot VMs below which no loss proves little."""
+"""Hours of Spot VMs from which on their losses are counted as evidence, even if there were none."""
 WORTH_CHANGING: Final = 0.01
 """Share of the time that a change must save to be advised."""
 
@@ -37,9 +37,9 @@ def checkpoint_advice(rates: MeasuredRates, listing: Listing | Unknown | None, s
     saving_s = save_s or rates.save_s
     if not saving_s:
         return Advice(topic, "", "how long saving a checkpoint takes: add --save-time, such as 20s")
-    found = advise_interval(saving_s, rates.running_s, rates.interruptions)
+    optimum = advise_interval(saving_s, rates.running_s, rates.interruptions)
     text = (
-        f"save every {_minutes(found.interval_s)} ({_minutes(found.shortest_s)} to {_minutes(found.longest_s)}, "
+        f"save every {_minutes(optimum.interval_s)} ({_minutes(optimum.shortest_s)} to {_minutes(optimum.longest_s)}, "
         f"because {rates.interruptions} interruptions were seen, one per {_minutes(between_s)} of work)"
     )
     if isinstance(listing, Unknown):
@@ -48,7 +48,7 @@ def checkpoint_advice(rates: MeasuredRates, listing: Listing | Unknown | None, s
         return Advice(topic, f"{text}. How often the job saves now is not known: fewer than 3 checkpoints were found")
     restart_s = rates.restart_s or 0.0
     now = waste(rates.checkpoint_s, saving_s, between_s, restart_s)
-    then = waste(found.interval_s, saving_s, between_s, restart_s)
+    then = waste(optimum.interval_s, saving_s, between_s, restart_s)
     if now - then < WORTH_CHANGING:
         gain = f"the best interval would save {max(now - then, 0.0):.1%} of the time"
         return Advice(topic, f"keep saving every {_minutes(rates.checkpoint_s)}: {gain}")
@@ -61,17 +61,15 @@ def spot_rate_problem(rates: MeasuredRates) -> str:
     if not rates.spot_hours:
         return "Spot VMs: the job had none, so how often they are lost is not known"
     if rates.spot_losses < INTERRUPTIONS_MIN and rates.spot_hours < SPOT_HOURS_MIN:
-        needed = f"needed are {INTERRUPTIONS_MIN} losses or {SPOT_HOURS_MIN:.0f} hours"
+        needed = f"{INTERRUPTIONS_MIN} losses or {SPOT_HOURS_MIN:.0f} hours are needed"
         seen = f"{rates.spot_losses} losses in {rates.spot_hours:.1f} hours"
-        return f"more hours of Spot VMs: {seen} say little; {needed}"
+        return f"more hours of Spot VMs: {seen} are too few; {needed}"
     return ""
 
 
 def _too_few(rates: MeasuredRates) -> str:
     hours = f"{rates.running_s / 3600:.1f} hours of work"
-    return (
-        f"interruptions: {rates.interruptions} in {hours} say little about their rate; needed are {INTERRUPTIONS_MIN}"
-    )
+    return f"interruptions: {rates.interruptions} in {hours} do not show their rate; {INTERRUPTIONS_MIN} are needed"
 
 
 def _minutes(seconds: float) -> str:

@@ -40,16 +40,16 @@ class Listing:
     is_complete: bool
 
     @property
-    def written(self) -> WrittenObjects:
+    def written_objects(self) -> WrittenObjects:
         prefix = f"{self.directory.removeprefix('gs://').partition('/')[2]}/"
-        named = ((found.name.removeprefix(prefix), found.created_at) for found in self.objects)
+        named = ((item.name.removeprefix(prefix), item.created_at) for item in self.objects)
         return written_objects(named, is_complete=self.is_complete)
 
     @property
     def checkpoints(self) -> tuple[CreatedObject, ...]:
         """Objects that may belong to a checkpoint, in the order of their creation."""
         return tuple(
-            sorted((found for found in self.objects if is_checkpoint(found.name)), key=lambda found: found.created_at)
+            sorted((item for item in self.objects if is_checkpoint(item.name)), key=lambda item: item.created_at)
         )
 
 

@@ -1,7 +1,7 @@
 """The cost of a job's machine time at list prices, by attempt and phase.
 
-Charged are the phases in which there is a VM (`PAID`), each at the price of the VM that the replica had: a replica may
-change from Spot to on-demand VMs. Discounts, networks, storage and images are no part of it.
+The phases in which there is a VM (`PAID`) are charged, each at the price of the VM that the replica had: a replica may
+change from Spot to on-demand VMs. Discounts, networks, storage and images are not included.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def job_cost(
 
 
 def hourly_cost(plan: Plan, prices: PriceList) -> Decimal | Unknown:
-    """Return the price of all first machines of a job per hour, as it was submitted."""
+    """Return the price per hour of all machines that the job requests first."""
     total = Decimal(0)
     for group in plan.groups:
         price = machine_price(plan, group, prices, is_spot=group.spot and plan.on_demand_after != 0)

@@ -32,12 +32,14 @@ _EXCEPTIONS: Final = {"n2-highmem-128", "c4-standard-2", "c4-highmem-2"}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
+    """The priced parts of a machine type."""
+
     series: str
     vcpus: Decimal
     """Billed vCPUs; shared-core types have fractions of one."""
     memory_gib: Decimal
     local_ssd_gib: int = 0
-    """Local SSDs that come with the type and are charged beside it."""
+    """Local SSDs that are part of the type, and are charged separately."""
 
 
 def _shape(series: str, vcpus: float, memory_gib: float, local_ssd_gib: int = 0) -> Shape:

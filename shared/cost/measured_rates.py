@@ -63,7 +63,7 @@ def measure(
         incidents = _merged(incidents)
         whole_s = ((job.ended_at or now) - job.started_at).total_seconds() if job.started_at else 0.0
         running_s = max(whole_s - sum((end - start).total_seconds() for start, end in incidents), 0.0)
-    moments = _moments([found for found in checkpoints if found.created_at >= job.created_at])
+    moments = _moments([checkpoint for checkpoint in checkpoints if checkpoint.created_at >= job.created_at])
     spreads = [(end - start).total_seconds() for start, end in moments if end > start]
     intervals = _intervals(moments, [start for start, _ in incidents])
     return MeasuredRates(
@@ -97,14 +97,14 @@ def _moments(checkpoints: Sequence[CreatedObject]) -> list[tuple[datetime, datet
     """
     numbered: dict[str, list[datetime]] = {}
     others: list[datetime] = []
-    folder = posixpath.commonpath([posixpath.dirname(found.name) for found in checkpoints] or [""])
-    for found in checkpoints:
-        stems = [part.partition(".")[0] for part in found.name[len(folder) :].split("/")]
+    folder = posixpath.commonpath([posixpath.dirname(checkpoint.name) for checkpoint in checkpoints] or [""])
+    for checkpoint in checkpoints:
+        stems = [part.partition(".")[0] for part in checkpoint.name[len(folder) :].split("/")]
         number = next((stem for stem in stems if _NUMBER.search(stem)), None)
         if number is None:
-            others.append(found.created_at)
+            others.append(checkpoint.created_at)
         else:
-            numbered.setdefault(number, []).append(found.created_at)
+            numbered.setdefault(number, []).append(checkpoint.created_at)
     if sum(map(len, numbered.values())) > len(others):
         return sorted((min(times), max(times)) for times in numbered.values())
     moments: list[tuple[datetime, datetime]] = []

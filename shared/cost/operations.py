@@ -84,5 +84,5 @@ def _bursts(entries: Iterable[LedgerEntry]) -> Iterable[list[LedgerEntry]]:
 
 
 def _is_of_whole_attempt(burst: Iterable[LedgerEntry]) -> bool:
-    """Whether all VMs are requested or told at once, so that fewer rounds are needed."""
+    """Whether all VMs are requested, or get their directives, at once, so that fewer rounds are needed."""
     return all(isinstance(entry.decision.action, AcceptJob | BeginPreparing | RerunJob) for entry in burst)

@@ -47,6 +47,8 @@ class PriceEntry(_Model):
 
 
 class PriceFile(_Model):
+    """The JSON file of a price list."""
+
     version: Literal[1]
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
     fetched_at: AwareDatetime
@@ -76,7 +78,7 @@ def make_price_file(skus: Iterable[Sku], fetched_at: datetime, source: str = "")
 
     Two SKUs with different prices for one resource in one region leave it without a price.
     """
-    matches = [(found, sku) for sku in skus if (found := resource_of(sku)) is not None]
+    matches = [(match, sku) for sku in skus if (match := resource_of(sku)) is not None]
     currencies = {sku.currency for _, sku in matches}
     if len(currencies) != 1:
         raise PermanentError(

@@ -31,6 +31,8 @@ class CostSources:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
+    """Machine time, cost and lost work of a job."""
+
     goodput: Goodput
     cost: JobCost | Unknown
     operations: Operations
@@ -38,6 +40,7 @@ class CostReport:
     listing: Listing | Unknown | None
     """Objects in the job's directory. None: it was not listed, because nothing was lost."""
     spans: tuple[Span, ...]
+    """The phases of all replicas."""
 
 
 def cost_report(
@@ -53,7 +56,7 @@ def cost_report(
     spans = replica_spans(history)
     lost = losses(job.plan, spans)
     listing = sources.checkpoint_times.listing(job, now) if lost and sources.checkpoint_times else None
-    written = listing.written if isinstance(listing, Listing) else None
+    written = listing.written_objects if isinstance(listing, Listing) else None
     prices = sources.prices()
     return CostReport(
         goodput_of(job, spans, now, written),

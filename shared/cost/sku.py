@@ -23,7 +23,9 @@ class Sku:
     """One line of the catalogue, with the price that is effective now."""
 
     sku_id: str
+    """Id of the SKU, such as `2E27-4F75-95CD`."""
     description: str
+    """Text that identifies the resource (`sku_resources`)."""
     family: str
     """`Compute`, `Storage` and others."""
     group: str
@@ -34,6 +36,7 @@ class Sku:
     unit: str
     """`h`: hour; `GiBy.h`: GiB hour; `GiBy.mo`: GiB month."""
     currency: str
+    """ISO 4217 code."""
     tiers: tuple[Tier, ...]
     """In the order of their starts."""
 
@@ -51,7 +54,7 @@ def amount(units: int, nanos: int) -> Decimal:
     Raises ValueError if the signs differ or `nanos` is out of range.
     """
     if abs(nanos) >= 10**9 or units * nanos < 0:
-        raise ValueError(f"{units} units and {nanos} nanos are no amount of money")
+        raise ValueError(f"{units} units and {nanos} nanos are not an amount of money")
     return Decimal(units) + nanos * NANO
 
 

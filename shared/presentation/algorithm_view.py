@@ -1,7 +1,7 @@
 """The fields of the service for a job that runs a built-in algorithm. Clients that deploy the model read them.
 
 Source: BuiltInAlgorithmOutput in the discovery document of `ml` v1. `modelPath` is only set for successful jobs
-that are no tuning jobs; a trial has the output only if it succeeded.
+that are not tuning jobs; a trial has the output only if it succeeded.
 """
 
 from __future__ import annotations

@@ -35,9 +35,12 @@ ReadPage = Callable[[str, str], tuple[Sequence[Mapping[str, Any]], str]]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
+    """A line of a job's log."""
+
     timestamp: str
     """As Cloud Logging formats it."""
     insert_id: str
+    """Id that Cloud Logging distinguishes entries of one time by."""
     task: str
     """`master-replica-0`, or `service` for a line of Trainmaster."""
     vm: str
@@ -73,6 +76,8 @@ def parse_entry(entry: Mapping[str, Any]) -> LogLine:
 
 @dataclass
 class LogReader:
+    """Reads the log of one job, and remembers how far."""
+
     read_page: ReadPage
     job_id: str
     conditions: Sequence[str] = ()

@@ -2,7 +2,7 @@
 
 A machine's ML units per hour are its former Compute Engine price in us-central1, divided by 0.49 USD, the price of one
 unit; the tests have the figures that the service published. Only machines that the service offered have ML units. This
-is no bill: Google bills current prices. An installation that wants to show a cost configures the price of a unit.
+is not a bill: Google bills current prices. An installation that wants to show a cost configures the price of a unit.
 
 Usage is counted as the service did: for every machine of the job from RUNNING to the end, or until now.
 """
@@ -32,6 +32,8 @@ _N1: Final = re.compile(r"n1-(standard|highmem|highcpu)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """The usage of a job."""
+
     machine_hours: float
     ml_units: float | None
     """None if the job has a machine without ML units."""

@@ -11,6 +11,8 @@ _TEXT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ([A-Z]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Price:
+    """An amount of money."""
+
     amount: float
     currency: str
     """ISO 4217 code."""

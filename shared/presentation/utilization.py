@@ -31,6 +31,8 @@ Answers = Mapping[MetricQuery, Sequence[MetricSeries]]
 
 @dataclass(slots=True)
 class GpuUse:
+    """The latest values of one GPU, as shares from 0 to 1. None: no value."""
+
     index: int
     utilization: float | None = None
     """Share of the time in which a kernel ran."""
@@ -42,21 +44,24 @@ class ReplicaUse:
     """The latest values of one replica; of a TPU slice, means of its hosts. None: no value."""
 
     replica: str
+    """Replica id."""
     cpu: float | None = None
+    """Share from 0 to 1, as `memory`."""
     memory: float | None = None
     received_bps: float | None = None
     """Bytes per second."""
     sent_bps: float | None = None
     gpus: dict[int, GpuUse] = field(default_factory=dict)
+    """By the index of the GPU."""
     sampled_at: datetime | None = None
     """End of the latest interval."""
 
 
 def read_all(reader: MetricReader, queries: Iterable[MetricQuery]) -> Answers:
     """Run queries side by side. Raises the error of the first that failed."""
-    found = tuple(queries)
+    query_list = tuple(queries)
     with ThreadPoolExecutor(THREADS) as pool:
-        return dict(zip(found, pool.map(reader.read, found), strict=True))
+        return dict(zip(query_list, pool.map(reader.read, query_list), strict=True))
 
 
 def metrics_end(job: Job, now: datetime) -> datetime:
@@ -85,10 +90,10 @@ def read_idle_gpus(reader: MetricReader, job: Job, now: datetime) -> str:
     return idle_sentence(reader.read(MetricQuery(job.job_id, Metric.GPU, start, end)), end)
 
 
-def idle_sentence(found: Sequence[MetricSeries], end: datetime) -> str:
+def idle_sentence(all_series: Sequence[MetricSeries], end: datetime) -> str:
     """Return which GPUs of raw series were idle for the last `IDLE_S`; empty if none was."""
     begin = end - timedelta(seconds=IDLE_S)
-    gpus = [series for series in _latest_generation(found) if series.points[-1].at > begin]
+    gpus = [series for series in _latest_generation(all_series) if series.points[-1].at > begin]
     idle = sorted(_name(series) for series in gpus if is_idle(series.points, end))
     if not idle:
         return ""
@@ -108,39 +113,40 @@ def is_idle(points: Sequence[MetricPoint], end: datetime) -> bool:
     return is_covered and all(point.value < IDLE_SHARE for point in recent)
 
 
-def _by_replica(found: Sequence[MetricSeries]) -> dict[str, list[MetricSeries]]:
+def _by_replica(all_series: Sequence[MetricSeries]) -> dict[str, list[MetricSeries]]:
+    """Return the series by replica id, only those of the latest VM and attempt."""
     by_replica: dict[str, list[MetricSeries]] = defaultdict(list)
-    for series in _latest_generation(found):
+    for series in _latest_generation(all_series):
         by_replica[series.labels.get(Label.TASK_ID, "")].append(series)
     return by_replica
 
 
-def _latest_generation(found: Sequence[MetricSeries]) -> list[MetricSeries]:
+def _latest_generation(all_series: Sequence[MetricSeries]) -> list[MetricSeries]:
     """Return one series for each machine and GPU: that of the latest VM and attempt."""
     latest: dict[tuple[str, ...], MetricSeries] = {}
-    for series in filter(has_valid_gpu, found):
+    for series in filter(has_valid_gpu, all_series):
         key = tuple(series.labels.get(label, "") for label in (Label.TASK_ID, Label.HOST, Label.GPU))
         if key not in latest or series.points[-1].at > latest[key].points[-1].at:
             latest[key] = series
     return list(latest.values())
 
 
-def _apply(use: ReplicaUse, metric: Metric, found: Sequence[MetricSeries]) -> None:
+def _apply(use: ReplicaUse, metric: Metric, all_series: Sequence[MetricSeries]) -> None:
     """Set the value of one metric from the series of one replica."""
-    newest = max(series.points[-1].at for series in found)
+    newest = max(series.points[-1].at for series in all_series)
     use.sampled_at = max(use.sampled_at or newest, newest)
-    last = [series.points[-1].value for series in found]
+    last = [series.points[-1].value for series in all_series]
     match metric:
         case Metric.CPU:
             use.cpu = sum(last) / len(last)
         case Metric.MEMORY:
             use.memory = sum(last) / len(last)
         case Metric.RECEIVED:
-            use.received_bps = _rate(found)
+            use.received_bps = _rate(all_series)
         case Metric.SENT:
-            use.sent_bps = _rate(found)
+            use.sent_bps = _rate(all_series)
         case Metric.GPU | Metric.GPU_MEMORY:
-            for series in found:
+            for series in all_series:
                 index = int(series.labels.get(Label.GPU, "0"))
                 gpu = use.gpus.setdefault(index, GpuUse(index))
                 if metric is Metric.GPU:
@@ -149,9 +155,9 @@ def _apply(use: ReplicaUse, metric: Metric, found: Sequence[MetricSeries]) -> No
                     gpu.memory = series.points[-1].value
 
 
-def _rate(found: Sequence[MetricSeries]) -> float | None:
+def _rate(all_series: Sequence[MetricSeries]) -> float | None:
     """Return the bytes per second of the last interval, of all hosts together."""
-    rates = [rate for series in found if (rate := _rate_of(series.points)) is not None]
+    rates = [rate for series in all_series if (rate := _rate_of(series.points)) is not None]
     return sum(rates) if rates else None
 
 

@@ -160,7 +160,7 @@ def test_without_checkpoints_the_present_interval_is_unknown(listing: Unknown | 
         (RATES, ""),
         (replace(RATES, spot_losses=0), ""),
         (replace(RATES, spot_hours=0.0), "the job had none"),
-        (replace(RATES, spot_hours=2.0, spot_losses=1), "1 losses in 2.0 hours say little"),
+        (replace(RATES, spot_hours=2.0, spot_losses=1), "1 losses in 2.0 hours are too few"),
     ],
 )
 def test_rate_of_spot_losses_needs_losses_or_hours(rates: MeasuredRates, problem: str) -> None:

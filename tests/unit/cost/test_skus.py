@@ -45,7 +45,7 @@ def test_amount_is_exact(units: int, nanos: int, expected: str) -> None:
 
 @pytest.mark.parametrize(("units", "nanos"), [(1, -1), (-1, 1), (0, 10**9)])
 def test_amount_with_two_signs_or_too_many_nanos_is_refused(units: int, nanos: int) -> None:
-    with pytest.raises(ValueError, match="no amount of money"):
+    with pytest.raises(ValueError, match="not an amount of money"):
         amount(units, nanos)
 
 
