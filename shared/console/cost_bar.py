@@ -33,6 +33,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class CostBar:
+    """The bar of one attempt."""
+
     attempt: int
     y: float
     segments: tuple[Segment, ...]
@@ -42,10 +44,13 @@ class CostBar:
 
 @dataclass(frozen=True, slots=True)
 class DrawnCost:
+    """All bars, and the size of their image."""
+
     width: float
     height: float
     bars: tuple[CostBar, ...]
     legend: tuple[str, ...]
+    """Kinds of segments that occur."""
 
 
 def draw_cost(goodput: Goodput) -> DrawnCost | None:

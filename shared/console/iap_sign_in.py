@@ -1,8 +1,8 @@
 """Sign-in behind Identity-Aware Proxy (IAP): a user is signed in if the request has a valid assertion of IAP.
 
-IAP answers who may enter, and IAM which groups those are. The console verifies every request itself, so that a
-request that reaches it without IAP is refused. IAP passes no credentials of the user: the console acts with its own,
-and records the user's e-mail address.
+IAP admits users and groups that have its role in IAM. The console verifies every request itself, so that a request that
+reaches it without IAP is refused. IAP passes no credentials of the user: the console acts with its own, and records the
+user's e-mail address.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ class BandKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Band:
+    """A range of time with a label."""
+
     start: datetime
     end: datetime
     kind: BandKind
@@ -42,6 +44,8 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class DrawnBand:
+    """A band in the units of the charts."""
+
     x: float
     width: float
     kind: BandKind
@@ -90,10 +94,10 @@ def draw_bands(bands: Iterable[Band], start: datetime, end: datetime) -> tuple[D
         for band in bands
         if band.start < end and band.end > start
     ]
-    return tuple(_drawn(band, start, end) for band in cut)
+    return tuple(_draw_band(band, start, end) for band in cut)
 
 
-def _drawn(band: Band, start: datetime, end: datetime) -> DrawnBand:
+def _draw_band(band: Band, start: datetime, end: datetime) -> DrawnBand:
     x = chart_x(band.start, start, end)
     width = max(round(chart_x(band.end, start, end) - x, 1), 1.0)
     return DrawnBand(x, width, band.kind, band.label if width >= LABEL_WIDTH_MIN else "", band.words)

@@ -1,4 +1,4 @@
-"""Ledgers of jobs, read once and then only as far as they are new.
+"""Ledgers of jobs, read once, and after that only their new entries.
 
 A page that is open polls every few seconds. Reading a whole ledger each time would cost a read per entry.
 """
@@ -63,12 +63,12 @@ class LedgerCache:
             if known is None or now - known.read_at > REREAD_AFTER_S:
                 known = _Known(self._store.ledger(job_id), now, now, now)
             elif not (has_ended and _is_final(known.entries)):
-                known = self._refreshed(job_id, known, now)
+                known = self._refresh(job_id, known, now)
             if len(known.entries) < ENTRIES_MAX:
                 self._known[job_id] = known
             return known.entries
 
-    def _refreshed(self, job_id: str, known: _Known, now: float) -> _Known:
+    def _refresh(self, job_id: str, known: _Known, now: float) -> _Known:
         newest = max((entry.at for entry in known.entries), default=None)
         if newest is None:
             return _Known(self._store.ledger(job_id), now, now, now)

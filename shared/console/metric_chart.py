@@ -38,25 +38,33 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLine:
+    """A line of a chart as shapes."""
+
     name: str
     style: int
+    """Number of the line style, from 0."""
     paths: tuple[str, ...]
     """Points of each uninterrupted piece."""
     bands: tuple[str, ...]
+    """Outlines of the areas between the smallest and the largest values."""
     dots: tuple[tuple[float, float], ...]
     """Positions of single values, which make no line."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnChart:
+    """A chart as shapes, and its table."""
+
     name: str
     words: str
     """The chart in a sentence, for screen readers."""
     lines: tuple[DrawnLine, ...]
     y_ticks: tuple[tuple[float, str], ...]
+    """Position and label."""
     x_ticks: tuple[tuple[float, str, str], ...]
     """Position, label and anchor."""
     columns: tuple[str, ...]
+    """Headings of the table."""
     rows: tuple[tuple[datetime, tuple[str, ...]], ...]
     """Time and the value of each line, the newest first."""
 
@@ -75,7 +83,7 @@ def draw_chart(
     def y(value: float) -> float:
         return round(TOP + (1 - min(max(value / top, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM), 1)
 
-    def drawn(line: Line, index: int) -> DrawnLine:
+    def draw_line(line: Line, index: int) -> DrawnLine:
         pieces = _pieces(sorted(line.mean), gap)
         return DrawnLine(
             line.name,
@@ -89,7 +97,7 @@ def draw_chart(
     return DrawnChart(
         name,
         _sentence(name, lines, words),
-        tuple(drawn(line, index) for index, line in enumerate(lines)),
+        tuple(draw_line(line, index) for index, line in enumerate(lines)),
         tuple((y(top * part), words(top * part)) for part in (0, 0.5, 1)),
         tuple(_time_ticks(start, end)),
         tuple(line.name for line in lines),
@@ -131,6 +139,7 @@ def _ceiling(value: float) -> float:
 
 
 def _time_ticks(start: datetime, end: datetime) -> list[tuple[float, str, str]]:
+    """Return position, label and anchor of each tick."""
     ticks = []
     for number in range(TICKS + 1):
         position = round(LEFT + (WIDTH - LEFT - RIGHT) * number / TICKS, 1)
@@ -154,7 +163,7 @@ def _cell(line: Line, at: datetime, words: Callable[[float], str]) -> str:
 
 def _sentence(name: str, lines: Sequence[Line], words: Callable[[float], str]) -> str:
     parts = [
-        f"{line.name} {words(line.mean[max(line.mean)])} at last, at most {words(max(line.mean.values()))}"
+        f"{line.name} {words(line.mean[max(line.mean)])} at the end, at most {words(max(line.mean.values()))}"
         for line in lines
         if line.mean
     ]

@@ -1,4 +1,4 @@
-"""Texts of programs without what hides or reverses them on a page."""
+"""Texts of programs without the characters that hide or reverse text on a page."""
 
 from __future__ import annotations
 

@@ -29,6 +29,8 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True)
 class User:
+    """A signed-in user."""
+
     name: str
     """Recorded in the ledger with what the user does."""
     session: str

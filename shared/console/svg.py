@@ -39,14 +39,19 @@ MARK_SHAPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DrawnBar:
+    """A span of a lane, with its position in the image."""
+
     x: float
     width: float
     kind: str
     title: str
+    """The span in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnMark:
+    """A mark of a lane, with its position and shape."""
+
     x: float
     kind: str
     path: str
@@ -57,6 +62,8 @@ class DrawnMark:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLane:
+    """A lane with its spans and marks."""
+
     name: str
     y: float
     words: str
@@ -67,13 +74,18 @@ class DrawnLane:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
+    """A label of the time axis."""
+
     x: float
     label: str
     anchor: str
+    """Value of `text-anchor`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnGap:
+    """A stretch that is drawn shorter."""
+
     x: float
     width: float
     words: str
@@ -81,6 +93,8 @@ class DrawnGap:
 
 @dataclass(frozen=True, slots=True)
 class DrawnTimeline:
+    """The whole image."""
+
     width: float
     height: float
     lanes: tuple[DrawnLane, ...]

@@ -77,7 +77,7 @@ class Bar:
     """The phase, or the job's state in lower case."""
     start: datetime
     end: datetime | None
-    """None: it lasts."""
+    """None: it has not ended."""
     title: str
     """The whole span in words."""
 
@@ -129,7 +129,7 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     return Timeline(tuple(lanes), len(replica_ids) - len(shown), attempts, job.created_at, end)
 
 
-def zoomed(timeline: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
+def zoom(timeline: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
     """Return the part of the timeline between two times. Spans that cross its borders are cut there."""
     first = max(start or timeline.start, timeline.start)
     last = min(end or timeline.end, timeline.end)

@@ -18,11 +18,14 @@ SHADES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Dot:
+    """One trial."""
+
     x: float
     y: float
     state: str
     title: str
     number: int
+    """Number of the trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,24 @@ class ObjectivePlot:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
+    """The axis of a parameter or of the objective."""
+
     name: str
     x: float
     top: str
+    """Label of the upper end."""
     bottom: str
+    """Label of the lower end."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialLine:
+    """The line of one trial."""
+
     number: int
+    """Number of the trial."""
     points: str
+    """Points of the line."""
     shade: int | None
     """None: the trial has no value."""
     title: str
@@ -55,6 +66,8 @@ class TrialLine:
 
 @dataclass(frozen=True, slots=True)
 class ParallelCoordinates:
+    """All axes and lines."""
+
     axes: tuple[Axis, ...]
     lines: tuple[TrialLine, ...]
 

@@ -32,6 +32,8 @@ class PhaseRow:
 
 @dataclass(frozen=True, slots=True)
 class CostSection:
+    """The section about machine time and cost."""
+
     goodput: Goodput
     bars: DrawnCost | None
     rows: tuple[PhaseRow, ...]
@@ -41,6 +43,7 @@ class CostSection:
     lost: str
     """Lost work with its bounds; empty: nothing was lost."""
     control_plane: str
+    """The control plane's own operations and their price, in words."""
 
 
 def read_cost_section(

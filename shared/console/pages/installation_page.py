@@ -19,6 +19,8 @@ REJECTIONS_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
+    """The use of one limited resource."""
+
     resource: str
     used: int
     limit: int
@@ -26,18 +28,25 @@ class LimitRow:
 
 @dataclass(frozen=True, slots=True)
 class InstallationPage:
+    """The page of the installation."""
+
     project: str
     version: str
     at: datetime
+    """When it was read."""
     live: int
     """Number of jobs that have not ended."""
     limits: tuple[LimitRow, ...]
     queue: tuple[Wait, ...]
+    """Queued jobs that may not start yet."""
     unreadable: tuple[str, ...]
+    """Ids of jobs whose documents cannot be read."""
     stockouts: tuple[Stockout, ...]
     orphans: tuple[Orphan, ...]
     rejections: tuple[Rejection, ...]
+    """The latest rejected submissions."""
     rejections_omitted: int
+    """Number of older ones."""
     pending: tuple[str, ...]
     """Ids of jobs with unconfirmed effects, except jobs in `queue`, whose effects begin after admission."""
 

@@ -47,8 +47,8 @@ class NewestJobs:
         """Count those that match. Trials and deleted jobs are not in the list."""
         listed = [job for job in self.jobs if is_listed(job)]
         others = replace(filters, states=())
-        found = Counter(job.state for job in listed if matches(job, others))
-        return StateCounts({state: found[state] for state in JobState}, None if self.is_whole else len(listed))
+        counts = Counter(job.state for job in listed if matches(job, others))
+        return StateCounts({state: counts[state] for state in JobState}, None if self.is_whole else len(listed))
 
     def jobs_behind(self, after: JobPosition | None, batch: int) -> Iterator[Job]:
         """Return the jobs behind the position. Those of this object are not read again; others are read in batches."""

@@ -61,7 +61,7 @@ class Filters:
         query = urlencode([(name, value) for name, value in pairs if value])
         return f"/jobs?{query}" if query else "/jobs"
 
-    def toggled(self, state: JobState) -> str:
+    def toggle_query(self, state: JobState) -> str:
         """Return the address of the first page with this state added to the filter, or removed from it."""
         states = tuple(other for other in self.states if other is not state)
         return self.query(states=states if len(states) < len(self.states) else (*states, state), after=None)

@@ -43,6 +43,8 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class JobList:
+    """A page of the list of jobs."""
+
     filters: Filters
     rows: tuple[JobRow, ...]
     next_page: str | None
@@ -56,7 +58,7 @@ class JobList:
 
     @property
     def total(self) -> int:
-        """Number of jobs on all pages, as far as they were counted."""
+        """Number of jobs on all pages, among those that were counted."""
         return self.counts.total(self.filters.states)
 
     @property
@@ -73,17 +75,17 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     else:
         counts = StateCounts(console.store.count_by_state(filters.whole_label))
         source = jobs_behind(console.store, filters.after, batch)
-    position, found, read = filters.after, list[Job](), 0
+    position, matching_jobs, read = filters.after, list[Job](), 0
     for job in islice(source, max(JOBS_READ_MAX, filters.size + 1)):
         read += 1
         position = JobPosition(job.created_at, job.job_id)
         if is_listed(job) and matches(job, filters):
-            found.append(job)
-        if len(found) > filters.size:
+            matching_jobs.append(job)
+        if len(matching_jobs) > filters.size:
             break
-    is_full = len(found) > filters.size
+    is_full = len(matching_jobs) > filters.size
     stopped_early = not is_full and next(source, None) is not None
-    shown = found[: filters.size]
+    shown = matching_jobs[: filters.size]
     last = JobPosition(shown[-1].created_at, shown[-1].job_id) if is_full else position
     next_page = filters.query(after=last) if is_full or stopped_early else None
     waits = _waits(console, shown)

@@ -17,7 +17,7 @@ from shared.console.pages.service import Console, NotFoundError
 from shared.console.pages.times import parse_time
 from shared.console.pages.view import View
 from shared.console.svg import DrawnTimeline, draw
-from shared.console.timeline import LANES_MAX, Timeline, read_timeline, zoomed
+from shared.console.timeline import LANES_MAX, Timeline, read_timeline, zoom
 from shared.core.decisions import Rule
 from shared.core.events import ReplicaExited
 from shared.core.ledger import LedgerEntry
@@ -54,24 +54,33 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
+    """A row of the table of decisions."""
+
     entry: LedgerEntry
     omitted: int
     """Number of similar entries left out before it."""
     replica: str
+    """Replica that it is about; empty: the job as a whole."""
     changes: tuple[str, ...]
     """Budgets before and after."""
     passed_over: tuple[tuple[Rule, str], ...]
+    """Rules that did not apply, each with its condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
+    """The page of one job."""
+
     job: Job
     kind: str
     origin: str
+    """How it was submitted."""
     machines: str
     elapsed: str
+    """Time since it was submitted, until now or its end."""
     usage: Usage
     budgets: tuple[str, ...]
+    """Use of the budgets of the job, in words."""
     next_sentences: tuple[str, ...]
     """Sentences about what the job waits for; empty if it has ended."""
     failure: Failure | None
@@ -80,8 +89,11 @@ class JobPage:
     range: tuple[str, str]
     """First and last time of the timeline, as its form shows them; both empty if there is no timeline."""
     hidden_lanes: int
+    """Number of replicas without a lane."""
     decisions: tuple[DecisionRow, ...]
+    """The newest decisions, in the order of their commits."""
     decisions_omitted: int
+    """Number of older ones."""
     replicas: tuple[ReplicaRow, ...]
     cost: CostSection | None
     """None for a tuning job, or if the history of the job has expired."""
@@ -195,7 +207,7 @@ def _timeline(history: History, now: datetime, view: View) -> Timeline:
     if not (view.start or view.end):
         return timeline
     start, end = (parse_time(name, text) if text else None for name, text in (("from", view.start), ("to", view.end)))
-    return zoomed(timeline, start, end)
+    return zoom(timeline, start, end)
 
 
 def _second(at: datetime) -> str:

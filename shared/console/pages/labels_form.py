@@ -10,6 +10,8 @@ from shared.jobspec import InvalidJob, Problem, read_labels
 
 @dataclass(frozen=True, slots=True)
 class LabelsForm:
+    """The form, as it is shown."""
+
     job: Job
     text: str
     seen: int

@@ -36,11 +36,11 @@ def _file(lines: Iterator[LogLine], filters: LogFilters) -> Iterator[str]:
     try:
         for count, line in enumerate(lines):
             if last and count == DOWNLOAD_LINES_MAX:
-                query = filters.moved(start=str(position_of(last)))
+                query = filters.window_query(start=str(position_of(last)))
                 yield f"# These are the first {count} lines. Those after them: logs.txt?{query}\n"
                 return
             yield f"{line.timestamp} {line.source} {line.severity} {printable(line.message)}\n"
             last = line
     except (PermanentError, TemporaryError) as error:
-        query = filters.moved(start=str(position_of(last))) if last else filters.query()
+        query = filters.window_query(start=str(position_of(last))) if last else filters.query()
         yield f"# This file is incomplete: {error}. Lines after the last one: logs.txt?{query}\n"

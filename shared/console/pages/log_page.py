@@ -35,13 +35,15 @@ EXPLORER: Final = "https://console.cloud.google.com/logs/query"
 FILTERS: Final = ("task", "severity", "text", "before", "around", "start", "follow", "gap")
 POSITIONS: Final = ("before", "around", "start", "follow", "gap")
 TASKS_MAX: Final = 200
-"""Replicas that the page offers. It names the others as an entry field's text."""
+"""Replicas that the page suggests. Above this number, it has a text field, in which the user types the name."""
 _PARAMETERS: Final = {"start": "from"}
 _TASK: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
 class LogFilters:
+    """The filters and the position of a log page, from its address."""
+
     task: str = ""
     """Task name, such as `worker-replica-0` or `service`; empty: all."""
     severity: str = ""
@@ -64,7 +66,7 @@ class LogFilters:
         values = {name: getattr(self, name) for name in FILTERS} | changes
         return urlencode({_PARAMETERS.get(name, name): value for name, value in values.items() if value})
 
-    def moved(self, **changes: str) -> str:
+    def window_query(self, **changes: str) -> str:
         """Return the query of another window with the same filters."""
         return self.query(**(dict.fromkeys(POSITIONS, "") | changes))
 
@@ -91,6 +93,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
+    """Lines between two windows that a live page did not show."""
+
     begin: str
     end: str
     """Times of the last line before it and of the first line after it."""
@@ -100,6 +104,8 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
+    """A page of the log."""
+
     job: Job
     filters: LogFilters
     lines: tuple[Line, ...]
@@ -114,6 +120,7 @@ class LogPage:
     gap: Gap | None
     """Lines that a live page could not show."""
     tasks: tuple[str, ...]
+    """Task names that the page suggests."""
     replicas: int
     """Number of all replicas, of which `tasks` may name the first ones only."""
     explorer: str
@@ -151,10 +158,10 @@ def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage
         job,
         filters,
         tuple(_line(line) for line in lines),
-        filters.moved(before=first) if lines and window.has_older else None,
-        filters.moved(start=last) if lines and window.has_newer else None,
-        filters.moved(start=filters.start),
-        filters.moved(follow=last or filters.follow, gap=gap_begin),
+        filters.window_query(before=first) if lines and window.has_older else None,
+        filters.window_query(start=last) if lines and window.has_newer else None,
+        filters.window_query(start=filters.start),
+        filters.window_query(follow=last or filters.follow, gap=gap_begin),
         _gap(gap_begin, window, filters) if gap_begin and lines else None,
         _tasks(job),
         0 if job.tuning else len(job.plan.replica_ids),
@@ -176,7 +183,7 @@ def _window(console: Console, query: str, filters: LogFilters) -> Window:
 def _gap_begin(window: Window, filters: LogFilters) -> str:
     """Return the last line that a live page showed before it fell behind for the first time; empty: it never did.
 
-    All lines since the last update are on the page, unless the oldest one follows after the line that was the last one.
+    Lines may be missing if the oldest line of the window is newer than the last line of the previous update.
     """
     if filters.gap or not filters.follow:
         return filters.gap
@@ -185,7 +192,7 @@ def _gap_begin(window: Window, filters: LogFilters) -> str:
 
 def _gap(begin: str, window: Window, filters: LogFilters) -> Gap:
     position: LogPosition = parse_position("gap", begin)
-    return Gap(position.time, window.lines[0].timestamp, filters.moved(start=begin))
+    return Gap(position.time, window.lines[0].timestamp, filters.window_query(start=begin))
 
 
 def log_query(job: Job, filters: LogFilters) -> str:

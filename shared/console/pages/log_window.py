@@ -43,7 +43,7 @@ ReadLog = Callable[[LogQuery], tuple[Sequence[Mapping[str, Any]], str]]
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """A line, or without an insertId a time."""
+    """The position of a line; without an insertId, a time."""
 
     time: str
     insert_id: str = ""
@@ -73,6 +73,8 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class Window:
+    """Lines that follow each other, and whether there are others."""
+
     lines: tuple[LogLine, ...]
     """The oldest first."""
     has_older: bool = False

@@ -16,6 +16,8 @@ from shared.core.model.vm_names import vm_name
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPage:
+    """The page of one replica."""
+
     job: Job
     replica_id: ReplicaId
     vm: str

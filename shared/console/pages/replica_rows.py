@@ -15,14 +15,20 @@ REPLICAS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRow:
+    """One replica in the table."""
+
     replica_id: ReplicaId
     state: str
     incarnation: int
     vm: str
+    """Name of its VM."""
     vm_generation: int
     restarts: str
+    """Restarts used, and their limit."""
     replaced: int
+    """How often its VM was replaced."""
     collateral: int
+    """Number of its collateral exits."""
 
 
 def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:

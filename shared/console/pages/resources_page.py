@@ -43,6 +43,8 @@ _LABEL_VALUE: Final = re.compile(rf"\d{{1,3}}|({'|'.join(TaskType)})(-\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class ResourceFilters:
+    """The filters of the page, from its address."""
+
     replica: str = ""
     """Replica id; empty: all, by role."""
     hours: str = ""
@@ -51,6 +53,8 @@ class ResourceFilters:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesPage:
+    """The page of resource metrics."""
+
     job: Job
     filters: ResourceFilters
     replicas: tuple[str, ...]
@@ -63,11 +67,13 @@ class ResourcesPage:
     bands: tuple[DrawnBand, ...]
     """Bands behind each chart: incarnations of the replica, or interruptions of any replica."""
     period_s: int
+    """Length of the periods whose means are drawn."""
     idle: str
     """Sentence about idle GPUs; empty: none."""
     problem: str
     """Why the metrics cannot be read; empty: they were read."""
     has_tpu: bool
+    """Whether the job has TPU slices, whose TensorCores are in Google's own metrics."""
 
 
 def read_resource_filters(args: Mapping[str, str]) -> ResourceFilters:
@@ -141,12 +147,12 @@ def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:
     """Return a chart for each metric that has values. `template` has the job, the replica and the time."""
     queries = {metric: _query(template, metric, Reducer.MEAN) for metric in Metric}
     means = read_all(console.metrics, queries.values())
-    found = {metric: query for metric, query in queries.items() if means[query]}
-    bounds = [] if template.replica else [(m, reducer) for m in found for reducer in (Reducer.MIN, Reducer.MAX)]
+    shown_queries = {metric: query for metric, query in queries.items() if means[query]}
+    bounds = [] if template.replica else [(m, reducer) for m in shown_queries for reducer in (Reducer.MIN, Reducer.MAX)]
     answers = {**means, **read_all(console.metrics, (_query(template, m, reducer) for m, reducer in bounds))}
     return tuple(
         draw_chart(NAMES[metric], lines, query.start, query.end, query.period_s, is_share=not metric.is_counter)
-        for metric, query in found.items()
+        for metric, query in shown_queries.items()
         if (lines := _lines(query, answers))
     )
 
@@ -170,11 +176,11 @@ def _lines(query: MetricQuery, answers: Answers) -> list[Line]:
     ]
 
 
-def _values(found: Sequence[MetricSeries], label: Label) -> dict[str, dict[datetime, float]]:
+def _values(all_series: Sequence[MetricSeries], label: Label) -> dict[str, dict[datetime, float]]:
     """Return the values by the label. Labels that no agent writes are left out: a program on a VM can write any."""
     return {
         name: {point.at: point.value for point in series.points}
-        for series in found
+        for series in all_series
         if _LABEL_VALUE.fullmatch(name := series.labels.get(label, ""))
     }
 

@@ -11,7 +11,7 @@ from shared.errors import PermanentError
 _CHARACTERS: Final = re.compile(r"[0-9TZ:.+-]+", re.ASCII)
 """Python accepts any character between date and time. The text becomes a part of queries, in which `"` ends a text."""
 _YEARS: Final = range(1970, 2200)
-"""Pages calculate with the time, which Python cannot do at the ends of the calendar."""
+"""Pages add to the time and subtract from it. Near the years 1 and 9999, Python's datetime would overflow."""
 
 
 def parse_time(name: str, text: str) -> datetime:

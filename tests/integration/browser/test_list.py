@@ -177,7 +177,7 @@ def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) 
         assert names(page)[-1] == "digits_0001"
         page.goto("/jobs?q=digits_0001")
         assert names(page) == []
-        assert re.search(r"Looked at 10\d\d jobs\.", page.locator("#paging").inner_text())
+        assert re.search(r"Read 10\d\d jobs\.", page.locator("#paging").inner_text())
         page.get_by_role("link", name="Older jobs").click()
         page.wait_for_url("**after=*")
         assert names(page) == ["digits_0001"]

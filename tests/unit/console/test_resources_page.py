@@ -44,7 +44,7 @@ def test_role_has_its_mean_and_the_range_of_its_machines(site: Site) -> None:
     assert '<td class="number">60% (40% to 80%)</td>' in text
     assert '<td class="number">40% (20% to 60%)</td>' in text
     assert text.count("<polygon") == 1
-    assert "CPU: worker 60% at last, at most 60%." in text
+    assert "CPU: worker 60% at the end, at most 60%." in text
 
 
 def test_replica_has_a_line_for_each_gpu_and_no_band(site: Site) -> None:

@@ -101,7 +101,7 @@ def test_list_shows_every_job_with_state_and_origin(site: Site) -> None:
 
 def test_empty_list_says_why_and_how_to_submit(site: Site) -> None:
     assert "There are no jobs in the project my-project yet" in site.text("/jobs")
-    assert "No job among the 0" in site.text("/jobs?state=FAILED")
+    assert "None of the 0 jobs" in site.text("/jobs?state=FAILED")
 
 
 def three_jobs(site: Site) -> None:
