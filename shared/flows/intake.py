@@ -80,7 +80,7 @@ def create_job(
         if wrong_region:
             raise InvalidJob((wrong_region,))
         if job.tuning is not None:
-            job = replace(job, tuning=resume_previous_study(job.tuning, job.plan.dialect, deps.store))
+            job = replace(job, tuning=resume_previous_tuning(job.tuning, job.plan.dialect, deps.store))
         if over_limit:
             raise OverLimitError(over_limit)
     recorded = record(with_zone_order(job, now, deps.store), deps)
@@ -165,7 +165,7 @@ def with_zone_order(job: Job, now: datetime, store: Store) -> JobSubmitted:
     return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
 
 
-def resume_previous_study(tuning: Tuning, dialect: Dialect, store: Store) -> Tuning:
+def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: Store) -> Tuning:
     """Add the results of the tuning job that this one resumes, if any. Raises InvalidJob if that is impossible."""
     if tuning.resumes is None:
         return tuning

@@ -29,27 +29,27 @@ _log = logging.getLogger(__name__)
 
 
 def record_measurements(
-    study: Job, fleet: Fleet, run_all: Callable[[Sequence[Callable[[], None]]], None], deps: Deps
+    tuning_job: Job, fleet: Fleet, run_all: Callable[[Sequence[Callable[[], None]]], None], deps: Deps
 ) -> None:
     """Record what running trials have reported since the last reconciliation.
 
     Safe to repeat, and to run at the same time as another delivery. `run_all` is explained at
     `shared.flows.provision.FleetDeps`.
     """
-    tuning, now = tuning_of(study), deps.clock()
-    if study.state.is_terminal:
+    tuning, now = tuning_of(tuning_job), deps.clock()
+    if tuning_job.state.is_terminal:
         return
     reports: dict[int, TrialReport] = {}
     due = trials_to_measure(tuning, now)
-    run_all([partial(_read, trial.number, study.job_id, fleet, deps.store, reports) for trial in due])
+    run_all([partial(_read, trial.number, tuning_job.job_id, fleet, deps.store, reports) for trial in due])
     changed = new_measurements(tuning, tuple(reports[number] for number in sorted(reports)))
     if changed:
-        record(TrialsMeasured(study.job_id, tuning.rounds_measured + 1, changed, now), deps)
+        record(TrialsMeasured(tuning_job.job_id, tuning.rounds_measured + 1, changed, now), deps)
 
 
-def _read(number: int, study_id: str, fleet: Fleet, store: Store, reports: dict[int, TrialReport]) -> None:
+def _read(number: int, tuning_job_id: str, fleet: Fleet, store: Store, reports: dict[int, TrialReport]) -> None:
     """Add what the trial's program has reported to `reports`. After a rate limit, a later reconciliation adds it."""
-    primary = _primary_vm(trial_id(study_id, number), store)
+    primary = _primary_vm(trial_id(tuning_job_id, number), store)
     if primary is None:
         return
     vm, attempt = primary

@@ -94,45 +94,49 @@ def _find_ownerless(
     owners: dict[tuple[str, str], str | None] = {}
     vms_of_ended_jobs: Counter[str] = Counter()
     ownerless = []
-    for labelled in listed:
-        if labelled.label in live_labels:
+    for labelled_vm in listed:
+        if labelled_vm.label in live_labels:
             continue
-        name_hash = job_hash_in(labelled.vm.name)
+        name_hash = job_hash_in(labelled_vm.vm.name)
         if name_hash is None:
-            _log.warning("VM %s has a job's label, but not the name of a job's VM: not touched", labelled.vm.name)
+            _log.warning("VM %s has a job's label, but not the name of a job's VM: not touched", labelled_vm.vm.name)
             continue
-        key = (labelled.label, name_hash)
+        key = (labelled_vm.label, name_hash)
         if key not in owners:
-            owners[key] = _find_owner(labelled, store)
+            owners[key] = _find_owner(labelled_vm, store)
         if owner := owners[key]:
             vms_of_ended_jobs[owner] += 1
         else:
-            ownerless.append(labelled)
+            ownerless.append(labelled_vm)
     return vms_of_ended_jobs, ownerless
 
 
-def _find_owner(labelled: LabelledVm, store: Store) -> str | None:
+def _find_owner(labelled_vm: LabelledVm, store: Store) -> str | None:
     """Return the id of the job that has both this VM's name and its label."""
-    job_id = store.job_of_vm(labelled.vm.name)
-    return job_id if job_id is not None and job_label(job_id) == labelled.label else None
+    job_id = store.job_of_vm(labelled_vm.vm.name)
+    return job_id if job_id is not None and job_label(job_id) == labelled_vm.label else None
 
 
-def _is_old(labelled: LabelledVm, now: datetime, times: OrphanTimes) -> bool:
-    created_at = labelled.vm.created_at
+def _is_old(labelled_vm: LabelledVm, now: datetime, times: OrphanTimes) -> bool:
+    created_at = labelled_vm.vm.created_at
     return created_at is not None and now - created_at >= timedelta(seconds=times.age_min_s)
 
 
-def _report(labelled: LabelledVm, now: datetime, store: Store) -> None:
-    vm = labelled.vm
-    store.report_orphan(Orphan(vm.instance_id, vm.name, vm.zone, labelled.label, now))
+def _report(labelled_vm: LabelledVm, now: datetime, store: Store) -> None:
+    vm = labelled_vm.vm
+    store.report_orphan(Orphan(vm.instance_id, vm.name, vm.zone, labelled_vm.label, now))
     _log.warning(
-        "orphan found: VM %s (%s, %s) of job %s, which does not exist", vm.name, vm.instance_id, vm.zone, labelled.label
+        "orphan found: VM %s (%s, %s) of job %s, which does not exist",
+        vm.name,
+        vm.instance_id,
+        vm.zone,
+        labelled_vm.label,
     )
 
 
-def _delete(labelled: LabelledVm, fleet: Fleet, store: Store) -> None:
-    vm = labelled.vm
-    if owner := _find_owner(labelled, store):
+def _delete(labelled_vm: LabelledVm, fleet: Fleet, store: Store) -> None:
+    vm = labelled_vm.vm
+    if owner := _find_owner(labelled_vm, store):
         _log.warning("VM %s is not an orphan: it belongs to %s", vm.name, owner, extra={"job_id": owner})
         store.forget_orphan(vm.instance_id)
         return

@@ -16,7 +16,7 @@ from typing import Final
 from shared.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedObject
 from shared.core.rules.messages import JOB_EXISTS
 from shared.flows.algorithm_package import with_algorithm_package
-from shared.flows.intake import check_allowed, region_problem, resume_previous_study, with_time_in_job_id
+from shared.flows.intake import check_allowed, region_problem, resume_previous_tuning, with_time_in_job_id
 from shared.flows.record import Deps
 from shared.flows.resource_checks import with_resources
 from shared.jobspec import InvalidJob, Problem, accept, job_id_from, read_document
@@ -65,7 +65,7 @@ def _check(data: bytes, source: str, uploaded: UploadedObject, deps: Deps) -> tu
             raise InvalidJob((wrong_region,))
         with_resources(with_algorithm_package(spec, deps.algorithms), deps.objects, deps.resources)
         if spec.tuning is not None:
-            resume_previous_study(spec.tuning, spec.plan.dialect, deps.store)
+            resume_previous_tuning(spec.tuning, spec.plan.dialect, deps.store)
     return spec.job_id, submitted
 
 

@@ -31,10 +31,11 @@ PEER_LOSS_TYPES: Final = (
     "ConnectionRefusedError",
     "BrokenPipeError",
 )
+"""Errors with which a framework reports a lost peer: TensorFlow's collectives and coordination service, torch's process
+groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError."""
 PEER_LOSS_WORDS: Final = ("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe")
-"""Errors with which a framework reports that a peer is gone: TensorFlow's collectives and coordination service, torch's
-process groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError; gloo's
-RuntimeError has the words in its message."""
+"""Words in the message of an error that reports a lost peer, whatever its type: gloo raises a RuntimeError with
+them."""
 
 _END_KINDS: Final = {ExitCause.VM_RESTARTED: EndKind.REBOOT, ExitCause.STALLED: EndKind.STALL}
 """Causes of ends that are not exits of the program itself."""
@@ -47,7 +48,7 @@ SIGABRT: Final = 6
 
 
 def blame(event: ReplicaExited) -> Blame:
-    """Return what the evidence of an exit points to. The agent itself ended a program that stalled."""
+    """Return what the evidence of an exit points to. A stall is no evidence, because the agent ended the program."""
     if event.cause is ExitCause.STALLED:
         return Blame.UNKNOWN
     if event.error is not None:

@@ -84,8 +84,8 @@ def _is_search_over(job: Job, now: datetime) -> bool:
 
 def _give_up(job: Job, event: VmsNotCreated, error: str) -> Decision:
     text = (
-        f"No capacity for {event.requested} within {PROVISIONING_MAX_S // 86400} days, in {job.placement.round + 1} "
-        f"attempts; the last error: {error}."
+        f"No capacity for {event.requested} within {PROVISIONING_MAX_S // 86400} days, after "
+        f"{job.placement.round + 1} capacity errors; the last one: {error}."
     )
     action = FailJob(messages.no_resources(event.requested, error))
     return Decision(Rule.CAPACITY, Reason.NEVER_ANY_CAPACITY, text, action)

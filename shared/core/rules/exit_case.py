@@ -71,8 +71,8 @@ class Case:
     def bug_advice(self) -> str:
         """What to do about failures that look like a bug, with a leading space; empty unless they do."""
         error = self.event.error
-        may_pass = blame(self.event) is Blame.PEER or (error is not None and is_transient(error))
-        if self.quick_failures < LIKELY_BUG_FAILURES or may_pass:
+        may_be_transient = blame(self.event) is Blame.PEER or (error is not None and is_transient(error))
+        if self.quick_failures < LIKELY_BUG_FAILURES or may_be_transient:
             return ""
         minutes = QUICK_FAILURE_MAX_S // 60
         return (

@@ -12,7 +12,8 @@ from shared.jobspec.formats.ai_platform import ScaleType
 from shared.jobspec.reading.problems import FieldPath, Problems, quoted
 
 TRIALS_BYTES_MAX: Final = 400_000
-"""Size of all stored trials. With as many trials of an earlier study they fit one Firestore document of 1 MiB."""
+"""Size of all stored trials. Together with the results of an earlier tuning job, they fit one Firestore document of 1
+MiB."""
 TRIAL_BYTES: Final = 200
 """Size of one stored trial without its values; mostly the names of its fields."""
 NUMBER_BYTES: Final = 25
