@@ -81,13 +81,13 @@ FAST_RETRIES: Final = timedelta(hours=1)
 """How long VMs are requested at the shortest interval."""
 
 RETRY_MIN: Final = timedelta(seconds=50)
-"""Shortest time between two rounds: a little less than a minute, because the sweep triggers the next round."""
+"""Shortest time until VMs are requested again: a little less than a minute, because the sweep triggers the request."""
 
 RETRY_MAX: Final = timedelta(minutes=15)
-"""Longest time between two rounds."""
+"""Longest time until VMs are requested again."""
 
 RETRY_SHARE: Final = 1 / 30
-"""Time to the next round, as a share of the time since the first capacity error."""
+"""Time until VMs are requested again, as a share of the time since the first capacity error."""
 
 RETRY_JITTER: Final = 0.1
 """Largest deviation from the computed time, as a share of it. It keeps jobs that failed together from retrying

@@ -54,7 +54,7 @@ def execute_step(
 
 
 def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
-    """Record once per provisioning round that the job waits in Cloud TPU's queue, which reports no position."""
+    """Record once per placement round that the job waits in Cloud TPU's queue, which reports no position."""
     for vm in vms:
         group = job.plan.group(vm.replica_id.task_type)
         queued = VmsQueued(

@@ -20,7 +20,7 @@ LABEL_TASK: Final = "trainmaster-task"
 LABEL_ATTEMPT: Final = "trainmaster-attempt"
 LABEL_VM_GENERATION: Final = "trainmaster-vm-generation"
 LABEL_ROUND: Final = "trainmaster-round"
-"""Provisioning round of a queued resource: a failure in an earlier round does not concern the current one."""
+"""Placement round of a queued resource: a failure in an earlier round does not concern the current one."""
 LABEL_DIRECTIVE: Final = "trainmaster-directive"
 """The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`: listings show labels and no metadata. It is written
 after the metadata, so it may be behind, but never ahead."""

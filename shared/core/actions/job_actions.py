@@ -36,12 +36,12 @@ class BeginRunning:
 
 @dataclass(frozen=True, slots=True)
 class ContinueProvisioning:
-    """Begin the next provisioning round, in the next zone or in the same one."""
+    """Begin the next placement round, in the next zone or in the same one."""
 
     zone_index: int
     """Index into the plan's zones."""
     round: int
-    """Number of the new round."""
+    """Number of the new placement round."""
     since: datetime | None = None
     """First capacity error of this search for capacity."""
     next_at: datetime | None = None

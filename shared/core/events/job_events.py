@@ -90,7 +90,7 @@ class VmsNotCreated(JobEventBase):
     zone: str
     """Zone in which they were requested."""
     round: int
-    """Provisioning round of the placement in which they were requested."""
+    """Placement round in which they were requested."""
     error_kind: CapacityErrorKind
     code: str
     """Google's error code."""
@@ -122,7 +122,7 @@ class VmsQueued(JobEventBase):
     attempt: int
     zone: str
     round: int
-    """Provisioning round of the placement in which they were requested."""
+    """Placement round in which they were requested."""
     requested: str
     """The request in words: `1 x v5litepod-16 (worker)`."""
     at: datetime

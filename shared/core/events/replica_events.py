@@ -159,7 +159,7 @@ class ReplicaExited(_ReplicaEvent):
 class VmLost(_ReplicaEvent):
     """A VM is about to be lost, or was lost. The loss of one VM is one event, however often it is reported.
 
-    A startup timeout and a silent agent concern one incarnation, and a wrong zone concerns one provisioning round. They
+    A startup timeout and a silent agent concern one incarnation, and a wrong zone concerns one placement round. They
     have keys of their own, so that the later loss of the same VM is not taken for a duplicate. The key of a loss
     contains the id of the VM: an ignored event about another VM must not use up the key, either.
     """
@@ -168,7 +168,7 @@ class VmLost(_ReplicaEvent):
     at: datetime
     cause: LossCause
     round: int = 0
-    """Provisioning round of the job's placement."""
+    """The job's placement round."""
     kind: Literal["vm_lost"] = "vm_lost"
 
     @property

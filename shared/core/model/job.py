@@ -74,7 +74,8 @@ class Placement:
     zone_index: int = 0
     """Index into the plan's zones."""
     round: int = 0
-    """Provisioning round: the number of capacity errors so far."""
+    """Number of the placement round: one request for VMs in one zone. The next one begins after a capacity error, an
+    early loss of a VM, or a move to another zone."""
     since: datetime | None = None
     """First capacity error of the present search for capacity."""
     next_at: datetime | None = None

@@ -28,7 +28,7 @@ class Create:
     names: tuple[str, ...]
     """VM names, in the order of `replica_ids`."""
     round: int
-    """Provisioning round of the job's placement."""
+    """The job's placement round."""
     spot: bool = False
     """Whether the VMs are Spot VMs. All VMs of one insert are, or none is."""
 
@@ -103,7 +103,7 @@ Step = Create | Delete | Direct | Await | ReportLoss | Reactivate | Refund
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of one provisioning round."""
+    """The steps of one provisioning round: what `provision` executes before it loads and plans again."""
 
     steps: tuple[Step, ...]
     creates_postponed: bool = False

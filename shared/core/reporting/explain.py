@@ -25,7 +25,7 @@ from shared.core.rules.tuning import planned_trials
 from shared.core.timeouts import PROVISIONING_MAX_S
 
 CAPACITY_ERRORS_SHOWN: Final = 8
-"""Capacity errors in a row that are shown: two rounds over the zones of a region."""
+"""Capacity errors in a row that are shown: two passes over the zones of a region."""
 MEASUREMENTS_SHOWN: Final = 1
 """Entries in a row with measurements of running trials that are shown, besides the last one."""
 

@@ -5,7 +5,7 @@
                       gang moves to the next zone, free of charge
     optional VMs      (`gang: false`) are requested in the zone of the required ones until the job ends
 
-`shared.core.rules.capacity_backoff` decides when the next round begins.
+`shared.core.rules.capacity_backoff` decides when VMs are requested again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from shared.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
 from shared.core.model.job import Job, State
 from shared.core.rules import messages
 from shared.core.rules.capacity_backoff import (
-    is_round_over,
+    is_pass_over,
     is_whole_gang_requested,
-    next_round_at,
+    next_request_at,
     provisioning_since,
     search_began_at,
 )
@@ -53,7 +53,7 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
 
 
 def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
-    """Record once per round that the job waits in Cloud TPU's queue."""
+    """Record once per placement round that the job waits in Cloud TPU's queue."""
     if not _is_present_request(state.job, event):
         return _no_longer_requested(event)
     text = f"{event.requested} waits in Cloud TPU's queue in {event.zone}."
@@ -109,7 +109,7 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, event, now, waits=True)
     if is_whole_gang_requested(state):
         text = f"{problem} ({error}): trying {zone} next"
-        return _continue(state, zone_index, Reason.STOCKOUT, text, event, now, waits=is_round_over(job))
+        return _continue(state, zone_index, Reason.STOCKOUT, text, event, now, waits=is_pass_over(job))
     waited_s = max(((now - at).total_seconds() for at in provisioning_since(state, required_only=True)), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:
         text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
@@ -121,10 +121,10 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
 def _continue(
     state: State, zone_index: int, reason: Reason, text: str, event: VmsNotCreated, now: datetime, *, waits: bool
 ) -> Decision:
-    """Begin the next round. A search for required VMs and one for optional VMs have backoffs of their own."""
+    """Begin the next placement round. A search for required VMs and one for optional VMs have backoffs of their own."""
     is_other_search = state.job.placement.only_optional is not event.required_present
     since = now if is_other_search else search_began_at(state, now)
-    next_at = next_round_at(state.job, since, now) if waits else None
+    next_at = next_request_at(state.job, since, now) if waits else None
     when = f" in {(next_at - now).total_seconds():.0f} s" if next_at else ""
     action = ContinueProvisioning(
         zone_index,

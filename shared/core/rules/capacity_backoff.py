@@ -1,11 +1,11 @@
 """When VMs are requested again after a capacity error: at once in the next zone, and after the last zone with growing
 pauses.
 
-    first error ── one hour: a round each minute ── then: after 1/30 of the time so far ── at most a quarter of an hour
+    first error ── one hour: a pass each minute ── then: after 1/30 of the time so far ── at most a quarter of an hour
 
-At first, requests are frequent because free capacity goes to the next request. Capacity that has been missing for hours
-usually stays missing, so they become rare. A round is one capacity error in each of the job's zones. A search of a week
-writes about 750 errors per zone into the ledger.
+A pass requests VMs in each of the job's zones once; each request that fails is a capacity error. At first, passes are
+frequent because free capacity goes to the next request. Capacity that has been missing for hours usually stays missing,
+so they become rare. A search of a week has about 750 passes, with one ledger entry per zone.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ def search_began_at(state: State, now: datetime) -> datetime:
     return now if since is None or is_other_search else since
 
 
-def next_round_at(job: Job, since: datetime, now: datetime) -> datetime:
-    """Return when the round after one that ends now begins. The same for every repetition of this capacity error."""
+def next_request_at(job: Job, since: datetime, now: datetime) -> datetime:
+    """Return when VMs are requested again after a capacity error at `now`. It is the same for every repetition of the
+    error."""
     elapsed = now - since
     wait = RETRY_MIN if elapsed < FAST_RETRIES else min(max(elapsed * RETRY_SHARE, RETRY_MIN), RETRY_MAX)
     return now + wait * (1 + RETRY_JITTER * _fraction(f"{job.job_id}/{job.placement.round}"))
 
 
-def is_round_over(job: Job) -> bool:
-    """Whether the capacity error of the present round number is the last one of a round over all zones."""
+def is_pass_over(job: Job) -> bool:
+    """Whether the present placement round is the last one of a pass over all zones."""
     return (job.placement.round + 1) % len(job.plan.zones) == 0
 
 

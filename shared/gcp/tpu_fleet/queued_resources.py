@@ -2,7 +2,7 @@
 
     create ──► no such name ──► CreateQueuedResource ──► Pending
                it waits ──► Pending
-               it FAILED in this provisioning round ──► NotCreated, however often it is called
+               it FAILED in this placement round ──► NotCreated, however often it is called
                it is an earlier VM generation's or round's ──► deleted, here or by a later step ──► Pending
 
 The name makes a repeated call harmless, as for nodes: it finds what exists. With a request id, Cloud TPU would always

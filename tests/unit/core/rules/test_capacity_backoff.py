@@ -14,7 +14,7 @@ from shared.core.events import CapacityErrorKind, Deadline, DeadlinePassed, VmsN
 from shared.core.evolve import apply, evolve
 from shared.core.model.job import JobState, Placement, State
 from shared.core.model.replica import ReplicaState
-from shared.core.rules.capacity_backoff import is_too_early, next_round_at
+from shared.core.rules.capacity_backoff import is_too_early, next_request_at
 from shared.core.rules.judge import judge
 from tests.support.decisions import action_of
 from tests.support.jobs import WORKER_0, a_job, a_plan, a_replica, a_state, at
@@ -75,10 +75,10 @@ def test_missing_quota_is_retried_at_the_same_pace_in_one_zone() -> None:
 
 def test_next_round_differs_between_jobs_and_is_the_same_for_every_repetition() -> None:
     jobs = [a_job(job_id=f"digits_{number}") for number in range(50)]
-    moments = {next_round_at(job, at(0), at(36000)) for job in jobs}
+    moments = {next_request_at(job, at(0), at(36000)) for job in jobs}
     assert len(moments) > 40
     assert all(at(36000 + 810) <= moment <= at(36000 + 990) for moment in moments)
-    assert moments == {next_round_at(job, at(0), at(36000)) for job in jobs}
+    assert moments == {next_request_at(job, at(0), at(36000)) for job in jobs}
 
 
 def test_only_the_last_zone_of_a_round_delays_the_next_request() -> None:
