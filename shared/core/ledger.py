@@ -70,7 +70,7 @@ class LedgerEntry:
 
 
 def counters(state: State | None, replica_key: str | None) -> Counters:
-    """Return the present use of the budgets. A replica that was not loaded counts as zero."""
+    """Return the current use of the budgets. A replica that was not loaded counts as zero."""
     if state is None:
         return Counters()
     budgets = state.job.budgets

@@ -47,7 +47,7 @@ class WholeMachine:
         self._proc = root / "proc"
 
     def read(self) -> MachineReading:
-        """Return the present reading. Raises OSError, ValueError, KeyError or IndexError if this kernel lacks a
+        """Return the current reading. Raises OSError, ValueError, KeyError or IndexError if this kernel lacks a
         file."""
         lines = (self._proc / "stat").read_text(encoding="ascii").splitlines()
         ticks = [int(field) for field in lines[0].split()[1:]]
@@ -65,7 +65,7 @@ class OwnCgroup:
         self._proc = root / "proc"
 
     def read(self) -> MachineReading:
-        """Return the present reading. Raises as WholeMachine.read."""
+        """Return the current reading. Raises as WholeMachine.read."""
         cpu_s = int(read_fields(self._folder / "cpu.stat")["usage_usec"]) / 1e6
         # The kernel drops inactive pages of files first; Kubernetes leaves them out of a container's memory as well.
         dropped = int(read_fields(self._folder / "memory.stat").get("inactive_file", 0))
@@ -95,7 +95,7 @@ class OwnProcesses:
         self._cpu_s = 0.0
 
     def read(self) -> MachineReading:
-        """Return the present reading. Raises as WholeMachine.read."""
+        """Return the current reading. Raises as WholeMachine.read."""
         stats = self._stats()
         ticks = resident = 0
         for pid in _descendants(self._pid, stats):

@@ -18,13 +18,13 @@ class Reads:
     """The replica's attempt."""
     of_present_attempt: bool = False
     """Whether the event concerns the replica's VM, which outlives an attempt: if the job was rerun, the replica of the
-    present attempt is loaded instead."""
+    current attempt is loaded instead."""
     lost_peers: bool = False
     """Whether to load the peers whose losses may explain the exit, until one of them explains it."""
     primary: bool = False
-    """Whether to load the primary replica of the present attempt."""
+    """Whether to load the primary replica of the current attempt."""
     whole_attempt: bool = False
-    """Whether to load all replicas of the present attempt."""
+    """Whether to load all replicas of the current attempt."""
     requires_job: bool = True
     """Whether the event is an error if the job does not exist."""
 

@@ -27,7 +27,7 @@ LOSSES: Final[Mapping[str, LossCause]] = {
 }
 """Methods after which the VM does not run, and why."""
 CHANGES: Final = frozenset({"automaticRestart", "instanceManagerHaltForRestart", "repair.recreateInstance"})
-"""Methods after which the VM runs again, or will soon. A reconciliation reads its present state."""
+"""Methods after which the VM runs again, or will soon. A reconciliation reads its current state."""
 
 
 def log_name(project: str) -> str:

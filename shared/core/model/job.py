@@ -59,7 +59,7 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class LastRerun:
-    """The beginning of the present attempt, if a replica's exit was charged for it. A loss that becomes known later may
+    """The beginning of the current attempt, if a replica's exit was charged for it. A loss that becomes known later may
     explain that exit; the rerun is then refunded."""
 
     at: datetime
@@ -77,7 +77,7 @@ class Placement:
     """Number of the placement round: one request for VMs in one zone. The next one begins after a capacity error, an
     early loss of a VM, or a move to another zone."""
     since: datetime | None = None
-    """First capacity error of the present search for capacity."""
+    """First capacity error of the current search for capacity."""
     next_at: datetime | None = None
     """Earliest time of the next request; None: at once."""
     only_optional: bool = False
@@ -109,12 +109,12 @@ class Job:
     created_at: datetime
     labels: tuple[Label, ...] = ()
     attempt: int = 1
-    """The present attempt, from 1."""
+    """The current attempt, from 1."""
     budgets: Budgets = field(default_factory=Budgets)
     placement: Placement = field(default_factory=Placement)
     """Where its VMs are requested now."""
     last_rerun: LastRerun | None = None
-    """How the present attempt began; None: not by a charged rerun."""
+    """How the current attempt began; None: not by a charged rerun."""
     started_at: datetime | None = None
     """When it became RUNNING for the first time."""
     ended_at: datetime | None = None
@@ -149,7 +149,7 @@ class State:
     job: Job
     replicas: tuple[Replica, ...] = ()
     whole: bool = False
-    """Whether all replicas of the present attempt are loaded."""
+    """Whether all replicas of the current attempt are loaded."""
 
     def find(self, attempt: int, replica_id: ReplicaId) -> Replica | None:
         """Return the replica of this attempt; None if it does not exist or was not loaded."""

@@ -98,7 +98,7 @@ class Replica:
     vm_generation: int = 1
     """Which VM of the replica this is. It grows whenever another VM is requested, over all attempts of the job."""
     instance_id: str | None = None
-    """Google's numeric id of the present VM; None until the agent has reported from it. It never changes within a VM
+    """Google's numeric id of the current VM; None until the agent has reported from it. It never changes within a VM
     generation."""
     restarts_used: int = 0
     """Restarts in this attempt that were charged to the replica."""
@@ -116,17 +116,17 @@ class Replica:
     early_losses: int = 0
     """VMs lost in a row before their agents reported, over all attempts."""
     early_losses_in_zone: int = 0
-    """The part of `early_losses` in the present zone."""
+    """The part of `early_losses` in the current zone."""
     ready_at: datetime | None = None
-    """When the present incarnation became ready; while it is down, when the last ready one did."""
+    """When the current incarnation became ready; while it is down, when the last ready one did."""
     started_at: datetime | None = None
-    """When the present incarnation's program started, by the agent's clock. None: its start was not reported."""
+    """When the current incarnation's program started, by the agent's clock. None: its start was not reported."""
     lost_at: datetime | None = None
     """When an incarnation last ended for a cause of its own."""
     past: tuple[PastIncarnation, ...] = ()
     """The latest `PAST_KEPT` incarnations that ended for a cause of their own, oldest first."""
     ordered_at: datetime | None = None
-    """When the present incarnation was ordered."""
+    """When the current incarnation was ordered."""
     done_at: datetime | None = None
     """When it exited 0, by the agent's clock."""
     hosts_ready: tuple[int, ...] = ()

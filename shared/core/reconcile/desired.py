@@ -27,7 +27,7 @@ class DesiredVm:
 
 
 def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...]:
-    """Return the VMs that should exist now. `replicas` are all replicas of the present attempt.
+    """Return the VMs that should exist now. `replicas` are all replicas of the current attempt.
 
     A completed replica needs no VM: its VM is deleted, so that idle VMs cost nothing.
     """
@@ -59,7 +59,7 @@ def _is_waited_for(plan: Plan, replica: Replica) -> bool:
 def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
     """Return the existing VM of each desired one, by name; names without a VM are absent.
 
-    If several VMs share a name, the highest VM generation counts, then the one in the job's zone. In the present VM
+    If several VMs share a name, the highest VM generation counts, then the one in the job's zone. In the current VM
     generation, only the VM whose agent has reported counts.
     """
     replica_by_name = {target.name: target.replica for target in desired}
@@ -81,7 +81,7 @@ def _is_other_vm(vm: Vm, replica: Replica) -> bool:
 
 
 def is_spot(plan: Plan, replica: Replica) -> bool:
-    """Whether the replica's present VM is a Spot VM.
+    """Whether the replica's current VM is a Spot VM.
 
     A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The number of lost VMs changes only
     together with the VM generation, so every repetition of an insert requests the same kind of VM.

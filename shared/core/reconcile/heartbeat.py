@@ -21,7 +21,7 @@ from shared.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX
 def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[tuple[Replica, Vm], ...]:
     """Return the replicas whose heartbeat this reconciliation reads, with their VMs. `state` holds the whole attempt.
 
-    Their present incarnation and the present boot of their VM have both lasted for `AGENT_TIMEOUT`, because a heartbeat
+    Their current incarnation and the current boot of their VM have both lasted for `AGENT_TIMEOUT`, because a heartbeat
     of an earlier boot stays readable. Hosts of TPU nodes write no heartbeat.
     """
     job = state.job

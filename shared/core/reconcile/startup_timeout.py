@@ -13,7 +13,7 @@ from shared.core.timeouts import STARTUP_TIMEOUT_S
 
 
 def find_startup_timeouts(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[ReportLoss, ...]:
-    """Return the replicas whose VM has carried the directive of the present incarnation for `STARTUP_TIMEOUT_S`.
+    """Return the replicas whose VM has carried the directive of the current incarnation for `STARTUP_TIMEOUT_S`.
 
     The time counts from the latest of these moments: the incarnation was ordered; the VM became RUNNING; for a held
     replica, the last peer became ready; in a job of several TPU slices, the last slice became RUNNING. Neither a slow

@@ -26,7 +26,7 @@ class Step:
     job: Job
     """The job after the entry."""
     changed: tuple[Replica, ...]
-    """The replicas of the present attempt that the entry created or changed."""
+    """The replicas of the current attempt that the entry created or changed."""
 
     @property
     def begins_attempt(self) -> bool:
@@ -51,7 +51,7 @@ def read_history(entries: Iterable[LedgerEntry]) -> History | None:
 
 
 def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iterator[Step]:
-    """Yield the steps. `replicas` holds the replicas of the present attempt by their keys, after each step."""
+    """Yield the steps. `replicas` holds the replicas of the current attempt by their keys, after each step."""
     job: Job | None = None
     for entry in entries:
         action = entry.decision.action

@@ -31,7 +31,7 @@ from shared.core.timeouts import CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, P
 def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> Decision:
     """Decide what follows a capacity error. `state` holds the whole attempt."""
     job = state.job
-    if not _is_present_request(job, event):
+    if not _is_current_request(job, event):
         return _no_longer_requested(event)
     error = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
     is_optional_error = event.required_present and event.error_kind is CapacityErrorKind.INTERNAL
@@ -54,7 +54,7 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
 
 def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
     """Record once per placement round that the job waits in Cloud TPU's queue."""
-    if not _is_present_request(state.job, event):
+    if not _is_current_request(state.job, event):
         return _no_longer_requested(event)
     text = f"{event.requested} waits in Cloud TPU's queue in {event.zone}."
     return Decision(Rule.CAPACITY, Reason.QUEUED, text, Ignore())
@@ -68,7 +68,7 @@ def provisioning_deadline(job: Job) -> datetime | None:
     return job.created_at + timedelta(seconds=plan.max_wait_s) if plan.max_wait_s is not None else None
 
 
-def _is_present_request(job: Job, event: VmsNotCreated | VmsQueued) -> bool:
+def _is_current_request(job: Job, event: VmsNotCreated | VmsQueued) -> bool:
     return (event.attempt, event.zone, event.round) == (job.attempt, job.zone, job.placement.round)
 
 

@@ -23,7 +23,7 @@ _AWAITING_VM: Final = (ReplicaState.WAITING, ReplicaState.REPLACING)
 
 
 def provisioning_since(state: State, *, required_only: bool = False) -> tuple[datetime, ...]:
-    """Return when a VM was ordered for each replica whose present VM has not reported yet.
+    """Return when a VM was ordered for each replica whose current VM has not reported yet.
 
     `required_only`: without the replicas that the job may start without.
     """
@@ -42,7 +42,7 @@ def is_whole_gang_requested(state: State) -> bool:
 
 
 def search_began_at(state: State, now: datetime) -> datetime:
-    """Return the first capacity error of the present search: the stored one if it belongs to this search, else now."""
+    """Return the first capacity error of the current search: the stored one if it belongs to this search, else now."""
     since, ordered_at = state.job.placement.since, min(provisioning_since(state), default=None)
     is_other_search = since is not None and ordered_at is not None and since < ordered_at and not _has_moved(state)
     return now if since is None or is_other_search else since
@@ -57,7 +57,7 @@ def next_request_at(job: Job, since: datetime, now: datetime) -> datetime:
 
 
 def is_pass_over(job: Job) -> bool:
-    """Whether the present placement round is the last one of a pass over all zones."""
+    """Whether the current placement round is the last one of a pass over all zones."""
     return (job.placement.round + 1) % len(job.plan.zones) == 0
 
 
@@ -67,7 +67,7 @@ def is_too_early(job: Job, now: datetime) -> bool:
 
 
 def _has_moved(state: State) -> bool:
-    """Whether the present attempt continues a search that began before it, and no replica of it has been ready.
+    """Whether the current attempt continues a search that began before it, and no replica of it has been ready.
 
     A rerun for a cause other than missing capacity ends the search.
     """

@@ -51,12 +51,12 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
 
 
 def _zone_index(job: Job, replica: Replica) -> int:
-    """Return the zone for the next VM: the next one in order after `EARLY_LOSSES_PER_ZONE`, else the present one."""
-    present = job.placement.zone_index
+    """Return the zone for the next VM: the next one in order after `EARLY_LOSSES_PER_ZONE`, else the current one."""
+    current = job.placement.zone_index
     is_exhausted = replica.early_losses_in_zone + 1 >= EARLY_LOSSES_PER_ZONE and is_required(
         job.plan, replica.replica_id
     )
-    return (present + 1) % len(job.plan.zones) if is_exhausted else present
+    return (current + 1) % len(job.plan.zones) if is_exhausted else current
 
 
 def _request_later(job: Job, replica: Replica, series: str, zone_index: int, losses: int, now: datetime) -> Decision:

@@ -19,7 +19,7 @@ from shared.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One exit of a replica's present incarnation, and everything the rules may look at."""
+    """One exit of a replica's current incarnation, and everything the rules may look at."""
 
     state: State
     replica: Replica

@@ -82,7 +82,7 @@ REPLICA_RULES: Final[Mapping[type, ReplicaRule]] = {
     VmLost: judge_vm_loss,
     CompletionOutdated: judge_outdated_completion,
 }
-"""Rules of events whose subject is the replica's present incarnation, or its present VM (`VmLost`)."""
+"""Rules of events whose subject is the replica's current incarnation, or its current VM (`VmLost`)."""
 
 
 def judge(state: State | None, event: Event, now: datetime) -> Decision:
@@ -139,7 +139,7 @@ def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> De
 
 
 def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | None:
-    """Return the decision to ignore an event about a VM or incarnation that is not the present one; None: judge it
+    """Return the decision to ignore an event about a VM or incarnation that is not the current one; None: judge it
     further."""
     subject = event.subject
     if subject.vm_generation != replica.vm_generation:

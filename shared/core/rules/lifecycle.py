@@ -38,7 +38,7 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
-    """Begin RUNNING when every required replica of the present attempt has been ready."""
+    """Begin RUNNING when every required replica of the current attempt has been ready."""
     job = state.job
     if event.attempt != job.attempt:
         return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {event.attempt}.")

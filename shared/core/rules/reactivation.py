@@ -21,7 +21,7 @@ from shared.core.timeouts import EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF
 
 
 def replicas_to_reactivate(state: State) -> tuple[Replica, ...]:
-    """Return the completed replicas that the primary's present incarnation needs. `state` holds the whole attempt.
+    """Return the completed replicas that the primary's current incarnation needs. `state` holds the whole attempt.
 
     The answer is monotonic: once a replica is returned, it stays returned until it is running again or the primary
     exits. It is therefore safe to act on it late, or twice.
@@ -33,9 +33,9 @@ def replicas_to_reactivate(state: State) -> tuple[Replica, ...]:
 
 
 def must_reactivate(job: Job, replica: Replica, primary: Replica) -> bool:
-    """Whether the primary's present incarnation may wait for this replica, which completed before it.
+    """Whether the primary's current incarnation may wait for this replica, which completed before it.
 
-    True if the replica completed before the primary's present incarnation became ready; or if it survived the primary's
+    True if the replica completed before the primary's current incarnation became ready; or if it survived the primary's
     failure and completed within `INDEPENDENCE_PROOF` of the restart. The exit events may arrive in either order.
     """
     if job.plan.independent or replica.state is not ReplicaState.COMPLETED or replica.done_at is None:

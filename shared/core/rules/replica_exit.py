@@ -36,7 +36,7 @@ IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "In
 
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
-    """Decide about an exit of the replica's present incarnation.
+    """Decide about an exit of the replica's current incarnation.
 
     `state` holds the replica and the peers whose losses may explain the exit. If it does not hold all of them,
     `attribution.may_be_explained` says whether another one may change the decision.
