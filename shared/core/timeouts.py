@@ -30,8 +30,8 @@ AGENT_TIMEOUT: Final = timedelta(minutes=15)
 seconds after a crash. The rest is for maintenance that pauses a VM, and for an unreachable metadata server."""
 
 HEARTBEATS_READ_MAX: Final = 500
-"""Heartbeats that one reconciliation reads, each with a call of its own: up to a third of what Compute's default limit
-of 1,500 reads per minute allows. A larger gang is read in several reconciliations."""
+"""Heartbeats that one reconciliation reads, each with a call of its own: up to a third of what Compute Engine's default
+limit of 1,500 reads per minute allows. A larger gang is read in several reconciliations."""
 
 REBOOT_INTERVAL_MIN: Final = timedelta(hours=1)
 """A second reboot of a replica's VM within this time is treated as the program's fault, and is charged."""

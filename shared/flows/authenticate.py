@@ -88,7 +88,7 @@ def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps
 
 
 def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthDeps) -> Sender:
-    """Authenticate an agent's maintenance message, or an entry of Compute's audit log.
+    """Authenticate an agent's maintenance message, or an entry of Compute Engine's audit log.
 
     Entries of the audit log have no token. They must come through a topic of their own, to which VMs cannot publish,
     because an entry can report the loss of any VM. The name of its log must be exactly that of Compute Engine's log.

@@ -31,8 +31,8 @@ def execute_step(
 ) -> None:
     """Execute one step of the job. Every step may be repeated.
 
-    `metadata` returns the metadata of new VMs. `created` counts, by request key, the inserts that Compute answered
-    with "created".
+    `metadata` returns the metadata of new VMs. `created` counts, by request key, the inserts that Compute Engine
+    answered with "created".
     """
     match step:
         case Create():

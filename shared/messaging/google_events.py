@@ -45,7 +45,7 @@ class ObjectModel(MessageModel):
 
 
 def decode_maintenance(data: bytes) -> VmLost | SystemEvent:
-    """Return the event of an agent's maintenance message or of an entry of Compute's system-event audit log.
+    """Return the event of an agent's maintenance message or of an entry of Compute Engine's system-event audit log.
 
     Only the audit log entry has a `protoPayload`. Raises PermanentError if the message is malformed.
     """

@@ -1,6 +1,6 @@
 """Names of the topics. Each topic of a function has one push subscription of the same name (docs/interfaces.md).
 
-Two topics lead to the function `maintenance`: VMs may publish to MAINTENANCE, only Compute's audit log to
+Two topics lead to the function `maintenance`: VMs may publish to MAINTENANCE, only Compute Engine's audit log to
 SYSTEM_EVENTS.
 """
 

@@ -97,7 +97,7 @@ class Orphan:
     """A VM with a job's label, but without a job of that id."""
 
     instance_id: str
-    """Compute's numeric id, which is never used again."""
+    """Google's numeric id, which is never used again."""
     name: str
     zone: str
     label: str

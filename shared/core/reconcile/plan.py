@@ -38,7 +38,7 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     """Return the steps of the next provisioning round.
 
     `state` holds the whole attempt; `vms` are all VMs of the job. `created` counts, by request key, the inserts of this
-    delivery that Compute answered with "created".
+    delivery that Compute Engine answered with "created".
     """
     job = state.job
     desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)

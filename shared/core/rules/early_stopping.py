@@ -23,7 +23,7 @@ AGES_PER_INTERVAL: Final = 60
 """The measurements of a trial are read every minute, or at intervals of 1/60 of the trial's age if that is longer. A
 trial of a week thus causes a few hundred ledger entries, not ten thousand."""
 TRIALS_READ_MAX: Final = 200
-"""Trials whose measurements one reconciliation reads, each with a call of its own: a seventh of what Compute's
+"""Trials whose measurements one reconciliation reads, each with a call of its own: a seventh of what Compute Engine's
 default limit of 1,500 reads per minute allows. More trials are read in turn."""
 REPORTS_IN_TEXT: Final = 5
 """Trials that the text of one decision names."""

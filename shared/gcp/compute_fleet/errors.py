@@ -61,8 +61,8 @@ FLEET_CHANGE: Final[dict[str, Any]] = {
     "retry": Retry(_is_rate_limit, initial=1.0, maximum=8.0, multiplier=2.0, timeout=FLEET_CALL_S),
     "timeout": FLEET_CALL_S,
 }
-"""For changes of VMs: a change that Compute's rate limits refuse is sent again, with backoff and jitter. It has had no
-effect. Every change may be repeated, because it names a fingerprint, a numeric id or a request id."""
+"""For changes of VMs: a change that Compute Engine's rate limits refuse is sent again, with backoff and jitter. It has
+had no effect. Every change may be repeated, because it names a fingerprint, a numeric id or a request id."""
 
 
 def compute_errors(action: str) -> AbstractContextManager[None]:
@@ -71,7 +71,7 @@ def compute_errors(action: str) -> AbstractContextManager[None]:
 
 
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
-    """Whether the error is a 5xx, a 429 or Compute's own rate limit, but not the 503 that reports a zone without
+    """Whether the error is a 5xx, a 429 or Compute Engine's own rate limit, but not the 503 that reports a zone without
     capacity."""
     if problem.code in _KINDS:
         return False

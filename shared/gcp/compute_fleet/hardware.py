@@ -1,4 +1,4 @@
-"""The hardware of a VM: boot disk, GPUs, and what Compute does at maintenance, preemption and the time limit."""
+"""The hardware of a VM: boot disk, GPUs, and what Compute Engine does at maintenance, preemption and the time limit."""
 
 from __future__ import annotations
 
