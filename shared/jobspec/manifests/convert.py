@@ -47,8 +47,8 @@ def convert(document: Mapping[str, object], region: str | None = None) -> dict[s
     findings = Findings()
     manifest = read_manifest(training, findings)
     convert_kind = _find_converter(manifest.api_version, manifest.kind, others)
-    meaning = convert_kind(manifest, findings)
-    result = job_file(manifest, meaning, region, findings)
+    content = convert_kind(manifest, findings)
+    result = job_file(manifest, content, region, findings)
     findings.raise_if_any()
     _check(result, findings)
     return result

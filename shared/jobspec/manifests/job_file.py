@@ -47,7 +47,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class ManifestContent:
     """The content of a manifest, independent of its kind."""
 
     roles: Sequence[Role]
@@ -56,7 +56,7 @@ class Meaning:
     """Fields of `trainmaster` that follow from the kind of the manifest."""
 
 
-Converter = Callable[[Manifest, Findings], Meaning]
+Converter = Callable[[Manifest, Findings], ManifestContent]
 
 
 def read_manifest(document: Mapping[str, Any], findings: Findings) -> Manifest:
@@ -77,15 +77,15 @@ def read_manifest(document: Mapping[str, Any], findings: Findings) -> Manifest:
     return Manifest(str(document.get("apiVersion")), str(document.get("kind")), metadata, spec, extension)
 
 
-def job_file(manifest: Manifest, meaning: Meaning, region: str | None, findings: Findings) -> dict[str, Any]:
+def job_file(manifest: Manifest, content: ManifestContent, region: str | None, findings: Findings) -> dict[str, Any]:
     """Return the job file of a manifest. `region` overrides that of the manifest."""
     _drop_annotations(manifest.metadata, findings)
-    spec: dict[str, Any] = {"workerPoolSpecs": worker_pools(meaning.roles, findings)}
-    if meaning.scheduling:
-        spec["scheduling"] = dict(meaning.scheduling)
-    if account := service_account(meaning.roles, manifest.metadata.annotations, findings):
+    spec: dict[str, Any] = {"workerPoolSpecs": worker_pools(content.roles, findings)}
+    if content.scheduling:
+        spec["scheduling"] = dict(content.scheduling)
+    if account := service_account(content.roles, manifest.metadata.annotations, findings):
         spec["serviceAccount"] = account
-    extension = {**placement(meaning.roles, findings), **meaning.extension, **manifest.extension}
+    extension = {**placement(content.roles, findings), **content.extension, **manifest.extension}
     if region is not None:
         extension["region"] = region
     findings.origins |= {

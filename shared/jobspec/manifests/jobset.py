@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from shared.jobspec.catalog.tpu_types import TPU_VMS
 from shared.jobspec.manifests.findings import Count, Findings, Level
-from shared.jobspec.manifests.job_file import Manifest, Meaning
+from shared.jobspec.manifests.job_file import Manifest, ManifestContent
 from shared.jobspec.manifests.pods import Pod, convert_pod
 from shared.jobspec.manifests.roles import Role, restart_fields, scheduling, split_first
 from shared.jobspec.manifests.run_policy import CLEAN
@@ -109,25 +109,29 @@ class Group:
         return self.replicas * self.batch.parallelism
 
 
-def convert_jobset(manifest: Manifest, findings: Findings) -> Meaning:
+def convert_jobset(manifest: Manifest, findings: Findings) -> ManifestContent:
     fields = findings.read(manifest.spec, "spec", JobSetFields)
     if fields.suspend:
         findings.refuse("spec.suspend", "is true; a job cannot be created suspended", "submit the job when it may run")
     groups = _groups(fields, findings)
     if groups is None:
-        return Meaning(())
-    return jobset_meaning(manifest, fields, groups, {}, "", findings)
+        return ManifestContent(())
+    return convert_groups(manifest, fields, groups, {}, "", findings)
 
 
-def jobset_meaning(
+def convert_groups(
     manifest: Manifest,
     fields: JobSetFields,
     groups: Sequence[Group],
     injected: Mapping[str, str],
     container: str,
     findings: Findings,
-) -> Meaning:
-    """Return the meaning of groups, of which the first has the primary."""
+) -> ManifestContent:
+    """Return the content of a manifest with these replicated jobs. The first one has the primary.
+
+    `injected`: variables that the controller of the manifest sets. `container`: name of the container that runs the
+    program, where a pod has several.
+    """
     network = findings.read(fields.network, "spec.network", Network)
     subdomain = re.escape(network.subdomain or manifest.name)
     jobs = "|".join(re.escape(group.name) for group in groups)
@@ -148,7 +152,7 @@ def jobset_meaning(
     _check_success(fields, groups, findings)
     deadlines = [group.batch.active_deadline_seconds for group in groups if group.batch.active_deadline_seconds]
     deadline = scheduling(min(deadlines, default=None), f"{groups[0].batch_path}.activeDeadlineSeconds", findings)
-    return Meaning(roles, deadline, _restarts(fields, groups, roles, findings))
+    return ManifestContent(roles, deadline, _restarts(fields, groups, roles, findings))
 
 
 def _groups(fields: JobSetFields, findings: Findings) -> list[Group] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from shared.jobspec.manifests.findings import Findings, Level
-from shared.jobspec.manifests.job_file import Manifest, Meaning
+from shared.jobspec.manifests.job_file import Manifest, ManifestContent
 from shared.jobspec.manifests.pods import convert_pod
 from shared.jobspec.manifests.roles import Role, TaskType, restart_fields, scheduling, split_first
 from shared.jobspec.manifests.run_policy import RunPolicy, check_run_policy
@@ -63,7 +63,7 @@ class JobFields(Level):
     xgb_replica_specs: Mapping[str, Any] = {}
 
 
-def convert_pytorch(manifest: Manifest, findings: Findings) -> Meaning:
+def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
     fields = _read_fields(manifest, findings, "pytorchReplicaSpecs", "nprocPerNode", "elasticPolicy")
     counts = _counts(fields.pytorch_replica_specs, PYTORCH, findings)
     pods = sum(counts.values())
@@ -76,10 +76,10 @@ def convert_pytorch(manifest: Manifest, findings: Findings) -> Meaning:
         reason = "The job succeeds when worker 0, here called chief, has exited 0, and not when all workers have."
         path = "spec.pytorchReplicaSpecs.Worker"
         findings.substitute(path, f"{counts['Worker']} workers", f"chief and {counts['Worker'] - 1} workers", reason)
-    return _meaning(roles, fields, pods, findings)
+    return _content(roles, fields, pods, findings)
 
 
-def convert_tensorflow(manifest: Manifest, findings: Findings) -> Meaning:
+def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestContent:
     fields = _read_fields(manifest, findings, "tfReplicaSpecs", "successPolicy", "enableDynamicWorker")
     counts = _counts(fields.tf_replica_specs, TENSORFLOW, findings)
     workers = counts.get("Worker", 0)
@@ -99,10 +99,10 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> Meaning:
     if "Evaluator" in counts:
         reason = "TF_CONFIG's cluster has no evaluator, as TensorFlow expects; its task is evaluator."
         findings.substitute("spec.tfReplicaSpecs.Evaluator", "a member of the cluster", "outside the cluster", reason)
-    return _meaning(roles, fields, sum(counts.values()), findings)
+    return _content(roles, fields, sum(counts.values()), findings)
 
 
-def convert_xgboost(manifest: Manifest, findings: Findings) -> Meaning:
+def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
     fields = _read_fields(manifest, findings, "xgbReplicaSpecs")
     counts = _counts(fields.xgb_replica_specs, XGBOOST, findings)
     if "Master" not in counts:
@@ -111,7 +111,7 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> Meaning:
     if counts.get("Worker"):
         reason = "LightGBM programs read the addresses of the workers from TF_CONFIG here."
         findings.substitute("spec.xgbReplicaSpecs.Worker", "WORKER_ADDRS, WORKER_PORT", "TF_CONFIG", reason)
-    return _meaning(roles, fields, sum(counts.values()), findings)
+    return _content(roles, fields, sum(counts.values()), findings)
 
 
 def _read_fields(manifest: Manifest, findings: Findings, *own: str) -> JobFields:
@@ -178,12 +178,12 @@ def _roles(
     return roles
 
 
-def _meaning(roles: Sequence[Role], fields: JobFields, pods: int, findings: Findings) -> Meaning:
+def _content(roles: Sequence[Role], fields: JobFields, pods: int, findings: Findings) -> ManifestContent:
     policy = findings.read(fields.run_policy, "spec.runPolicy", RunPolicy)
     limits = check_run_policy(policy, pods, findings)
     deadline = scheduling(policy.active_deadline_seconds, "spec.runPolicy.activeDeadlineSeconds", findings)
     restarts = restart_fields(roles, policy.backoff_limit, "spec.runPolicy.backoffLimit", findings)
-    return Meaning(roles, {**deadline, **limits}, restarts)
+    return ManifestContent(roles, {**deadline, **limits}, restarts)
 
 
 class MpiFields(Level):
@@ -198,7 +198,7 @@ class MpiFields(Level):
     )
 
 
-def convert_mpi(manifest: Manifest, findings: Findings) -> Meaning:
+def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
     """Convert an MPIJob of one worker: mpirun starts all its processes on the worker's machine."""
     kind = Kind("mpiReplicaSpecs", "mpi", "Never", {"Launcher": "chief", "Worker": "worker"})
     fields = findings.read(manifest.spec, "spec", MpiFields)
@@ -225,5 +225,6 @@ def convert_mpi(manifest: Manifest, findings: Findings) -> Meaning:
     policy = findings.read(fields.run_policy, "spec.runPolicy", RunPolicy)
     check_run_policy(policy, sum(counts.values()), findings)
     deadline = scheduling(policy.active_deadline_seconds, "spec.runPolicy.activeDeadlineSeconds", findings)
-    kept = [launcher] if launcher else []
-    return Meaning(kept, deadline, restart_fields(kept, policy.backoff_limit, "spec.runPolicy.backoffLimit", findings))
+    only_role = [launcher] if launcher else []
+    restarts = restart_fields(only_role, policy.backoff_limit, "spec.runPolicy.backoffLimit", findings)
+    return ManifestContent(only_role, deadline, restarts)

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final
 
 from shared.jobspec.manifests.environment import MASTER
 from shared.jobspec.manifests.findings import Count, Findings, Level
-from shared.jobspec.manifests.job_file import Manifest, Meaning
-from shared.jobspec.manifests.jobset import JobSetFields, jobset_meaning, read_group
+from shared.jobspec.manifests.job_file import Manifest, ManifestContent
+from shared.jobspec.manifests.jobset import JobSetFields, convert_groups, read_group
 from shared.jobspec.manifests.roles import scheduling
 from shared.jobspec.manifests.torch_environment import MASTER_PORT, torch_variables
 
@@ -100,14 +100,16 @@ class TorchPolicy(Level):
     refused: ClassVar[Mapping[str, str]] = {"elasticPolicy": "the number of nodes is fixed"}
 
 
-def convert_trainjob(manifest: Manifest, findings: Findings, others: Sequence[Mapping[str, Any]] = ()) -> Meaning:
+def convert_trainjob(
+    manifest: Manifest, findings: Findings, others: Sequence[Mapping[str, Any]] = ()
+) -> ManifestContent:
     """Convert a TrainJob. `others`: the other objects of the file, among which its runtime may be."""
     fields = findings.read(manifest.spec, "spec", TrainJobFields)
     if fields.suspend:
         findings.refuse("spec.suspend", "is true; a job cannot be created suspended", "submit the job when it may run")
     runtime = _find_runtime(fields.runtime_ref.get("name"), others, findings)
     if runtime is None:
-        return Meaning(())
+        return ManifestContent(())
     spec = findings.read(runtime, "runtime.spec", RuntimeSpec)
     policy = findings.read(spec.ml_policy, "runtime.spec.mlPolicy", MlPolicy)
     trainer = findings.read(fields.trainer, "spec.trainer", Trainer)
@@ -118,15 +120,15 @@ def convert_trainjob(manifest: Manifest, findings: Findings, others: Sequence[Ma
     path = "runtime.spec.template.spec.replicatedJobs"
     if len(jobs) != 1 or not isinstance(jobs[0], Mapping):
         findings.refuse(path, f"has {len(jobs)} jobs; a runtime has one, which trains", "the job node only")
-        return Meaning(())
+        return ManifestContent(())
     group = read_group(_with_trainer(jobs[0], trainer, nodes), f"{path}[0]", findings)
     injected = _variables(policy, trainer, nodes, findings)
     jobset = findings.read(jobset_spec, "runtime.spec.template.spec", JobSetFields)
-    meaning = jobset_meaning(manifest, jobset, [group], injected, CONTAINER, findings)
+    content = convert_groups(manifest, jobset, [group], injected, CONTAINER, findings)
     if fields.active_deadline_seconds is None:
-        return meaning
+        return content
     deadline = scheduling(fields.active_deadline_seconds, "spec.activeDeadlineSeconds", findings)
-    return Meaning(meaning.roles, deadline, meaning.extension)
+    return ManifestContent(content.roles, deadline, content.extension)
 
 
 def _find_runtime(name: object, others: Sequence[Mapping[str, Any]], findings: Findings) -> Mapping[str, Any] | None:
