@@ -1,4 +1,4 @@
-"""Cloud Scheduler calls once a minute: find what no event reported."""
+"""Cloud Scheduler calls this function once a minute: find what no event reported."""
 
 from __future__ import annotations
 

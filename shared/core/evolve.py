@@ -1,4 +1,4 @@
-"""The only place where stored state changes. `evolve` computes the documents to write from state, decision and `now`.
+"""The only place where stored state changes. `evolve` computes from state, decision and `now` what to write.
 
 Pure and deterministic: folding a job's ledger through `evolve` rebuilds its stored state. The families of actions are
 in `shared.core.transitions`, together with the tables of the allowed edges.

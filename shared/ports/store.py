@@ -1,4 +1,4 @@
-"""Stored state: jobs, replicas, ledgers, and what concerns all jobs."""
+"""Stored state: jobs, replicas, ledgers, and facts about all jobs together."""
 
 from __future__ import annotations
 

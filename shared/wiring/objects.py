@@ -1,4 +1,4 @@
-"""Cloud Storage, which only `upload` and the command line use."""
+"""Cloud Storage, for `upload`, the functions that create jobs, and the command line."""
 
 from __future__ import annotations
 

@@ -50,25 +50,25 @@ class NewestJobs:
         counts = Counter(job.state for job in listed if matches(job, others))
         return StateCounts({state: counts[state] for state in JobState}, None if self.is_whole else len(listed))
 
-    def jobs_behind(self, after: JobPosition | None, batch: int) -> Iterator[Job]:
-        """Return the jobs behind the position. Those of this object are not read again; others are read in batches."""
+    def jobs_after(self, after: JobPosition | None, batch: int) -> Iterator[Job]:
+        """Return the jobs after the position. Those of this object are not read again; others are read in batches."""
         for job in self.jobs:
             if after is None or (job.created_at, job.job_id) < (after.created_at, after.job_id):
                 yield job
         if not self.is_whole:
             last = _position(self.jobs[-1])
             is_behind = after and (after.created_at, after.job_id) < (last.created_at, last.job_id)
-            yield from jobs_behind(self.store, after if is_behind else last, batch)
+            yield from jobs_after(self.store, after if is_behind else last, batch)
 
 
 def newest_jobs(store: Store) -> NewestJobs:
-    source = jobs_behind(store, None, BATCH_MAX)
+    source = jobs_after(store, None, BATCH_MAX)
     jobs = tuple(islice(source, JOBS_READ_MAX))
     return NewestJobs(store, jobs, is_whole=len(jobs) < JOBS_READ_MAX or not store.recent_jobs(1, _position(jobs[-1])))
 
 
-def jobs_behind(store: Store, after: JobPosition | None, batch: int) -> Iterator[Job]:
-    """Read the jobs behind the position, the newest first, in batches of this size as they are needed."""
+def jobs_after(store: Store, after: JobPosition | None, batch: int) -> Iterator[Job]:
+    """Read the jobs after the position, the newest first, in batches of this size as they are needed."""
     while True:
         jobs = store.recent_jobs(batch, after)
         yield from jobs

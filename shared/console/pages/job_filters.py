@@ -33,7 +33,7 @@ class Filters:
     text: str = ""
     """Part of the job id or of the display name."""
     after: JobPosition | None = None
-    """The page begins behind this position."""
+    """The page begins after this position."""
     size: int = SIZE
 
     @property

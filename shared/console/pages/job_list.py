@@ -1,4 +1,4 @@
-"""The list of jobs: its pages, which begin behind the position of the last job read, and its rows."""
+"""The list of jobs: its pages, which begin after the position of the last job read, and its rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from itertools import islice
 
 from shared.console.durations import duration_words
-from shared.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_behind, newest_jobs
+from shared.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_after, newest_jobs
 from shared.console.pages.job_filters import Filters, is_listed, matches
 from shared.console.pages.service import Console
 from shared.core.model.job import Job, JobState
@@ -71,10 +71,10 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     batch = min(filters.size + 1, BATCH_MAX)
     if filters.needs_scan:
         newest = newest_jobs(console.store)
-        counts, source = newest.counts(filters), newest.jobs_behind(filters.after, batch)
+        counts, source = newest.counts(filters), newest.jobs_after(filters.after, batch)
     else:
         counts = StateCounts(console.store.count_by_state(filters.whole_label))
-        source = jobs_behind(console.store, filters.after, batch)
+        source = jobs_after(console.store, filters.after, batch)
     position, matching_jobs, read = filters.after, list[Job](), 0
     for job in islice(source, max(JOBS_READ_MAX, filters.size + 1)):
         read += 1

@@ -1,5 +1,4 @@
-"""Packages that every runtime of the old service brought, in today's versions. Programs import them without declaring
-them.
+"""Packages that every runtime of the old service had, in today's versions. Programs import them without declaring them.
 
 The names are those of the service's runtime version list, without the packages that Google or their authors have
 retired. Versions are pinned by a prefix, so that the agent sees without pip whether an image has them. Of
