@@ -17,6 +17,7 @@ from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import StoppingRule, TrialState, Tuning
 from shared.core.model.vm import Vm
 from shared.core.model.vm_names import vm_name
+from shared.core.reporting.history import History, read_history
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
 from shared.flows.record import Deps
@@ -230,6 +231,12 @@ class World:
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
         return self.store.ledger(self.job_id)
+
+    @property
+    def history(self) -> History:
+        history = read_history(self.ledger)
+        assert history is not None
+        return history
 
     def check(self) -> None:
         """Check the invariants that hold after every step."""
