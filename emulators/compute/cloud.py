@@ -16,18 +16,16 @@ from typing import Final
 from emulators.compute.api_errors import (
     ApiError,
     Json,
-    OperationError,
     already_exists,
     condition_not_met,
     invalid,
     not_found,
     not_ready,
-    quota_exceeded,
     rate_limited,
     required,
-    stockout,
 )
 from emulators.compute.bulk_insert import bulk_names
+from emulators.compute.capacity import Capacity
 from emulators.compute.catalog import Catalog
 from emulators.compute.injected_faults import FaultInjector
 from emulators.compute.instances import NAME, Instance, Status
@@ -64,6 +62,7 @@ class Cloud:
         self.state_dir, self.run_s_min = state_dir, run_s_min
         self.operations = OperationStore(self.links)
         self.faults = FaultInjector()
+        self._capacity = Capacity(project.id, catalog, self.faults)
         self.lifecycle = Lifecycle(self.operations, self.faults, power, timing, self.links, self, system_events)
         self._lock = threading.RLock()
         self._instances: dict[tuple[str, str], Instance] = {}
@@ -75,7 +74,7 @@ class Cloud:
         """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google Cloud."""
         self._list_lag = ListLag(profile.list_lag)
         self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
-        self.lifecycle.fail_late(profile.late_failures, lambda vm: self._stockout(vm.zone, vm.properties))
+        self.lifecycle.fail_late(profile.late_failures, lambda vm: self._capacity.stockout(vm.zone, vm.properties))
 
     def admit_call(self, method: str) -> None:
         """Count a call of the API. Raises ApiError if it exceeds a quota."""
@@ -135,7 +134,7 @@ class Cloud:
             if earlier := self.operations.find_by_request(request_id):
                 return earlier
             properties = self._properties(zone, body)
-            shortage = self._shortage(zone, properties, self._room(zone, properties, 1) - 1)
+            shortage = self._capacity.shortage(zone, properties, self._room(zone, properties, 1) - 1)
             (instance,) = self._register(zone, [str(body.get("name", ""))], properties)
             operation = self._begin("insert", instance, request_id)
             self.lifecycle.insert(operation, [(instance, operation)], shortage)
@@ -152,7 +151,7 @@ class Cloud:
             room = self._room(zone, properties, len(names))
             if room >= int(body.get("minCount") or len(names)):
                 names = names[:room]
-            shortage = self._shortage(zone, properties, room - len(names))
+            shortage = self._capacity.shortage(zone, properties, room - len(names))
             instances = self._register(zone, names, properties)
             group = secrets.token_hex(16)
             operation = self.operations.begin(
@@ -193,27 +192,8 @@ class Cloud:
         return instance
 
     def _room(self, zone: str, properties: Properties, requested: int) -> int:
-        """Return for how many of the requested VMs the zone has capacity, if there is no stockout."""
-        limit = self.faults.now.machine_limits.get(properties.machine_type)
-        if limit is None:
-            return requested
-        present = [one for (name_zone, _), one in self._instances.items() if name_zone == zone]
-        used = sum(instance.properties.machine_type == properties.machine_type for instance in present)
-        return max(0, min(requested, limit - used))
-
-    def _shortage(self, zone: str, properties: Properties, room: int) -> OperationError | None:
-        """Return the error by which an insert will fail because of the injected faults. `room` < 0: no capacity."""
-        faults = self.faults.now
-        region = zone.rpartition("-")[0]
-        if region in faults.quota_regions:
-            return quota_exceeded(region, "CPUS", 24.0)
-        has_capacity = zone not in faults.stockout_zones and room >= 0
-        return None if has_capacity else self._stockout(zone, properties)
-
-    def _stockout(self, zone: str, properties: Properties) -> OperationError:
-        region_zones = [name for name in self.catalog.zone_names() if name.startswith(f"{zone.rpartition('-')[0]}-")]
-        available = [name for name in region_zones if name not in (zone, *self.faults.now.stockout_zones)]
-        return stockout(self.project.id, zone, properties.machine_type, properties.attachment, available)
+        in_zone = [instance for instance in self._instances.values() if instance.zone == zone]
+        return self._capacity.room(properties.machine_type, requested, in_zone)
 
     # Changing
 
