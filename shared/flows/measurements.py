@@ -33,7 +33,7 @@ def record_measurements(
 ) -> None:
     """Record what running trials have reported since the last reconciliation.
 
-    Safe to repeat, and beside another delivery. `run_all` is explained at `shared.flows.provision.FleetDeps`.
+    Safe to repeat, and beside another delivery. `run_all` is explained at `shared.flows.fleet_deps.FleetDeps`.
     """
     tuning, now = tuning_of(study), deps.clock()
     if study.state.is_terminal:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Final
 
-from shared.flows.provision import FleetDeps
+from shared.flows.fleet_deps import FleetDeps
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.fleets import Fleets

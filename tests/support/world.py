@@ -20,6 +20,7 @@ from shared.core.model.vm_names import vm_name
 from shared.core.reporting.history import History, read_history
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.fleet import MemoryFleet
@@ -107,10 +108,8 @@ class World:
         )
 
     @property
-    def fleet_deps(self) -> provision.FleetDeps:
-        return provision.FleetDeps(
-            self.fleet, FixedAddresses(), "my-project", {"startup-script": "#!"}, run_in_sequence
-        )
+    def fleet_deps(self) -> FleetDeps:
+        return FleetDeps(self.fleet, FixedAddresses(), "my-project", {"startup-script": "#!"}, run_in_sequence)
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)

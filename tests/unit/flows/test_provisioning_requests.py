@@ -12,7 +12,8 @@ from shared.core.model.vm import Vm
 from shared.core.reconcile.steps import Create
 from shared.errors import TemporaryError
 from shared.flows import provision
-from shared.flows.provision import DELIVERY_S, LATE_S, LEASE_S, REQUESTS_MAX
+from shared.flows.provision import LATE_S
+from shared.flows.reconciliation import DELIVERY_S, LEASE_S, REQUESTS_MAX, ROUNDS_MAX
 from shared.memory.fleet import MemoryFleet
 from shared.messaging import internal_requests, topics
 from shared.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
@@ -221,7 +222,7 @@ def test_delivery_without_end_comes_back_a_bounded_number_of_times(
     monkeypatch.setattr(world.fleet, "create", create)
     world.deliver()
     assert world.store.pending_keys("digits_1")
-    assert len(inserts) <= 2 * provision.ROUNDS_MAX * REQUESTS_MAX
+    assert len(inserts) <= 2 * ROUNDS_MAX * REQUESTS_MAX
     assert {step.names for step in inserts} == {step.names for step in inserts[:2]}
 
 

@@ -15,6 +15,7 @@ from shared.core.events import CancelRequested, TrialEnded, TrialSuggested, Tuni
 from shared.core.model.tuning import Trial, TrialState, Tuning
 from shared.errors import PermanentError
 from shared.flows import provision, tune
+from shared.flows.reconciliation import LEASE_S
 from shared.flows.record import Deps, record
 from shared.flows.user_requests import delete_job
 from shared.memory.bus import MemoryBus, Message
@@ -167,7 +168,7 @@ class CrashingStudy(Study):
     def deliver(self) -> None:
         """Deliver all messages, sweep when the leases of dead deliveries have expired, and deliver again."""
         self._drain()
-        self.wait(provision.LEASE_S + 1)
+        self.wait(LEASE_S + 1)
         self.redeliver_once(self.sweep)
         self._drain()
 
