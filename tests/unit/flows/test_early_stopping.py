@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from shared.core.decisions import Reason
 from shared.core.model.tuning import Measurement
 from shared.core.model.vm import Vm
@@ -22,11 +20,6 @@ ON_A_SLICE = {
 }
 UNPROMISING = -0.5
 """The suggester of these tests gives up running trials with a negative value."""
-
-
-@pytest.fixture
-def study() -> Study:
-    return Study()
 
 
 def start(study: Study, **hyperparameters: Any) -> None:
