@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
 
+import pytest
+
 from shared.core.intake.named_resources import AllowedResources
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import Job
@@ -18,6 +20,7 @@ from shared.core.model.tuning import StoppingRule, TrialState, Tuning
 from shared.core.model.vm import Vm
 from shared.core.model.vm_names import vm_name
 from shared.core.reporting.history import History, read_history
+from shared.core.transitions.change import Change
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
 from shared.flows.fleet_deps import FleetDeps
@@ -28,7 +31,7 @@ from shared.memory.objects import MemoryObjects
 from shared.memory.resources import MemoryResources
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, google_events, internal_requests, topics
-from shared.ports import Bus, Suggester
+from shared.ports import AdmissionToken, Bus, Loaded, Suggester
 from tests.support.jobs import START, a_spec
 
 
@@ -246,3 +249,17 @@ class World:
         assert len(identities) == len(self.vms), "two VMs of one replica have one VM generation"
         assert loaded.state.job.budgets.reruns_used <= 3
         assert all(replica.restarts_used <= 5 for replica in loaded.state.replicas)
+
+
+def before_next_commit(world: World, patch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Run the action right before the next commit, as another function may."""
+    commit = world.store.commit
+
+    def commit_second(
+        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
+        patch.setattr(world.store, "commit", commit)
+        action()
+        commit(loaded, entry, change, admission_token)
+
+    patch.setattr(world.store, "commit", commit_second)

@@ -9,18 +9,16 @@ import pytest
 
 from shared.core.decisions import Reason
 from shared.core.events import CancelRequested, CapacityErrorKind, VmLost
-from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job
 from shared.core.model.replica import ReplicaState
 from shared.core.model.vm import DirectiveAction, VmStatus
 from shared.core.reconcile.steps import Create
-from shared.core.transitions.change import Change
 from shared.errors import PermanentError
 from shared.flows.record import record
 from shared.messaging import google_events
-from shared.ports import AdmissionToken, CreateOutcome, Loaded, NotCreated
+from shared.ports import CreateOutcome, Loaded, NotCreated
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
-from tests.support.world import World
+from tests.support.world import World, before_next_commit
 
 PEER_GONE = {"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in f"}
 
@@ -394,17 +392,7 @@ def test_event_that_loses_a_race_is_judged_again_on_the_new_state(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = running
-    commit = world.store.commit
-
-    def commit_second(
-        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
-    ) -> None:
-        """Let another function record the loss of the VM before this one commits its decision on the exit."""
-        monkeypatch.setattr(world.store, "commit", commit)
-        world.send("maintenance", WORKER_0, cause="preemption")
-        commit(loaded, entry, change, admission_token)
-
-    monkeypatch.setattr(world.store, "commit", commit_second)
+    before_next_commit(world, monkeypatch, lambda: world.send("maintenance", WORKER_0, cause="preemption"))
     world.kill(WORKER_0)
     replica = world.replica(WORKER_0)
     assert (replica.vm_generation, replica.restarts_used) == (2, 0)
@@ -416,16 +404,7 @@ def test_fatal_exit_of_an_incarnation_that_was_replaced_meanwhile_is_ignored(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = running
-    commit = world.store.commit
-
-    def commit_second(
-        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
-    ) -> None:
-        monkeypatch.setattr(world.store, "commit", commit)
-        world.send("maintenance", WORKER_0, cause="preemption")
-        commit(loaded, entry, change, admission_token)
-
-    monkeypatch.setattr(world.store, "commit", commit_second)
+    before_next_commit(world, monkeypatch, lambda: world.send("maintenance", WORKER_0, cause="preemption"))
     world.exit_program(WORKER_0, 2)
     assert world.state == "RUNNING"
     world.check()

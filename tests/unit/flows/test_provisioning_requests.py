@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from shared.core.model.replica_id import ReplicaId
 from shared.core.model.vm import Vm
 from shared.core.reconcile.steps import Create
 from shared.errors import TemporaryError
@@ -59,6 +60,12 @@ def test_request_for_a_done_entry_costs_one_read(running: World) -> None:
     assert (repeated.reads, dict(repeated.calls)) == (1, {"is_pending": 1})
 
 
+def directed_incarnation(world: World, replica_id: ReplicaId) -> int | None:
+    """Return the incarnation that the replica's VM is directed to run."""
+    vm = world.vm(replica_id)
+    return vm.directive.incarnation if vm and vm.directive else None
+
+
 def test_request_beside_another_delivery_of_the_job_costs_two_reads(running: World) -> None:
     running.kill(WORKER_0)
     (request,) = requests(running)
@@ -90,11 +97,7 @@ def test_event_during_a_delivery_is_provisioned_by_that_delivery(
     handle(world, first)
     assert seconds[0].reads == 2
     assert world.store.pending_keys("digits_1") == ()
-    for replica_id in (WORKER_0, WORKER_1):
-        vm = world.vm(replica_id)
-        assert vm is not None
-        assert vm.directive is not None
-        assert vm.directive.incarnation == 2
+    assert [directed_incarnation(world, replica_id) for replica_id in (WORKER_0, WORKER_1)] == [2, 2]
 
 
 def test_event_after_the_last_listing_is_provisioned_by_that_delivery(
@@ -118,11 +121,7 @@ def test_event_after_the_last_listing_is_provisioned_by_that_delivery(
     monkeypatch.setattr(world.store, "pending_entries", after_an_exit)
     handle(world, first)
     assert world.store.pending_keys("digits_1") == ()
-    for replica_id in (WORKER_0, WORKER_1):
-        vm = world.vm(replica_id)
-        assert vm is not None
-        assert vm.directive is not None
-        assert vm.directive.incarnation == 2
+    assert [directed_incarnation(world, replica_id) for replica_id in (WORKER_0, WORKER_1)] == [2, 2]
 
 
 @pytest.mark.parametrize("moment", ["mark_done", "release_lease"])
