@@ -30,6 +30,7 @@ from shared.gcp import clients
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
+from shared.gcp.vm_defaults import VmDefaults
 from shared.ports import Bus, Fleet, Objects, Store
 from tests.integration.agent.support.packages import wheel_of
 from tests.support.stack import LocalStack
@@ -220,12 +221,7 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
         store = FirestoreStore(clients.firestore_client(stack.state.config.project))
         objects = StorageObjects(clients.storage_client())
     fleet = ComputeFleet(
-        project=stack.state.config.project,
-        endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"],
-        service_account="",
-        network="global/networks/default",
-        subnetwork="",
-        wait_s=1.0,
+        VmDefaults(stack.state.config.project), endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"], wait_s=1.0
     )
     yield Lab(stack, store, fleet, objects, StackBus(stack.pubsub), packages)
     fleet.close()

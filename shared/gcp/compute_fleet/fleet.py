@@ -60,28 +60,17 @@ REQUEST_NAMESPACE: Final = uuid.UUID("6c1f3c0e-2b0d-5d6b-9a57-7d1f5a1f9f10")
 class ComputeFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`, `account_networks` and
-    `images`: see VmDefaults. `wait_s`: how long an insert may be waited for.
+    `endpoint`: an emulator's; empty: Google's. `wait_s`: how long an insert may be waited for.
     """
 
-    def __init__(  # noqa: PLR0913 - one argument for each setting
-        self,
-        project: str,
-        *,
-        endpoint: str = "",
-        service_account: str = "",
-        network: str = "global/networks/default",
-        subnetwork: str = "",
-        account_networks: Mapping[str, str] | None = None,
-        images: Mapping[str, str] | None = None,
-        wait_s: float = 20.0,
-    ) -> None:
+    def __init__(self, defaults: VmDefaults, *, endpoint: str = "", wait_s: float = 20.0) -> None:
+        project = defaults.project
         self._instances = clients.rest_client(compute_v1.InstancesClient, endpoint)
         self._operations = Operations(project, endpoint)
         self._placements = Placements(project, endpoint, self._operations)
         self._directives = Directives(project, self._instances, self._operations)
         self._project = project
-        self._defaults = VmDefaults(project, service_account, network, subnetwork, account_networks or {}, images or {})
+        self._defaults = defaults
         self._wait_s = wait_s
 
     def close(self) -> None:

@@ -52,29 +52,18 @@ _log = logging.getLogger(__name__)
 class TpuFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`, `account_networks`:
-    see VmDefaults. `wait_s`: how long a create may be waited for.
+    `endpoint`: an emulator's; empty: Google's. `wait_s`: how long a create may be waited for.
     """
 
-    def __init__(
-        self,
-        project: str,
-        *,
-        endpoint: str = "",
-        service_account: str = "",
-        network: str = "global/networks/default",
-        subnetwork: str = "",
-        account_networks: Mapping[str, str] | None = None,
-        wait_s: float = 20.0,
-    ) -> None:
+    def __init__(self, defaults: VmDefaults, *, endpoint: str = "", wait_s: float = 20.0) -> None:
         self._client = clients.rest_client(tpu_v2.TpuClient, endpoint, transport="rest")
         api = RestApi(GOOGLE, endpoint, FLEET_CALL_S)
         self._operations = Operations(api)
         self._creation = NodeCreation(self._client, self._operations)
         self._queued_resources = QueuedResources(self._client, self._operations, api)
-        self._listing = Listing(project, self._client, self._queued_resources)
-        self._project = project
-        self._defaults = VmDefaults(project, service_account, network, subnetwork, account_networks or {})
+        self._listing = Listing(defaults.project, self._client, self._queued_resources)
+        self._project = defaults.project
+        self._defaults = defaults
         self._wait_s = wait_s
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:

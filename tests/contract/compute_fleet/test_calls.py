@@ -13,6 +13,7 @@ from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.compute_fleet import fleet as adapter
 from shared.gcp.retries import FLEET_READ
+from shared.gcp.vm_defaults import VmDefaults
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, MemoryWorld, a_create, a_fleet, gone, metadata, sole
 from tests.integration.compute.emulator import ZONE, Emulator, eventually
@@ -57,7 +58,7 @@ def test_metric_that_may_not_be_read_is_unknown_and_other_failures_are_errors(
     vm = sole(memory.fleet, job)
     monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(status, reason))
-    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
     if expected is None:
         assert fleet.reported_metric(vm) is None
         return
@@ -72,7 +73,7 @@ def test_delete_that_the_call_refuses(
     memory = MemoryWorld()
     memory.fleet.create(job, a_create(job, 1), metadata())
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
-    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
     if isinstance(expected, bool):
         assert fleet.delete(sole(memory.fleet, job)) is expected
         return
@@ -112,7 +113,7 @@ def test_rate_limit_and_no_connection_are_temporary_and_wrong_project_permanent(
     with pytest.raises(TemporaryError):
         a_fleet(compute.emulator, endpoint="http://127.0.0.1:9").list_vms(job.job_id)
     with pytest.raises(PermanentError, match="projects/other"):
-        a_fleet(compute.emulator, project="other").list_vms(job.job_id)
+        a_fleet(compute.emulator, VmDefaults("other")).list_vms(job.job_id)
 
 
 def test_addresses_are_known_before_the_vm_exists(emulator: Emulator) -> None:

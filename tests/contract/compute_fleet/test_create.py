@@ -20,11 +20,11 @@ from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.compute_fleet import fleet as adapter
 from shared.gcp.compute_fleet.errors import name_exists, not_created
 from shared.gcp.compute_fleet.operations import Operations
-from shared.gcp.vm_defaults import Problem
+from shared.gcp.vm_defaults import Problem, VmDefaults
 from shared.ports import Created, NotCreated, Pending
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, a_fleet, gone, metadata, sole
-from tests.integration.compute.emulator import ZONE, Emulator
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
 from tests.support.jobs import a_job, a_plan
 
 
@@ -97,9 +97,10 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
     image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
     plan = replace(plan, image=image, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups))
     job = a_job(plan=plan, job_id=f"Digits_{uuid.uuid4().hex[:8]}")
-    fleet = a_fleet(
-        emulator, service_account="vm@p.iam.gserviceaccount.com", subnetwork="regions/us-central1/subnetworks/s"
+    defaults = VmDefaults(
+        PROJECT, service_account="vm@p.iam.gserviceaccount.com", subnetwork="regions/us-central1/subnetworks/s"
     )
+    fleet = a_fleet(emulator, defaults)
     assert fleet.create(job, a_create(job, 1), metadata()) == Created()
     vm = emulator.get(sole(fleet, job).name)
     assert dict(vm.labels) == {
@@ -135,7 +136,7 @@ def test_insert_that_the_call_refuses_is_not_created_or_temporary(
     job: Job, monkeypatch: pytest.MonkeyPatch, status: int, reason: str, expected: CapacityErrorKind | None
 ) -> None:
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(status, reason))
-    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
     if expected is None:
         with pytest.raises(TemporaryError, match=reason):
             fleet.create(job, a_create(job), metadata())

@@ -12,6 +12,7 @@ from shared.core.events import CapacityErrorKind
 from shared.core.model.job import Job
 from shared.errors import PermanentError
 from shared.gcp.compute_fleet import ComputeFleet
+from shared.gcp.vm_defaults import VmDefaults
 from shared.ports import Created, NotCreated
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, gone, metadata
@@ -77,7 +78,7 @@ def test_policy_whose_deletion_is_refused(
 ) -> None:
     job = with_a100(job)
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
-    fleet = ComputeFleet("p", endpoint="http://127.0.0.1:9")
+    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
     if isinstance(expected, bool):
         assert fleet.release(job) is expected
         return

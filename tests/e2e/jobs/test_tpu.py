@@ -19,6 +19,7 @@ from shared.core.model.vm_names import vm_name
 from shared.flows.intake import new_job
 from shared.flows.record import Deps, record
 from shared.gcp.tpu_fleet import TpuFleet
+from shared.gcp.vm_defaults import VmDefaults
 from shared.jobspec import accept
 from shared.messaging import internal_requests, topics
 from tests.e2e.conftest import MANY_STEPS, SCRIPTED, Lab
@@ -94,9 +95,8 @@ class TpuLab(Lab):
 
 @pytest.fixture
 def tpus(lab: Lab) -> TpuLab:
-    fleet = TpuFleetInZones(
-        project=lab.stack.state.config.project, endpoint=lab.stack.environment["TRAINMASTER_TPU_ENDPOINT"]
-    )
+    defaults = VmDefaults(lab.stack.state.config.project)
+    fleet = TpuFleetInZones(defaults, endpoint=lab.stack.environment["TRAINMASTER_TPU_ENDPOINT"])
     return TpuLab(lab.stack, lab.store, fleet, lab.objects, lab.bus, lab.packages)
 
 

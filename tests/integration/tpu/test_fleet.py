@@ -24,6 +24,7 @@ from shared.gcp.retries import FLEET_READ
 from shared.gcp.tpu_fleet import TpuFleet, listing, queued_resources
 from shared.gcp.tpu_fleet import fleet as adapter
 from shared.gcp.tpu_fleet.nodes import log_health
+from shared.gcp.vm_defaults import VmDefaults
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Created, Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
@@ -360,7 +361,7 @@ def a_fleet_whose_api_answers(response: requests.Response, monkeypatch: pytest.M
     monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: response)
     memory, job = MemoryFleet(), a_tpu_job()
-    return TpuFleet("p", endpoint="http://127.0.0.1:9"), create_slice(memory, job)
+    return TpuFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9"), create_slice(memory, job)
 
 
 def test_nodes_of_all_pages_are_listed(tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, job: Job) -> None:
