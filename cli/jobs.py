@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from shared.errors import PermanentError
 from shared.jobspec.reading.document_kinds import EXTENSION
 from shared.ports import JobPosition, Store
 from shared.presentation.console_link import console_link
-from shared.presentation.job_view import job_view, timestamp
+from shared.presentation.job_view import display_name, job_view, timestamp
 from shared.presentation.machine_time import final_sentence, report_lines, report_view
 from shared.presentation.ml_units import Usage, usage
 from shared.settings import settings
@@ -51,12 +50,6 @@ def list_jobs(
         )
     if has_more:
         complain(f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`.")
-
-
-def display_name(job: Job) -> str:
-    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
-    name = json.loads(job.spec_json).get("displayName")
-    return name if isinstance(name, str) else ""
 
 
 @app.command()
