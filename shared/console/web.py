@@ -63,12 +63,12 @@ def _authenticate() -> Response | None:
     if request.path == "/" and "token" in request.args:
         cookie = sign_in.exchange(request.args["token"])
         if cookie is None:
-            return _unauthorized(f"This address was used already. {sign_in.instructions}")
+            return _unauthorized(f"This address has been used already. {sign_in.instructions}")
         g.cookie = cookie
         return Response(status=303, headers={"Location": "/jobs"})
     user = sign_in.user(request)
     if user is None:
-        return _unauthorized(f"Nobody is signed in. {sign_in.instructions}")
+        return _unauthorized(f"You are not signed in. {sign_in.instructions}")
     g.user, g.cookie = user, user.cookie
     if request.method not in ("GET", "HEAD") and (problem := forgery(request, user)):
         return Response(f"Refused: {problem}.\n", 403)

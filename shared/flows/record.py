@@ -4,9 +4,9 @@
       ▲                              │ conflict with another writer: again, from load
       └──────────────────────────────┘ entry exists: judged before; its effects may still be unpublished
 
-A crash before the commit leaves nothing. After a crash behind the commit, the redelivered event finds its entry and
-publishes the effects, or the sweep does. Notifications and a job's log are for people and other systems: an error while
-writing them delays nothing.
+A crash before the commit leaves nothing. After a crash between commit and publication, the redelivered event finds its
+entry and publishes the effects, or the sweep does. Notifications and a job's log are for people and other systems: an
+error while writing them delays nothing.
 """
 
 from __future__ import annotations
