@@ -170,7 +170,6 @@ class World:
     def message_fields(self, replica_id: ReplicaId) -> dict[str, object]:
         """Return the fields that every message of the replica's agent has."""
         vm = self.vm(replica_id)
-        assert vm is not None, f"{replica_id} has no VM"
         assert vm.directive is not None
         return {
             "version": 1,
@@ -223,8 +222,13 @@ class World:
     def replica(self, replica_id: ReplicaId) -> Replica:
         return next(replica for replica in self.replicas if replica.replica_id == replica_id)
 
-    def vm(self, replica_id: ReplicaId) -> Vm | None:
+    def find_vm(self, replica_id: ReplicaId) -> Vm | None:
         return next((vm for vm in self.vms if vm.name == vm_name(self.job_id, replica_id)), None)
+
+    def vm(self, replica_id: ReplicaId) -> Vm:
+        vm = self.find_vm(replica_id)
+        assert vm is not None, f"{replica_id} of {self.job_id} has no VM"
+        return vm
 
     @property
     def vms(self) -> tuple[Vm, ...]:

@@ -46,7 +46,7 @@ def test_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -> 
     assert world.job.started_at == world.now
     world.exit_program(WORKER_0, 0)
     world.deliver()
-    assert world.vm(WORKER_0) is None, "a completed replica has no VM that costs money"
+    assert world.find_vm(WORKER_0) is None, "a completed replica has no VM that costs money"
     world.exit_program(CHIEF, 0)
     assert world.state == "SUCCEEDED"
     world.deliver()
@@ -59,7 +59,6 @@ def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: Worl
     world.submit()
     world.deliver()
     vm = world.vm(WORKER_1)
-    assert vm is not None
     metadata = world.fleet.metadata(vm.name)
     assert set(metadata) == {
         "startup-script",
@@ -81,12 +80,10 @@ def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: Worl
 def test_killed_worker_restarts_in_its_vm_without_charge_to_its_peers(running: World) -> None:
     world = running
     before = world.vm(WORKER_0)
-    assert before is not None
     world.kill(WORKER_0)
     world.exit_program(CHIEF, error=PEER_GONE)
     world.deliver()
     held = world.vm(CHIEF)
-    assert held is not None
     assert held.directive is not None
     assert (held.directive.incarnation, held.directive.action) == (2, DirectiveAction.HOLD)
     world.send("vm-ready", WORKER_0)
@@ -94,12 +91,10 @@ def test_killed_worker_restarts_in_its_vm_without_charge_to_its_peers(running: W
     world.deliver()
     for replica_id in (CHIEF, WORKER_1):
         vm = world.vm(replica_id)
-        assert vm is not None
         assert vm.directive is not None
         assert (vm.directive.incarnation, vm.directive.action) == (2, DirectiveAction.RUN)
         world.send("vm-ready", replica_id)
     after = world.vm(WORKER_0)
-    assert after is not None
     assert after.instance_id == before.instance_id
     assert [replica.restarts_used for replica in world.replicas] == [0, 1, 0]
     assert [replica.collateral for replica in world.replicas] == [1, 0, 1]
@@ -110,11 +105,9 @@ def test_killed_worker_restarts_in_its_vm_without_charge_to_its_peers(running: W
 def test_maintenance_replaces_the_vm_by_one_of_the_same_name(running: World) -> None:
     world = running
     before = world.vm(WORKER_1)
-    assert before is not None
     world.send("maintenance", WORKER_1, cause="maintenance")
     world.deliver()
     after = world.vm(WORKER_1)
-    assert after is not None
     assert after.name == before.name
     assert after.instance_id != before.instance_id
     assert after.vm_generation == 2
@@ -290,7 +283,6 @@ def test_restart_of_a_replica_does_not_wait_for_another_ones_vm(running: World) 
     world.kill(WORKER_1)
     world.deliver()
     vm = world.vm(WORKER_1)
-    assert vm is not None
     assert vm.directive is not None
     assert vm.directive.incarnation == 2, "the directive is written before the other VM is requested"
     world.check()
@@ -329,7 +321,6 @@ def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> N
     world.deliver()
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     vm = world.vm(WORKER_0)
-    assert vm is not None
     assert (vm.vm_generation, vm.status) == (2, VmStatus.RUNNING)
     world.check()
 
@@ -340,7 +331,7 @@ def test_sweep_replaces_a_vm_that_no_longer_exists(running: World) -> None:
     world.sweep()
     world.deliver()
     assert world.replica(CHIEF).replaced == 1
-    assert world.vm(CHIEF) is not None
+    assert world.find_vm(CHIEF) is not None
     world.check()
 
 

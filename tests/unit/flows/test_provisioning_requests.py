@@ -62,8 +62,8 @@ def test_request_for_a_done_entry_costs_one_read(running: World) -> None:
 
 def directed_incarnation(world: World, replica_id: ReplicaId) -> int | None:
     """Return the incarnation that the replica's VM is directed to run."""
-    vm = world.vm(replica_id)
-    return vm.directive.incarnation if vm and vm.directive else None
+    directive = world.vm(replica_id).directive
+    return directive.incarnation if directive else None
 
 
 def test_request_beside_another_delivery_of_the_job_costs_two_reads(running: World) -> None:

@@ -51,7 +51,6 @@ def test_trial_has_its_values_as_arguments_and_its_own_directory(study: Study) -
     assert (job.trial_of.job_id, job.trial_of.number, job.trial_of.metric_tag) == (STUDY, 2, "accuracy")
     assert job.labels == study.job.labels
     vm = study.trial(2).vm(CHIEF)
-    assert vm is not None
     config = json.loads(study.fleet.metadata(vm.name)["trainmaster-vm-config"])
     assert config["job_id"] == "digits_1-trial-2", "the job id in the agent's messages"
     assert config["environment"]["CLOUD_ML_JOB_ID"] == STUDY

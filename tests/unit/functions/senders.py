@@ -38,7 +38,6 @@ class Sender:
     ) -> str:
         subject = self.world.message_fields(WORKER_0)
         vm = self.world.vm(WORKER_0)
-        assert vm is not None
         vm_identity = VmIdentity(ACCOUNT, "my-project", 1234, vm.zone, int(vm.instance_id), vm.name, NOW)
         own_audience = f"trainmaster/my-project/digits_1/{subject['attempt']}/worker/0/{subject['incarnation']}"
         return (issuer or self.issuer).identity_token(

@@ -18,7 +18,6 @@ AUDIT_LOG = "projects/my-project/logs/cloudaudit.googleapis.com%2Fsystem_event"
 
 def an_audit_log_entry(world: World, log: str = AUDIT_LOG) -> bytes:
     vm = world.vm(WORKER_0)
-    assert vm is not None
     path = f"projects/my-project/zones/{vm.zone}/instances/{vm.name}"
     return json.dumps(
         {

@@ -113,7 +113,6 @@ def own_account_sender(sender: Sender) -> Sender:
 def test_vm_with_the_jobs_own_account_is_authenticated(own_account_sender: Sender) -> None:
     replica_id = own_account_sender.world.job.plan.primary
     subject, vm = own_account_sender.world.message_fields(replica_id), own_account_sender.world.vm(replica_id)
-    assert vm is not None
     audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
     token = own_account_sender.token(
         audience=audience, email=OWN, instance_name=vm.name, instance_id=int(vm.instance_id)
@@ -128,7 +127,6 @@ def test_vm_with_the_jobs_own_account_is_authenticated(own_account_sender: Sende
 def test_vm_with_the_workers_account_cannot_act_for_a_job_with_its_own(own_account_sender: Sender) -> None:
     replica_id = own_account_sender.world.job.plan.primary
     subject, vm = own_account_sender.world.message_fields(replica_id), own_account_sender.world.vm(replica_id)
-    assert vm is not None
     audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
     token = own_account_sender.token(audience=audience, instance_name=vm.name, instance_id=int(vm.instance_id))
     assert own_account_sender.post(json.dumps(subject).encode(), token, NOW, "s") == 204
