@@ -171,16 +171,10 @@ class TpuFleet:
     def _delete_node(self, node: tpu_v2.Node) -> bool:
         if node.state == tpu_v2.Node.State.DELETING:
             return False
-        try:
-            operation = self._client.delete_node(tpu_v2.DeleteNodeRequest(name=node.name), **FLEET_WRITE).operation.name
-        except exceptions.NotFound:
-            return True
-        except exceptions.GoogleAPICallError as error:
-            if problem_of(error).code == "FAILED_PRECONDITION":  # another call is creating or changing it
-                return False
-            raise
-        finished = self._operations.follow(operation, time.monotonic() + SETTLE_S)
-        return finished.done and finished.error is None
+        request = tpu_v2.DeleteNodeRequest(name=node.name)
+        return self._operations.finish_deletion(
+            lambda: self._client.delete_node(request, **FLEET_WRITE).operation.name, SETTLE_S
+        )
 
     def _same(self, vm: Vm) -> tpu_v2.Node | None:
         """Return the node of this VM. None: it does not exist, though a newer one of its name may."""
