@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -86,6 +88,22 @@ class Lab:
     @property
     def faults(self) -> FaultClient:
         return FaultClient(self.stack.state)
+
+    @contextmanager
+    def stopped(self, *services: str, and_then: signal.Signals) -> Iterator[None]:
+        """Stop the processes of these services, so that they answer nothing, and send them a signal afterwards."""
+        processes: list[psutil.Process] = []
+        for name in services:
+            main = psutil.Process(self.stack.state.services[name].pid)
+            processes += [main, *main.children(recursive=True)]
+        try:
+            for process in processes:
+                process.send_signal(signal.SIGSTOP)
+            yield
+        finally:
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(and_then)
 
     def stage(self, trainer: str, name: str) -> None:
         """Upload the trainer's package to the URI in its job file."""
