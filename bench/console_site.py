@@ -23,6 +23,7 @@ from shared.core.model.job import tuning_of
 from shared.core.model.tuning import Measurement, Trial, TrialState
 from shared.core.model.vm_names import vm_name
 from shared.flows import provision, replica_exit, submit, vm_ready
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
@@ -142,7 +143,7 @@ class ConsoleSite:
     def run(self, job_id: str, replicas: int, incidents: int) -> None:
         """Submit a job, let all of its replicas run, and end the programs of some of them with status 1."""
         self.submit(job_id, job_spec(replicas))
-        fleet = provision.FleetDeps(self.fleet, Addresses(), "my-project", {}, _run_in_sequence)
+        fleet = FleetDeps(self.fleet, Addresses(), "my-project", {}, _run_in_sequence)
         provision.handle(internal_requests.ProvisionRequest(job_id), fleet, self.deps)
         loaded = self.store.load_attempt(job_id)
         if loaded is None:

@@ -22,6 +22,7 @@ from shared.core.model.vm import Vm
 from shared.errors import TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
 from shared.flows.authenticate import AuthDeps, Sender, authenticate, authenticate_loss
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus
 from shared.memory.fleet import MemoryFleet
@@ -69,8 +70,8 @@ class ControlPlane:
         return Deps(self.store, bus, clock=lambda: datetime.now(UTC), sleep=self.sleep, limits=dict(self.limits))
 
     @property
-    def fleet_deps(self) -> provision.FleetDeps:
-        return provision.FleetDeps(
+    def fleet_deps(self) -> FleetDeps:
+        return FleetDeps(
             self.fleet, NameAddresses(), "my-project", {"startup-script": "#!"}, partial(run_all, self.threads)
         )
 

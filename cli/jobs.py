@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,18 +10,17 @@ import typer
 
 from cli.idle_gpus import idle_gpus_of
 from cli.installation import open_store
+from cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
 from cli.options import JobId, OutputFormat
-from cli.output import Format, complain, print_json, print_table, replica_state_word, say
-from shared.core.ledger import LedgerEntry
+from cli.output import Format, complain, print_json, print_table, say
 from shared.core.model.job import Job, JobState, State
-from shared.core.model.tuning import Tuning
 from shared.core.reporting.history import read_history
 from shared.cost.report import CostReport, CostSources, cost_report
 from shared.errors import PermanentError
 from shared.jobspec.reading.document_kinds import EXTENSION
 from shared.ports import JobPosition, Store
 from shared.presentation.console_link import console_link
-from shared.presentation.job_view import job_view, timestamp
+from shared.presentation.job_view import display_name, job_view, timestamp
 from shared.presentation.machine_time import final_sentence, report_lines, report_view
 from shared.presentation.ml_units import Usage, usage
 from shared.settings import settings
@@ -54,12 +52,6 @@ def list_jobs(
         complain(f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`.")
 
 
-def display_name(job: Job) -> str:
-    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
-    name = json.loads(job.spec_json).get("displayName")
-    return name if isinstance(name, str) else ""
-
-
 @app.command()
 def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Show a job as the API shows it, with its replicas and what was substituted."""
@@ -71,7 +63,7 @@ def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
         print_json(view)
         return
     extension = view.pop(EXTENSION)
-    _print_summary(state.job, view, extension)
+    print_summary(state.job, view, extension, _usage_of(state.job).words)
     for line in report_lines(report) if report else ():
         say(line)
     if idle := idle_gpus_of(state.job):
@@ -79,63 +71,7 @@ def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     if state.job.tuning is not None:
         print_trials(state.job.tuning)
     else:
-        _print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
-
-
-def _print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any]) -> None:
-    for name, value in view.items():
-        if not isinstance(value, dict):
-            say(f"{name}: {value}")
-    if "labels" in view:
-        say(f"labels: {', '.join(f'{key}={value}' for key, value in view['labels'].items())}")
-    say(f"submitted: {extension['submitted']}")
-    say(f"{'used' if job.state.is_terminal else 'used so far'}: {_usage_of(job).words}")
-    if "console" in extension:
-        say(f"console: {extension['console']}")
-    say(f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}")
-    for name, budget in extension["budgets"].items():
-        say(f"{name}: {budget['used']} of {budget['limit']}")
-    for entry in extension.get("substitutions", ()):
-        if entry["requested"] == entry["replacement"]:
-            say(f"note on {entry['field']}: {entry['requested']} ({entry['reason']})")
-        else:
-            say(f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']} ({entry['reason']})")
-
-
-def _print_replicas(replicas: list[dict[str, Any]], *, job_has_ended: bool) -> None:
-    print_table(
-        ["replica", "state", "incarnation", "vm", "vm generation", "restarts", "replaced", "collateral"],
-        [
-            [
-                f"{replica['taskType']} {replica['taskIndex']}",
-                replica_state_word(replica["state"], job_has_ended=job_has_ended),
-                str(replica["incarnation"]),
-                replica["vm"],
-                str(replica["vmGeneration"]),
-                f"{replica['restarts']['used']} of {replica['restarts']['limit']}",
-                str(replica["replaced"]),
-                str(replica["collateral"]),
-            ]
-            for replica in replicas
-        ],
-    )
-
-
-def print_trials(tuning: Tuning) -> None:
-    """Print a table of the trials, the best first."""
-    print_table(
-        ["trial", "state", tuning.metric_tag, "step", *(parameter.name for parameter in tuning.parameters)],
-        [
-            [
-                str(trial.number),
-                trial.state,
-                f"{trial.latest.value:g}" if trial.latest else "",
-                str(trial.latest.step) if trial.latest else "",
-                *trial.values,
-            ]
-            for trial in tuning.best_first()
-        ],
-    )
+        print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
 
 
 def recent_jobs(
@@ -191,9 +127,9 @@ def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     find_job(store, job_id)
     entries = store.ledger(job_id)
     if form is Format.JSON:
-        print_json([_entry_json(entry) for entry in entries])
+        print_json([entry_json(entry) for entry in entries])
     else:
-        print_table(["at", "event", "rule", "decision", "why"], [_entry_row(entry) for entry in entries])
+        print_table(["at", "event", "rule", "decision", "why"], [entry_row(entry) for entry in entries])
 
 
 def find_job(store: Store, job_id: str) -> State:
@@ -227,28 +163,3 @@ def read_report(store: Store, job_id: str) -> CostReport | None:
 def _usage_of(job: Job) -> Usage:
     """Return what the job has used until now."""
     return usage(job, datetime.now(UTC), settings().ml_unit_price)
-
-
-def _entry_row(entry: LedgerEntry) -> list[str]:
-    decision = entry.decision
-    return [
-        entry.at.strftime("%H:%M:%S.%f")[:-3],
-        entry.key,
-        str(int(decision.rule)),
-        decision.action.kind,
-        decision.text,
-    ]
-
-
-def _entry_json(entry: LedgerEntry) -> dict[str, Any]:
-    return {
-        "at": entry.at.isoformat(),
-        "event": entry.key,
-        "rule": int(entry.decision.rule),
-        "decision": entry.decision.action.kind,
-        "reason": entry.decision.reason.value,
-        "text": entry.decision.text,
-        "effects": list(entry.effects),
-        "doneAt": entry.done_at and entry.done_at.isoformat(),
-        "notifiedAt": entry.notified_at and entry.notified_at.isoformat(),
-    }

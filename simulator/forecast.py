@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,13 +64,9 @@ def forecast_scenario(spec: AcceptedSpec, document: bytes, assumptions: Assumpti
     return Scenario((job,), profile, faults_s=limit_s, horizon_s=limit_s)
 
 
-def run_histories(scenario: Scenario, count: int, on_progress: Callable[[int], None] = lambda _: None) -> list[Outcome]:
-    """Run the scenario with the seeds 0 to `count` - 1. `on_progress` gets the number of histories done so far."""
-    outcomes = []
-    for seed in range(count):
-        outcomes.append(run(seed, scenario, random.Random(seed)))  # noqa: S311 - reproducible randomness is the purpose
-        on_progress(seed + 1)
-    return outcomes
+def run_histories(scenario: Scenario, count: int) -> list[Outcome]:
+    """Run the scenario with the seeds 0 to `count` - 1."""
+    return [run(seed, scenario, random.Random(seed)) for seed in range(count)]  # noqa: S311 - it must be reproducible
 
 
 def summarize(outcomes: Sequence[Outcome]) -> Forecast:

@@ -1,4 +1,4 @@
-"""The assumptions of the documentation about Google Cloud, and whether a run of the smoke test confirms them.
+"""The assumptions of the documentation about Google Cloud.
 
 The table has one row for each sentence of the repository that calls a fact unconfirmed, and for facts that decisions
 rely on and no one has seen on Google Cloud. A test compares it with the files that contain such sentences.
@@ -6,17 +6,9 @@ rely on and no one has seen on Google Cloud. A test compares it with the files t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
-
-
-class Verdict(StrEnum):
-    CONFIRMED = "ok"
-    DIFFERENT = "DIFFERENT"
-    NOT_SEEN = "not seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +28,6 @@ class Assumption:
     """How the smoke test sees it. For a fact that it does not read, the reason."""
     local: str = ""
     """Why the local stack cannot show it. Empty: it can."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One row of the result."""
-
-    assumption: Assumption
-    verdict: Verdict
-    seen: str
 
 
 def _equals(word: str) -> Callable[[str], bool]:
@@ -296,19 +279,3 @@ ASSUMPTIONS: Final = (
         "it takes another VM and half an hour: run `make image`",
     ),
 )
-
-
-def compare(facts: Mapping[str, str], *, is_local: bool) -> list[Finding]:
-    """Return one finding for each assumption."""
-    return [_compare(assumption, facts, is_local=is_local) for assumption in ASSUMPTIONS]
-
-
-def _compare(assumption: Assumption, facts: Mapping[str, str], *, is_local: bool) -> Finding:
-    seen = facts.get(assumption.key)
-    if is_local and assumption.local:
-        return Finding(assumption, Verdict.NOT_SEEN, assumption.local)
-    if seen is None:
-        is_read = not re.match("it (needs|takes) ", assumption.read_from)
-        reason = "its step failed or was skipped" if is_read else assumption.read_from
-        return Finding(assumption, Verdict.NOT_SEEN, reason)
-    return Finding(assumption, Verdict.CONFIRMED if assumption.holds(seen) else Verdict.DIFFERENT, seen)

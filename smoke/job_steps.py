@@ -22,7 +22,6 @@ MACHINE_LINE: Final = re.compile(
     r"This VM: (?P<image>.*?), Python (?P<python>\d+\.\d+)[^,]*, (?P<accelerator>[^,]*), (?P<engine>.*)\.$"
 )
 """Source: `shared.agent.setup.machine_report`."""
-NO_ENGINE: Final = "no container engine"
 
 
 def train_digits(world: World) -> None:

@@ -13,6 +13,7 @@ from shared.gcp import clients
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
+from shared.gcp.vm_defaults import VmDefaults
 from smoke.world import ProcessCommands, World
 
 OPERATION_S: Final = 5.0
@@ -27,14 +28,8 @@ def opened_world(
         project = variables["TRAINMASTER_PROJECT"]
         store = FirestoreStore(clients.firestore_client(project))
         objects = StorageObjects(clients.storage_client())
-        fleet = ComputeFleet(
-            project=project,
-            endpoint=variables.get("TRAINMASTER_COMPUTE_ENDPOINT", ""),
-            service_account="",
-            network="global/networks/default",
-            subnetwork="",
-            wait_s=OPERATION_S,
-        )
+        endpoint = variables.get("TRAINMASTER_COMPUTE_ENDPOINT", "")
+        fleet = ComputeFleet(VmDefaults(project), endpoint=endpoint, wait_s=OPERATION_S)
         try:
             yield World(
                 project=project,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from smoke.assumptions import Finding, Verdict
+from smoke.findings import Finding, Verdict
 from smoke.steps import Outcome, Result
 
 

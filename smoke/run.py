@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from shared.core.model.job import JobState
 from shared.errors import PermanentError, TemporaryError
 from smoke import report
-from smoke.assumptions import compare
+from smoke.findings import compare
 from smoke.installation import Installation
 from smoke.steps import STEPS, Outcome, Result, Step, run
 from smoke.submissions import wait_until_no_vms

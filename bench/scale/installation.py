@@ -11,6 +11,7 @@ from bench.scale.cloud import Cloud
 from bench.scale.fleet import ScaleFleet
 from bench.scale.scenario import Scenario
 from shared.flows import provision
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.record import Deps
 from shared.memory.store import MemoryStore
 from shared.ports import Bus, Fleet, Store
@@ -29,7 +30,7 @@ class Installation:
             sleep=self.cloud.spend,
         )
         self.fleet = ScaleFleet(self.cloud, self.deps)
-        self._fleet_deps = provision.FleetDeps(
+        self._fleet_deps = FleetDeps(
             cast("Fleet", self.fleet), NameAddresses(), "my-project", {"startup-script": "#!"}, self.cloud.run_in_waves
         )
 

@@ -7,64 +7,29 @@ With `--faults`, a worker's program is killed and another worker's VM is preempt
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-import yaml
 
-from cli.jobs import print_trials
 from cli.local.example_stack import RunningStack, stack_in_memory, stack_on_emulators
+from cli.local.example_summary import Phases, print_summary
+from cli.local.example_upload import EXAMPLES, upload, wait_for_job
 from cli.local.job_monitor import JobMonitor, Report
-from cli.output import literal_text
 from emulators.realism.profile import GOOGLE_CLOUD
 from emulators.services.fault_client import FaultClient
 from emulators.stack.backends import BackendKind, choose_backend
-from emulators.stack.state import ROOT, StackConfig
+from emulators.stack.state import StackConfig
 from shared.core.model.job import Job, JobState
 from shared.core.model.replica_id import ReplicaId, TaskType
 from shared.core.model.vm_names import vm_name
 from shared.errors import PermanentError
-from shared.ports import Fleet, Objects, Store
-from shared.presentation.ml_units import usage
+from shared.ports import Fleet
 
-EXAMPLES: Final = ROOT / "examples"
-ALGORITHM_PREFIX: Final = "algorithm_"
-"""Examples of built-in algorithms have data instead of a package."""
-DATA_PYTHON: Final = ROOT / ".images" / "scikit-learn" / "bin" / "python"
-JOB_STORED_MAX_S: Final = 30.0
 VMS_GONE_MAX_S: Final = 60.0
-FILE_BYTES_MAX: Final = 1 << 20
-
-
-@dataclass
-class Phases:
-    """Measures how long the phases of the run take. A phase ends when the next one begins."""
-
-    starts: list[tuple[str, float]] = field(default_factory=list)
-
-    def begin(self, name: str) -> None:
-        self.starts.append((name, time.monotonic()))
-
-    @property
-    def current(self) -> str:
-        return self.starts[-1][0]
-
-    def lines(self) -> Iterator[str]:
-        """Yield name and duration of each phase."""
-        ends = [at for _, at in self.starts[1:]] + [time.monotonic()]
-        for (name, start), end in zip(self.starts, ends, strict=True):
-            yield f"{name:<28} {end - start:6.1f} s"
 
 
 @dataclass
@@ -157,56 +122,6 @@ def _run_job(example: str, running: RunningStack, report: Report, phases: Phases
     return job.state is JobState.SUCCEEDED and not vms_left
 
 
-def upload(example: str, running: RunningStack, report: Report) -> None:
-    """Upload the package or the data, then the job file, with the real gsutil if it is installed."""
-    job_file = EXAMPLES / example / "job.yaml"
-    with tempfile.TemporaryDirectory() as scratch:
-        for uri in yaml.safe_load(job_file.read_text(encoding="utf-8"))["trainingInput"].get("packageUris", ()):
-            command = [sys.executable, str(EXAMPLES / "package.py"), example, scratch]
-            archive = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-            _copy(Path(archive), uri, running.objects, report)
-        if example.startswith(ALGORITHM_PREFIX):
-            _upload_data(example, Path(scratch), running, report)
-        _copy(job_file, f"gs://{running.state.config.bucket}/jobs/{example}.yaml", running.objects, report)
-
-
-def _upload_data(example: str, scratch: Path, running: RunningStack, report: Report) -> None:
-    """Write the data of an algorithm with the Python that has scikit-learn, and upload the files."""
-    command = [str(DATA_PYTHON), str(EXAMPLES / "algorithm_data.py"), example, str(scratch)]
-    if not DATA_PYTHON.exists():
-        raise PermanentError(f"{DATA_PYTHON} is missing; `make images` builds it")
-    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
-        uri = f"gs://{running.state.config.bucket}/{Path(line).relative_to(scratch).as_posix()}"
-        _copy(Path(line), uri, running.objects, report)
-
-
-def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:
-    name = os.path.relpath(source, ROOT) if source.is_relative_to(ROOT) else source.name
-    if shutil.which("gsutil") is None:
-        report.line("upload", f"{name} -> {uri} (with the client library: gsutil is not installed)")
-        objects.write(uri, source.read_bytes(), content_type="application/octet-stream")
-        return
-    report.line("$", f"gsutil cp {name} {uri}", "bold")
-    result = subprocess.run(["gsutil", "-q", "cp", str(source), uri], capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise PermanentError(f"gsutil failed: {result.stderr.strip()}")
-
-
-def wait_for_job(store: Store, objects: Objects, uri: str) -> str:
-    """Return the id of the job that the uploaded file became. Raises PermanentError if it was refused."""
-    deadline = time.monotonic() + JOB_STORED_MAX_S
-    while time.monotonic() < deadline:
-        for job in store.recent_jobs(5):
-            if job.submission.partition("#")[0] == uri:
-                return job.job_id
-        if error := objects.read(f"{uri}.error.json", max_bytes=FILE_BYTES_MAX):
-            raise PermanentError(f"the job file was refused: {error.decode()}")
-        time.sleep(0.1)
-    raise PermanentError(
-        f"{uri} did not become a job within {JOB_STORED_MAX_S:.0f} s. See the functions' logs in the state folder"
-    )
-
-
 def follow(monitor: JobMonitor, phases: Phases, plan: FaultPlan | None) -> Job:
     """Follow the job until it has ended, and inject the planned faults."""
     phases.begin("VMs and set-up")
@@ -230,44 +145,3 @@ def wait_until_no_vms(monitor: JobMonitor, fleet: Fleet, within_s: float) -> int
         time.sleep(0.2)
     monitor.poll()
     return vms_left
-
-
-def print_summary(job: Job, running: RunningStack, report: Report, phases: Phases, vms_left: int) -> None:
-    console, metrics = report.console, _read_metrics(job, running.objects)
-    console.print()
-    console.print(f"[bold]{job.job_id}: {job.state}[/]")
-    if job.error_message:
-        console.print(literal_text(f"  error       {job.error_message}"))
-    if metrics:
-        values = ", ".join(f"{name} {_format_value(value)}" for name, value in metrics.items())
-        console.print(literal_text(f"  metrics     {values}"))
-    if job.plan.program.job_dir:
-        storage = Path(running.state.services["storage"].log).parents[1] / "storage"
-        folder = storage / job.plan.program.job_dir.removeprefix("gs://")
-        console.print(literal_text(f"  model       {job.plan.program.job_dir}  (files in {os.path.relpath(folder)})"))
-    loaded = running.store.load_attempt(job.job_id)
-    for replica in loaded.state.replicas if loaded else ():
-        counts = f"restarts {replica.restarts_used}, replaced {replica.replaced}, collateral {replica.collateral}"
-        console.print(f"  {replica.replica_id.words:<11} incarnations {replica.incarnation}, {counts}")
-    if job.tuning is not None:
-        print_trials(job.tuning)
-    console.print(f"  attempts    {job.attempt}; VMs left: {vms_left}")
-    console.print(f"  used        {usage(job, datetime.now(UTC)).words}")
-    for substitution in job.plan.substitutions:
-        words = f"{substitution.field}: {substitution.requested} -> {substitution.replacement}"
-        console.print(literal_text(f"  substituted {words}"))
-    for line in phases.lines():
-        console.print(f"  [dim]{line}[/]")
-    console.print(f"  [dim]{'total':<28} {time.monotonic() - report.started:6.1f} s[/]")
-
-
-def _read_metrics(job: Job, objects: Objects) -> dict[str, Any]:
-    """Return the metrics that the program wrote to its job directory; empty if there are none."""
-    job_dir = job.plan.program.job_dir
-    data = objects.read(f"{job_dir.rstrip('/')}/metrics.json", max_bytes=FILE_BYTES_MAX) if job_dir else None
-    metrics = json.loads(data) if data and job.state is JobState.SUCCEEDED else {}
-    return metrics if isinstance(metrics, dict) else {}
-
-
-def _format_value(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -96,7 +96,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 def _listen(options: argparse.Namespace, application: ComputeServer) -> list[BaseWSGIServer]:
     servers = [listen(options.host, options.port, application)]
     if options.provision_port:
-        gate = AccountGate(application, options.infra, application.cloud.name_of)
+        gate = AccountGate(application, options.infra, application.cloud.instances.name_of)
         servers.append(listen(options.host, options.provision_port, gate))
     return servers
 
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"Compute Engine emulator ready on {links.root}", flush=True)
     stopped.wait()
     hosts = [host for node in tpus.list_all() for host in node.hosts]
-    for instance in (*cloud.list_all(), *hosts):
+    for instance in (*cloud.instances.list_all(), *hosts):
         if instance.vm is not None:
             instance.vm.power_off()
     return 0

@@ -80,16 +80,18 @@ class ComputeApi:
     def instances(self, zone: str) -> Json:
         self._cloud.catalog.zone(zone)
         links = self._cloud.links
-        instances = [instance.as_json(links) for instance in self._cloud.list_visible() if instance.zone == zone]
+        instances = [
+            instance.as_json(links) for instance in self._cloud.instances.list_visible() if instance.zone == zone
+        ]
         return self._list("compute#instanceList", instances, "zones", zone, "instances")
 
     def aggregated_instances(self) -> Json:
         links = self._cloud.links
-        instances = ((instance.zone, instance.as_json(links)) for instance in self._cloud.list_visible())
+        instances = ((instance.zone, instance.as_json(links)) for instance in self._cloud.instances.list_visible())
         return self._aggregated("compute#instanceAggregatedList", "instances", instances)
 
     def instance(self, zone: str, name: str) -> Json:
-        return self._cloud.get(zone, name).as_json(self._cloud.links)
+        return self._cloud.instances.get(zone, name).as_json(self._cloud.links)
 
     def insert(self, zone: str) -> Json:
         return self._show(self._cloud.insert(zone, json_body(self._request), self._request_id))
@@ -120,7 +122,7 @@ class ComputeApi:
 
     def serial_port(self, zone: str, name: str) -> Json:
         """Return the output of port 1. The other ports have none."""
-        instance = self._cloud.get(zone, name)
+        instance = self._cloud.instances.get(zone, name)
         start, contents, next_start = (0, "", 0)
         if self._args.get("port", "1") == "1":
             start, contents, next_start = instance.disk.serial_output(int(self._args.get("start") or 0))
@@ -134,7 +136,7 @@ class ComputeApi:
 
     def guest_attributes(self, zone: str, name: str) -> Json:
         """Return the values of a namespace, `NAMESPACE/`, or one of them, `NAMESPACE/KEY`."""
-        instance = self._cloud.get(zone, name)
+        instance = self._cloud.instances.get(zone, name)
         path = self._args.get("queryPath", "")
         namespace, _, key = path.partition("/")
         values = instance.guest_attributes.get(namespace, {})

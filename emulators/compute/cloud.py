@@ -6,30 +6,26 @@ A failed check is an error of the call. A later failure is an error of the opera
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from emulators.compute.api_errors import (
     ApiError,
     Json,
-    OperationError,
     already_exists,
     condition_not_met,
     invalid,
-    not_found,
     not_ready,
-    quota_exceeded,
     rate_limited,
     required,
-    stockout,
 )
 from emulators.compute.bulk_insert import bulk_names
+from emulators.compute.capacity import Capacity
 from emulators.compute.catalog import Catalog
 from emulators.compute.injected_faults import FaultInjector
+from emulators.compute.instance_registry import InstanceRegistry
 from emulators.compute.instances import NAME, Instance, Status
 from emulators.compute.lifecycle import Lifecycle
 from emulators.compute.operations import Operation, OperationStore
@@ -63,19 +59,20 @@ class Cloud:
         self.project, self.catalog, self.links = project, catalog, catalog.links
         self.state_dir, self.run_s_min = state_dir, run_s_min
         self.operations = OperationStore(self.links)
+        self.instances = InstanceRegistry(catalog)
         self.faults = FaultInjector()
-        self.lifecycle = Lifecycle(self.operations, self.faults, power, timing, self.links, self, system_events)
-        self._lock = threading.RLock()
-        self._instances: dict[tuple[str, str], Instance] = {}
-        self.policies = PolicyStore(catalog, self.operations, self.list_all)
+        self._capacity = Capacity(project.id, catalog, self.faults)
+        self.lifecycle = Lifecycle(
+            self.operations, self.faults, power, timing, self.links, self.instances, system_events
+        )
+        self.policies = PolicyStore(catalog, self.operations, self.instances.list_all)
         self._quota: CallQuota | None = None
-        self._list_lag: ListLag | None = None
 
     def behave_like(self, profile: Profile) -> None:
         """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google Cloud."""
-        self._list_lag = ListLag(profile.list_lag)
+        self.instances.list_lag = ListLag(profile.list_lag)
         self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
-        self.lifecycle.fail_late(profile.late_failures, lambda vm: self._stockout(vm.zone, vm.properties))
+        self.lifecycle.fail_late(profile.late_failures, lambda vm: self._capacity.stockout(vm.zone, vm.properties))
 
     def admit_call(self, method: str) -> None:
         """Count a call of the API. Raises ApiError if it exceeds a quota."""
@@ -83,59 +80,15 @@ class Cloud:
         if self._quota and not self._quota.admits("read" if method == "GET" else "change"):
             raise rate_limited()
 
-    # Reading
-
-    def get(self, zone: str, name_or_id: str) -> Instance:
-        self.catalog.zone(zone)
-        with self._lock:
-            instance = self._instances.get((zone, name_or_id))
-            if instance is None and name_or_id.isdigit():
-                in_zone = (vm for vm in self._instances.values() if vm.zone == zone)
-                instance = next((vm for vm in in_zone if str(vm.id) == name_or_id), None)
-        if instance is None:
-            raise not_found(self.links.path("zones", zone, "instances", name_or_id))
-        return instance
-
-    def name_of(self, zone: str, name_or_id: str) -> str:
-        """Return the name of a VM; that of a missing VM is what the call names."""
-        try:
-            return self.get(zone, name_or_id).name
-        except ApiError:
-            return name_or_id
-
-    def find(self, name: str) -> Instance:
-        """Return the VM of that name in any zone; of several, the youngest."""
-        matches = [vm for vm in self.list_all() if vm.name == name]
-        if not matches:
-            raise not_found(self.links.path("instances", name))
-        return max(matches, key=lambda vm: vm.created_at)
-
-    def list_all(self) -> Sequence[Instance]:
-        """Return all VMs, sorted by zone and name."""
-        with self._lock:
-            return [self._instances[key] for key in sorted(self._instances)]
-
-    def list_visible(self) -> Sequence[Instance]:
-        """Return the VMs that the API's lists contain: on a realistic stack, new ones are missing for some time."""
-        if self._list_lag is None:
-            return self.list_all()
-        now = datetime.now(UTC)
-        return [vm for vm in self.list_all() if not self._list_lag.hides(vm.id, vm.created_at, now)]
-
-    def forget(self, instance: Instance) -> None:
-        with self._lock:
-            if self._instances.get((instance.zone, instance.name)) is instance:
-                del self._instances[(instance.zone, instance.name)]
-
     # Creating
 
     def insert(self, zone: str, body: Json, request_id: str | None) -> Operation:
         self.catalog.zone(zone)
-        with self._lock:
+        with self.instances.lock:
             if earlier := self.operations.find_by_request(request_id):
                 return earlier
             properties = self._properties(zone, body)
-            shortage = self._shortage(zone, properties, self._room(zone, properties, 1) - 1)
+            shortage = self._capacity.shortage(zone, properties, self._room(zone, properties, 1) - 1)
             (instance,) = self._register(zone, [str(body.get("name", ""))], properties)
             operation = self._begin("insert", instance, request_id)
             self.lifecycle.insert(operation, [(instance, operation)], shortage)
@@ -144,15 +97,15 @@ class Cloud:
     def bulk_insert(self, zone: str, body: Json, request_id: str | None) -> Operation:
         """Create all VMs, or at least `minCount` of them if the zone has no capacity for more, or none."""
         self.catalog.zone(zone)
-        with self._lock:
+        with self.instances.lock:
             if earlier := self.operations.find_by_request(request_id):
                 return earlier
             properties = self._properties(zone, body.get("instanceProperties") or {})
-            names = bulk_names(body, [name for name_zone, name in self._instances if name_zone == zone])
+            names = bulk_names(body, [instance.name for instance in self.instances.in_zone(zone)])
             room = self._room(zone, properties, len(names))
             if room >= int(body.get("minCount") or len(names)):
                 names = names[:room]
-            shortage = self._shortage(zone, properties, room - len(names))
+            shortage = self._capacity.shortage(zone, properties, room - len(names))
             instances = self._register(zone, names, properties)
             group = secrets.token_hex(16)
             operation = self.operations.begin(
@@ -179,10 +132,10 @@ class Cloud:
                 raise required("resource.name")
             if not NAME.fullmatch(name):
                 raise invalid("resource.name", name, f"Must be a match of regex '{NAME.pattern}'")
-            if (zone, name) in self._instances or names.count(name) > 1:
+            if self.instances.has(zone, name) or names.count(name) > 1:
                 raise already_exists(self.links.path("zones", zone, "instances", name))
         instances = [self._new(zone, name, properties) for name in names]
-        self._instances |= {(zone, instance.name): instance for instance in instances}
+        self.instances.add(instances)
         return instances
 
     def _new(self, zone: str, name: str, properties: Properties) -> Instance:
@@ -193,27 +146,7 @@ class Cloud:
         return instance
 
     def _room(self, zone: str, properties: Properties, requested: int) -> int:
-        """Return for how many of the requested VMs the zone has capacity, if there is no stockout."""
-        limit = self.faults.now.machine_limits.get(properties.machine_type)
-        if limit is None:
-            return requested
-        present = [one for (name_zone, _), one in self._instances.items() if name_zone == zone]
-        used = sum(instance.properties.machine_type == properties.machine_type for instance in present)
-        return max(0, min(requested, limit - used))
-
-    def _shortage(self, zone: str, properties: Properties, room: int) -> OperationError | None:
-        """Return the error by which an insert will fail because of the injected faults. `room` < 0: no capacity."""
-        faults = self.faults.now
-        region = zone.rpartition("-")[0]
-        if region in faults.quota_regions:
-            return quota_exceeded(region, "CPUS", 24.0)
-        has_capacity = zone not in faults.stockout_zones and room >= 0
-        return None if has_capacity else self._stockout(zone, properties)
-
-    def _stockout(self, zone: str, properties: Properties) -> OperationError:
-        region_zones = [name for name in self.catalog.zone_names() if name.startswith(f"{zone.rpartition('-')[0]}-")]
-        available = [name for name in region_zones if name not in (zone, *self.faults.now.stockout_zones)]
-        return stockout(self.project.id, zone, properties.machine_type, properties.attachment, available)
+        return self._capacity.room(properties.machine_type, requested, self.instances.in_zone(zone))
 
     # Changing
 
@@ -265,10 +198,10 @@ class Cloud:
         act: Callable[[Operation, Instance], None],
         check: Callable[[Instance], None] = lambda _: None,
     ) -> Operation:
-        with self._lock:
+        with self.instances.lock:
             if earlier := self.operations.find_by_request(request_id):
                 return earlier
-            instance = self.get(zone, name)
+            instance = self.instances.get(zone, name)
             check(instance)
             operation = self._begin(type_, instance, request_id)
             act(operation, instance)

@@ -40,7 +40,7 @@ class Control:
     def processes(self, name: str, host: str) -> Json:
         """Return the process ids of a VM, or of a host of a TPU node, for a shell on it (`trainmaster ssh`)."""
         node = self.tpus.find(name)
-        instance = tpu_control.host_of(node, {"host": host}) if node else self.cloud.find(name)
+        instance = tpu_control.host_of(node, {"host": host}) if node else self.cloud.instances.find(name)
         if instance.vm is None:
             raise not_ready(instance.path(self.cloud.links))
         return {"init": instance.vm.pid, "program": instance.vm.find_program()}
@@ -58,7 +58,7 @@ class Control:
             if verb == "kill-program":
                 return self._kill_program(tpu_control.host_of(node, body), str(body.get("signal", "KILL")))
             return tpu_control.act(self.tpus, node, verb, body)
-        instance = self.cloud.find(name)
+        instance = self.cloud.instances.find(name)
         if instance.status is not Status.RUNNING and not (verb == "crash" and instance.status is Status.STOPPING):
             raise not_ready(instance.path(self.cloud.links))
         lifecycle = self.cloud.lifecycle

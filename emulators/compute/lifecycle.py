@@ -18,11 +18,12 @@ from typing import Final
 from emulators.compute.api_errors import OperationError, internal_error, too_few_created
 from emulators.compute.catalog import Links
 from emulators.compute.injected_faults import FaultInjector
+from emulators.compute.instance_registry import InstanceRegistry
 from emulators.compute.instances import Instance, Status
 from emulators.compute.operations import SYSTEM, Operation, OperationStore
 from emulators.compute.vm_metadata import NO_MAINTENANCE
 from emulators.compute.vm_power import VmPower
-from emulators.compute.vm_transitions import Registry, SystemEventSink, Timing, VmTransitions, discard_system_event
+from emulators.compute.vm_transitions import SystemEventSink, Timing, VmTransitions, discard_system_event
 
 PREEMPTION_NOTICE_S: Final = 30.0
 """Source: Compute gives a Spot VM 30 s between the ACPI signal and power-off."""
@@ -36,7 +37,7 @@ class Lifecycle:
         power: VmPower,
         timing: Timing,
         links: Links,
-        registry: Registry,
+        registry: InstanceRegistry,
         system_events: SystemEventSink = discard_system_event,
     ) -> None:
         self.operations, self.faults, self.timing = operations, faults, timing

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
+from emulators.compute.instance_registry import InstanceRegistry
 from emulators.compute.instances import Instance, Status
 from emulators.compute.operations import Operation
 from emulators.compute.vm_power import BootEvent, VmPower
@@ -50,12 +50,6 @@ def discard_system_event(_operation: Operation, _instance: Instance) -> None:
     """The sink of a project that does not export its audit log."""
 
 
-class Registry(Protocol):
-    def forget(self, instance: Instance) -> None:
-        """Free the instance's name."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class VmTransitions:
     power: VmPower
@@ -64,7 +58,7 @@ class VmTransitions:
     """Waits as long as one change of state takes."""
     pause_deletion: Callable[[], None]
     """Waits as long as the deletion of a VM takes that is powered off."""
-    registry: Registry
+    registry: InstanceRegistry
     system_events: SystemEventSink
     on_unexpected_end: BootEvent
     """Called when the VM's processes end although it was not powered off."""

@@ -69,21 +69,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class ProxyServer(ForwardingServer):
-    """Runs one daemon thread per client connection."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 128
-
     def __init__(self, address: tuple[str, int], storage: tuple[str, int], context: ssl.SSLContext) -> None:
         self.storage = storage
         self.context = context
         super().__init__(address, ConnectHandler)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class ConnectHandler(QuietHandler):

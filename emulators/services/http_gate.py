@@ -14,10 +14,8 @@ import argparse
 import http.client
 import json
 import sys
-import threading
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
@@ -32,6 +30,7 @@ from emulators.realism.http_access import (
     refusal,
     required_access,
 )
+from emulators.services.http_servers import QuietServer, json_object, serve_accounts
 from emulators.services.storage_forwarder import HOP_HEADERS, QuietHandler
 from emulators.stack.processes import LOOPBACK, split_address
 
@@ -40,11 +39,8 @@ TIMEOUT_S: Final = 150.0
 """Longer than a call that waits for an operation."""
 
 
-class GateServer(ThreadingHTTPServer):
+class GateServer(QuietServer):
     """Serves one account on one port."""
-
-    daemon_threads = True
-    request_queue_size = 128
 
     def __init__(self, port: int, account: str, infra: Path, upstreams: Mapping[Api, str], project: str = "") -> None:
         self.account, self.upstreams = account, upstreams
@@ -73,11 +69,6 @@ class GateServer(ThreadingHTTPServer):
         bindings = policy.get("bindings", [])
         return any(binding["role"] == SECRET_ACCESSOR and self._member in binding["members"] for binding in bindings)
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
-
 
 class GateHandler(QuietHandler):
     """Forwards a call that the account may make. Calls and answers are small, so they are buffered."""
@@ -89,7 +80,7 @@ class GateHandler(QuietHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         path = unquote(urlsplit(self.path).path)
         try:
-            api, needed = required_access(self.command, path, _fields(body))
+            api, needed = required_access(self.command, path, json_object(body))
         except KeyError:
             remedy = f"add the permissions of {self.command} {path} to emulators/realism/http_access.py"
             self._refuse(f"{server.account}: {remedy}")
@@ -140,15 +131,6 @@ class GateHandler(QuietHandler):
         self.wfile.flush()
 
 
-def _fields(body: bytes) -> dict[str, Any]:
-    """Return the object in the request's body; empty if there is none. The emulator itself refuses other bodies."""
-    try:
-        parsed = json.loads(body or b"{}")
-    except ValueError:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m emulators.services.http_gate")
     parser.add_argument("--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants")
@@ -157,14 +139,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--account", action="append", required=True, metavar="NAME=PORT")
     options = parser.parse_args(argv)
     upstreams = {Api(pair.partition("=")[0]): pair.partition("=")[2] for pair in options.upstream}
-    threads = []
-    for pair in options.account:
-        account, _, port = pair.partition("=")
-        server = GateServer(int(port), account, options.infra, upstreams, options.project)
-        threads.append(threading.Thread(target=server.serve_forever, name=account))
-        threads[-1].start()
-    for thread in threads:
-        thread.join()
+    serve_accounts(
+        options.account,
+        lambda account, port: GateServer(port, account, options.infra, upstreams, options.project),
+    )
     return 0
 
 

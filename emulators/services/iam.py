@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from emulators.browser_guard import GuardedHandler
+from emulators.services.http_servers import json_object
 from emulators.services.named_resources import NamedResources
 from emulators.stack.processes import LOOPBACK
 
@@ -106,15 +107,6 @@ def _error(code: int, status: str, message: str) -> tuple[int, dict[str, Any]]:
     return code, {"error": {"code": code, "message": message, "status": status}}
 
 
-def _json_of(body: bytes) -> dict[str, Any]:
-    """Return the object in the request's body; empty if there is none."""
-    try:
-        parsed = json.loads(body or b"{}")
-    except ValueError:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
-
-
 def access_token(account: str, secret: str) -> str:
     """Return the access token of an account. Without a secret, as in tests, it is the account's name.
 
@@ -154,7 +146,7 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             if self.path == "/tokeninfo":
                 self._send(*token_info(self._authorization()))
-            elif answer := resources.answer("POST", self.path, _json_of(body)):
+            elif answer := resources.answer("POST", self.path, json_object(body)):
                 self._send(*answer)
             else:
                 self._send(*check_permissions(project, self.path, self._authorization(), body))

@@ -21,12 +21,12 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Final
 from urllib.parse import urlsplit
 
 from emulators.browser_guard import GuardedHandler
+from emulators.services.http_servers import QuietServer
 from emulators.services.missing_buckets import XML_HOST, find_bucket, missing_bucket_text
 from emulators.stack.certificates import GOOGLE_DOMAIN
 
@@ -52,7 +52,7 @@ HOP_HEADERS: Final = frozenset(
 )
 
 
-class ForwardingServer(ThreadingHTTPServer):
+class ForwardingServer(QuietServer):
     storage: tuple[str, int]
     """Host and port of fake-gcs-server."""
 

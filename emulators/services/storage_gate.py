@@ -15,13 +15,13 @@ import http.client
 import io
 import json
 import sys
-import threading
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import urlsplit
 
 from emulators.browser_guard import find_host_refusal
 from emulators.realism.storage_access import Access, StorageAccess
+from emulators.services.http_servers import serve_accounts
 from emulators.services.storage_forwarder import ForwardingServer, StorageHandler, is_storage_host, read_chunks
 from emulators.stack.processes import LOOPBACK, split_address
 
@@ -32,17 +32,9 @@ HEALTH = "/_internal/healthcheck"
 class GateServer(ForwardingServer):
     """Serves one account on one port."""
 
-    daemon_threads = True
-    request_queue_size = 128
-
     def __init__(self, port: int, storage: tuple[str, int], access: StorageAccess) -> None:
         self.storage, self.access = storage, access
         super().__init__((LOOPBACK, port), GateHandler)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class GateHandler(StorageHandler):
@@ -127,15 +119,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--stage-bucket", required=True)
     parser.add_argument("--account", action="append", required=True, metavar="NAME=PORT")
     options = parser.parse_args(argv)
-    threads = []
-    for pair in options.account:
-        account, _, port = pair.partition("=")
-        access = StorageAccess(account, options.bucket, options.stage_bucket)
-        server = GateServer(int(port), split_address(options.storage), access)
-        threads.append(threading.Thread(target=server.serve_forever, name=account))
-        threads[-1].start()
-    for thread in threads:
-        thread.join()
+    storage = split_address(options.storage)
+
+    def server_of(account: str, port: int) -> GateServer:
+        return GateServer(port, storage, StorageAccess(account, options.bucket, options.stage_bucket))
+
+    serve_accounts(options.account, server_of)
     return 0
 
 

@@ -27,6 +27,7 @@ from emulators.stack.processes import LOOPBACK
 from shared.core.intake.job_files import PREFIX, UploadedObject
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.store import MemoryStore
@@ -63,9 +64,7 @@ class MemoryControlPlane:
     def address(self) -> str:
         return f"{LOOPBACK}:{self._server.server_port}"
 
-    def connect(
-        self, objects: Objects, machines: provision.FleetDeps, job_log: JobLog, storage: str, bucket: str
-    ) -> None:
+    def connect(self, objects: Objects, machines: FleetDeps, job_log: JobLog, storage: str, bucket: str) -> None:
         """Start handling events.
 
         The settings of the stack must be in the environment. `storage`: `host:port` of Cloud Storage, where `bucket` is

@@ -20,6 +20,7 @@ import psutil
 from emulators.compute import vm_container_engine
 
 STACK_ID: Final = "TRAINMASTER_STACK_ID"
+KILL_MAX_S: Final = 10.0
 
 # Ports lie below the kernel's range for outgoing connections (32768…): no connection can take the port of a function
 # that is being restarted. Source: net.ipv4.ip_local_port_range.
@@ -100,13 +101,13 @@ def _has_stack_id(process: psutil.Process, stack_id: str) -> bool:
         return False  # another user's process, or ended
 
 
-def kill_stack(stack_id: str, *, deadline_s: float = 10.0) -> int:
+def kill_stack(stack_id: str) -> int:
     """Kill the stack's processes until none is left, and remove its containers. Return how many were killed.
 
     Killing repeats because a process may start another one meanwhile. Containers carry the stack's id as a label.
     """
     killed: set[int] = set()
-    end = time.monotonic() + deadline_s
+    end = time.monotonic() + KILL_MAX_S
     while (left := list_processes(stack_id)) and time.monotonic() < end:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -2,7 +2,8 @@
 
 timeline.py   ledger → lanes, spans and marks          svg.py              lanes → SVG
 pages/        what each page shows, without HTML       templates/          the HTML
-web.py        routes, headers and sign-in              action_routes.py    routes that change jobs
+web.py        headers, sign-in and errors              page_routes.py      routes that show something
+actions.py    what users may change                    action_routes.py    routes that change jobs
 sign_in.py    on the user's machine                    iap_sign_in.py      behind Identity-Aware Proxy
-actions.py    what users may change                    forgery.py          forms that other sites cannot send
+forgery.py    forms that other sites cannot send
 """

@@ -130,7 +130,7 @@ def edit_labels(job_id: str) -> Response:
 
 @routes.post("/jobs/<job_id>/labels")
 def change_labels(job_id: str) -> Any:
-    """Replace the labels, unless somebody else changed them since the form was shown."""
+    """Replace the labels, unless another user changed them since the form was shown."""
     console, key = console_of_app(), _sent_key()
     seen = request.form.get("seen", "")
     if not _NUMBER.fullmatch(seen):

@@ -15,7 +15,6 @@ WIDTH: Final = 1000.0
 """Width of the whole image."""
 LANE_HEIGHT: Final = 26.0
 AXIS_HEIGHT: Final = 24.0
-BAR_HEIGHT: Final = 14.0
 BAR_WIDTH_MIN: Final = 1.5
 TICKS: Final = 4
 

@@ -24,7 +24,7 @@ def find_silent(
     run_all: Callable[[Sequence[Callable[[], None]]], None],
     now: datetime,
 ) -> tuple[ReportLoss, ...]:
-    """Return the losses of VMs whose agent is silent. `run_all` is explained at `shared.flows.provision.FleetDeps`."""
+    """Return the losses of VMs whose agent is silent. `run_all` is explained at `shared.flows.fleet_deps.FleetDeps`."""
     read = heartbeats_to_read(state, vms, now)
     heartbeats: dict[str, datetime] = {}
     run_all([partial(_read, vm, fleet, heartbeats) for _, vm in read])

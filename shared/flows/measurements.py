@@ -34,7 +34,7 @@ def record_measurements(
     """Record what running trials have reported since the last reconciliation.
 
     Safe to repeat, and to run at the same time as another delivery. `run_all` is explained at
-    `shared.flows.provision.FleetDeps`.
+    `shared.flows.fleet_deps.FleetDeps`.
     """
     tuning, now = tuning_of(tuning_job), deps.clock()
     if tuning_job.state.is_terminal:

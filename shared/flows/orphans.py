@@ -57,7 +57,7 @@ def handle(
 ) -> None:
     """Search once among the listed VMs. `live_job_ids` were read after the VMs were listed.
 
-    `run_all` is explained at `shared.flows.provision.FleetDeps`.
+    `run_all` is explained at `shared.flows.fleet_deps.FleetDeps`.
     """
     now = deps.clock()
     vms_of_ended_jobs, ownerless = _find_ownerless(listed, live_job_ids, deps.store)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shared.core.events import AllReady
-from shared.core.model.gang import required_replicas
-from shared.core.model.job import Job, JobState
+from shared.core.model.gang import is_required, required_replicas
+from shared.core.model.job import Job, JobState, State
 from shared.core.model.replica import replica_key
 from shared.flows.record import Deps, record
 
@@ -41,3 +41,13 @@ def _are_required_ready(job: Job, deps: Deps) -> bool:
         if replica is None or not replica.ever_ready:
             return False
     return True
+
+
+def is_start_missed(state: State) -> bool:
+    """Whether the job does not run although its required replicas have been ready: the function that counted died.
+
+    `state` holds the whole attempt.
+    """
+    return state.job.state is JobState.PREPARING and all(
+        replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id)
+    )

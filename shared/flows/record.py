@@ -4,9 +4,9 @@
       ▲                              │ conflict with another writer: again, from load
       └──────────────────────────────┘ entry exists: judged before; its effects may still be unpublished
 
-A crash before the commit leaves nothing. After a crash behind the commit, the redelivered event finds its entry and
-publishes the effects, or the sweep does. Notifications and a job's log are for people and other systems: an error while
-writing them delays nothing.
+A crash before the commit leaves nothing. After a crash between commit and publication, the redelivered event finds its
+entry and publishes the effects, or the sweep does. Notifications and a job's log are for people and other systems: an
+error while writing them delays nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.decisions import Decision
-from shared.core.events import Event, Reads, ReplicaExited
-from shared.core.evolve import apply, changes_whole_attempt, evolve
+from shared.core.events import Event
+from shared.core.evolve import apply, evolve
 from shared.core.intake.named_resources import AllowedResources
 from shared.core.ledger import LedgerEntry, counters
 from shared.core.model.job import Job, State
-from shared.core.model.replica import replica_key
 from shared.core.model.tuning import tuning_job_id
 from shared.core.reporting.job_log import service_lines
 from shared.core.rules.admission_queue import Limits
-from shared.core.rules.attribution import may_be_explained, start_of
-from shared.core.rules.judge import judge
 from shared.core.transitions.change import Change, Effect
-from shared.errors import ConflictError, PermanentError, TemporaryError
+from shared.errors import ConflictError, TemporaryError
+from shared.flows.decide import decide
 from shared.flows.notify import notify
 from shared.messaging import internal_requests, topics
 from shared.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Loaded, Objects, Resources, Store
@@ -144,7 +142,7 @@ def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:
 def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, known: Loaded | None) -> Recorded:
     now = deps.clock()
     for retry in range(TRIES):
-        loaded, decision = _decide(event, now, deps.store, None if retry else known)
+        loaded, decision = decide(event, now, deps.store, None if retry else known)
         state = loaded.state if loaded else None
         job = state.job if state else None
         change = evolve(state, decision, now)
@@ -165,74 +163,6 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, kn
             continue
         return Recorded(entry, is_new=True, job=job)
     raise ConflictError(f"{event.job_id}: {event.key} lost {TRIES} races")
-
-
-def _decide(event: Event, now: datetime, store: Store, known: Loaded | None) -> tuple[Loaded | None, Decision]:
-    """Load what the event reads, and judge it. A change of the whole attempt is judged again with all of it."""
-    loaded = _load(event.job_id, event.reads, store, known)
-    decision = judge(loaded.state if loaded else None, event, now)
-    if loaded is not None and isinstance(event, ReplicaExited) and event.reads.lost_peers:
-        loaded, decision = _read_lost_peers(loaded, decision, event, now, store)
-    if loaded is not None and changes_whole_attempt(loaded.state.job, decision.action):
-        loaded = store.load_attempt(event.job_id)
-        decision = judge(loaded.state if loaded else None, event, now)
-    return loaded, decision
-
-
-def _read_lost_peers(
-    loaded: Loaded, decision: Decision, event: ReplicaExited, now: datetime, store: Store
-) -> tuple[Loaded, Decision]:
-    """Read lost peers of the replica until one of them explains its exit, and return the decision with them.
-
-    After one loss in a gang of N, each of the N exits reads one peer. A peer that is lost beside this reading is found
-    by `shared.core.rules.explained_charge`.
-    """
-    state = loaded.state
-    replica = state.find(event.subject.attempt, event.subject.replica_id)
-    if replica is None or not may_be_explained(decision):
-        return loaded, decision
-    for page in store.lost_peers(event.job_id, replica, start_of(replica, event)):
-        known = {peer.key for peer in state.replicas}
-        state = replace(state, replicas=(*state.replicas, *(peer for peer in page if peer.key not in known)))
-        decision = judge(state, event, now)
-        if not may_be_explained(decision):
-            break
-    return replace(loaded, state=state), decision
-
-
-def _load(job_id: str, reads: Reads, store: Store, known: Loaded | None) -> Loaded | None:
-    if reads.whole_attempt:
-        loaded = store.load_attempt(job_id)
-    else:
-        loaded = known or store.load(job_id, reads.replica_key)
-        if reads.of_present_attempt:
-            loaded = _load_present_attempt(loaded, job_id, reads, store)
-        if reads.primary and loaded is not None:
-            loaded = _with_primary(loaded, store)
-    if loaded is None and reads.requires_job:
-        raise PermanentError(f"there is no job {job_id}")
-    return loaded
-
-
-def _load_present_attempt(loaded: Loaded | None, job_id: str, reads: Reads, store: Store) -> Loaded | None:
-    """Load the replica of the present attempt. The job may be rerun between two reads, so this may take several."""
-    attempt = reads.attempt
-    while loaded is not None and loaded.state.job.attempt > attempt:
-        attempt = loaded.state.job.attempt
-        loaded = store.load(job_id, replace(reads, attempt=attempt).replica_key)
-    return loaded
-
-
-def _with_primary(loaded: Loaded, store: Store) -> Loaded:
-    """Return what was loaded and the primary.
-
-    The primary is read after the replica and is not part of the commit. This is safe because an outdated completion
-    stays outdated until the replica runs again.
-    """
-    job = loaded.state.job
-    primary = store.load(job.job_id, replica_key(job.attempt, job.plan.primary))
-    others = primary.state.replicas if primary else ()
-    return replace(loaded, state=replace(loaded.state, replicas=(*loaded.state.replicas, *others)))
 
 
 def _ledger_entry(event: Event, decision: Decision, state: State | None, change: Change, now: datetime) -> LedgerEntry:

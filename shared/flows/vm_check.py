@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 def handle(
     fleet: Fleet, deps: Deps, times: orphans.OrphanTimes, run_all: Callable[[Sequence[Callable[[], None]]], None]
 ) -> None:
-    """List and compare once. `run_all` is explained at `shared.flows.provision.FleetDeps`."""
+    """List and compare once. `run_all` is explained at `shared.flows.fleet_deps.FleetDeps`."""
     listed = fleet.list_all()
     live = deps.store.survey_live_jobs()
     _request_reconciliations(live.jobs, listed, deps, run_all)

@@ -6,8 +6,7 @@ evidence: a client that reaches the service without IAP can send it.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,14 +35,14 @@ class IapUser:
 
 
 class IapAssertions:
-    """Verifies assertions for one service. Thread-safe. `clock` is monotonic, in seconds, and ages the keys."""
+    """Verifies assertions for one service. Thread-safe."""
 
-    def __init__(self, audience: str, keys_url: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, audience: str, keys_url: str) -> None:
         """`audience`: that of the service, `/projects/NUMBER/locations/REGION/services/NAME`."""
         if not audience:
             raise ValueError("the audience is empty, so assertions for other services would be accepted")
         self._audience = audience
-        self._keys = PublicKeys(keys_url, clock)
+        self._keys = PublicKeys(keys_url)
 
     def user(self, assertion: str) -> IapUser:
         """Return the user of an assertion.

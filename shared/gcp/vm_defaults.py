@@ -13,11 +13,11 @@ class VmDefaults:
     """Used for every VM, unless the job's plan says otherwise."""
 
     project: str
-    service_account: str
+    service_account: str = ""
     """E-mail. Empty: VMs have no account, and Cloud TPU chooses its own."""
-    network: str
+    network: str = "global/networks/default"
     """Partial or full URL."""
-    subnetwork: str
+    subnetwork: str = ""
     """Partial or full URL, in which `{region}` stands for the job's region. Empty: the network's own subnetwork."""
     account_networks: Mapping[str, str] = field(default_factory=dict)
     """Name of the network that only VMs of a service account use, by the e-mail address of the account."""

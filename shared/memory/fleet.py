@@ -35,7 +35,7 @@ class MemoryFleet:
     """Zone → its capacity in VMs. Other zones have no limit."""
     is_slow: bool = False
     """If set, new VMs stay CREATING and deleted VMs stay STOPPING until `settle`."""
-    clock: Clock = field(default_factory=lambda: _now)
+    clock: Clock = field(default_factory=lambda: lambda: datetime.now(UTC))
     _vms: dict[_Key, tuple[str, Vm]] = field(default_factory=dict)
     """Job id and VM."""
     _metadata: dict[_Key, dict[str, str]] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class MemoryFleet:
             status=status,
             replica_id=replica_id_from_vm_name(name),
             vm_generation=create.vm_generation,
-            directive=_directive(metadata["trainmaster-directive"]),
+            directive=Directive.from_metadata(json.loads(metadata["trainmaster-directive"])),
             fingerprint="1",
             created_at=now,
             started_at=now if status is VmStatus.RUNNING else None,
@@ -247,11 +247,3 @@ class MemoryFleet:
 
     def _put(self, vm: Vm) -> None:
         self._vms[vm.name, vm.zone] = (self._vms[vm.name, vm.zone][0], vm)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _directive(text: str) -> Directive:
-    return Directive.from_metadata(json.loads(text))

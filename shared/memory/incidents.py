@@ -13,6 +13,7 @@ class Incidents:
     """Rejected job files, orphaned VMs, and zones without capacity. See `shared.ports.Store`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = threading.RLock()
         self._rejections: dict[str, Rejection] = {}
         self._orphans: dict[str, Orphan] = {}

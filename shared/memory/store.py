@@ -1,4 +1,4 @@
-"""The Store port in memory: one lock for everything, and versions of documents as tokens."""
+"""The Store port in memory: one lock for all jobs, and versions of documents as tokens."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from shared.core.model.vm_names import vm_name
 from shared.core.transitions.change import Change
 from shared.errors import ConflictError
 from shared.memory.incidents import Incidents
+from shared.memory.leases import Leases
 from shared.memory.stored_job import StoredJob, failed_until, lost_until
 from shared.ports import (
     LOST_PEERS_PAGE,
     AdmissionToken,
     AlreadyRecordedError,
     JobPosition,
-    Lease,
     LiveJobs,
     Loaded,
     PendingEntries,
@@ -30,7 +30,7 @@ from shared.ports import (
 JOB = "job"
 
 
-class MemoryStore(Incidents):
+class MemoryStore(Incidents, Leases):
     """See `shared.ports.Store`. Thread-safe."""
 
     def __init__(self) -> None:
@@ -38,8 +38,6 @@ class MemoryStore(Incidents):
         self._jobs: dict[str, StoredJob] = {}
         self._admissions = 0
         self._commits = 0
-        self._leases: dict[str, tuple[Lease, datetime]] = {}
-        """Name → token of the holder, and when the lease expires."""
 
     def copy(self) -> MemoryStore:
         """Return an independent store with the same content, for a search that branches."""
@@ -48,7 +46,7 @@ class MemoryStore(Incidents):
             other.copy_incidents(self)
             other._jobs = {job_id: stored.copy() for job_id, stored in self._jobs.items()}
             other._admissions, other._commits = self._admissions, self._commits
-            other._leases = dict(self._leases)
+            other.copy_leases(self)
             return other
 
     def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
@@ -136,32 +134,6 @@ class MemoryStore(Incidents):
     def is_pending(self, job_id: str, key: str) -> bool:
         entry = self.entry(job_id, key)
         return entry is not None and entry.is_pending
-
-    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
-        with self._lock:
-            if name in self._leases:
-                present, end = self._leases[name]
-                if end > now and not (holder and holder == present.holder):
-                    return None
-            lease = Lease(name, object(), holder)
-            self._leases[name] = (lease, expires_at)
-            return lease
-
-    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
-        with self._lock:
-            if not self._holds(lease):
-                return None
-            self._leases[lease.name] = (lease, expires_at)
-            return lease
-
-    def release_lease(self, lease: Lease) -> None:
-        with self._lock:
-            if self._holds(lease):
-                del self._leases[lease.name]
-
-    def _holds(self, lease: Lease) -> bool:
-        present, _ = self._leases.get(lease.name, (None, None))
-        return present is not None and present.token is lease.token
 
     def jobs_with_pending(self) -> tuple[str, ...]:
         with self._lock:

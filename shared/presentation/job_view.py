@@ -182,3 +182,9 @@ def _replica_view(job: Job, replica: Replica) -> View:
         "replaced": replica.replaced,
         "collateral": replica.collateral,
     }
+
+
+def display_name(job: Job) -> str:
+    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
+    name = json.loads(job.spec_json).get("displayName")
+    return name if isinstance(name, str) else ""

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Final
 
-from shared.flows.provision import FleetDeps
+from shared.flows.fleet_deps import FleetDeps
 from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.fleets import Fleets
+from shared.gcp.vm_defaults import VmDefaults
 from shared.ports import AddressBook, Fleet
 from shared.settings import Addressing, settings
 from shared.wiring.agent_files import agent_files
@@ -30,17 +31,16 @@ def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
 @cache
 def fleet_deps() -> FleetDeps:
     values = settings()
-    compute = ComputeFleet(
+    defaults = VmDefaults(
         project=values.project,
-        endpoint=values.compute_endpoint,
         service_account=values.worker_service_account,
         network=values.network,
         subnetwork=values.subnetwork,
         account_networks=values.account_networks,
         images=values.boot_images,
-        wait_s=values.operation_wait_s,
     )
-    fleet = Fleets(compute, _tpu_fleet() if values.tpu else None)
+    compute = ComputeFleet(defaults, endpoint=values.compute_endpoint, wait_s=values.operation_wait_s)
+    fleet = Fleets(compute, _tpu_fleet(defaults) if values.tpu else None)
     # Set on every VM, because the metadata of the project may enable it for VMs that do not set it.
     serial_port_logging = {"serial-port-logging-enable": str(values.serial_port_logging).upper()}
     package_index = {"trainmaster-package-index": values.package_index} if values.package_index else {}
@@ -51,19 +51,11 @@ def fleet_deps() -> FleetDeps:
     return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads)
 
 
-def _tpu_fleet() -> Fleet:
+def _tpu_fleet(defaults: VmDefaults) -> Fleet:
     from shared.gcp.tpu_fleet import TpuFleet  # 0.2 s that only installations with TPUs pay
 
     values = settings()
-    return TpuFleet(
-        project=values.project,
-        endpoint=values.tpu_endpoint,
-        service_account=values.worker_service_account,
-        network=values.network,
-        subnetwork=values.subnetwork,
-        account_networks=values.account_networks,
-        wait_s=values.operation_wait_s,
-    )
+    return TpuFleet(defaults, endpoint=values.tpu_endpoint, wait_s=values.operation_wait_s)
 
 
 def addresses() -> AddressBook:

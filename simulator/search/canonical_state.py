@@ -20,7 +20,7 @@ from shared.core.model.job import Job, LastRerun
 from shared.core.model.replica import PastIncarnation, Replica
 from shared.core.rules.reactivation import replicas_to_reactivate
 from shared.core.timeouts import EARLY_NOTICE_MAX, EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF, LOSS_REPORT_DELAY_MAX
-from shared.flows.provision import LEASE_S
+from shared.flows.reconciliation import LEASE_S
 from shared.memory.fleet import MemoryFleet
 from shared.memory.store import MemoryStore
 

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from shared.errors import TemporaryError
 from shared.flows import provision, replica_exit, submit, sweep, vm_ready
+from shared.flows.fleet_deps import FleetDeps
+from shared.flows.reconciliation import LEASE_S
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus
 from shared.messaging import agent_messages, internal_requests, topics
@@ -21,7 +23,7 @@ Intercept = Callable[[str, Callable[[], Any]], Any]
 
 def run_sweep(node: Node) -> None:
     """Run the sweep on this node, after the leases of crashed functions have expired."""
-    node.ticks += int(provision.LEASE_S) + 1
+    node.ticks += int(LEASE_S) + 1
     bus = MemoryBus()
     sweep.handle(_deps(node, bus, lambda _, call: call()))
     _collect(node, bus)
@@ -56,7 +58,7 @@ def deliver(node: Node, message: Message, crash_before: int = 0) -> int:
                 replica_exit.handle(agent_messages.decode_replica_exit(data), deps)
             case _:
                 fleet = cast("Fleet", InterceptedPort(node.fleet, intercept))
-                machines = provision.FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
+                machines = FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
                 provision.handle(internal_requests.decode_provision(data), machines, deps)
     except (FunctionCrashed, TemporaryError):
         node.add_pending(message)

@@ -29,6 +29,7 @@ from shared.flows import (
     user_requests,
     vm_ready,
 )
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.record import Deps
 from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
@@ -156,9 +157,9 @@ class Functions:
             algorithms=ALGORITHMS,
         )
 
-    def _machines(self) -> provision.FleetDeps:
+    def _machines(self) -> FleetDeps:
         fleet = cast("Fleet", InterceptedPort(self.fleet, self._intercept))
-        return provision.FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
+        return FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
 
     def _sleep_of_flow(self, seconds: float) -> None:
         """Sleep. Jitter, which the flow drew from a generator without a seed, is drawn from the history's generator."""

@@ -6,8 +6,10 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from google.cloud.firestore import Client
 
 from shared.core.model.job import Job
+from shared.gcp import clients
 from tests.contract.fleets import (
     EmulatorWorld,
     MemoryWorld,
@@ -40,6 +42,15 @@ def world(request: pytest.FixtureRequest) -> World:
         return MemoryWorld()
     found: EmulatorWorld = request.getfixturevalue("compute")
     return found
+
+
+@pytest.fixture
+def client(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client of Firestore's emulator, in a project of its own."""
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
+    client = clients.firestore_client(f"test-{uuid.uuid4().hex[:12]}")
+    yield client
+    client.close()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from shared.core.model.vm import Directive, DirectiveAction, Vm
 from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.steps import Create
 from shared.gcp.compute_fleet import ComputeFleet
+from shared.gcp.vm_defaults import VmDefaults
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Fleet
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually
@@ -54,8 +55,10 @@ class EmulatorWorld:
         return {item.key: item.value for item in self.emulator.get(vm.name, vm.zone).metadata.items}
 
 
-def a_fleet(emulator: Emulator, **settings: Any) -> ComputeFleet:
-    return ComputeFleet(**{"project": PROJECT, "endpoint": emulator.endpoint, "wait_s": 10.0, **settings})
+def a_fleet(
+    emulator: Emulator, defaults: VmDefaults | None = None, *, endpoint: str = "", wait_s: float = 10.0
+) -> ComputeFleet:
+    return ComputeFleet(defaults or VmDefaults(PROJECT), endpoint=endpoint or emulator.endpoint, wait_s=wait_s)
 
 
 def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:

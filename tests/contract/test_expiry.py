@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -13,21 +11,12 @@ from google.cloud.firestore import Client
 from shared.core.reconcile.zone_order import Stockout
 from shared.core.timeouts import HISTORY_KEPT
 from shared.flows.user_requests import cancel_job, delete_job
-from shared.gcp import clients
 from shared.gcp.firestore import states
 from shared.gcp.firestore.documents import EXPIRE_AT
 from shared.gcp.firestore.store import FirestoreStore
 from shared.ports import Rejection
 from tests.support.jobs import CHIEF, START
 from tests.support.world import World
-
-
-@pytest.fixture
-def client(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
-    client = clients.firestore_client(f"test-{uuid.uuid4().hex[:12]}")
-    yield client
-    client.close()
 
 
 @pytest.fixture

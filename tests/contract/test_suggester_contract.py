@@ -102,9 +102,9 @@ def test_suggested_values_are_spread_along_their_scale(scale: Scale, middle: flo
     assert statistics.median(values) == pytest.approx(middle, rel=0.35)
 
 
-def optimum(goal: Goal, algorithm: Algorithm, trials: int, earlier: tuple[EarlierTrial, ...] = ()) -> float:
+def optimum(goal: Goal, algorithm: Algorithm, trials: int) -> float:
     """The distance of the best trial from the peak of a simple mountain (or the bottom of its pit)."""
-    tuning = Tuning(EVERY_KIND[:2], goal=goal, algorithm=algorithm, max_trials=trials, earlier=earlier)
+    tuning = Tuning(EVERY_KIND[:2], goal=goal, algorithm=algorithm, max_trials=trials)
     for number in range(1, trials + 1):
         values = suggester.suggest(tuning, f"m-trial-{number}")
         height = -((math.log10(float(values[0])) + 3) ** 2) - 4 * (float(values[1]) - 0.4) ** 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
-from collections.abc import Iterator
 
 import pytest
 from google.cloud.firestore import Client
@@ -13,21 +11,12 @@ from google.cloud.firestore import Client
 from shared.core.model.job import JobState
 from shared.errors import TemporaryError
 from shared.flows import orphans, provision, sweep, vm_check
-from shared.gcp import clients
 from shared.gcp.firestore.store import FirestoreStore
 from shared.messaging import internal_requests, topics
 from tests.support.jobs import a_spec
 from tests.support.world import World, run_in_sequence
 
 BAD = "from_the_future"
-
-
-@pytest.fixture
-def client(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
-    client = clients.firestore_client(f"test-{uuid.uuid4().hex[:12]}")
-    yield client
-    client.close()
 
 
 @pytest.fixture(params=[{"schema": 2}, {"state": "SUSPENDED"}], ids=["another schema", "an unknown word"])

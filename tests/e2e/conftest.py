@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -30,6 +32,7 @@ from shared.gcp import clients
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.firestore.store import FirestoreStore
 from shared.gcp.storage_objects import StorageObjects
+from shared.gcp.vm_defaults import VmDefaults
 from shared.ports import Bus, Fleet, Objects, Store
 from tests.integration.agent.support.packages import wheel_of
 from tests.support.stack import LocalStack
@@ -85,6 +88,22 @@ class Lab:
     @property
     def faults(self) -> FaultClient:
         return FaultClient(self.stack.state)
+
+    @contextmanager
+    def stopped(self, *services: str, and_then: signal.Signals) -> Iterator[None]:
+        """Stop the processes of these services, so that they answer nothing, and send them a signal afterwards."""
+        processes: list[psutil.Process] = []
+        for name in services:
+            main = psutil.Process(self.stack.state.services[name].pid)
+            processes += [main, *main.children(recursive=True)]
+        try:
+            for process in processes:
+                process.send_signal(signal.SIGSTOP)
+            yield
+        finally:
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(and_then)
 
     def stage(self, trainer: str, name: str) -> None:
         """Upload the trainer's package to the URI in its job file."""
@@ -220,12 +239,7 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
         store = FirestoreStore(clients.firestore_client(stack.state.config.project))
         objects = StorageObjects(clients.storage_client())
     fleet = ComputeFleet(
-        project=stack.state.config.project,
-        endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"],
-        service_account="",
-        network="global/networks/default",
-        subnetwork="",
-        wait_s=1.0,
+        VmDefaults(stack.state.config.project), endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"], wait_s=1.0
     )
     yield Lab(stack, store, fleet, objects, StackBus(stack.pubsub), packages)
     fleet.close()

@@ -27,6 +27,7 @@ from shared.core.transitions.change import Change
 from shared.flows import admission, provision, record, vm_ready
 from shared.flows import notify as notifying
 from shared.flows.execute_steps import execute_step
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.vm_metadata import vm_metadata
 from shared.memory import store as stores
 from shared.memory.store import MemoryStore
@@ -133,7 +134,7 @@ def delete_newer_vms(patch: pytest.MonkeyPatch) -> None:
 def finish_after_one_round(patch: pytest.MonkeyPatch) -> None:
     """Mark the ledger entries done without another look at the state."""
 
-    def once(request: Any, machines: provision.FleetDeps, deps: record.Deps) -> None:
+    def once(request: Any, machines: FleetDeps, deps: record.Deps) -> None:
         if not isinstance(request, ProvisionRequest):
             return
         job_id = request.job_id
@@ -228,7 +229,7 @@ def refund_no_charge(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_no_heartbeat(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.flows.provision.find_silent", lambda *_: ())
+    patch.setattr("shared.flows.reconciliation.find_silent", lambda *_: ())
 
 
 def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:

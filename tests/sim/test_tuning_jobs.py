@@ -170,7 +170,7 @@ class FaultyStudy(Study):
         if not running:
             return
         trial = self.trial(trial_number(self.faults.rng.choice(running)))
-        vm = trial.vm(CHIEF)
+        vm = trial.find_vm(CHIEF)
         if vm is None or vm.directive is None:
             return
         kind, details = self.faults.rng.choice(AGENT_EVENTS)
@@ -181,12 +181,12 @@ class FaultyStudy(Study):
     def run_and_measure_a_trial(self) -> None:
         """Let a random live trial get ready and report; a negative value makes it unpromising. Then look at the job."""
         trial = self.faults.rng.choice(self.tuning.live) if self.tuning.live else None
-        vm = self.trial(trial.number).vm(CHIEF) if trial else None
+        vm = self.trial(trial.number).find_vm(CHIEF) if trial else None
         if trial is None or vm is None or vm.directive is None:
             return
         self.handle(lambda: self.send_from_vm(self.trial(trial.number), "vm-ready", {}))
         values = [self.faults.rng.uniform(-1.0, 0.5) for _ in range(self.faults.rng.randint(1, 3))]
-        if self.trial(trial.number).vm(CHIEF):
+        if self.trial(trial.number).find_vm(CHIEF):
             self.write_metric(trial.number, *values)
         self.sweep()
         for _ in range(self.bus.size):
@@ -195,7 +195,7 @@ class FaultyStudy(Study):
     def send_from_vm(self, trial: World, kind: str, details: dict[str, object]) -> None:
         trial.__class__ = FaultyTrial
         trial.__dict__["study"] = self
-        if trial.vm(CHIEF):
+        if trial.find_vm(CHIEF):
             trial.send(kind, CHIEF, **details)
 
 
@@ -243,7 +243,7 @@ def run_to_end_without_faults(study: FaultyStudy) -> None:
         study.deliver()
         assert not (study.has_ended and study.store.live_jobs()), "a trial outlives its tuning job"
         for job in study.store.live_jobs():
-            if job.trial_of and study.trial(trial_number(job)).vm(CHIEF):
+            if job.trial_of and study.trial(trial_number(job)).find_vm(CHIEF):
                 trial = study.trial(trial_number(job))
                 trial.send("vm-ready", CHIEF)
                 trial.send("replica-exit", CHIEF, cause="process", exit_status=0)

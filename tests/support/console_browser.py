@@ -139,10 +139,10 @@ def tuning_world() -> Study:
     return study
 
 
-def large_world(replicas: int = 1_000) -> World:
-    """Return a running job with many replicas, of which three had an incident."""
+def large_world() -> World:
+    """Return a running job with 1,000 replicas, of which three had an incident."""
     world = World()
-    world.submit(a_spec(workerCount=replicas - 1))
+    world.submit(a_spec(workerCount=999))
     world.deliver()
     world.report_all_ready()
     world.wait(600)

@@ -65,10 +65,10 @@ def train(world: World, objects: MemoryObjects, *, hours: float, every_s: float,
     world.wait(hours * 3600 - count * every_s)
 
 
-def a_job_with_three_losses(objects: MemoryObjects, *, spot: bool = True, every_s: float = 600.0) -> World:
+def a_job_with_three_losses(objects: MemoryObjects, *, every_s: float = 600.0) -> World:
     """Return a job that trained for about twelve hours, and lost a VM three times."""
     world = World()
-    start(world, spot=spot)
+    start(world, spot=True)
     for number in range(3):
         train(world, objects, hours=3, every_s=every_s, name=f"ckpt-{number}")
         world.wait(200)

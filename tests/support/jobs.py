@@ -91,9 +91,9 @@ def a_charged_exit(seconds: float = 50, number: int = 1, **changes: object) -> P
     return replace(ended, **changes)  # type: ignore[arg-type]
 
 
-def a_lost_vm(seconds: float = 50, number: int = 1, **changes: object) -> PastIncarnation:
+def a_lost_vm(seconds: float = 50, **changes: object) -> PastIncarnation:
     """Return the loss of a VM that was reported this long after START."""
-    return replace(PastIncarnation(number, EndKind.VM_LOST, at(seconds)), **changes)  # type: ignore[arg-type]
+    return replace(PastIncarnation(1, EndKind.VM_LOST, at(seconds)), **changes)  # type: ignore[arg-type]
 
 
 def a_state(*replicas: Replica, job: Job | None = None) -> State:
@@ -119,8 +119,8 @@ def an_incarnation(
     )
 
 
-def ready(replica_id: ReplicaId, incarnation: int = 1, vm_generation: int = 1, attempt: int = 1) -> VmReady:
-    return VmReady(an_incarnation(replica_id, incarnation, vm_generation, attempt), START)
+def ready(replica_id: ReplicaId, incarnation: int = 1, vm_generation: int = 1) -> VmReady:
+    return VmReady(an_incarnation(replica_id, incarnation, vm_generation), START)
 
 
 def exited(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
 
+import pytest
+
 from shared.core.intake.named_resources import AllowedResources
 from shared.core.ledger import LedgerEntry, fold
 from shared.core.model.job import Job
@@ -17,8 +19,11 @@ from shared.core.model.replica_id import ReplicaId
 from shared.core.model.tuning import StoppingRule, TrialState, Tuning
 from shared.core.model.vm import Vm
 from shared.core.model.vm_names import vm_name
+from shared.core.reporting.history import History, read_history
+from shared.core.transitions.change import Change
 from shared.errors import PermanentError, TemporaryError
 from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.record import Deps
 from shared.memory.bus import MemoryBus, Message
 from shared.memory.fleet import MemoryFleet
@@ -26,7 +31,7 @@ from shared.memory.objects import MemoryObjects
 from shared.memory.resources import MemoryResources
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, google_events, internal_requests, topics
-from shared.ports import Bus, Suggester
+from shared.ports import AdmissionToken, Bus, Loaded, Suggester
 from tests.support.jobs import START, a_spec
 
 
@@ -106,10 +111,8 @@ class World:
         )
 
     @property
-    def fleet_deps(self) -> provision.FleetDeps:
-        return provision.FleetDeps(
-            self.fleet, FixedAddresses(), "my-project", {"startup-script": "#!"}, run_in_sequence
-        )
+    def fleet_deps(self) -> FleetDeps:
+        return FleetDeps(self.fleet, FixedAddresses(), "my-project", {"startup-script": "#!"}, run_in_sequence)
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -167,7 +170,6 @@ class World:
     def message_fields(self, replica_id: ReplicaId) -> dict[str, object]:
         """Return the fields that every message of the replica's agent has."""
         vm = self.vm(replica_id)
-        assert vm is not None, f"{replica_id} has no VM"
         assert vm.directive is not None
         return {
             "version": 1,
@@ -220,8 +222,13 @@ class World:
     def replica(self, replica_id: ReplicaId) -> Replica:
         return next(replica for replica in self.replicas if replica.replica_id == replica_id)
 
-    def vm(self, replica_id: ReplicaId) -> Vm | None:
+    def find_vm(self, replica_id: ReplicaId) -> Vm | None:
         return next((vm for vm in self.vms if vm.name == vm_name(self.job_id, replica_id)), None)
+
+    def vm(self, replica_id: ReplicaId) -> Vm:
+        vm = self.find_vm(replica_id)
+        assert vm is not None, f"{replica_id} of {self.job_id} has no VM"
+        return vm
 
     @property
     def vms(self) -> tuple[Vm, ...]:
@@ -230,6 +237,12 @@ class World:
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
         return self.store.ledger(self.job_id)
+
+    @property
+    def history(self) -> History:
+        history = read_history(self.ledger)
+        assert history is not None
+        return history
 
     def check(self) -> None:
         """Check the invariants that hold after every step."""
@@ -240,3 +253,17 @@ class World:
         assert len(identities) == len(self.vms), "two VMs of one replica have one VM generation"
         assert loaded.state.job.budgets.reruns_used <= 3
         assert all(replica.restarts_used <= 5 for replica in loaded.state.replicas)
+
+
+def before_next_commit(world: World, patch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Run the action right before the next commit, as another function may."""
+    commit = world.store.commit
+
+    def commit_second(
+        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
+        patch.setattr(world.store, "commit", commit)
+        action()
+        commit(loaded, entry, change, admission_token)
+
+    patch.setattr(world.store, "commit", commit_second)

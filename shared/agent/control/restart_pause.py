@@ -6,25 +6,22 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from shared.agent.control.vm_config import IncarnationKey, ReceivedDirective
 
 
 class RestartPause:
     """Counts from the first directive for an incarnation. The control plane chooses the duration."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._key: IncarnationKey | None = None
         self._over_at = 0.0
 
     def on_directive(self, directive: ReceivedDirective) -> None:
         if directive.key != self._key:
             self._key = directive.key
-            self._over_at = self._clock() + directive.pause_s
+            self._over_at = time.monotonic() + directive.pause_s
 
     @property
     def remaining_s(self) -> float:
         """Seconds until the pause is over; 0 if it is."""
-        return max(0.0, self._over_at - self._clock())
+        return max(0.0, self._over_at - time.monotonic())

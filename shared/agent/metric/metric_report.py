@@ -34,21 +34,19 @@ class MetricReport:
         running: Callable[[], IncarnationKey | None],
         metadata: MetadataServer,
         console: Console,
-        interval_s: float = INTERVAL_S,
     ) -> None:
         """`running`: returns the incarnation that was started last; called in another thread."""
         self._metric = metric
         self._running = running
         self._metadata = metadata
         self._console = console
-        self._interval_s = interval_s
         self._written = ""
         self._has_failed = False
 
     def run(self) -> NoReturn:
         """Write new measurements for ever, in its own thread."""
         while True:
-            time.sleep(self._interval_s)
+            time.sleep(INTERVAL_S)
             self.write_new()
 
     def write_new(self) -> None:

@@ -33,16 +33,9 @@ class GpuReading:
 class Gpus:
     """The GPUs of this machine; none while it has no nvidia-smi, which some images install at their first boot."""
 
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        report_problem: Callable[[str], None],
-        run: Callable[[Sequence[str]], str] | None = None,
-    ) -> None:
-        """`run` returns the standard output of a command. It raises OSError or subprocess.SubprocessError."""
+    def __init__(self, environ: Mapping[str, str], report_problem: Callable[[str], None]) -> None:
         self._search_path = environ.get("PATH")
         self._report_problem = report_problem
-        self._run = run or _run
         self._failures = 0
 
     def read(self) -> list[GpuReading]:
@@ -51,7 +44,7 @@ class Gpus:
         if program is None:
             return []
         try:
-            readings = parse_readings(self._run([program, QUERY, FORMAT]))
+            readings = parse_readings(_run([program, QUERY, FORMAT]))
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self._failures += 1
             if self._failures == FAILURES_MAX:

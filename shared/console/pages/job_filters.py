@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from shared.console.pages.times import parse_time
 from shared.core.model.job import Job, JobState, Label
 from shared.errors import PermanentError
 from shared.ports import JobPosition
+from shared.presentation.job_view import display_name
 
 SIZE: Final = 50
 SIZE_MAX: Final = 1_000
@@ -111,9 +111,3 @@ def matches(job: Job, filters: Filters) -> bool:
         and (not key or (key in labels and (not separator or labels[key] == value)))
         and (not text or text in job.job_id.lower() or text in display_name(job).lower())
     )
-
-
-def display_name(job: Job) -> str:
-    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
-    name = json.loads(job.spec_json).get("displayName")
-    return name if isinstance(name, str) else ""

@@ -1,4 +1,4 @@
-"""Steps that bring the observed VMs to the desired ones. `shared.flows.provision` executes them.
+"""Steps that bring the observed VMs to the desired ones. `shared.flows.reconciliation` executes them.
 
 Each step may be repeated, executed late, or executed by two deliveries at once.
 """

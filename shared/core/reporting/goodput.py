@@ -18,9 +18,8 @@ from datetime import datetime
 
 from shared.core.model.job import Job
 from shared.core.model.replica_id import ReplicaId
-from shared.core.reporting.history import History
 from shared.core.reporting.lost_work import LostWork, WrittenObjects, losses, lost_work_by_attempt
-from shared.core.reporting.phases import PAID, PARTLY_PAID, Phase, Span, replica_spans
+from shared.core.reporting.phases import PAID, PARTLY_PAID, Phase, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,6 @@ class Goodput:
     unsplit_s: float = 0.0
     """Machine-seconds of phases that contain both the search for a VM and its setup, because an agent of an earlier
     release did not report when it started. They are not in `paid_s`."""
-    has_evidence: bool = False
-    """Whether the job's directory was listed, so that the lost work is an estimate and not only a bound."""
 
     @property
     def counted_s(self) -> float:
@@ -89,17 +86,12 @@ class Goodput:
         return f"{high} of the machine time" if low == high else f"{low} to {high} of the machine time"
 
 
-def goodput(history: History, now: datetime, written: WrittenObjects | None = None) -> Goodput | None:
-    """Return where the job's machine time went until its end, or until now. None for a tuning job: see its trials.
-
-    `written`: what the listing of the job's directory found; None: it was not listed.
-    """
-    job = history.state.job
-    return None if job.tuning is not None else goodput_of(job, replica_spans(history), now, written)
-
-
 def goodput_of(job: Job, spans: Sequence[Span], now: datetime, written: WrittenObjects | None = None) -> Goodput:
-    """Return where the machine time of these spans went. `spans` are all spans of the job, as `replica_spans` sorts."""
+    """Return where the machine time of a job went until its end, or until now.
+
+    `spans`: all spans of the job, as `replica_spans` sorts them. `written`: what the listing of the job's directory
+    found; None: it was not listed.
+    """
     hosts = {group.task_type: group.hosts for group in job.plan.groups}
     total: dict[int, dict[Phase, float]] = {}
     counted: dict[int, dict[Phase, float]] = {}
@@ -115,7 +107,7 @@ def goodput_of(job: Job, spans: Sequence[Span], now: datetime, written: WrittenO
         AttemptTime(number, total[number], counted[number], lost.get(number, LostWork())) for number in sorted(total)
     )
     unsplit = (hosts[span.replica_id.task_type] * span.seconds(now) for span in unsplit_spans(spans))
-    return Goodput(attempts, sum(unsplit), written is not None)
+    return Goodput(attempts, sum(unsplit))
 
 
 def unsplit_spans(spans: Iterable[Span]) -> Iterator[Span]:

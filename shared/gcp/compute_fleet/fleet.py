@@ -8,8 +8,7 @@ Compute answers a repeated call with the operation of the first one, finished or
 
 VMs are changed and deleted by their numeric id, never by name: a newer VM of the same name must not be hit.
 
-A directive is written twice: first to the metadata, for the agent, then to a label, because listings have no metadata
-(`shared.gcp.compute_fleet.listed_vms`).
+Directives are written by `shared.gcp.compute_fleet.directives`.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from shared.core.model.vm import Directive, LabelledVm, Vm, VmStatus
 from shared.core.model.vm_names import job_label
 from shared.core.reconcile.steps import Create
 from shared.gcp import clients
+from shared.gcp.compute_fleet.directives import Directives
 from shared.gcp.compute_fleet.errors import (
     FLEET_CHANGE,
     compute_errors,
@@ -40,18 +40,10 @@ from shared.gcp.compute_fleet.errors import (
 from shared.gcp.compute_fleet.listed_vms import LISTED_FIELDS, to_labelled_vms
 from shared.gcp.compute_fleet.operations import Operations
 from shared.gcp.compute_fleet.placement import Placements
-from shared.gcp.compute_fleet.properties import items, resource
+from shared.gcp.compute_fleet.properties import resource
 from shared.gcp.retries import FIELD_MASK, FLEET_READ
 from shared.gcp.vm_defaults import VmDefaults
-from shared.gcp.vm_labels import (
-    DIRECTIVE_KEY,
-    LABEL_DIRECTIVE,
-    LABEL_JOB,
-    METRIC,
-    directive_json,
-    directive_label,
-    parse_directive,
-)
+from shared.gcp.vm_labels import LABEL_JOB, METRIC
 from shared.ports import Created, CreateOutcome, NotCreated, Pending
 
 HEARTBEAT: Final = "trainmaster/heartbeat"
@@ -59,8 +51,8 @@ HEARTBEAT: Final = "trainmaster/heartbeat"
 PAGE_SIZE: Final = 500
 """The most that Compute allows."""
 SETTLE_S: Final = 3.0
-"""How long to wait for a delete or a directive. The emulator finishes within this time; on Google Cloud a delete takes
-half a minute, which is too long to wait in a function."""
+"""How long to wait for a delete. The emulator finishes within this time. On Google Cloud a delete takes half a minute,
+which is too long to wait in a function."""
 REQUEST_NAMESPACE: Final = uuid.UUID("6c1f3c0e-2b0d-5d6b-9a57-7d1f5a1f9f10")
 """Namespace of the UUIDs made from request keys. Never change it: a repeated insert would become a second one."""
 
@@ -68,27 +60,17 @@ REQUEST_NAMESPACE: Final = uuid.UUID("6c1f3c0e-2b0d-5d6b-9a57-7d1f5a1f9f10")
 class ComputeFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`, `account_networks` and
-    `images`: see VmDefaults. `wait_s`: how long an insert may be waited for.
+    `endpoint`: an emulator's; empty: Google's. `wait_s`: how long an insert may be waited for.
     """
 
-    def __init__(  # noqa: PLR0913 - one argument for each setting
-        self,
-        project: str,
-        *,
-        endpoint: str = "",
-        service_account: str = "",
-        network: str = "global/networks/default",
-        subnetwork: str = "",
-        account_networks: Mapping[str, str] | None = None,
-        images: Mapping[str, str] | None = None,
-        wait_s: float = 20.0,
-    ) -> None:
+    def __init__(self, defaults: VmDefaults, *, endpoint: str = "", wait_s: float = 20.0) -> None:
+        project = defaults.project
         self._instances = clients.rest_client(compute_v1.InstancesClient, endpoint)
         self._operations = Operations(project, endpoint)
         self._placements = Placements(project, endpoint, self._operations)
+        self._directives = Directives(project, self._instances, self._operations)
         self._project = project
-        self._defaults = VmDefaults(project, service_account, network, subnetwork, account_networks or {}, images or {})
+        self._defaults = defaults
         self._wait_s = wait_s
 
     def close(self) -> None:
@@ -160,57 +142,7 @@ class ComputeFleet:
         return finished is not None and not finished.error.errors
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
-        """Write the metadata, and the label when the metadata is known to be written.
-
-        If this call ends in between, the label is behind, so the next provisioning round directs the VM again, finds
-        the directive in the metadata, and writes the label. If the metadata has a later directive than this one, whose
-        label is not written yet, nothing is changed.
-        """
-        with compute_errors(f"direct {vm.name}"):
-            try:
-                instance = self._instances.get(
-                    project=self._project, zone=vm.zone, instance=vm.instance_id, **FLEET_READ
-                )
-                if instance.metadata.fingerprint != vm.fingerprint:
-                    return False
-                values = {item.key: item.value for item in instance.metadata.items}
-                written = parse_directive(values.get(DIRECTIVE_KEY))
-                if written is not None and written.order > directive.order:
-                    return False
-                if written != directive and not self._write_metadata(vm, values, directive):
-                    return False
-                return self._write_label(vm, instance, directive)
-            except (exceptions.NotFound, exceptions.PreconditionFailed):
-                return False
-
-    def _write_metadata(self, vm: Vm, values: Mapping[str, str], directive: Directive) -> bool:
-        """Setting metadata replaces all of it. So the current values are sent again, with the fingerprint, which makes
-        the call fail if the metadata has changed meanwhile."""
-        metadata = items({**values, DIRECTIVE_KEY: directive_json(directive)})
-        operation = self._instances.set_metadata_unary(
-            project=self._project,
-            zone=vm.zone,
-            instance=vm.instance_id,
-            metadata_resource=compute_v1.Metadata(fingerprint=vm.fingerprint, items=metadata),
-            **FLEET_CHANGE,
-        )
-        return self._succeeded(vm, operation)
-
-    def _write_label(self, vm: Vm, instance: compute_v1.Instance, directive: Directive) -> bool:
-        labels = {**instance.labels, LABEL_DIRECTIVE: directive_label(directive)}
-        request = compute_v1.InstancesSetLabelsRequest(label_fingerprint=instance.label_fingerprint, labels=labels)
-        operation = self._instances.set_labels_unary(
-            project=self._project,
-            zone=vm.zone,
-            instance=vm.instance_id,
-            instances_set_labels_request_resource=request,
-            **FLEET_CHANGE,
-        )
-        return self._succeeded(vm, operation)
-
-    def _succeeded(self, vm: Vm, operation: compute_v1.Operation) -> bool:
-        finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
-        return finished is not None and not finished.error.errors
+        return self._directives.write(vm, directive)
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
         text = self._guest_attribute(vm, HEARTBEAT)

@@ -2,21 +2,20 @@
 
 Cloud TPU has no bulk insert, and no request ids for nodes: the name alone makes a repeated call harmless. Slices of a
 gang are created by one CreateNode call each (`node_creation`). A slice that is waited for is a queued resource
-(`queued_resources`), which creates the node. Both are listed, queued resources first: one that is ACTIVE, and has no
-node in the later list, has lost it.
+(`queued_resources`), which creates the node. `listing` lists both.
 
 Nodes are changed and deleted by name only, so the numeric id is compared first. Nothing can happen in between: a name
 is free only when its node has been deleted, and that takes longer than the two calls.
 
-Listings ask for the fields that they need, without metadata. A directive is written to the metadata, for the agents,
-and to a label, for the listings, in one call.
+A directive is written to the metadata, for the agents, and to a label, for the listings, which have no metadata. Both
+are one call.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -28,36 +27,23 @@ from shared.core.model.job import Job
 from shared.core.model.vm import Directive, LabelledVm, Vm
 from shared.core.model.vm_names import job_label
 from shared.core.reconcile.steps import Create
-from shared.errors import TemporaryError
 from shared.gcp import clients
 from shared.gcp.rest_api import RestApi
-from shared.gcp.retries import FIELD_MASK, FLEET_CALL_S, FLEET_READ, FLEET_WRITE
-from shared.gcp.tpu_fleet.errors import has_no_tpus, is_transient, problem_of, tpu_errors
+from shared.gcp.retries import FLEET_CALL_S, FLEET_READ, FLEET_WRITE
+from shared.gcp.tpu_fleet.errors import is_transient, problem_of, tpu_errors
+from shared.gcp.tpu_fleet.listing import Listing
 from shared.gcp.tpu_fleet.node_creation import NodeCreation
-from shared.gcp.tpu_fleet.nodes import fingerprint, log_health, resource, vm_of
+from shared.gcp.tpu_fleet.nodes import fingerprint, resource
 from shared.gcp.tpu_fleet.operations import Operations
 from shared.gcp.tpu_fleet.queued_resource_spec import is_queued
 from shared.gcp.tpu_fleet.queued_resources import QueuedResources
 from shared.gcp.vm_defaults import VmDefaults
-from shared.gcp.vm_labels import (
-    DIRECTIVE_KEY,
-    LABEL_DIRECTIVE,
-    LABEL_JOB,
-    METRIC,
-    directive_json,
-    directive_label,
-)
+from shared.gcp.vm_labels import DIRECTIVE_KEY, LABEL_DIRECTIVE, METRIC, directive_json, directive_label
 from shared.ports import CreateOutcome, NotCreated
 
 GOOGLE: Final = "https://tpu.googleapis.com"
 SETTLE_S: Final = 3.0
 """How long to wait for a delete or a directive. On Google Cloud a delete takes a minute or more."""
-PAGE_SIZE: Final = 200
-LISTED_FIELDS: Final = (
-    "nodes(name,id,state,labels,createTime,health,healthDescription,symptoms,networkEndpoints,queuedResource),"
-    "nextPageToken,unreachable"
-)
-ALL_ZONES: Final = "-"
 FIRST_WORKER: Final = "0"
 
 _log = logging.getLogger(__name__)
@@ -66,40 +52,30 @@ _log = logging.getLogger(__name__)
 class TpuFleet:
     """See `shared.ports.Fleet`. Thread-safe.
 
-    `endpoint`: an emulator's; empty: Google's. `service_account`, `network`, `subnetwork`, `account_networks`:
-    see VmDefaults. `wait_s`: how long a create may be waited for.
+    `endpoint`: an emulator's; empty: Google's. `wait_s`: how long a create may be waited for.
     """
 
-    def __init__(
-        self,
-        project: str,
-        *,
-        endpoint: str = "",
-        service_account: str = "",
-        network: str = "global/networks/default",
-        subnetwork: str = "",
-        account_networks: Mapping[str, str] | None = None,
-        wait_s: float = 20.0,
-    ) -> None:
+    def __init__(self, defaults: VmDefaults, *, endpoint: str = "", wait_s: float = 20.0) -> None:
         self._client = clients.rest_client(tpu_v2.TpuClient, endpoint, transport="rest")
         api = RestApi(GOOGLE, endpoint, FLEET_CALL_S)
         self._operations = Operations(api)
         self._creation = NodeCreation(self._client, self._operations)
         self._queued_resources = QueuedResources(self._client, self._operations, api)
-        self._project = project
-        self._defaults = VmDefaults(project, service_account, network, subnetwork, account_networks or {})
+        self._listing = Listing(defaults.project, self._client, self._queued_resources)
+        self._project = defaults.project
+        self._defaults = defaults
         self._wait_s = wait_s
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         label = job_label(job_id)
         with tpu_errors(f"list the TPU nodes of {job_id}"):
-            labelled = [item for zone in tpu_zones for item in self._in_zone(zone)]
+            labelled = [item for zone in tpu_zones for item in self._listing.in_zone(zone)]
         return tuple(item.vm for item in labelled if item.label == label)
 
     def list_all(self) -> tuple[LabelledVm, ...]:
         """A zone that cannot be reached is left out: its nodes are found by a later call."""
         with tpu_errors("list the TPU nodes of all jobs"):
-            return tuple(self._list(ALL_ZONES, must_reach=False))
+            return tuple(self._listing.in_all_zones())
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """Raises TemporaryError if the outcome is unknown. The next call then finds what has been started."""
@@ -185,44 +161,6 @@ class TpuFleet:
     def _parent(self, zone: str) -> str:
         return f"projects/{self._project}/locations/{zone}"
 
-    def _in_zone(self, zone: str) -> list[LabelledVm]:
-        try:
-            return self._list(zone, must_reach=True)
-        except exceptions.GoogleAPICallError as error:
-            if has_no_tpus(problem_of(error)):
-                return []
-            raise
-
-    def _list(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
-        """Return the nodes, and the queued resources without a node."""
-        queued = self._list_queued(zone, must_reach=must_reach)
-        nodes = list(self._list_nodes(zone, must_reach=must_reach))
-        with_node = {(node.vm.name, node.vm.zone) for node in nodes}
-        return nodes + [item for item in queued if (item.vm.name, item.vm.zone) not in with_node]
-
-    def _list_queued(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
-        """Return the queued resources. Without `must_reach`, none if they cannot be listed: the nodes count more."""
-        try:
-            return list(self._queued_resources.list_labelled(self._parent(zone), must_reach=must_reach))
-        except exceptions.GoogleAPICallError as error:
-            if must_reach:
-                raise
-            _log.warning("Queued resources cannot be listed in zone %s: %s", zone, problem_of(error).message)
-            return []
-
-    def _list_nodes(self, zone: str, *, must_reach: bool) -> Iterator[LabelledVm]:
-        """Yield the nodes with a job's label. `must_reach`: a zone that cannot be reached is an error, because the
-        nodes of an empty zone would count as lost."""
-        request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=PAGE_SIZE)
-        mask = [(FIELD_MASK, LISTED_FIELDS)]
-        for page in self._client.list_nodes(request, metadata=mask, **FLEET_READ).pages:
-            if page.unreachable:
-                unreachable = f"Cloud TPU cannot reach {', '.join(page.unreachable)}"
-                if must_reach:
-                    raise TemporaryError(unreachable)
-                _log.warning("%s: the nodes there are left out", unreachable)
-            yield from _to_labelled_vms(page.nodes)
-
     def _delete_created(self, job: Job, create: Create) -> None:
         """Delete the nodes that this create made, because it is all or nothing. One that cannot be deleted now is
         deleted in a later provisioning round, as a node in the wrong zone."""
@@ -233,16 +171,10 @@ class TpuFleet:
     def _delete_node(self, node: tpu_v2.Node) -> bool:
         if node.state == tpu_v2.Node.State.DELETING:
             return False
-        try:
-            operation = self._client.delete_node(tpu_v2.DeleteNodeRequest(name=node.name), **FLEET_WRITE).operation.name
-        except exceptions.NotFound:
-            return True
-        except exceptions.GoogleAPICallError as error:
-            if problem_of(error).code == "FAILED_PRECONDITION":  # another call is creating or changing it
-                return False
-            raise
-        finished = self._operations.follow(operation, time.monotonic() + SETTLE_S)
-        return finished.done and finished.error is None
+        request = tpu_v2.DeleteNodeRequest(name=node.name)
+        return self._operations.finish_deletion(
+            lambda: self._client.delete_node(request, **FLEET_WRITE).operation.name, SETTLE_S
+        )
 
     def _same(self, vm: Vm) -> tpu_v2.Node | None:
         """Return the node of this VM. None: it does not exist, though a newer one of its name may."""
@@ -254,14 +186,3 @@ class TpuFleet:
             return self._client.get_node(tpu_v2.GetNodeRequest(name=name), **FLEET_READ)
         except exceptions.NotFound:
             return None
-
-
-def _to_labelled_vms(nodes: Iterable[tpu_v2.Node]) -> Iterator[LabelledVm]:
-    for node in nodes:
-        if LABEL_JOB not in node.labels:
-            continue
-        log_health(node)
-        try:
-            yield LabelledVm(vm_of(node), node.labels[LABEL_JOB])
-        except ValueError:
-            _log.warning("%s has a job's label, but a name that no replica has; it is ignored", node.name)

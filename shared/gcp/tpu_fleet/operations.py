@@ -16,7 +16,7 @@ client does not know, the client fails to read the whole page of operations.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ from typing import Any, Final
 from google.api_core import exceptions
 
 from shared.gcp.rest_api import RestApi
-from shared.gcp.tpu_fleet.errors import problem_of_operation
+from shared.gcp.tpu_fleet.errors import problem_of, problem_of_operation
 from shared.gcp.vm_defaults import Problem
 
 OUTCOME_VALID_S: Final = 300
@@ -94,6 +94,22 @@ class Operations:
                 return operation
             time.sleep(min(pause_s, left_s))
             pause_s = min(pause_s * 2, POLL_MAX_S)
+
+    def finish_deletion(self, start: Callable[[], str], wait_s: float) -> bool:
+        """Delete a resource, and wait for some seconds until it is gone. True: it is gone.
+
+        `start`: sends the deletion and returns the name of its operation.
+        """
+        try:
+            name = start()
+        except exceptions.NotFound:
+            return True
+        except exceptions.GoogleAPICallError as error:
+            if problem_of(error).code == "FAILED_PRECONDITION":  # another call is creating or changing the resource
+                return False
+            raise
+        finished = self.follow(name, time.monotonic() + wait_s)
+        return finished.done and finished.error is None
 
     def delete(self, operation: Operation) -> None:
         """Delete an operation whose outcome was reported. It may not exist, or Google may keep it."""

@@ -97,18 +97,10 @@ class QueuedResources:
             return True
         if existing.state.state == tpu_v2.QueuedResourceState.State.DELETING:
             return False
-        try:
-            operation = self._client.delete_queued_resource(
-                tpu_v2.DeleteQueuedResourceRequest(name=path, force=True), **FLEET_WRITE
-            ).operation.name
-        except exceptions.NotFound:
-            return True
-        except exceptions.GoogleAPICallError as error:
-            if problem_of(error).code == "FAILED_PRECONDITION":  # its node is being created
-                return False
-            raise
-        finished = self._operations.follow(operation, time.monotonic() + SETTLE_S)
-        return finished.done and finished.error is None
+        deletion = tpu_v2.DeleteQueuedResourceRequest(name=path, force=True)
+        return self._operations.finish_deletion(
+            lambda: self._client.delete_queued_resource(deletion, **FLEET_WRITE).operation.name, SETTLE_S
+        )
 
     def _request(self, parent: str, job: Job, create: Create, node: tpu_v2.Node) -> CreateOutcome:
         until = provisioning_deadline(job)

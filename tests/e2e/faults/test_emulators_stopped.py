@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import psutil
 import pytest
 
 from shared.core.model.replica_id import ReplicaId, TaskType
@@ -19,22 +16,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "20"))
-
-
-@contextmanager
-def stopped(lab: Lab, *services: str) -> Iterator[None]:
-    """Stop the processes of these services, so that they answer nothing, and continue them afterwards."""
-    processes: list[psutil.Process] = []
-    for name in services:
-        main = psutil.Process(lab.stack.state.services[name].pid)
-        processes += [main, *main.children(recursive=True)]
-    try:
-        for process in processes:
-            process.send_signal(signal.SIGSTOP)
-        yield
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +30,7 @@ def stopped(lab: Lab, *services: str) -> Iterator[None]:
 def test_exit_during_an_outage_is_judged_once_afterwards(lab: Lab, services: tuple[str, ...]) -> None:
     job_id = lab.scripted(workers=2, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
-    with stopped(lab, *services):
+    with lab.stopped(*services, and_then=signal.SIGCONT):
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         time.sleep(OUTAGE_S)
     lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 90)

@@ -6,10 +6,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 
-import psutil
 import pytest
 
 from shared.core.decisions import Reason
@@ -26,23 +24,6 @@ BLACKOUT_S = float(os.environ.get("TRAINMASTER_TEST_BLACKOUT_S", "10"))
 """Seconds without functions. The environment variable allows longer manual tests."""
 
 
-@contextmanager
-def stopped(lab: Lab, *functions: str) -> Iterator[None]:
-    """Stop these functions with SIGSTOP. At the end they are killed, and the stack starts them again."""
-    processes: list[psutil.Process] = []
-    for name in functions:
-        top = psutil.Process(lab.stack.state.services[name].pid)
-        processes += [top, *top.children(recursive=True)]
-    try:
-        for process in processes:
-            process.send_signal(signal.SIGSTOP)
-        yield
-    finally:
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-
-
 def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
     return max((int(step) for step in re.findall(r"step (\d+)/", lab.console(job_id, replica_id))), default=0)
 
@@ -50,7 +31,7 @@ def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
 def test_training_continues_while_functions_are_stopped_and_events_count_once(lab: Lab) -> None:
     job_id = lab.scripted(workers=2, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
-    with stopped(lab, *ALL_FUNCTIONS):
+    with lab.stopped(*ALL_FUNCTIONS, and_then=signal.SIGKILL):  # the stack starts them again
         began = steps_done(lab, job_id, CHIEF)
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         time.sleep(BLACKOUT_S)
@@ -87,7 +68,7 @@ def test_peers_charged_before_a_vm_loss_is_known_are_refunded(
     job_id = submit(lab)
     lab.wait(job_id, "RUNNING", 90)
     lab.until(lambda: word in lab.console(job_id, CHIEF), 90)
-    with stopped(lab, "maintenance", "provision"):
+    with lab.stopped("maintenance", "provision", and_then=signal.SIGKILL):
         lab.faults.crash(vm_name(job_id, WORKER_1))
         judged = (ReplicaState.RESTARTING, ReplicaState.HELD)
         lab.until(lambda: all(lab.replica(job_id, replica_id).state in judged for replica_id in (CHIEF, WORKER_0)), 60)

@@ -19,6 +19,7 @@ from shared.core.model.vm_names import vm_name
 from shared.flows.intake import new_job
 from shared.flows.record import Deps, record
 from shared.gcp.tpu_fleet import TpuFleet
+from shared.gcp.vm_defaults import VmDefaults
 from shared.jobspec import accept
 from shared.messaging import internal_requests, topics
 from tests.e2e.conftest import MANY_STEPS, SCRIPTED, Lab
@@ -57,14 +58,14 @@ class TpuLab(Lab):
     def deps(self) -> Deps:
         return Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
 
-    def scripted_on_slice(self, steps: int, step_s: float = 0.1, group: TaskGroup = ONE_SLICE) -> str:
+    def scripted_on_slice(self, steps: int, group: TaskGroup = ONE_SLICE) -> str:
         self.stage(str(SCRIPTED), "scripted")
         return self.on_slice(
             {
                 "scaleTier": "BASIC",
                 "packageUris": [f"gs://{self.bucket}/packages/scripted/scripted_trainer-0.1.tar.gz"],
                 "pythonModule": "trainer.task",
-                "args": ["--steps", str(steps), "--step-seconds", str(step_s)],
+                "args": ["--steps", str(steps), "--step-seconds", "0.1"],
                 "jobDir": f"gs://{self.bucket}/scripted",
                 "region": "us-central1",
                 "runtimeVersion": "scikit-learn-1.9",
@@ -82,21 +83,20 @@ class TpuLab(Lab):
         """Return the console output of each host of the current slice."""
         return logs_of(self.stack.state_dir / "compute" / "serial", vm_name(job_id, SLICE))
 
-    def wait_for_output_of_all_hosts(self, job_id: str, words: str, within_s: float = 120) -> None:
+    def wait_for_output_of_all_hosts(self, job_id: str, words: str) -> None:
         def is_so() -> bool:
             job = self.state(job_id).job
             assert not job.state.is_terminal, f"{job.state}: {job.error_message}\n{self.story(job_id)}"
             logs = self.logs(job_id)
             return len(logs) == FOUR_HOSTS.hosts and all(words in log for log in logs)
 
-        self.until(is_so, within_s)
+        self.until(is_so, 120)
 
 
 @pytest.fixture
 def tpus(lab: Lab) -> TpuLab:
-    fleet = TpuFleetInZones(
-        project=lab.stack.state.config.project, endpoint=lab.stack.environment["TRAINMASTER_TPU_ENDPOINT"]
-    )
+    defaults = VmDefaults(lab.stack.state.config.project)
+    fleet = TpuFleetInZones(defaults, endpoint=lab.stack.environment["TRAINMASTER_TPU_ENDPOINT"])
     return TpuLab(lab.stack, lab.store, fleet, lab.objects, lab.bus, lab.packages)
 
 

@@ -43,9 +43,9 @@ class CloudTpu:
         self.now += seconds
 
 
-def self_delete(tpu: CloudTpu, work: Path, after_s: float = 500) -> SelfDelete:
+def self_delete(tpu: CloudTpu, work: Path) -> SelfDelete:
     place = Workspace(work, {}, Console())
-    return SelfDelete(NODE, after_s, cast(GoogleApi, tpu), place, sleep=tpu.sleep, now=lambda: tpu.now)
+    return SelfDelete(NODE, 500, cast(GoogleApi, tpu), place, sleep=tpu.sleep, now=lambda: tpu.now)
 
 
 def test_node_is_deleted_at_its_deadline(tmp_path: Path) -> None:

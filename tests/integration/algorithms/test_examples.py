@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from cli.local.example_stack import RunningStack
+from cli.local.example_upload import upload
 from cli.local.job_monitor import Report
-from cli.local.run_example import upload
 from emulators.stack.state import StackConfig
 from shared.jobspec import accept, parse_document
 from shared.jobspec.catalog.algorithms import ALGORITHMS

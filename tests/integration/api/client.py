@@ -124,3 +124,25 @@ def check_error(code: int, content: dict[str, Any]) -> None:
     assert error["message"]
     for detail in error.get("details", ()):
         assert detail["@type"].startswith("type.googleapis.com/google.rpc.")
+
+
+def quota_error(sentence: str, *, limit: int, retry_s: int) -> dict[str, Any]:
+    """Return the error of a request that exceeds this quota of a minute."""
+    return {
+        "code": 429,
+        "message": f"Quota failure for project my-project. {sentence}",
+        "status": "RESOURCE_EXHAUSTED",
+        "details": [
+            {
+                "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+                "violations": [{"subject": "project:my-project", "description": sentence}],
+            },
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "RATE_LIMIT_EXCEEDED",
+                "domain": "googleapis.com",
+                "metadata": {"consumer": "projects/my-project", "quota_limit_value": str(limit)},
+            },
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_s}s"},
+        ],
+    }

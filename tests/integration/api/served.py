@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from werkzeug.serving import make_server
 
 from emulators.browser_guard import BrowserGuard
 from tests.integration.api.client import OWNER, PROJECT
+from tests.support.gcloud import gcloud_environment
 from tests.support.serving import serving as served
 
 
@@ -35,21 +35,8 @@ class Gcloud:
     folder: Path
 
     def run(self, *arguments: str, token: str = OWNER) -> subprocess.CompletedProcess[str]:
-        token_file = self.folder / "token"
-        token_file.write_text(token + "\n")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
-        environment = {
-            **kept,
-            "HOME": str(self.folder),
-            "CLOUDSDK_CONFIG": str(self.folder / "config"),
-            "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token_file),
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": f"{self.endpoint}/",
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{self.endpoint}/",
-            "CLOUDSDK_CORE_PROJECT": PROJECT,
-            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
-            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
-        }
+        endpoints = {"ml": self.endpoint, "aiplatform": self.endpoint}
+        environment = {**gcloud_environment(self.folder, PROJECT, endpoints, token), "HOME": str(self.folder)}
         argv = ["gcloud", *arguments]
         return subprocess.run(
             argv, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120, check=False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import pytest
 import yaml
 from flask import Flask
 
-from shared.memory.access import MemoryAccess
-from tests.integration.api.client import PROJECT, UNPRIVILEGED, VIEWER, an_app
+from tests.integration.api.client import PROJECT, UNPRIVILEGED, VIEWER
 from tests.integration.api.served import Gcloud, serving
 from tests.support.world import World
 
@@ -27,17 +26,6 @@ GANG = (
     "--worker-machine-type=n1-standard-4",
     "--worker-count=2",
 )
-
-
-@pytest.fixture
-def app(world: World, access: MemoryAccess, monkeypatch: pytest.MonkeyPatch) -> Flask:
-    return an_app(world, access, monkeypatch)
-
-
-@pytest.fixture
-def gcloud(app: Flask, tmp_path: Path) -> Iterator[Gcloud]:
-    with serving(app) as endpoint:
-        yield Gcloud(endpoint, tmp_path)
 
 
 def stored(world: World, job_id: str = "digits_1") -> dict[str, Any]:

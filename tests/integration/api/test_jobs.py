@@ -11,7 +11,7 @@ import pytest
 from shared.core.model.job import Label
 from shared.core.reporting.submission_origin import describe_origin
 from shared.errors import TemporaryError
-from tests.integration.api.client import JOBS, OWNER, Api
+from tests.integration.api.client import JOBS, OWNER, Api, quota_error
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 
@@ -322,23 +322,6 @@ def test_creations_over_quota_are_refused_until_the_minute_is_over(api: Api, wor
         api.create(f"job_{number}")
     error = api.send_refused("POST", JOBS, {"jobId": "job_60", **a_spec()})
     sentence = "The request exceeds the allowed maximum of 60 jobs created per minute."
-    assert error == {
-        "code": 429,
-        "message": f"Quota failure for project my-project. {sentence}",
-        "status": "RESOURCE_EXHAUSTED",
-        "details": [
-            {
-                "@type": "type.googleapis.com/google.rpc.QuotaFailure",
-                "violations": [{"subject": "project:my-project", "description": sentence}],
-            },
-            {
-                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": "RATE_LIMIT_EXCEEDED",
-                "domain": "googleapis.com",
-                "metadata": {"consumer": "projects/my-project", "quota_limit_value": "60"},
-            },
-            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"},
-        ],
-    }
+    assert error == quota_error(sentence, limit=60, retry_s=1)
     world.wait(61)
     api.create("job_60")

@@ -6,18 +6,14 @@ Storage, which needs an account.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from flask import Flask
 
 from shared.core.model.tuning import Algorithm, StoppingRule
-from shared.memory.access import MemoryAccess
-from tests.integration.api.client import an_app
-from tests.integration.api.served import Gcloud, serving
+from tests.integration.api.served import Gcloud
 from tests.support.world import World
 
 pytestmark = pytest.mark.slow
@@ -97,17 +93,6 @@ MNIST = (
     "--python-version=3.7",
 )
 MNIST_FLAGS = ("--", "--distribution_strategy=tpu", "--data_dir=gs://tfds-data/datasets", "--num_gpus=0")
-
-
-@pytest.fixture
-def app(world: World, access: MemoryAccess, monkeypatch: pytest.MonkeyPatch) -> Flask:
-    return an_app(world, access, monkeypatch)
-
-
-@pytest.fixture
-def gcloud(app: Flask, tmp_path: Path) -> Iterator[Gcloud]:
-    with serving(app) as endpoint:
-        yield Gcloud(endpoint, tmp_path)
 
 
 def describe(gcloud: Gcloud, job_id: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from shared.api.quotas import MINUTE_S, Bucket
 from shared.memory.access import MemoryAccess
 from shared.wiring import api as wiring
-from tests.integration.api.client import CUSTOM_JOBS, JOBS, UNPRIVILEGED, VIEWER, Api, an_app
+from tests.integration.api.client import CUSTOM_JOBS, JOBS, UNPRIVILEGED, VIEWER, Api, an_app, quota_error
 from tests.integration.api.test_custom_jobs import BODY
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -93,24 +93,7 @@ def test_requests_over_quota_are_refused_until_time_has_passed(api: Api, clock: 
         api.list()
     error = api.send_refused("GET", f"{JOBS}/digits_1")
     sentence = "The request exceeds the allowed maximum of 3 requests per minute."
-    assert error == {
-        "code": 429,
-        "message": f"Quota failure for project my-project. {sentence}",
-        "status": "RESOURCE_EXHAUSTED",
-        "details": [
-            {
-                "@type": "type.googleapis.com/google.rpc.QuotaFailure",
-                "violations": [{"subject": "project:my-project", "description": sentence}],
-            },
-            {
-                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": "RATE_LIMIT_EXCEEDED",
-                "domain": "googleapis.com",
-                "metadata": {"consumer": "projects/my-project", "quota_limit_value": "3"},
-            },
-            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "20s"},
-        ],
-    }
+    assert error == quota_error(sentence, limit=3, retry_s=20)
     answer = api.http.get(JOBS, headers={"Authorization": f"Bearer {VIEWER}"})
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "20")
     clock.now += 20

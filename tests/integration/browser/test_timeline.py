@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, Page
 from shared.console.durations import duration_words
 from shared.console.svg import LABEL_WIDTH, WIDTH
 from shared.console.timeline import LANES_MAX, MarkKind, read_timeline
-from shared.core.reporting.history import read_history
 from shared.core.reporting.phases import Span, replica_spans
 from tests.support.console_browser import large_world, opened, running_world
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
@@ -69,8 +68,7 @@ def lasting(spans: list[Span], now: datetime) -> list[Span]:
 
 def test_spans_equal_a_fold_of_the_ledger_to_the_second(browser: Browser) -> None:
     world = scripted()
-    history = read_history(world.ledger)
-    assert history is not None
+    history = world.history
     with opened(browser, world) as (page, site):
         page.goto("/jobs/digits_1?gaps=1")
         shown = lanes(page)
@@ -101,8 +99,7 @@ def test_spans_equal_a_fold_of_the_ledger_to_the_second(browser: Browser) -> Non
 
 def test_marks_and_attempts_equal_a_fold_of_the_ledger(browser: Browser) -> None:
     world = scripted()
-    history = read_history(world.ledger)
-    assert history is not None
+    history = world.history
     timeline = read_timeline(history, world.now)
     kinds = {mark.kind for mark in timeline.marks}
     assert {MarkKind.EXIT, MarkKind.PREEMPTION, MarkKind.MAINTENANCE, MarkKind.HELD} <= kinds

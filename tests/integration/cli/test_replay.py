@@ -275,7 +275,6 @@ def subject(world: World, replica_id: ReplicaId, **more: object) -> bytes:
 
 def system_event(project: str, world: World, replica_id: ReplicaId) -> bytes:
     vm = world.vm(replica_id)
-    assert vm is not None
     payload = {
         "methodName": "compute.instances.preempted",
         "resourceName": f"projects/{project}/zones/{vm.zone}/instances/{vm.name}",
@@ -295,7 +294,7 @@ def finish(lab: Lab, job_id: str, **more: object) -> None:
         if loaded is None or loaded.state.job.state.value == "SUCCEEDED":
             return loaded is not None
         for replica in loaded.state.replicas:
-            vm = world.vm(replica.replica_id)
+            vm = world.find_vm(replica.replica_id)
             if replica.state is not ReplicaState.RUNNING and vm and vm.directive:
                 lab.pubsub.publish(topics.VM_READY, subject(world, replica.replica_id))
         return all(replica.state is ReplicaState.RUNNING for replica in loaded.state.replicas)

@@ -122,8 +122,8 @@ def test_invalid_flag_is_named(flags: Flags, message: str) -> None:
 # Packages.
 
 
-def make_package(folder: Path, name: str = "trainer") -> Path:
-    package = folder / name
+def make_package(folder: Path) -> Path:
+    package = folder / "trainer"
     (package / "inner").mkdir(parents=True)
     for file in ("__init__.py", "task.py", "inner/__init__.py"):
         (package / file).write_text("")

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.integration.compute.emulator import OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance, eventually
+from tests.support.gcloud import gcloud_environment
 
 
 class Gcloud:
     def __init__(self, emulator: Emulator, folder: Path) -> None:
-        token = folder / "token"
-        token.write_text("not-a-secret")
-        base = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
-        self._environment = {
-            **base,
-            "CLOUDSDK_CONFIG": str(folder / "config"),
-            "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{emulator.endpoint}/compute/v1/",
-            "CLOUDSDK_CORE_PROJECT": PROJECT,
-            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
-            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
-        }
+        self._environment = gcloud_environment(folder, PROJECT, {"compute": f"{emulator.endpoint}/compute/v1"})
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         argv = ["gcloud", "compute", *arguments]

@@ -58,10 +58,10 @@ def ended(cloud: Cloud, operation: Operation) -> tuple[Operation, float]:
 def test_new_vm_is_missing_in_lists_for_some_time_but_can_be_read(tmp_path: Path) -> None:
     cloud = cloud_like(replace(FAST, list_lag=Span(0.5, 0.5), create=Span(2, 2)), tmp_path)
     cloud.insert(ZONE, BODY, None)
-    assert cloud.get(ZONE, "tm-a").name == "tm-a"
-    assert cloud.list_visible() == []
+    assert cloud.instances.get(ZONE, "tm-a").name == "tm-a"
+    assert cloud.instances.list_visible() == []
     time.sleep(0.6)
-    assert [vm.name for vm in cloud.list_visible()] == ["tm-a"]
+    assert [vm.name for vm in cloud.instances.list_visible()] == ["tm-a"]
 
 
 def test_span_draws_differ_and_stay_within_its_scaled_bounds() -> None:
@@ -79,13 +79,13 @@ def test_insert_that_fails_late_takes_the_whole_time_and_names_another_zone(tmp_
     assert error.code == "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
     assert f"zonesAvailable': '{ZONE}" not in str(error.details)
     assert took_s >= FAST.create.low_s - 0.05
-    assert cloud.list_all() == []
+    assert cloud.instances.list_all() == []
 
 
 def test_deletion_takes_its_time_after_power_off(tmp_path: Path) -> None:
     cloud = cloud_like(replace(FAST, late_failures=1.0), tmp_path)
     operation = cloud.insert(ZONE, BODY, None)
-    instance = cloud.get(ZONE, "tm-a")
+    instance = cloud.instances.get(ZONE, "tm-a")
     cloud.operations.wait(ZONE, operation.name)
     start = time.monotonic()
     with instance.transition_lock:

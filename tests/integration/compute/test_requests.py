@@ -40,7 +40,7 @@ def golden(name: str) -> dict[str, object]:
     return content
 
 
-def parse_by_emulator(request: compute_v1.BulkInsertInstanceResource, zone: str = ZONE) -> Properties:
+def parse_by_emulator(request: compute_v1.BulkInsertInstanceResource) -> Properties:
     """Return the properties as the emulator parses them. Raises the emulator's ApiError."""
     json_text = compute_v1.BulkInsertInstanceResource.to_json(request, always_print_fields_with_no_presence=False)
     body = json.loads(json_text)["instanceProperties"]
@@ -48,8 +48,8 @@ def parse_by_emulator(request: compute_v1.BulkInsertInstanceResource, zone: str 
     policies = PolicyStore(catalog, OperationStore(catalog.links), list)
     for policy in body.get("resourcePolicies", ()):
         policies.insert("us-central1", {"name": policy, "groupPlacementPolicy": {"collocation": "COLLOCATED"}}, None)
-    properties = parse_properties(body, zone, catalog, "default@p", 30)
-    policies.check(zone, properties)
+    properties = parse_properties(body, ZONE, catalog, "default@p", 30)
+    policies.check(ZONE, properties)
     return properties
 
 

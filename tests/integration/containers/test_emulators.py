@@ -22,7 +22,7 @@ from tests.support.stack import clean_environment, eventually, recording_functio
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
 
 CONTRACTS = [
-    "tests/contract/test_store_contract.py",
+    "tests/contract/store",
     "tests/contract/test_objects_contract.py",
     "tests/integration/stack/test_delivery.py",
 ]

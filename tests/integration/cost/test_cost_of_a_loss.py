@@ -12,7 +12,7 @@ import pytest
 
 from bench.agents import agents
 from bench.cloud import Emulators
-from bench.gangs import Gang
+from bench.gang_job import Gang
 from bench.meter import Meter, attach
 from shared.memory.store import MemoryStore
 from tests.support.counting import Counts, counting_store

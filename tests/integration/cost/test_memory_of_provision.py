@@ -29,6 +29,7 @@ from shared.flows.record import record
 from shared.gcp import clients
 from shared.gcp.compute_fleet import ComputeFleet
 from shared.gcp.firestore.store import FirestoreStore
+from shared.gcp.vm_defaults import VmDefaults
 from shared.messaging.internal_requests import ProvisionRequest, encode_provision
 from tests.integration.compute.emulator import Emulator, running_emulator
 from tests.support.jobs import CHIEF, an_incarnation
@@ -97,7 +98,7 @@ def running_function(folder: Path, variables: dict[str, str]) -> Iterator[Functi
 
 def provision_until(function: Function, job_id: str, emulator: Emulator, attempt: int) -> None:
     """Request provisioning until all VMs exist and have the directive of this attempt."""
-    fleet = ComputeFleet(project=PROJECT, endpoint=emulator.endpoint)
+    fleet = ComputeFleet(VmDefaults(PROJECT), endpoint=emulator.endpoint)
     told = 0
     for _ in range(REQUESTS_MAX):
         function.request(job_id)

@@ -19,8 +19,8 @@ import yaml
 from rich.console import Console
 
 from cli.local.example_stack import RunningStack
+from cli.local.example_upload import upload
 from cli.local.job_monitor import Report
-from cli.local.run_example import upload
 from emulators.stack.state import StackConfig
 from examples import package as packages
 from shared.agent.metric.trial_metric import parse_measurements

@@ -45,9 +45,9 @@ class Trainer:
         return process.returncode, output, errors
 
 
-def one_replica(task_type: str = "chief") -> str:
+def one_replica() -> str:
     cluster = {"chief": [f"127.0.0.1:{free_port()}"]}
-    return json.dumps({"cluster": cluster, "task": {"type": task_type, "index": 0}, "environment": "cloud"})
+    return json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}, "environment": "cloud"})
 
 
 def free_port() -> int:

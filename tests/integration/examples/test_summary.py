@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from cli.local import run_example
+from cli.local.example_summary import Phases, print_summary
 from cli.local.job_monitor import Report
 from shared.core.model.job import JobState
 from shared.memory.objects import MemoryObjects
@@ -31,9 +31,9 @@ def test_text_of_a_program_is_neither_markup_nor_an_escape_sequence(state: JobSt
     )
     out = io.StringIO()
     report = Report(Console(file=out, width=200))
-    phases = run_example.Phases()
+    phases = Phases()
     phases.begin("training")
-    run_example.print_summary(job, running, report, phases, 0)  # type: ignore[arg-type]
+    print_summary(job, running, report, phases, 0)  # type: ignore[arg-type]
     assert "[/x] [bold]y \ufffd[2J\ufffd]0;owned\ufffd" in out.getvalue()
     assert "\x1b" not in out.getvalue()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.logging.cloud import PROJECT, Cloud, an_entry
+from tests.support.gcloud import gcloud_environment
 from tests.support.serving import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -50,18 +50,8 @@ def jobs_api() -> Iterator[str]:
 
 
 def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
-    (folder / "token").write_text("not-a-secret")
-    base = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
     environment = {
-        **base,
-        "CLOUDSDK_CONFIG": str(folder / "config"),
-        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder / "token"),
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{logging}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": f"{jobs}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{jobs}/",
-        "CLOUDSDK_CORE_PROJECT": PROJECT,
-        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
+        **gcloud_environment(folder, PROJECT, {"logging": logging, "ml": jobs, "aiplatform": jobs}),
         "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL": "1",
         "TZ": "UTC",
     }

@@ -20,10 +20,10 @@ from tests.integration.monitoring.cloud import CPU, PROJECT, START_NS, Cloud, a_
 REPORT = Report(cpu=0.5, memory=0.25, gpus={0: 0.9, 1: 0.01}, gpu_memory={0: 0.75}, received=1000, sent=10)
 
 
-def agent_body(end_s: float = 60.0, report: Report = REPORT) -> dict[str, Any]:
+def agent_body(end_s: float = 60.0) -> dict[str, Any]:
     """Return what the agent of worker 1 sends."""
     origin = SeriesOrigin.of(agent_identity(project=PROJECT))
-    return request_body(origin, 1, report, START_NS, START_NS + round(end_s * 10**9))
+    return request_body(origin, 1, REPORT, START_NS, START_NS + round(end_s * 10**9))
 
 
 def test_body_of_the_agent_has_the_fields_and_types_of_the_api() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.integration.scheduler.conftest import PROJECT, Emulator, Target
+from tests.support.gcloud import gcloud_environment
 from tests.support.stack import eventually
 
 pytestmark = pytest.mark.slow
@@ -18,18 +18,7 @@ LOCATION = "--location=us-central1"
 
 
 def test_gcloud_creates_changes_runs_and_deletes_jobs(emulator: Emulator, target: Target, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("not-a-secret")
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))},
-        "CLOUDSDK_CONFIG": str(tmp_path / "config"),
-        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER": f"{emulator.address}/",
-        "CLOUDSDK_CORE_PROJECT": PROJECT,
-        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
-        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
-    }
+    environment = gcloud_environment(tmp_path, PROJECT, {"cloudscheduler": emulator.address})
 
     def gcloud(*arguments: str) -> subprocess.CompletedProcess[str]:
         argv = ["gcloud", "scheduler", "jobs", *arguments, LOCATION]

@@ -21,6 +21,7 @@ from shared.core.model.vm import Directive, DirectiveAction
 from shared.core.model.vm_names import vm_name
 from shared.core.reconcile.steps import Create
 from shared.gcp.tpu_fleet import TpuFleet
+from shared.gcp.vm_defaults import VmDefaults
 from tests.integration.compute.emulator import PROJECT, Emulator, eventually
 from tests.support.jobs import a_job, a_plan
 
@@ -43,8 +44,8 @@ class Slices:
         options = ClientOptions(api_endpoint=self.compute.endpoint)
         self.client = tpu_v2.TpuClient(transport="rest", credentials=AnonymousCredentials(), client_options=options)
 
-    def fleet(self, **settings: Any) -> TpuFleet:
-        return TpuFleet(**{"project": PROJECT, "endpoint": self.compute.endpoint, "wait_s": 20.0, **settings})
+    def fleet(self, project: str = PROJECT, *, endpoint: str = "", wait_s: float = 20.0) -> TpuFleet:
+        return TpuFleet(VmDefaults(project), endpoint=endpoint or self.compute.endpoint, wait_s=wait_s)
 
     def run(self, name: str, script: str = "sleep 600", tpu: Tpu = FOUR_HOSTS, **changes: Any) -> tpu_v2.Node:
         """Create a node and return it when it is READY."""

@@ -25,7 +25,7 @@ from shared.gcp.tpu_fleet import fleet as adapter
 from shared.gcp.tpu_fleet.nodes import fingerprint, vm_of
 from shared.gcp.tpu_fleet.operations import OUTCOME_VALID_S, Operation, Operations
 from shared.gcp.tpu_fleet.queued_resource_spec import vm_of as vm_of_queued
-from shared.gcp.vm_defaults import Problem
+from shared.gcp.vm_defaults import Problem, VmDefaults
 from shared.ports import Created, CreateOutcome, NotCreated, Pending
 from tests.integration.tpu.slices import ONE_HOST, RUN, ZONE, a_create, a_metadata, a_tpu_job
 from tests.support.jobs import START
@@ -71,7 +71,7 @@ class Answers:
         monkeypatch.setattr(requests.Session, "request", self._request)
         for module in (adapter, queued_resources):
             monkeypatch.setattr(module, "SETTLE_S", 0.0)
-        self.fleet = TpuFleet("p", endpoint="http://127.0.0.1:9")
+        self.fleet = TpuFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
 
     def _request(self, method: str, url: str, **_: object) -> requests.Response:
         words = urlsplit(url).path.split("/")
@@ -432,7 +432,7 @@ def test_operation_that_cannot_be_deleted_is_left(monkeypatch: pytest.MonkeyPatc
 
 
 def test_nothing_of_a_job_is_left_beside_its_nodes() -> None:
-    assert TpuFleet("p", endpoint="http://127.0.0.1:9").release(JOB) is True
+    assert TpuFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9").release(JOB) is True
 
 
 def test_node_counts_as_started_ten_minutes_after_its_request() -> None:

@@ -21,9 +21,10 @@ from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmS
 from shared.core.model.vm_names import job_label
 from shared.errors import PermanentError, TemporaryError
 from shared.gcp.retries import FLEET_READ
-from shared.gcp.tpu_fleet import TpuFleet, queued_resources
+from shared.gcp.tpu_fleet import TpuFleet, listing, queued_resources
 from shared.gcp.tpu_fleet import fleet as adapter
 from shared.gcp.tpu_fleet.nodes import log_health
+from shared.gcp.vm_defaults import VmDefaults
 from shared.memory.fleet import MemoryFleet
 from shared.ports import Created, Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
@@ -284,7 +285,7 @@ def test_rate_limited_read_is_repeated_and_then_temporary(
 ) -> None:
     tpus.slices.compute.faults(rate_limited=1)
     assert listed(tpus.fleet, job) == ()
-    for module in (adapter, queued_resources):
+    for module in (listing, queued_resources):
         monkeypatch.setattr(module, "FLEET_READ", {**FLEET_READ, "retry": None})
     tpus.slices.compute.faults(rate_limited=1)
     with pytest.raises(TemporaryError, match="RESOURCE_EXHAUSTED"):
@@ -360,11 +361,11 @@ def a_fleet_whose_api_answers(response: requests.Response, monkeypatch: pytest.M
     monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: response)
     memory, job = MemoryFleet(), a_tpu_job()
-    return TpuFleet("p", endpoint="http://127.0.0.1:9"), create_slice(memory, job)
+    return TpuFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9"), create_slice(memory, job)
 
 
 def test_nodes_of_all_pages_are_listed(tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, job: Job) -> None:
-    monkeypatch.setattr(adapter, "PAGE_SIZE", 1)
+    monkeypatch.setattr(listing, "PAGE_SIZE", 1)
     several = a_tpu_job(ONE_HOST, count=3)
     assert tpus.fleet.create(several, a_create(several), a_metadata()) == Created()
     vm = create_slice(tpus.fleet, job)

@@ -14,6 +14,7 @@ from shared.core.model.job import Job, JobState
 from shared.core.model.vm import Vm, VmStatus
 from shared.errors import TemporaryError
 from shared.flows import orphans, provision, vm_ready
+from shared.flows.fleet_deps import FleetDeps
 from shared.flows.record import Deps, record
 from shared.gcp.fleets import Fleets
 from shared.memory.bus import MemoryBus
@@ -34,7 +35,7 @@ class Plane:
         self.deps = Deps(self.store, MemoryBus(), clock=lambda: datetime.now(UTC), sleep=lambda _: time.sleep(0.05))
         self.fleet = fleet
         agent = {"startup-script": "sleep 600"}
-        self.fleet_deps = provision.FleetDeps(self.fleet, FixedAddresses(), PROJECT, agent, run_in_sequence)
+        self.fleet_deps = FleetDeps(self.fleet, FixedAddresses(), PROJECT, agent, run_in_sequence)
 
     def submit(self, job: Job) -> None:
         record(JobSubmitted(replace(job, state=JobState.QUEUED, started_at=None), datetime.now(UTC)), self.deps)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,23 +15,12 @@ from shared.gcp.tpu_fleet.queued_resource_spec import flex_start, request
 from shared.gcp.vm_defaults import VmDefaults
 from tests.integration.compute.emulator import PROJECT, eventually
 from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
+from tests.support.gcloud import gcloud_environment
 
 
 class Gcloud:
     def __init__(self, endpoint: str, folder: Path) -> None:
-        token = folder / "token"
-        token.write_text("not-a-secret")
-        base = {key: value for key, value in os.environ.items() if not key.startswith(("CLOUDSDK_", "GOOGLE_"))}
-        self._environment = {
-            **base,
-            "CLOUDSDK_CONFIG": str(folder / "config"),
-            "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
-            "CLOUDSDK_CORE_PROJECT": PROJECT,
-            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
-            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
-        }
+        self._environment = gcloud_environment(folder, PROJECT, {"tpu": endpoint})
 
     def run(self, *arguments: str, track: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         argv = ["gcloud", *track, "compute", "tpus", *arguments]

@@ -21,10 +21,10 @@ from tests.support.jobs import a_plan
 DEFAULTS = VmDefaults("my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", "")
 
 
-def labels_of(job: Job, task_type: str = "chief") -> dict[str, str]:
+def labels_of(job: Job) -> dict[str, str]:
     return {
         "trainmaster-job": job_label(job.job_id),
-        "trainmaster-task": task_type,
+        "trainmaster-task": "chief",
         "trainmaster-attempt": "1",
         "trainmaster-vm-generation": "1",
         "trainmaster-directive": "1-1-run",

@@ -72,17 +72,18 @@ def test_missing_value_without_preprocess_is_refused_with_its_column(tmp_path: P
         prepared(tmp_path, [*ROWS, "a,,red"])
 
 
-def test_class_that_the_training_data_lack_is_refused(tmp_path: Path) -> None:
-    other = write_csv(tmp_path, ["c,1.5,red"], "validation.csv")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("c,1.5,red", "the validation data have the class 'c'", id="an unknown class"),
+        pytest.param("a,many,red", "column 2 of the validation data has the value 'many'", id="text among numbers"),
+        pytest.param("a,1.5", r"has 2 columns, and .* has 3", id="a column less"),
+    ],
+)
+def test_validation_data_unlike_the_training_data_are_refused(line: str, expected: str, tmp_path: Path) -> None:
+    other = write_csv(tmp_path, [line], "validation.csv")
 
-    with pytest.raises(DataError, match="the validation data have the class 'c'"):
-        prepared(tmp_path, ROWS, f"--validation_data_path={other}")
-
-
-def test_text_in_a_column_of_numbers_is_refused(tmp_path: Path) -> None:
-    other = write_csv(tmp_path, ["a,many,red"], "validation.csv")
-
-    with pytest.raises(DataError, match="column 2 of the validation data has the value 'many'"):
+    with pytest.raises(DataError, match=expected):
         prepared(tmp_path, ROWS, f"--validation_data_path={other}")
 
 
@@ -98,13 +99,6 @@ def test_text_in_a_column_of_numbers_is_refused(tmp_path: Path) -> None:
 def test_file_of_another_form_is_refused(lines: list[str], expected: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=expected):
         prepared(tmp_path, lines)
-
-
-def test_file_with_other_columns_than_the_training_data_is_refused(tmp_path: Path) -> None:
-    other = write_csv(tmp_path, ["a,1.5"], "validation.csv")
-
-    with pytest.raises(DataError, match=r"has 2 columns, and .* has 3"):
-        prepared(tmp_path, ROWS, f"--validation_data_path={other}")
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:

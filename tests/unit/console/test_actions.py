@@ -165,7 +165,7 @@ def test_labels_are_replaced_once_and_only_in_the_version_that_was_seen(site: Si
     assert form_of(site, "/jobs/digits_1/labels")["labels"] == "phase=2\nteam=vision"
     response = send(site, "/jobs/digits_1/labels", {**second, "labels": "team=speech"})
     assert response.status_code == 409
-    assert "Somebody else has changed the labels" in response.text
+    assert "Another user has changed the labels" in response.text
     assert {label.value for label in site.world.job.labels} == {"vision", "2"}
 
 

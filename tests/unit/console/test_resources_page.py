@@ -11,7 +11,6 @@ from shared.console.incarnation_bands import draw_bands, incarnation_bands
 from shared.console.metric_cache import MetricCache
 from shared.console.metric_chart import LEFT, RIGHT, WIDTH, Line, draw_chart
 from shared.console.pages.resources_page import PERIODS_MAX, time_range
-from shared.core.reporting.history import read_history
 from shared.errors import TemporaryError
 from shared.flows.user_requests import cancel_job
 from shared.ports.metrics import Metric, MetricQuery, MetricsDeniedError, Reducer
@@ -231,8 +230,7 @@ def test_charts_of_roles_show_when_a_replica_did_not_run(site: Site) -> None:
 
 
 def test_bands_are_cut_at_the_edges_of_the_charts(site: Site) -> None:
-    history = read_history(site.world.ledger)
-    assert history is not None
+    history = site.world.history
     now = site.world.now
     (band,) = draw_bands(incarnation_bands(history, WORKER_0, now), now - timedelta(minutes=5), now)
     assert (band.x, band.width) == (LEFT, WIDTH - LEFT - RIGHT)

@@ -13,16 +13,13 @@ from shared.console.time_scale import time_scale
 from shared.console.timeline import LANES_MAX, MarkKind, Timeline, read_timeline
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import JobState
-from shared.core.reporting.history import read_history
 from shared.memory.store import MemoryStore
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec, at
 from tests.support.world import World
 
 
 def timeline_of(world: World, *, with_all: bool = False) -> Timeline:
-    history = read_history(world.ledger)
-    assert history is not None
-    return read_timeline(history, world.now, with_all=with_all)
+    return read_timeline(world.history, world.now, with_all=with_all)
 
 
 def preempted_world() -> World:

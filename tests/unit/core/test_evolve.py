@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 
 import pytest
 
@@ -41,8 +40,8 @@ EXIT = a_charged_exit(90, started_at=at(20))
 RESTART = RestartReplica("1-worker-0", EXIT, Budget.RESTARTS, "1001")
 
 
-def change(state: State | None, action: Action, now: datetime = NOW) -> Change:
-    return evolve(state, Decision(Rule.LIFECYCLE, Reason.READY, "", action), now)
+def change(state: State | None, action: Action) -> Change:
+    return evolve(state, Decision(Rule.LIFECYCLE, Reason.READY, "", action), NOW)
 
 
 def changed_job(state: State, action: Action) -> Job:

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.reporting.history import read_history
 from shared.core.reporting.lost_work import losses
 from shared.core.reporting.phases import replica_spans
 from shared.cost.advice import checkpoint_advice, spot_rate_problem
@@ -35,9 +34,7 @@ LISTING = Listing("gs://bucket/digits", (), is_complete=True)
 
 
 def measured(world: World, objects: MemoryObjects) -> MeasuredRates:
-    history = read_history(world.ledger)
-    assert history is not None
-    spans = replica_spans(history)
+    spans = replica_spans(world.history)
     listing = CheckpointTimes(lambda: objects).listing(world.job, world.now)
     assert isinstance(listing, Listing)
     return measure(world.job, spans, losses(world.job.plan, spans), listing.checkpoints, world.now)

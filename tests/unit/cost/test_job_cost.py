@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from shared.console.cost_bar import ORDER, draw_cost
-from shared.core.reporting.history import read_history
 from shared.core.reporting.phases import PAID, Phase
 from shared.cost.checkpoint_times import OBJECTS_MAX, CheckpointTimes
 from shared.cost.job_cost import JobCost
@@ -22,7 +21,7 @@ from shared.presentation.cost_view import cost_view, money_words
 from shared.presentation.machine_time import final_sentence, report_lines, report_view
 from shared.presentation.ml_units import usage
 from tests.support.cost_jobs import JOB_DIR, a_job_with_three_losses, finish, preempt, save_checkpoint, start
-from tests.support.jobs import a_spec
+from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
 
@@ -40,10 +39,8 @@ class CountingObjects:
 
 
 def report_of(world: World, objects: ObjectTimes | None = None, **sources: Any) -> CostReport:
-    history = read_history(world.ledger)
-    assert history is not None
     times = CheckpointTimes(lambda: objects) if objects else None
-    found = cost_report(history, world.ledger, world.now, CostSources(price_list, times, **sources))
+    found = cost_report(world.history, world.ledger, world.now, CostSources(price_list, times, **sources))
     assert found is not None
     return found
 
@@ -88,13 +85,18 @@ def test_cost_without_a_price_says_why() -> None:
     world = World()
     start(world)
     world.wait(60)
-    history = read_history(world.ledger)
-    assert history is not None
-    found = cost_report(history, world.ledger, world.now, CostSources(lambda: Unknown("there is no price list")))
+    found = cost_report(world.history, world.ledger, world.now, CostSources(lambda: Unknown("there is no price list")))
     assert found is not None
     assert found.cost == Unknown("there is no price list")
     assert "price not known: there is no price list" in "\n".join(report_lines(found))
     assert cost_view(found.cost) == {"notKnown": "there is no price list"}
+
+
+def test_tuning_job_has_no_report_because_its_trials_have() -> None:
+    world = World()
+    world.submit(a_tuning_spec())
+    world.deliver()
+    assert cost_report(world.history, world.ledger, world.now, CostSources(price_list)) is None
 
 
 def test_preemption_forty_seconds_after_a_checkpoint_costs_forty_seconds_of_each_machine() -> None:
@@ -134,9 +136,7 @@ def test_report_of_a_job_lists_its_directory_once_and_only_after_a_loss() -> Non
     world = World()
     start(world)
     for expected in (0, 1, 1):
-        history = read_history(world.ledger)
-        assert history is not None
-        cost_report(history, world.ledger, world.now, CostSources(price_list, times))
+        cost_report(world.history, world.ledger, world.now, CostSources(price_list, times))
         assert objects.calls == expected
         if not expected:
             preempt(world)
@@ -196,7 +196,6 @@ def test_directory_that_cannot_be_listed_leaves_the_bounds(spec: dict[str, Any],
     world.wait(100)
     preempt(world)
     report = report_of(world, objects)
-    assert not report.goodput.has_evidence
     assert report.goodput.lost.at_least_s == 0 < report.goodput.lost.at_most_s
     assert reason in "\n".join(report_lines(report))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.study import Study
 from tests.support.world import World
 
 
@@ -20,3 +21,9 @@ def running() -> World:
     world.start_running()
     world.deliver()
     return world
+
+
+@pytest.fixture
+def study() -> Study:
+    """A world for a tuning job."""
+    return Study()

@@ -29,11 +29,6 @@ def sweep(world: World, times: int = 1) -> None:
         world.deliver()
 
 
-def must(vm: Vm | None) -> Vm:
-    assert vm is not None
-    return vm
-
-
 def make_vms(world: World, job: Job) -> tuple[Vm, ...]:
     """Create all VMs of a job, whether the job is stored or not."""
     replicas = tuple(Replica(1, replica_id) for replica_id in job.plan.replica_ids)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from shared.core.decisions import Reason
 from shared.core.model.tuning import Measurement
 from shared.core.model.vm import Vm
@@ -22,11 +20,6 @@ ON_A_SLICE = {
 }
 UNPROMISING = -0.5
 """The suggester of these tests gives up running trials with a negative value."""
-
-
-@pytest.fixture
-def study() -> Study:
-    return Study()
 
 
 def start(study: Study, **hyperparameters: Any) -> None:
@@ -78,7 +71,7 @@ def test_unpromising_trial_is_stopped_and_the_next_one_begins(study: Study) -> N
     assert study.states == ["STOPPED", "RUNNING", "QUEUED"]
     stopped = study.tuning.trials[0]
     assert (stopped.measurement, stopped.ended_at) == (Measurement(UNPROMISING, 100), study.trial(1).job.ended_at)
-    assert study.trial(1).vm(CHIEF) is None, "its VM is deleted"
+    assert study.trial(1).find_vm(CHIEF) is None, "its VM is deleted"
     job = study.trial(1).job
     assert (job.state, job.error_message) == (
         "CANCELLED",
@@ -118,7 +111,6 @@ def test_measurements_of_an_earlier_attempt_are_ignored(study: Study) -> None:
 def test_text_that_a_program_wrote_is_ignored(study: Study) -> None:
     start(study)
     vm = study.trial(1).vm(CHIEF)
-    assert vm is not None
     study.fleet.report_metric(vm.name, '{"attempt": 1, "measurements": [[1, "much"]]}')
     study.write_metric(2, 0.5)
     reconcile(study)

@@ -9,18 +9,16 @@ import pytest
 
 from shared.core.decisions import Reason
 from shared.core.events import CancelRequested, CapacityErrorKind, VmLost
-from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job
 from shared.core.model.replica import ReplicaState
 from shared.core.model.vm import DirectiveAction, VmStatus
 from shared.core.reconcile.steps import Create
-from shared.core.transitions.change import Change
 from shared.errors import PermanentError
 from shared.flows.record import record
 from shared.messaging import google_events
-from shared.ports import AdmissionToken, CreateOutcome, Loaded, NotCreated
+from shared.ports import CreateOutcome, Loaded, NotCreated
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
-from tests.support.world import World
+from tests.support.world import World, before_next_commit
 
 PEER_GONE = {"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in f"}
 
@@ -48,7 +46,7 @@ def test_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -> 
     assert world.job.started_at == world.now
     world.exit_program(WORKER_0, 0)
     world.deliver()
-    assert world.vm(WORKER_0) is None, "a completed replica has no VM that costs money"
+    assert world.find_vm(WORKER_0) is None, "a completed replica has no VM that costs money"
     world.exit_program(CHIEF, 0)
     assert world.state == "SUCCEEDED"
     world.deliver()
@@ -61,7 +59,6 @@ def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: Worl
     world.submit()
     world.deliver()
     vm = world.vm(WORKER_1)
-    assert vm is not None
     metadata = world.fleet.metadata(vm.name)
     assert set(metadata) == {
         "startup-script",
@@ -83,12 +80,10 @@ def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: Worl
 def test_killed_worker_restarts_in_its_vm_without_charge_to_its_peers(running: World) -> None:
     world = running
     before = world.vm(WORKER_0)
-    assert before is not None
     world.kill(WORKER_0)
     world.exit_program(CHIEF, error=PEER_GONE)
     world.deliver()
     held = world.vm(CHIEF)
-    assert held is not None
     assert held.directive is not None
     assert (held.directive.incarnation, held.directive.action) == (2, DirectiveAction.HOLD)
     world.send("vm-ready", WORKER_0)
@@ -96,12 +91,10 @@ def test_killed_worker_restarts_in_its_vm_without_charge_to_its_peers(running: W
     world.deliver()
     for replica_id in (CHIEF, WORKER_1):
         vm = world.vm(replica_id)
-        assert vm is not None
         assert vm.directive is not None
         assert (vm.directive.incarnation, vm.directive.action) == (2, DirectiveAction.RUN)
         world.send("vm-ready", replica_id)
     after = world.vm(WORKER_0)
-    assert after is not None
     assert after.instance_id == before.instance_id
     assert [replica.restarts_used for replica in world.replicas] == [0, 1, 0]
     assert [replica.collateral for replica in world.replicas] == [1, 0, 1]
@@ -112,11 +105,9 @@ def test_killed_worker_restarts_in_its_vm_without_charge_to_its_peers(running: W
 def test_maintenance_replaces_the_vm_by_one_of_the_same_name(running: World) -> None:
     world = running
     before = world.vm(WORKER_1)
-    assert before is not None
     world.send("maintenance", WORKER_1, cause="maintenance")
     world.deliver()
     after = world.vm(WORKER_1)
-    assert after is not None
     assert after.name == before.name
     assert after.instance_id != before.instance_id
     assert after.vm_generation == 2
@@ -292,7 +283,6 @@ def test_restart_of_a_replica_does_not_wait_for_another_ones_vm(running: World) 
     world.kill(WORKER_1)
     world.deliver()
     vm = world.vm(WORKER_1)
-    assert vm is not None
     assert vm.directive is not None
     assert vm.directive.incarnation == 2, "the directive is written before the other VM is requested"
     world.check()
@@ -331,7 +321,6 @@ def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> N
     world.deliver()
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     vm = world.vm(WORKER_0)
-    assert vm is not None
     assert (vm.vm_generation, vm.status) == (2, VmStatus.RUNNING)
     world.check()
 
@@ -342,7 +331,7 @@ def test_sweep_replaces_a_vm_that_no_longer_exists(running: World) -> None:
     world.sweep()
     world.deliver()
     assert world.replica(CHIEF).replaced == 1
-    assert world.vm(CHIEF) is not None
+    assert world.find_vm(CHIEF) is not None
     world.check()
 
 
@@ -394,17 +383,7 @@ def test_event_that_loses_a_race_is_judged_again_on_the_new_state(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = running
-    commit = world.store.commit
-
-    def commit_second(
-        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
-    ) -> None:
-        """Let another function record the loss of the VM before this one commits its decision on the exit."""
-        monkeypatch.setattr(world.store, "commit", commit)
-        world.send("maintenance", WORKER_0, cause="preemption")
-        commit(loaded, entry, change, admission_token)
-
-    monkeypatch.setattr(world.store, "commit", commit_second)
+    before_next_commit(world, monkeypatch, lambda: world.send("maintenance", WORKER_0, cause="preemption"))
     world.kill(WORKER_0)
     replica = world.replica(WORKER_0)
     assert (replica.vm_generation, replica.restarts_used) == (2, 0)
@@ -416,16 +395,7 @@ def test_fatal_exit_of_an_incarnation_that_was_replaced_meanwhile_is_ignored(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = running
-    commit = world.store.commit
-
-    def commit_second(
-        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
-    ) -> None:
-        monkeypatch.setattr(world.store, "commit", commit)
-        world.send("maintenance", WORKER_0, cause="preemption")
-        commit(loaded, entry, change, admission_token)
-
-    monkeypatch.setattr(world.store, "commit", commit_second)
+    before_next_commit(world, monkeypatch, lambda: world.send("maintenance", WORKER_0, cause="preemption"))
     world.exit_program(WORKER_0, 2)
     assert world.state == "RUNNING"
     world.check()

@@ -27,7 +27,6 @@ from tests.unit.flows.sweep_helpers import (
     forget_inserts,
     make_orphans,
     make_vms,
-    must,
     orphan_vms,
     search_orphans,
     sweep,
@@ -206,7 +205,7 @@ def test_vm_with_another_name_format_is_never_deleted(world: World) -> None:
 def test_vm_with_a_live_jobs_name_but_another_label_is_an_orphan(running: World) -> None:
     """Name and label both follow from the job: a VM with the name of one and the label of another has no owner."""
     world = running
-    own = must(world.vm(CHIEF))
+    own = world.vm(CHIEF)
 
     class MislabelledFleet(MemoryFleet):
         def list_all(self) -> tuple[LabelledVm, ...]:
@@ -236,7 +235,7 @@ def test_search_deletes_a_limited_number_of_orphans(world: World, monkeypatch: p
 def test_of_two_vms_with_one_name_only_the_replicas_own_is_kept(running: World) -> None:
     """A late insert may create a second VM in a zone that the job has left."""
     world = running
-    own = must(world.vm(WORKER_0))
+    own = world.vm(WORKER_0)
     extra = replace(own, zone="us-central1-b", instance_id="9")
     peers = [vm for vm in world.vms if vm.name != own.name]
     desired = desired_vms(world.job, world.replicas)

@@ -8,11 +8,13 @@ from datetime import timedelta
 
 import pytest
 
+from shared.core.model.replica_id import ReplicaId
 from shared.core.model.vm import Vm
 from shared.core.reconcile.steps import Create
 from shared.errors import TemporaryError
 from shared.flows import provision
-from shared.flows.provision import DELIVERY_S, LATE_S, LEASE_S, REQUESTS_MAX
+from shared.flows.provision import LATE_S
+from shared.flows.reconciliation import DELIVERY_S, LEASE_S, REQUESTS_MAX, ROUNDS_MAX
 from shared.memory.fleet import MemoryFleet
 from shared.messaging import internal_requests, topics
 from shared.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
@@ -58,6 +60,12 @@ def test_request_for_a_done_entry_costs_one_read(running: World) -> None:
     assert (repeated.reads, dict(repeated.calls)) == (1, {"is_pending": 1})
 
 
+def directed_incarnation(world: World, replica_id: ReplicaId) -> int | None:
+    """Return the incarnation that the replica's VM is directed to run."""
+    directive = world.vm(replica_id).directive
+    return directive.incarnation if directive else None
+
+
 def test_request_beside_another_delivery_of_the_job_costs_two_reads(running: World) -> None:
     running.kill(WORKER_0)
     (request,) = requests(running)
@@ -89,11 +97,7 @@ def test_event_during_a_delivery_is_provisioned_by_that_delivery(
     handle(world, first)
     assert seconds[0].reads == 2
     assert world.store.pending_keys("digits_1") == ()
-    for replica_id in (WORKER_0, WORKER_1):
-        vm = world.vm(replica_id)
-        assert vm is not None
-        assert vm.directive is not None
-        assert vm.directive.incarnation == 2
+    assert [directed_incarnation(world, replica_id) for replica_id in (WORKER_0, WORKER_1)] == [2, 2]
 
 
 def test_event_after_the_last_listing_is_provisioned_by_that_delivery(
@@ -117,11 +121,7 @@ def test_event_after_the_last_listing_is_provisioned_by_that_delivery(
     monkeypatch.setattr(world.store, "pending_entries", after_an_exit)
     handle(world, first)
     assert world.store.pending_keys("digits_1") == ()
-    for replica_id in (WORKER_0, WORKER_1):
-        vm = world.vm(replica_id)
-        assert vm is not None
-        assert vm.directive is not None
-        assert vm.directive.incarnation == 2
+    assert [directed_incarnation(world, replica_id) for replica_id in (WORKER_0, WORKER_1)] == [2, 2]
 
 
 @pytest.mark.parametrize("moment", ["mark_done", "release_lease"])
@@ -221,7 +221,7 @@ def test_delivery_without_end_comes_back_a_bounded_number_of_times(
     monkeypatch.setattr(world.fleet, "create", create)
     world.deliver()
     assert world.store.pending_keys("digits_1")
-    assert len(inserts) <= 2 * provision.ROUNDS_MAX * REQUESTS_MAX
+    assert len(inserts) <= 2 * ROUNDS_MAX * REQUESTS_MAX
     assert {step.names for step in inserts} == {step.names for step in inserts[:2]}
 
 

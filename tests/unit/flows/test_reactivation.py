@@ -13,7 +13,7 @@ from shared.core.transitions.change import Change
 from shared.errors import TemporaryError
 from shared.ports import AdmissionToken, Loaded
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
-from tests.support.world import World
+from tests.support.world import World, before_next_commit
 
 
 @pytest.fixture
@@ -106,17 +106,8 @@ def test_concurrent_provisioning_reactivates_each_replica_once(
 ) -> None:
     """Another instance of provision has read the same state and commits first."""
     world = exporting
-    commit = world.store.commit
-
-    def commit_second(
-        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
-    ) -> None:
-        monkeypatch.setattr(world.store, "commit", commit)
-        world.provision()
-        commit(loaded, entry, change, admission_token)
-
     world.kill(CHIEF)
-    monkeypatch.setattr(world.store, "commit", commit_second)
+    before_next_commit(world, monkeypatch, world.provision)
     world.provision()
     assert [replica.vm_generation for replica in world.replicas] == [1, 2, 2]
     assert len(reactivations(world)) == 2

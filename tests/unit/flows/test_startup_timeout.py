@@ -11,7 +11,7 @@ from shared.core.timeouts import STARTUP_TIMEOUT_S
 from shared.flows.record import record
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
-from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry, must
+from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry
 
 
 def times_out_after(world: World, seconds: float) -> bool:
@@ -28,12 +28,12 @@ def test_replica_without_a_report_gets_another_vm_after_the_startup_timeout(worl
     world.deliver()
     for replica_id in (CHIEF, WORKER_1):
         world.send("vm-ready", replica_id)
-    old = must(world.vm(WORKER_0))
+    old = world.vm(WORKER_0)
     assert not times_out_after(world, STARTUP_TIMEOUT_S - 3)
     assert times_out_after(world, 1)
     replica = world.replica(WORKER_0)
     assert (replica.state, replica.vm_generation, replica.restarts_used) == (ReplicaState.REPLACING, 2, 0)
-    assert must(world.vm(WORKER_0)).instance_id != old.instance_id
+    assert world.vm(WORKER_0).instance_id != old.instance_id
     assert not times_out_after(world, STARTUP_TIMEOUT_S - 1), "the new VM has a timeout of its own"
     world.send("vm-ready", WORKER_0)
     assert world.state == "RUNNING"
@@ -47,7 +47,7 @@ def test_restart_without_a_report_gets_another_vm(running: World) -> None:
     world.deliver()
     assert not times_out_after(world, STARTUP_TIMEOUT_S - 1)
     assert times_out_after(world, 1)
-    assert must(world.vm(WORKER_0)).vm_generation == 2
+    assert world.vm(WORKER_0).vm_generation == 2
     world.check()
 
 
@@ -120,7 +120,7 @@ def test_timeout_of_a_late_collateral_exit_counts_from_the_exit(running: World) 
 
 def test_ignored_startup_timeout_does_not_hide_a_later_loss_of_the_vm(running: World) -> None:
     world = running
-    replica, vm = world.replica(WORKER_0), must(world.vm(WORKER_0))
+    replica, vm = world.replica(WORKER_0), world.vm(WORKER_0)
     subject = IncarnationRef(
         "digits_1", 1, WORKER_0, replica.incarnation, replica.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
     )

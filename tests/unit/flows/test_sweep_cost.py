@@ -68,12 +68,10 @@ def test_idle_job_is_reconciled_once_in_ten_minutes() -> None:
 def test_vm_lost_without_an_event_is_found_by_the_next_sweep(loss: str) -> None:
     world = running_job(3)
     vm = world.vm(WORKER_0)
-    assert vm is not None
     getattr(world.fleet, loss)(vm.name)
     sweep_counted(world)
     assert world.replica(WORKER_0).vm_generation == 2
     new = world.vm(WORKER_0)
-    assert new is not None
     assert new.instance_id != vm.instance_id
 
 
@@ -81,15 +79,14 @@ def test_vm_of_a_completed_replica_that_exists_again_is_deleted() -> None:
     world = running_job(3)
     world.exit_program(WORKER_1, 0)
     old = world.vm(WORKER_1)
-    assert old is not None
     world.deliver()
-    assert world.vm(WORKER_1) is None
+    assert world.find_vm(WORKER_1) is None
     skip_full_look(world)
     assert sweep_counted(world).calls["list_vms"] == 0, "two replicas, two VMs"
     world.fleet._vms[(old.name, old.zone)] = ("digits_1", old)
     skip_full_look(world)
     sweep_counted(world)
-    assert world.vm(WORKER_1) is None
+    assert world.find_vm(WORKER_1) is None
 
 
 def test_job_with_a_restarting_replica_is_reconciled_every_minute() -> None:

@@ -14,7 +14,7 @@ from shared.errors import PermanentError
 from shared.messaging import google_events, internal_requests, topics
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World
-from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry, must, sweep
+from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry, sweep
 
 
 @pytest.mark.parametrize(
@@ -30,18 +30,18 @@ def test_system_event_replaces_the_vm_without_a_sweep_and_names_the_cause(
     running: World, method: str, reason: Reason
 ) -> None:
     world = running
-    old = must(world.vm(WORKER_0))
+    old = world.vm(WORKER_0)
     deliver_entry(world, audit_log_entry(old, method))
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
     assert world.ledger[-1].decision.reason is reason
     world.deliver()
-    assert must(world.vm(WORKER_0)).vm_generation == 2
+    assert world.vm(WORKER_0).vm_generation == 2
     world.check()
 
 
 def test_loss_reported_by_agent_and_audit_log_counts_once(running: World) -> None:
     world = running
-    old = must(world.vm(WORKER_0))
+    old = world.vm(WORKER_0)
     world.send("maintenance", WORKER_0, cause="preemption")
     for _ in range(2):
         deliver_entry(world, audit_log_entry(old, "preempted"))
@@ -55,18 +55,18 @@ def test_loss_reported_by_agent_and_audit_log_counts_once(running: World) -> Non
 def test_vm_preempted_before_its_agents_first_report_is_replaced(world: World) -> None:
     world.submit()
     world.deliver()
-    old = must(world.vm(WORKER_0))
+    old = world.vm(WORKER_0)
     world.fleet.stop(old.name)
     deliver_entry(world, audit_log_entry(old, "preempted"))
     world.deliver()
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
-    assert must(world.vm(WORKER_0)).instance_id != old.instance_id
+    assert world.vm(WORKER_0).instance_id != old.instance_id
     world.check()
 
 
 def test_late_entry_about_a_replaced_vm_changes_nothing(running: World) -> None:
     world = running
-    old = must(world.vm(WORKER_0))
+    old = world.vm(WORKER_0)
     world.send("maintenance", WORKER_0, cause="maintenance")
     world.deliver()
     world.send("vm-ready", WORKER_0)
@@ -79,7 +79,7 @@ def test_late_entry_about_a_replaced_vm_changes_nothing(running: World) -> None:
 def test_entry_about_a_restarted_vm_only_requests_provisioning(running: World) -> None:
     world = running
     before, vms = world.replicas, world.vms
-    deliver_entry(world, audit_log_entry(must(world.vm(WORKER_0)), "automaticRestart"))
+    deliver_entry(world, audit_log_entry(world.vm(WORKER_0), "automaticRestart"))
     (message,) = world.bus.drain()
     assert (message.topic, internal_requests.decode_provision(message.data)) == (
         topics.PROVISION,
@@ -101,14 +101,14 @@ def test_entry_about_a_restarted_vm_only_requests_provisioning(running: World) -
 )
 def test_entry_about_another_vm_or_irrelevant_method_is_ignored(running: World, name: str, method: str) -> None:
     before = len(running.ledger)
-    deliver_entry(running, audit_log_entry(replace(must(running.vm(WORKER_0)), name=name), method))
+    deliver_entry(running, audit_log_entry(replace(running.vm(WORKER_0), name=name), method))
     assert running.bus.drain() == []
     assert len(running.ledger) == before
 
 
 def test_entry_about_a_vm_of_an_ended_job_changes_nothing(running: World) -> None:
     world = running
-    vm = must(world.vm(WORKER_0))
+    vm = world.vm(WORKER_0)
     world.exit_program(CHIEF, 0)
     world.deliver()
     deliver_entry(world, audit_log_entry(vm, "preempted"))
@@ -127,16 +127,16 @@ def test_entry_about_a_vm_of_an_ended_job_changes_nothing(running: World) -> Non
 )
 def test_malformed_entry_is_a_permanent_error(running: World, changes: dict[str, object]) -> None:
     with pytest.raises(PermanentError):
-        google_events.decode_maintenance(audit_log_entry(must(running.vm(WORKER_0)), "preempted", **changes))
+        google_events.decode_maintenance(audit_log_entry(running.vm(WORKER_0), "preempted", **changes))
 
 
 def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> None:
     world = running
-    old = must(world.vm(WORKER_0))
+    old = world.vm(WORKER_0)
     world.fleet.stop(old.name)
     sweep(world)
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
-    assert must(world.vm(WORKER_0)).instance_id != old.instance_id
+    assert world.vm(WORKER_0).instance_id != old.instance_id
     world.send("vm-ready", WORKER_0)
     assert [entry.decision.reason for entry in world.ledger].count(Reason.GONE) == 1
     world.check()

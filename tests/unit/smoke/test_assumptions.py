@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from smoke import report
-from smoke.assumptions import ASSUMPTIONS, NEEDS_TPU, Verdict, compare
+from smoke.assumptions import ASSUMPTIONS, NEEDS_TPU
+from smoke.findings import Verdict, compare
 from smoke.steps import Outcome, Result
 
 ROOT = Path(__file__).parents[3]

@@ -125,8 +125,8 @@ class Cloud:
         return [(m.topic, m.subject) for m in self.messages]
 
     @contextlib.contextmanager
-    def publishing_fails(self, status: int = 503) -> Iterator[None]:
-        self.publish_status = status
+    def publishing_fails(self) -> Iterator[None]:
+        self.publish_status = 503
         try:
             yield
         finally:

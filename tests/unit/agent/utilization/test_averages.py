@@ -14,9 +14,8 @@ def a_sample(
     memory: float = 0.5,
     gpus: tuple[GpuReading, ...] = (),
     traffic: Traffic | None = None,
-    cpus: float = 4,
 ) -> Sample:
-    return Sample(at, MachineReading(cpu_s, cpus, memory), gpus, traffic)
+    return Sample(at, MachineReading(cpu_s, 4, memory), gpus, traffic)
 
 
 def test_cpu_is_the_share_of_all_cpus_over_the_interval() -> None:

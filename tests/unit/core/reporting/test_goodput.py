@@ -8,24 +8,12 @@ import pytest
 
 from shared.core.ledger import fold
 from shared.core.model.job import JobState
-from shared.core.reporting.goodput import Goodput, goodput
-from shared.core.reporting.history import History, read_history
+from shared.core.reporting.history import read_history
 from shared.core.reporting.phases import Phase, Span, job_spans, replica_spans
 from shared.presentation.ml_units import usage
-from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_spec, a_tuning_spec
+from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_spec
+from tests.support.machine_time import world_goodput
 from tests.support.world import World
-
-
-def history_of(world: World) -> History:
-    history = read_history(world.ledger)
-    assert history is not None
-    return history
-
-
-def goodput_of(world: World) -> Goodput:
-    result = goodput(history_of(world), world.now)
-    assert result is not None
-    return result
 
 
 def a_job_with_faults() -> World:
@@ -60,7 +48,7 @@ def a_job_with_faults() -> World:
 
 def test_history_of_a_job_with_faults_ends_in_the_folded_state() -> None:
     world = a_job_with_faults()
-    assert history_of(world).state == fold(world.ledger)
+    assert world.history.state == fold(world.ledger)
     assert world.state == JobState.SUCCEEDED
 
 
@@ -79,7 +67,7 @@ def test_history_of_every_prefix_of_a_ledger_ends_in_the_folded_state(count: int
 def test_phases_of_a_replica_follow_each_other_without_a_gap() -> None:
     world = a_job_with_faults()
     for replica_id in (CHIEF, WORKER_0, WORKER_1):
-        spans = [span for span in replica_spans(history_of(world)) if span.replica_id == replica_id]
+        spans = [span for span in replica_spans(world.history) if span.replica_id == replica_id]
         assert spans[0].start == START
         assert spans[-1].end == world.job.ended_at
         assert all(span.end == following.start for span, following in pairwise(spans))
@@ -96,21 +84,21 @@ def spans_of(world: World, attempt: int, index: int) -> list[Span]:
     replica_id = (WORKER_0, WORKER_1)[index]
     return [
         span
-        for span in replica_spans(history_of(world))
+        for span in replica_spans(world.history)
         if (span.attempt, span.replica_id) == (attempt, replica_id) and span.seconds(world.now) > 0
     ]
 
 
 def test_job_spans_are_the_states_before_the_end() -> None:
     world = a_job_with_faults()
-    spans = job_spans(history_of(world))
+    spans = job_spans(world.history)
     assert [span.state for span in spans] == [JobState.QUEUED, JobState.PREPARING, JobState.RUNNING]
     assert spans[-1].end == world.job.ended_at
 
 
 def test_machine_time_of_a_job_with_faults_sums_to_its_usage() -> None:
     world = a_job_with_faults()
-    result = goodput_of(world)
+    result = world_goodput(world)
     assert result.counted_s == pytest.approx(3 * (world.job.ended_at - world.job.started_at).total_seconds())  # type: ignore[operator]
     assert round(result.counted_s / 3600, 2) == usage(world.job, world.now).machine_hours
 
@@ -119,7 +107,7 @@ def test_machine_time_of_a_running_job_sums_to_its_usage_so_far() -> None:
     world = World()
     world.start_running()
     world.wait(600)
-    assert round(goodput_of(world).counted_s / 3600, 2) == usage(world.job, world.now).machine_hours
+    assert round(world_goodput(world).counted_s / 3600, 2) == usage(world.job, world.now).machine_hours
 
 
 def test_machine_time_of_each_attempt_is_listed() -> None:
@@ -132,7 +120,7 @@ def test_machine_time_of_each_attempt_is_listed() -> None:
     world.deliver()
     world.report_all_ready()
     world.wait(50)
-    attempts = goodput_of(world).attempts
+    attempts = world_goodput(world).attempts
     assert [attempt.attempt for attempt in attempts] == [1, 2]
     assert [span.phase for span in spans_of(world, attempt=2, index=1)] == [Phase.STARTING, Phase.RUNNING]
     assert attempts[0].counted_s[Phase.RUNNING] == 3 * 101
@@ -140,7 +128,7 @@ def test_machine_time_of_each_attempt_is_listed() -> None:
 
 
 def test_machine_time_by_phase_names_restarts_replacements_and_completion() -> None:
-    (attempt,) = goodput_of(a_job_with_faults()).attempts
+    (attempt,) = world_goodput(a_job_with_faults()).attempts
     assert attempt.counted_s[Phase.RESTARTING] >= 11
     assert attempt.counted_s[Phase.REPLACING] == 31
     assert attempt.counted_s[Phase.COMPLETED] == 21
@@ -155,10 +143,9 @@ def test_lost_work_is_at_most_the_time_of_incarnations_that_did_not_end_well() -
     world.deliver()
     world.send("vm-ready", WORKER_0)
     world.wait(100)
-    result = goodput_of(world)
+    result = world_goodput(world)
     assert result.lost.at_most_s == 101, "from its vm-ready, one second before RUNNING, until its end"
     assert result.lost.at_least_s == 0
-    assert not result.has_evidence
     assert result.at_least is not None
     assert result.at_most is not None
     assert result.at_least < result.at_most < 1
@@ -169,7 +156,7 @@ def test_work_of_a_job_without_faults_is_not_lost() -> None:
     world = World()
     world.start_running()
     world.wait(100)
-    result = goodput_of(world)
+    result = world_goodput(world)
     assert result.lost.at_most_s == 0
     assert result.at_least == result.at_most == 1
 
@@ -181,15 +168,8 @@ def test_machine_time_of_a_queued_job_is_listed_and_not_counted() -> None:
     world.submit(a_spec(), source="gs://b/jobs/second.yaml#1")
     world.deliver()
     world.wait(60)
-    result = goodput_of(world)
+    result = world_goodput(world)
     assert world.state == JobState.QUEUED
     assert result.attempts[0].total_s[Phase.QUEUED] >= 180
     assert result.counted_s == 0
     assert result.words == ""
-
-
-def test_machine_time_of_a_tuning_job_is_that_of_its_trials() -> None:
-    world = World()
-    world.submit(a_tuning_spec())
-    world.deliver()
-    assert goodput(history_of(world), world.now) is None

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.reporting.goodput import Goodput, goodput
-from shared.core.reporting.history import read_history
 from shared.core.reporting.lost_work import Loss, LostWork, WrittenObjects, is_checkpoint, lost_work, written_objects
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, at
+from tests.support.machine_time import world_goodput
 from tests.support.world import World
 
 LOSS = Loss(WORKER_0, 1, 1, machines=2, start=at(100), at=at(500), resumed_at=at(600))
@@ -17,14 +16,6 @@ LOSS = Loss(WORKER_0, 1, 1, machines=2, start=at(100), at=at(500), resumed_at=at
 
 def checkpoints(*seconds: float) -> WrittenObjects:
     return written_objects([(f"ckpt-{number}.index", at(second)) for number, second in enumerate(seconds)])
-
-
-def goodput_of(world: World, written: WrittenObjects) -> Goodput:
-    history = read_history(world.ledger)
-    assert history is not None
-    result = goodput(history, world.now, written)
-    assert result is not None
-    return result
 
 
 @pytest.mark.parametrize(
@@ -87,9 +78,8 @@ def test_preemption_forty_seconds_after_a_checkpoint_loses_forty_seconds() -> No
     world.deliver()
     world.wait(30)
     world.send("vm-ready", WORKER_1)
-    result = goodput_of(world, checkpoints(checkpoint_s))
+    result = world_goodput(world, checkpoints(checkpoint_s))
     assert result.lost == LostWork(40, 40)
-    assert result.has_evidence
     assert result.at_least == result.at_most == (result.running_s - 40) / result.paid_s
 
 
@@ -108,7 +98,7 @@ def test_loss_of_a_gang_loses_the_time_of_each_machine() -> None:
     world.deliver()
     for replica_id in (WORKER_0, CHIEF):
         world.send("vm-ready", replica_id)
-    assert goodput_of(world, checkpoints(checkpoint_s)).lost == LostWork(40 + 41 + 42, 40 + 41 + 42)
+    assert world_goodput(world, checkpoints(checkpoint_s)).lost == LostWork(40 + 41 + 42, 40 + 41 + 42)
 
 
 def test_work_of_a_completed_replica_is_not_lost() -> None:
@@ -117,4 +107,4 @@ def test_work_of_a_completed_replica_is_not_lost() -> None:
     world.wait(100)
     world.exit_program(WORKER_0, 0)
     world.deliver()
-    assert goodput_of(world, checkpoints()).lost == LostWork()
+    assert world_goodput(world, checkpoints()).lost == LostWork()

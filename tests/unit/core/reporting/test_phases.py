@@ -7,10 +7,9 @@ from itertools import pairwise
 import pytest
 
 from shared.core.model.replica_id import ReplicaId
-from shared.core.reporting.goodput import Goodput, goodput
-from shared.core.reporting.history import History, read_history
 from shared.core.reporting.phases import Phase, Span, replica_spans
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_spec, at
+from tests.support.machine_time import world_goodput
 from tests.support.world import World
 
 MACHINES = (CHIEF, WORKER_0, WORKER_1)
@@ -21,18 +20,6 @@ def submitted() -> World:
     world.submit()
     world.deliver()
     return world
-
-
-def history_of(world: World) -> History:
-    history = read_history(world.ledger)
-    assert history is not None
-    return history
-
-
-def goodput_of(world: World) -> Goodput:
-    result = goodput(history_of(world), world.now)
-    assert result is not None
-    return result
 
 
 def report_ready(world: World, replica_id: ReplicaId, *, agent_started_s: float) -> None:
@@ -47,7 +34,7 @@ def lengths(world: World, replica_id: ReplicaId) -> list[tuple[Phase, float]]:
 
 
 def spans_of(world: World, replica_id: ReplicaId) -> list[Span]:
-    return [span for span in replica_spans(history_of(world)) if span.replica_id == replica_id]
+    return [span for span in replica_spans(world.history) if span.replica_id == replica_id]
 
 
 def test_start_is_split_into_search_and_setup_where_the_agent_reports_its_start() -> None:
@@ -63,7 +50,7 @@ def test_start_is_not_split_without_the_start_of_the_agent() -> None:
     world.wait(89)
     world.send("vm-ready", CHIEF)
     assert lengths(world, CHIEF)[0] == (Phase.STARTING, 90)
-    assert goodput_of(world).unsplit_s == 90
+    assert world_goodput(world).unsplit_s == 90
 
 
 @pytest.mark.parametrize(("agent_started_s", "phases"), [(-500, [Phase.SETTING_UP]), (500, [Phase.GETTING_MACHINES])])
@@ -93,7 +80,7 @@ def test_replacement_is_split_and_restart_is_not() -> None:
     phase, seconds = lengths(world, WORKER_0)[2]
     assert phase is Phase.RESTARTING
     assert seconds == pytest.approx(10, abs=0.5)
-    assert goodput_of(world).unsplit_s == 0
+    assert world_goodput(world).unsplit_s == 0
 
 
 def test_rerun_in_the_same_vm_has_a_setup_and_no_search() -> None:
@@ -118,7 +105,7 @@ def test_paid_time_is_that_of_the_phases_with_a_vm() -> None:
     for replica_id in MACHINES:
         report_ready(world, replica_id, agent_started_s=60)
     world.wait(100)
-    result = goodput_of(world)
+    result = world_goodput(world)
     assert result.paid_s == (29 + 102) + (30 + 101) + (31 + 100)
     assert result.at_most == pytest.approx((102 + 101 + 100) / result.paid_s)
 

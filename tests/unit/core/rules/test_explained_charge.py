@@ -75,8 +75,8 @@ def test_independent_replicas_explain_nothing() -> None:
     assert explained(a_state(charged(CHIEF), LOST, job=job)) == {}
 
 
-def explain(state: State, *, incarnation: int = 1, attempt: int = 1) -> ChargeExplained:
-    return ChargeExplained(state.job.job_id, attempt, CHIEF, incarnation, WORKER_0, NOW)
+def explain(state: State, *, incarnation: int = 1) -> ChargeExplained:
+    return ChargeExplained(state.job.job_id, 1, CHIEF, incarnation, WORKER_0, NOW)
 
 
 def test_explained_charge_is_refunded_once() -> None:

@@ -48,8 +48,8 @@ def completed(replica_id: ReplicaId = WORKER_0, seconds: float = 400, **changes:
     return a_replica(replica_id, ReplicaState.COMPLETED, done_at=at(seconds), **{"ordered_at": at(0), **changes})
 
 
-def outdated(replica_id: ReplicaId = WORKER_0) -> CompletionOutdated:
-    return CompletionOutdated(an_incarnation(replica_id), NOW)
+def outdated() -> CompletionOutdated:
+    return CompletionOutdated(an_incarnation(WORKER_0), NOW)
 
 
 def reactivated(state: State) -> list[ReplicaId]:

@@ -1,0 +1,179 @@
+"""One job of N replicas, its phases, and what each of them costs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bench.agents import ACCOUNT, Agents
+from bench.control_plane import ControlPlane, Delivery
+from bench.jobs import job_spec
+from bench.meter import Meter
+from shared.core.model.job import Job, JobState
+from shared.core.model.replica import ReplicaState
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.model.vm import DirectiveAction, Vm
+from shared.core.reconcile.steps import Create
+from shared.flows.authenticate import AuthDeps
+from shared.gcp.identity_tokens import IdentityTokens
+from shared.memory.fleet import MemoryFleet
+from shared.messaging.push import Message
+from shared.ports import CreateOutcome, Store
+
+JOB: Final = "gang"
+LOST: Final = ReplicaId(TaskType.WORKER, 0)
+PEER_FAILED: Final = {"type": "UnavailableError", "message": "Socket closed", "frame": "task.py:1 in run"}
+
+
+@dataclass
+class CountedFleet(MemoryFleet):
+    """VMs in memory, with a count of the calls."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        self.calls["listings"] += 1
+        return super().list_vms(job_id, tpu_zones)
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        self.calls["inserts"] += 1
+        return super().create(job, create, metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one phase."""
+
+    seconds: float
+    reads: int
+    writes: int
+    listings: int
+    inserts: int
+    invocations: int
+    failures: int
+
+
+class Gang:
+    """One job of N replicas, on any store."""
+
+    def __init__(
+        self,
+        store: Store,
+        observer: Store,
+        meter: Meter,
+        senders: Agents,
+        size: int,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Submit the job. `meter` counts the calls of `store`; `observer` has the same documents and is not counted.
+
+        `sleep` waits in the flows.
+        """
+        self.size = size
+        self._senders = senders
+        self._agents_s = 0.0
+        """Time that the agents needed for their messages in this phase, which is not the control plane's."""
+        self._fleet = CountedFleet()
+        auth = AuthDeps(IdentityTokens(senders.keys_url), store, senders.project, ACCOUNT)
+        self._functions = ControlPlane(store, auth=auth, fleet=self._fleet, sleep=sleep)
+        self._meter = meter
+        self._observer = observer
+        self._functions.run([self._functions.submit(JOB, job_spec(size))])
+
+    def start(self) -> Cost:
+        return self._counted(self._report_ready)
+
+    def lose_one(self) -> Cost:
+        (lost,) = [vm for vm in self._vms if vm.replica_id == LOST]
+        peers = [vm for vm in self._vms if vm is not lost]
+
+        def lose() -> None:
+            failures = [self._exit(vm, exit_status=1, error=PEER_FAILED, tail="x" * 1000) for vm in peers]
+            loss = self._functions.maintenance(self._message(lost, cause="preemption"))
+            self._fleet.vanish(lost.name)
+            self._functions.run([loss, *failures])
+            self._report_ready()
+
+        return self._counted(lose)
+
+    def rerun(self) -> Cost:
+        chief = next(vm for vm in self._vms if vm.replica_id.task_type is not TaskType.WORKER)
+
+        def crash() -> None:
+            self._functions.run([self._exit(chief, signal=11)])
+            if self._job.attempt == 1:
+                raise RuntimeError("the job was not rerun")
+            self._report_ready()
+
+        return self._counted(crash)
+
+    def end(self) -> Cost:
+        def complete() -> None:
+            self._functions.run([self._exit(vm, exit_status=0) for vm in self._vms])
+            if self._job.state is not JobState.SUCCEEDED or self._vms:
+                raise RuntimeError("the job did not succeed, or left VMs")
+
+        return self._counted(complete)
+
+    @property
+    def _vms(self) -> tuple[Vm, ...]:
+        return MemoryFleet.list_vms(self._fleet, JOB)
+
+    @property
+    def _job(self) -> Job:
+        loaded = self._observer.load(JOB)
+        if loaded is None:
+            raise KeyError(JOB)
+        return loaded.state.job
+
+    def _message(self, vm: Vm, **fields: object) -> Message:
+        began = time.perf_counter()
+        message = self._senders.message(JOB, vm, **fields)
+        self._agents_s += time.perf_counter() - began
+        return message
+
+    def _exit(self, vm: Vm, **fields: object) -> Delivery:
+        return self._functions.replica_exit(self._message(vm, cause="process", **fields))
+
+    def _report_ready(self) -> None:
+        """Report each replica that was directed to run an incarnation and does not run yet, until all run."""
+        while waiting := self._waiting():
+            directed = {
+                vm.replica_id: vm
+                for vm in self._vms
+                if vm.directive is not None and vm.directive.action is DirectiveAction.RUN
+            }
+            ready = [directed[replica_id] for replica_id in waiting if replica_id in directed]
+            if not ready:
+                raise RuntimeError("no replica can continue without a sweep")
+            self._functions.run([self._functions.vm_ready(self._message(vm)) for vm in ready])
+
+    def _waiting(self) -> list[ReplicaId]:
+        """Return the replicas that do not run."""
+        loaded = self._observer.load_attempt(JOB)
+        replicas = loaded.state.replicas if loaded else ()
+        return [replica.replica_id for replica in replicas if replica.state is not ReplicaState.RUNNING]
+
+    def _counted(self, phase: Callable[[], None]) -> Cost:
+        functions, meter, calls = self._functions, self._meter, self._fleet.calls
+        meter.reset()
+        calls.clear()
+        functions.invocations.clear()
+        functions.failures = 0
+        self._agents_s = 0.0
+        began = time.perf_counter()
+        phase()
+        seconds = time.perf_counter() - began - self._agents_s
+        return Cost(
+            seconds,
+            meter.reads,
+            meter.writes,
+            calls["listings"],
+            calls["inserts"],
+            functions.invocations.total(),
+            functions.failures,
+        )

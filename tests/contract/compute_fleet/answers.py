@@ -1,0 +1,16 @@
+"""Answers of Compute Engine that the emulator does not give."""
+
+from __future__ import annotations
+
+import json
+
+import requests
+
+
+def a_response(status: int, reason: str) -> requests.Response:
+    response = requests.Response()
+    response.status_code = status
+    response.request = requests.Request("GET", "http://127.0.0.1:9").prepare()
+    errors = [{"reason": reason, "message": "no"}]
+    response._content = json.dumps({"error": {"code": status, "message": "no", "errors": errors}}).encode()
+    return response

@@ -1,0 +1,129 @@
+"""Deletions and reads, and how errors of calls and operations are told apart."""
+
+from __future__ import annotations
+
+import pytest
+import requests
+from google.cloud import compute_v1
+
+from shared.core.model.job import Job
+from shared.core.model.vm import Directive, DirectiveAction, VmStatus
+from shared.errors import PermanentError, TemporaryError
+from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
+from shared.gcp.compute_fleet import ComputeFleet
+from shared.gcp.compute_fleet import fleet as adapter
+from shared.gcp.retries import FLEET_READ
+from shared.gcp.vm_defaults import VmDefaults
+from tests.contract.compute_fleet.answers import a_response
+from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, MemoryWorld, a_create, a_fleet, gone, metadata, sole
+from tests.integration.compute.emulator import ZONE, Emulator, eventually
+
+
+def test_change_that_the_rate_limit_refuses_is_sent_again(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    compute.emulator.faults(rate_limited=1)
+    compute.fleet.delete(vm)
+    gone(compute.fleet, vm)
+    assert compute.fleet.list_vms(job.job_id) == ()
+
+
+def test_slow_delete_returns_false_until_the_vm_is_gone(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.gcp.compute_fleet.fleet.SETTLE_S", 0.1)
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    compute.emulator.faults(slow_s=0.5)
+    assert not compute.fleet.delete(vm)
+    assert sole(compute.fleet, job).status is VmStatus.STOPPING
+    gone(compute.fleet, vm)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (403, "forbidden", None),
+        (404, "notFound", None),
+        (403, "rateLimitExceeded", TemporaryError),
+        (503, "backendError", TemporaryError),
+        (400, "invalid", PermanentError),
+    ],
+)
+def test_metric_that_may_not_be_read_is_unknown_and_other_failures_are_errors(
+    job: Job, monkeypatch: pytest.MonkeyPatch, status: int, reason: str, expected: type[Exception] | None
+) -> None:
+    memory = MemoryWorld()
+    memory.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(memory.fleet, job)
+    monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(status, reason))
+    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
+    if expected is None:
+        assert fleet.reported_metric(vm) is None
+        return
+    with pytest.raises(expected, match=f"read trainmaster/metric of {vm.name}: {reason}"):
+        fleet.reported_metric(vm)
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("resourceNotReady", False), ("invalid", PermanentError)])
+def test_refused_deletion_of_a_vm_waits_while_it_is_not_ready_and_is_otherwise_an_error(
+    job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
+) -> None:
+    memory = MemoryWorld()
+    memory.fleet.create(job, a_create(job, 1), metadata())
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(400, reason))
+    fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
+    if isinstance(expected, bool):
+        assert fleet.delete(sole(memory.fleet, job)) is expected
+        return
+    with pytest.raises(expected, match=reason):
+        fleet.delete(sole(memory.fleet, job))
+
+
+def test_change_whose_operation_fails_has_not_happened(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    error = compute_v1.Error(errors=[compute_v1.Errors(code="INTERNAL_ERROR", message="no")])
+    failed = compute_v1.Operation(status=compute_v1.Operation.Status.DONE, error=error)
+    monkeypatch.setattr(compute.fleet._operations, "in_zone", lambda *_: failed)
+    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert not compute.fleet.delete(vm)
+
+
+def test_serial_output_continues_from_the_given_offset(compute: EmulatorWorld, job: Job) -> None:
+    script = {"startup-script": "echo one; sleep 0.5; echo two; sleep 600"}
+    compute.fleet.create(job, a_create(job, 1), {**metadata(), **script})
+    vm = sole(compute.fleet, job)
+    eventually(lambda: "one" in compute.fleet.serial_output(vm, 0)[0])
+    at = compute.fleet.serial_output(vm, 0)[1]
+    eventually(lambda: compute.fleet.serial_output(vm, at)[0] == "two\n")
+    gone(compute.fleet, vm)
+    assert compute.fleet.serial_output(vm, at) == ("", at)
+
+
+def test_rate_limit_and_no_connection_are_temporary_and_wrong_project_permanent(
+    compute: EmulatorWorld, job: Job
+) -> None:
+    compute.emulator.faults(rate_limited=1)
+    with pytest.raises(TemporaryError, match="rateLimitExceeded"):
+        compute.fleet.list_vms(job.job_id)
+    with pytest.raises(TemporaryError):
+        a_fleet(compute.emulator, endpoint="http://127.0.0.1:9").list_vms(job.job_id)
+    with pytest.raises(PermanentError, match="projects/other"):
+        a_fleet(compute.emulator, VmDefaults("other")).list_vms(job.job_id)
+
+
+def test_addresses_are_known_before_the_vm_exists(emulator: Emulator) -> None:
+    assert DnsAddresses("p").address("vm", ZONE) == f"vm.{ZONE}.c.p.internal:2222"
+    assert DnsAddresses("example.com:p").address("vm", ZONE) == f"vm.{ZONE}.c.p.example.com.internal:2222"
+    book = EmulatorAddresses(emulator.endpoint)
+    assert (
+        book.address("vm", ZONE)
+        == book.address("vm", OTHER_ZONE)
+        == EmulatorAddresses(emulator.endpoint).address("vm", ZONE)
+    )
+    with pytest.raises(TemporaryError):
+        EmulatorAddresses("http://127.0.0.1:9").address("vm", ZONE)

@@ -1,0 +1,104 @@
+"""Directives: metadata and label, and who else may have changed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from google.cloud import compute_v1
+
+from shared.core.model.job import Job
+from shared.core.model.vm import Directive, DirectiveAction, Vm
+from shared.ports import Fleet
+from tests.contract.fleets import RUN, EmulatorWorld, a_create, a_fleet, metadata, sole
+from tests.integration.compute.emulator import PROJECT, Emulator
+
+
+def test_writing_a_directive_keeps_the_other_metadata(compute: EmulatorWorld, job: Job) -> None:
+    compute.fleet.create(job, a_create(job, 1), {**metadata(), "other": "kept"})
+    vm = sole(compute.fleet, job)
+    hold = Directive(1, 2, DirectiveAction.HOLD)
+    assert compute.fleet.write_directive(vm, hold)
+    assert compute.metadata(vm) == {**metadata(hold), "other": "kept"}
+
+
+def test_directive_whose_label_is_missing_gets_it_from_the_next_call(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    hold = Directive(1, 2, DirectiveAction.HOLD)
+    with monkeypatch.context() as patch:
+        patch.setattr(compute.fleet._directives, "_write_label", lambda *_: False)
+        assert not compute.fleet.write_directive(sole(compute.fleet, job), hold)
+    vm = sole(compute.fleet, job)
+    assert vm.directive == RUN, "the label is behind"
+    assert compute.metadata(vm) == metadata(hold)
+    assert compute.fleet.write_directive(vm, hold)
+    assert sole(compute.fleet, job) == replace(vm, directive=hold), "the metadata was not written again"
+
+
+def test_directive_that_is_behind_the_metadata_is_not_written(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery with a newer state has written the metadata, and not yet the label."""
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    newer = Directive(1, 3, DirectiveAction.RUN)
+    with monkeypatch.context() as patch:
+        patch.setattr(compute.fleet._directives, "_write_label", lambda *_: False)
+        compute.fleet.write_directive(sole(compute.fleet, job), newer)
+    vm = sole(compute.fleet, job)
+    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert compute.metadata(vm) == metadata(newer)
+
+
+def test_directive_is_not_written_over_metadata_that_changes_meanwhile(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    other = a_fleet(compute.emulator)
+    later = Directive(1, 3, DirectiveAction.RUN)
+    after_reading(compute.fleet, lambda: other.write_directive(vm, later), monkeypatch)
+    assert not compute.fleet.write_directive(vm, Directive(1, 2, DirectiveAction.HOLD))
+    assert compute.metadata(vm) == metadata(later)
+    assert sole(compute.fleet, job).directive == later
+
+
+def test_label_is_not_written_over_labels_that_change_meanwhile(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute.fleet.create(job, a_create(job, 1), metadata())
+    vm = sole(compute.fleet, job)
+    after_reading(compute.fleet, lambda: add_label(compute.emulator, vm, "owner", "somebody"), monkeypatch)
+    hold = Directive(1, 2, DirectiveAction.HOLD)
+    assert not compute.fleet.write_directive(vm, hold)
+    assert compute.emulator.get(vm.name).labels["owner"] == "somebody"
+    assert compute.fleet.write_directive(sole(compute.fleet, job), hold)
+    assert compute.emulator.get(vm.name).labels["owner"] == "somebody"
+
+
+def after_reading(fleet: Fleet, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change the VM right after the fleet has read it for the first time, as another client may do."""
+    instances: Any = fleet._instances  # type: ignore[attr-defined]
+    get = instances.get
+
+    def get_then_change(*args: object, **options: object) -> object:
+        found = get(*args, **options)
+        monkeypatch.setattr(instances, "get", get)
+        change()
+        return found
+
+    monkeypatch.setattr(instances, "get", get_then_change)
+
+
+def add_label(emulator: Emulator, vm: Vm, key: str, value: str) -> None:
+    instance = emulator.get(vm.name)
+    request = compute_v1.InstancesSetLabelsRequest(
+        label_fingerprint=instance.label_fingerprint, labels={**instance.labels, key: value}
+    )
+    operation = emulator.instances.set_labels_unary(
+        project=PROJECT, zone=vm.zone, instance=vm.name, instances_set_labels_request_resource=request
+    )
+    assert not emulator.done(operation).error.errors

@@ -1,0 +1,38 @@
+"""Jobs and ledger entries for the contract of the Store."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from shared.core.events import JobSubmitted, ReplicaExited
+from shared.core.evolve import evolve
+from shared.core.ledger import LedgerEntry, counters
+from shared.core.model.job import Job, JobState, State
+from shared.core.rules.judge import judge
+from shared.core.transitions.change import Change
+from shared.ports import Store
+from tests.support.jobs import START, a_job, at
+
+T = TypeVar("T")
+
+
+def submit(store: Store, job: Job | None = None) -> Job:
+    job = job or a_job(JobState.QUEUED)
+    event = JobSubmitted(job, START)
+    decision = judge(None, event, START)
+    change = evolve(None, decision, START)
+    after = counters(None, None)
+    store.commit(None, LedgerEntry(job.job_id, event.key, START, event, decision, after, after, change.effects), change)
+    return job
+
+
+def entry_of(state: State, event: ReplicaExited) -> tuple[LedgerEntry, Change]:
+    decision = judge(state, event, at(100))
+    change = evolve(state, decision, at(100))
+    before = counters(state, "1-worker-0")
+    return LedgerEntry("digits_1", event.key, at(100), event, decision, before, before, change.effects), change
+
+
+def must(found: T | None) -> T:
+    assert found is not None
+    return found

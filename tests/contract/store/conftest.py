@@ -1,0 +1,24 @@
+"""The Store on each of its adapters: in memory, and on Firestore's emulator."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from shared.gcp import clients
+from shared.gcp.firestore.store import FirestoreStore
+from shared.memory.store import MemoryStore
+from shared.ports import Store
+
+
+@pytest.fixture(params=["memory", "firestore"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", request.getfixturevalue("firestore_emulator"))
+    store = FirestoreStore(clients.firestore_client(f"test-{uuid.uuid4().hex[:12]}"))
+    yield store
+    store.close()

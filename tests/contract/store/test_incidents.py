@@ -1,0 +1,46 @@
+"""What is stored beside the jobs: rejections, orphans and stockouts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shared.core.reconcile.zone_order import Stockout
+from shared.ports import Orphan, Rejection, Store
+from tests.support.jobs import START, at
+
+
+def test_rejection_is_stored_once(store: Store) -> None:
+    rejection = Rejection("k", "message:1", None, ("Field: x Error: y",), START)
+    store.reject(rejection)
+    store.reject(replace(rejection, at=at(1)))
+    assert store.rejections() == (rejection,)
+
+
+def test_orphan_is_reported_once_until_it_is_forgotten(store: Store) -> None:
+    orphan = Orphan("4711", "tm-x-abcdef0123456789-chief-0", "us-central1-a", "x", START)
+    other = replace(orphan, instance_id="4712")
+    assert store.orphans() == ()
+    store.report_orphan(orphan)
+    store.report_orphan(replace(orphan, first_seen_at=at(60)))
+    store.report_orphan(other)
+    assert set(store.orphans()) == {orphan, other}
+    for _ in range(2):
+        store.forget_orphan("4711")
+    assert store.orphans() == (other,)
+
+
+def test_latest_stockout_of_each_zone_and_machine_kind_is_kept(store: Store) -> None:
+    zone, other = "us-central1-a", "us-central1-b"
+    gpu = "Spot n1-standard-8 with 1 x nvidia-tesla-t4"
+    assert store.stockouts(START) == ()
+    for at_s in (10, 20):
+        store.note_stockout(Stockout(zone, gpu, at(at_s)))
+    store.note_stockout(Stockout(zone, "n1-standard-8", at(30)))
+    store.note_stockout(Stockout(other, gpu, at(5)))
+    assert set(store.stockouts(START)) == {
+        Stockout(zone, gpu, at(20)),
+        Stockout(zone, "n1-standard-8", at(30)),
+        Stockout(other, gpu, at(5)),
+    }
+    assert set(store.stockouts(at(20))) == {Stockout(zone, gpu, at(20)), Stockout(zone, "n1-standard-8", at(30))}
+    assert store.stockouts(at(31)) == ()

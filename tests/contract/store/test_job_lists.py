@@ -1,0 +1,90 @@
+"""Lists and counts of jobs, and the job of a VM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shared.core.model.job import JobState, Label
+from shared.core.model.tuning import TrialOf
+from shared.core.model.vm_names import vm_name
+from shared.ports import JobPosition, Store
+from tests.contract.store.building import submit
+from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at
+
+
+def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:
+    for nth, state in enumerate([JobState.QUEUED, JobState.RUNNING, JobState.FAILED]):
+        submit(store, a_job(state, job_id=f"job_{nth}", created_at=at(nth)))
+    assert sorted(job.job_id for job in store.live_jobs()) == ["job_0", "job_1"]
+    assert [job.job_id for job in store.recent_jobs(2)] == ["job_2", "job_1"]
+
+
+def test_job_list_pages_are_ordered_by_time_then_id(store: Store) -> None:
+    made = {"job_a": 0, "job_b": 5, "job_c": 5, "job_d": 5, "job_e": 9}
+    for job_id, seconds in made.items():
+        submit(store, a_job(JobState.QUEUED, job_id=job_id, created_at=at(seconds).replace(microsecond=123457)))
+    listed: list[str] = []
+    page = store.recent_jobs(2)
+    while page:
+        listed += [job.job_id for job in page]
+        page = store.recent_jobs(2, JobPosition(page[-1].created_at, page[-1].job_id))
+    assert listed == ["job_e", "job_d", "job_c", "job_b", "job_a"]
+    assert store.recent_jobs(5, JobPosition(at(5), "job_zz"))[0].job_id == "job_a", "a place where no job is"
+
+
+def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:
+    assert store.count_created_since(START, through_api=False) == 0
+    for nth in range(3):
+        submit(store, a_job(JobState.QUEUED, job_id=f"job_{nth}", created_at=at(nth)))
+    assert [store.count_created_since(at(seconds), through_api=False) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
+
+
+def test_created_jobs_are_counted_by_their_way_of_submission(store: Store) -> None:
+    submit(store, a_job(JobState.QUEUED, job_id="uploaded"))
+    for nth in range(2):
+        submit(store, a_job(JobState.QUEUED, job_id=f"api_{nth}", through_api=True))
+    assert store.count_created_since(START, through_api=True) == 2
+    assert store.count_created_since(START, through_api=False) == 1
+
+
+def test_jobs_are_counted_by_state_and_label_without_trials_and_deleted_ones(store: Store) -> None:
+    assert store.count_by_state() == dict.fromkeys(JobState, 0)
+    vision, owner = Label("team", "vision"), Label("owner", "anna")
+    submit(store, a_job(JobState.QUEUED, job_id="queued", labels=(owner, vision)))
+    submit(store, a_job(JobState.FAILED, job_id="failed", labels=(vision,)))
+    submit(store, a_job(JobState.FAILED, job_id="failed_speech", labels=(Label("team", "speech"),)))
+    submit(store, a_job(JobState.FAILED, job_id="failed_deleted", labels=(vision,), deleted_at=at(9)))
+    submit(store, a_job(JobState.FAILED, job_id="trial", labels=(vision,), trial_of=TrialOf("queued", 1, "accuracy")))
+    none = dict.fromkeys(JobState, 0)
+    assert store.count_by_state() == none | {JobState.QUEUED: 1, JobState.FAILED: 2}
+    assert store.count_by_state(vision) == none | {JobState.QUEUED: 1, JobState.FAILED: 1}
+    assert store.count_by_state(owner) == none | {JobState.QUEUED: 1}
+    assert store.count_by_state(Label("team", "anna")) == none, "key and value belong together"
+
+
+def test_trials_are_live_jobs_but_not_counted_as_created(store: Store) -> None:
+    submit(store)
+    submit(store, a_job(JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")))
+    assert store.count_created_since(START, through_api=False) == 1
+    assert {job.job_id for job in store.live_jobs()} == {"digits_1", "digits_1-trial-1"}
+
+
+def test_job_of_vm_finds_live_and_ended_jobs(store: Store) -> None:
+    for job_id, state in (("digits_1", JobState.RUNNING), ("Digits_1", JobState.FAILED), ("d" * 128, JobState.QUEUED)):
+        submit(store, a_job(state, job_id=job_id))
+        for replica_id in (CHIEF, WORKER_1):
+            assert store.job_of_vm(vm_name(job_id, replica_id)) == job_id
+
+
+def test_job_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
+    submit(store)
+    hash_ = vm_name("digits_1", CHIEF).split("-")[-3]
+    assert store.job_of_vm(f"tm-digits-1-{hash_}-chief-0") == "digits_1"
+    for name in (
+        f"tm-another-{hash_}-chief-0",  # the same hash, not the same job
+        vm_name("digits_1", replace(WORKER_0, index=99)),  # a replica that it does not have
+        vm_name("digits_2", CHIEF),
+        "gke-pool-1",
+        "",
+    ):
+        assert store.job_of_vm(name) is None, name

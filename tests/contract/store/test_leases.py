@@ -1,0 +1,106 @@
+"""Leases, and the tokens that order admissions."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from shared.core.events import ProvisioningStarted
+from shared.core.evolve import evolve
+from shared.core.ledger import LedgerEntry, counters
+from shared.core.model.job import JobState, State
+from shared.core.rules.judge import judge
+from shared.core.transitions.change import Change
+from shared.errors import ConflictError
+from shared.ports import AdmissionToken, Store
+from tests.contract.store.building import must, submit
+from tests.support.jobs import a_job, at
+
+
+def test_second_commit_on_an_admission_token_conflicts(store: Store) -> None:
+    for name in ("first", "later"):  # the very first turn of a project, and another
+        submit(store, replace(a_job(JobState.QUEUED), job_id=name))
+        admission_token = store.admission_token()
+        assert name in {job.job_id for job in admission_token.jobs}
+        started, change = started_entry(name, must(store.load(name)).state)
+        store.commit(must(store.load(name)), started, change, admission_token)
+        with pytest.raises(ConflictError):
+            store.commit(must(store.load(name)), replace(started, key="again"), Change(), admission_token)
+        assert store.entry(name, "again") is None
+
+
+def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
+    event = ProvisioningStarted(job_id, at(1))
+    decision = judge(state, event, at(1))
+    before = counters(None, None)
+    return LedgerEntry(job_id, event.key, at(1), event, decision, before, before, ()), evolve(state, decision, at(1))
+
+
+def test_only_the_latest_admission_has_a_next_token(store: Store) -> None:
+    def admit(name: str, token: AdmissionToken) -> None:
+        loaded = must(store.load(name))
+        started, change = started_entry(name, loaded.state)
+        store.commit(loaded, started, change, token)
+
+    for name in ("first", "second", "third"):
+        submit(store, replace(a_job(JobState.QUEUED), job_id=name))
+    token = store.admission_token()
+    admit("first", token)
+    following = store.next_admission_token(token, "first")
+    admit("second", following)
+    with pytest.raises(ConflictError):
+        store.next_admission_token(token, "first")
+    admit("third", store.next_admission_token(following, "second"))
+    assert {job.state for job in store.live_jobs()} == {JobState.PREPARING}
+    assert store.count_live() == 3
+
+
+def test_lease_is_held_until_it_is_released(store: Store) -> None:
+    lease = must(store.take_lease("digits_1", at(0), at(60)))
+    assert store.take_lease("digits_1", at(59), at(120)) is None
+    assert store.take_lease("digits_2", at(59), at(120)), "it is for one name only"
+    store.release_lease(lease)
+    assert store.take_lease("digits_1", at(59), at(120))
+
+
+def test_expired_lease_is_taken_by_the_next_delivery(store: Store) -> None:
+    old = must(store.take_lease("digits_1", at(0), at(60)))
+    new = must(store.take_lease("digits_1", at(60), at(120)))
+    assert store.extend_lease(old, at(180)) is None
+    store.release_lease(old)
+    assert store.take_lease("digits_1", at(61), at(180)) is None, "the old holder cannot release it"
+    longer = must(store.extend_lease(new, at(180)))
+    assert store.take_lease("digits_1", at(130), at(240)) is None
+    store.release_lease(longer)
+    assert store.take_lease("digits_1", at(131), at(240))
+
+
+def test_holder_takes_its_own_lease_again(store: Store) -> None:
+    """Pub/Sub redelivers the message of a delivery that died."""
+    first = must(store.take_lease("digits_1", at(0), at(60), "message-1"))
+    assert store.take_lease("digits_1", at(1), at(61), "message-2") is None
+    assert store.take_lease("digits_1", at(1), at(61)) is None
+    second = must(store.take_lease("digits_1", at(1), at(61), "message-1"))
+    assert store.extend_lease(first, at(180)) is None
+    store.release_lease(first)
+    longer = must(store.extend_lease(second, at(120)))
+    assert store.take_lease("digits_1", at(100), at(180), "message-2") is None, "it was extended"
+    third = must(store.take_lease("digits_1", at(100), at(180), "message-1"))
+    store.release_lease(longer)
+    assert store.take_lease("digits_1", at(101), at(180), "message-2") is None, "the old holder cannot release it"
+    store.release_lease(third)
+    assert store.take_lease("digits_1", at(101), at(180), "message-2")
+
+
+def test_lease_without_a_holder_is_never_taken_again(store: Store) -> None:
+    assert store.take_lease("digits_1", at(0), at(60))
+    assert store.take_lease("digits_1", at(1), at(61)) is None
+    assert store.take_lease("digits_1", at(1), at(61), "message-1") is None
+
+
+def test_only_one_of_many_deliveries_takes_a_lease(store: Store) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda _: store.take_lease("digits_1", at(0), at(60)), range(16)))
+    assert sum(lease is not None for lease in taken) == 1

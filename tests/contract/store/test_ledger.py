@@ -1,0 +1,159 @@
+"""The ledger of a job: its entries, which of them are pending, and their notifications."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.core.ledger import fold
+from shared.core.model.job import JobState
+from shared.core.model.replica import replica_key
+from shared.core.model.replica_id import ReplicaId, TaskType
+from shared.core.transitions.change import Change
+from shared.gcp.firestore.store import FirestoreStore
+from shared.ports import PendingEntries, Store
+from tests.contract.store.building import entry_of, must, submit
+from tests.support.jobs import START, WORKER_0, a_job, at, exited
+
+
+def test_ledger_entry_is_read_back_and_the_ledger_folds_to_the_state(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    entry, change = entry_of(loaded.state, exited(WORKER_0, 1, tail="é\n"))
+    store.commit(loaded, entry, change)
+    assert store.entry("digits_1", entry.key) == entry
+    assert [recorded.key for recorded in store.ledger("digits_1")] == ["submitted", entry.key]
+    now = must(store.load_attempt("digits_1"))
+    assert fold(store.ledger("digits_1")) == now.state
+
+
+def test_ledger_since_a_moment_has_the_entries_of_that_moment_and_later(store: Store) -> None:
+    submit(store)
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    entry, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, entry, change)
+    assert store.ledger_since("digits_1", entry.at) == (entry,)
+    assert store.ledger_since("digits_1", entry.at + timedelta(microseconds=1)) == ()
+    assert store.ledger_since("digits_1", START - timedelta(days=1)) == store.ledger("digits_1")
+
+
+def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: Store) -> None:
+    submit(store)
+    assert store.pending_keys("digits_1") == ("submitted",)
+    assert store.jobs_with_pending() == ("digits_1",)
+    store.mark_done("digits_1", store.pending_keys("digits_1"), at(1))
+    loaded = must(store.load("digits_1", "1-worker-0"))
+    later, change = entry_of(loaded.state, exited(WORKER_0, 1))
+    store.commit(loaded, later, change)
+    store.mark_done("digits_1", ("submitted", later.key, "unknown"), at(2))
+    store.mark_done("digits_1", ("submitted", later.key), at(3))
+    store.mark_done("digits_1", (), at(4))
+    assert store.pending_keys("digits_1") == store.jobs_with_pending() == ()
+    assert must(store.entry("digits_1", "submitted")).done_at == at(1)
+    assert must(store.entry("digits_1", later.key)).done_at == at(2)
+
+
+def test_entries_committed_after_a_read_are_later_than_its_state(store: Store) -> None:
+    submit(store)
+    before = must(store.load_attempt("digits_1"))
+    assert store.pending_entries(before) == PendingEntries(("submitted",), ())
+    exit_entry, change = entry_of(before.state, exited(WORKER_0, 1))
+    store.commit(before, exit_entry, change)
+    assert store.pending_entries(before) == PendingEntries(("submitted",), (exit_entry.key,))
+    store.mark_done("digits_1", ("submitted",), at(1))
+    after = must(store.load_attempt("digits_1"))
+    assert store.pending_entries(after) == PendingEntries((exit_entry.key,), ())
+    store.mark_done("digits_1", (exit_entry.key,), at(2))
+    assert store.pending_entries(after) == PendingEntries((), ())
+
+
+def test_state_contains_each_entry_that_is_included_in_it_while_others_commit(store: Store) -> None:
+    plan = a_job(JobState.QUEUED).plan
+    groups = tuple(replace(group, count=24) if group.task_type is TaskType.WORKER else group for group in plan.groups)
+    submit(store, a_job(JobState.QUEUED, plan=replace(plan, groups=groups)))
+    workers = [ReplicaId(TaskType.WORKER, index) for index in range(24)]
+    keys = {exited(worker, 1).key: worker for worker in workers}
+
+    def commit_exit(worker: ReplicaId) -> None:
+        loaded = must(store.load("digits_1", replica_key(1, worker)))
+        store.commit(loaded, *entry_of(loaded.state, exited(worker, 1)))
+
+    with ThreadPoolExecutor(8) as pool:
+        commits = [pool.submit(commit_exit, worker) for worker in workers]
+        while True:
+            is_last = all(commit.done() for commit in commits)
+            loaded = must(store.load_attempt("digits_1"))
+            pending = store.pending_entries(loaded)
+            for key in {*pending.included} - {"submitted"}:
+                assert must(loaded.state.find(1, keys[key])).incarnation == 2, key
+            if is_last:
+                break
+    for commit in commits:
+        commit.result()
+    assert {*pending.included} == {"submitted", *keys}
+
+
+def test_notification_is_open_until_it_is_confirmed_and_independent_of_the_other_effects(store: Store) -> None:
+    submit(store, a_job(JobState.QUEUED, job_id="first"))
+    submit(store, a_job(JobState.QUEUED, job_id="second"))
+    store.mark_done("first", ("submitted",), at(1))
+    assert sorted(entry.job_id for entry in store.open_notifications(10)) == ["first", "second"]
+    assert len(store.open_notifications(1)) == 1
+    store.confirm_notification("second", "submitted", at(2))
+    store.confirm_notification("second", "unknown", at(2))
+    store.confirm_notification("unknown", "submitted", at(2))
+    (entry,) = store.open_notifications(10)
+    assert entry == store.entry("first", "submitted")
+    confirmed = must(store.entry("second", "submitted"))
+    assert (confirmed.notified_at, confirmed.is_pending) == (at(2), True)
+    store.mark_done("second", ("submitted",), at(3))
+    assert store.jobs_with_pending() == ()
+
+
+def test_entry_confirmed_by_many_at_once_keeps_one_of_their_times(store: Store) -> None:
+    submit(store)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda nth: store.mark_done("digits_1", ("submitted",), at(nth)), range(1, 5)))
+    first = must(store.entry("digits_1", "submitted")).done_at
+    assert first in {at(nth) for nth in range(1, 5)}
+    store.mark_done("digits_1", ("submitted",), at(9))
+    assert must(store.entry("digits_1", "submitted")).done_at == first
+
+
+@pytest.mark.parametrize("store", ["firestore"], indirect=True)
+def test_entry_confirmed_between_reading_and_writing_keeps_the_first_time(
+    store: FirestoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(store)
+    get = store._get
+
+    def get_then_confirm(*paths: str, **options: Any) -> Any:
+        found = get(*paths, **options)
+        monkeypatch.setattr(store, "_get", get)
+        store.mark_done("digits_1", ("submitted",), at(1))
+        return found
+
+    monkeypatch.setattr(store, "_get", get_then_confirm)
+    store.mark_done("digits_1", ("submitted",), at(2))
+    assert must(store.entry("digits_1", "submitted")).done_at == at(1)
+
+
+def test_each_job_with_pending_entries_is_listed_once(store: Store) -> None:
+    for job_id in ("b_job", "a_job"):
+        submit(store, a_job(JobState.QUEUED, job_id=job_id))
+        loaded = must(store.load(job_id))
+        store.commit(loaded, replace(must(store.entry(job_id, "submitted")), key="again"), Change())
+    assert sorted(store.jobs_with_pending()) == ["a_job", "b_job"]
+
+
+def test_entry_is_pending_until_it_is_marked_done(store: Store) -> None:
+    submit(store)
+    assert store.is_pending("digits_1", "submitted")
+    assert not store.is_pending("digits_1", "unknown")
+    assert not store.is_pending("unknown", "submitted")
+    store.mark_done("digits_1", ("submitted",), at(1))
+    assert not store.is_pending("digits_1", "submitted")
