@@ -25,7 +25,8 @@ from shared.core.events import ExitCause, ReplicaExited
 from shared.core.model.exit_policy import ExitAction, Preset
 from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
 from shared.core.model.replica import EndKind, Replica
-from shared.core.rules.attribution import blame, find_cause, may_be_collateral, past_exit
+from shared.core.rules.attribution import blame, may_be_collateral, past_exit
+from shared.core.rules.causes import Causes
 from shared.core.rules.exit_case import Case
 from shared.core.rules.repetition import bug_signature
 from shared.core.rules.vm_loss import internal_error, replace_vm
@@ -120,7 +121,7 @@ def _retries_disabled(case: Case) -> Decision | None:
 
 def _collateral(case: Case) -> Decision | None:
     ended = past_exit(case.replica, case.event, is_charged=True)
-    peer = find_cause(case.state, case.replica, ended)
+    peer = Causes(case.state).find(case.replica, ended)
     if peer is None:
         return None
     is_down = peer.state.is_down
