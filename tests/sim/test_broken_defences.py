@@ -133,7 +133,7 @@ def delete_newer_vms(patch: pytest.MonkeyPatch) -> None:
 def finish_after_one_round(patch: pytest.MonkeyPatch) -> None:
     """Mark the ledger entries done without another look at the state."""
 
-    def once(request: Any, machines: provision.FleetDeps, deps: record.Deps) -> None:
+    def once(request: Any, machines: provision.FleetDeps, deps: record.Deps, *_: object) -> None:
         if not isinstance(request, ProvisionRequest):
             return
         job_id = request.job_id
