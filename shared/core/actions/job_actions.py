@@ -66,6 +66,8 @@ class RerunJob:
     """Whether that VM was taken away, and not given up."""
     blame: Blame = Blame.OWN
     """Party at fault by the evidence of the charged exit."""
+    exited_at: datetime | None = None
+    """When the charged exit happened. None in entries of earlier releases: it was taken to have been judged at once."""
     reporter: str | None = None
     """Replica whose exit reruns the job, if one does."""
     reporter_vm: str | None = None

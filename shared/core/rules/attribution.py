@@ -157,13 +157,14 @@ def _vm_loss_explains(loss: PastIncarnation, ended: PastIncarnation) -> bool:
     return ended.ended_at >= loss.ended_at - LOSS_REPORT_DELAY_MAX
 
 
-def explains_rerun(job: Job, lost: Replica, now: datetime) -> bool:
-    """Whether the last charged rerun was caused by the loss of `lost`, which becomes known now.
+def explains_rerun(job: Job, lost: Replica, lost_at: datetime) -> bool:
+    """Whether the last charged rerun was caused by the loss of `lost`, which was reported at `lost_at`.
 
-    Its VM had reported before the rerun, and has not reported since.
+    Its VM had reported before the rerun, and has not reported since. Only the times of the events count: both may be
+    judged much later, and in either order.
     """
     last = job.last_rerun
     if last is None or last.blame is Blame.OWN or job.plan.independent or not lost.replica_id.is_in_cluster:
         return False
     is_silent_since = lost.instance_id is not None and not lost.ever_ready
-    return is_silent_since and now - last.at <= LOSS_REPORT_DELAY_MAX
+    return is_silent_since and lost_at - last.at <= LOSS_REPORT_DELAY_MAX

@@ -76,7 +76,6 @@ def _vm_stopping(case: Case) -> Decision | None:
         cause,
         Reason.VM_STOPPING,
         case.event.at,
-        case.now,
         measurement=case.event.measurement,
     )
 
@@ -207,6 +206,7 @@ def _rerun_action(case: Case, charge: Budget) -> RerunJob:
     return RerunJob(
         charge,
         blame=blame(case.event),
+        exited_at=case.event.at,
         reporter=key,
         reporter_vm=case.event.subject.vm.instance_id,
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,

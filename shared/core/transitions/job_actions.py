@@ -114,7 +114,7 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         attempt=attempt,
         budgets=budgets,
         placement=placement,
-        last_rerun=LastRerun(now, action.blame) if action.charge is Budget.RERUNS else None,
+        last_rerun=LastRerun(action.exited_at or now, action.blame) if action.charge is Budget.RERUNS else None,
         version=job.version + 1,
     )
     previous = tuple(with_next_version(replica) for replica in state.replicas)
