@@ -24,6 +24,8 @@ class AcceptJob:
 class BeginPreparing:
     """Move the job from QUEUED to PREPARING."""
 
+    requests_vms: bool = False
+    """Whether the job's VMs must be requested."""
     kind: Literal["begin_preparing"] = "begin_preparing"
 
 

@@ -51,6 +51,9 @@ class ProvisioningStarted(JobEventBase):
 
     job_id: str
     at: datetime
+    is_admission: bool = False
+    """Whether an admission pass admitted the job, so that its VMs must be requested. Otherwise the delivery that records
+    this event requests them."""
     kind: Literal["provisioning_started"] = "provisioning_started"
 
     @property

@@ -59,8 +59,8 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class LastRerun:
-    """The charged exit that began the present attempt. A loss that becomes known later may explain it; then the rerun is
-    refunded."""
+    """The charged exit that began the present attempt. A loss that becomes known later may explain it, and then the
+    rerun is refunded."""
 
     at: datetime
     """When the replica exited."""

@@ -48,7 +48,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
     job = state.job
     match action:
         case BeginPreparing():
-            return Change(move_job(job, JobState.PREPARING))
+            return Change(move_job(job, JobState.PREPARING), effects=PROVISION if action.requests_vms else ())
         case BeginRunning():
             return Change(move_job(job, JobState.RUNNING, started_at=now))
         case ContinueProvisioning():
