@@ -52,8 +52,8 @@ class ProvisioningStarted(JobEventBase):
     job_id: str
     at: datetime
     is_admission: bool = False
-    """Whether an admission pass admitted the job, so that its VMs must be requested. Otherwise they are requested by the
-    delivery that recorded this event."""
+    """Whether an admission pass admitted the job, so that its VMs must be requested. Otherwise they are requested by
+    the delivery that recorded this event."""
     kind: Literal["provisioning_started"] = "provisioning_started"
 
     @property
