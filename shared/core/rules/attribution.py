@@ -95,7 +95,7 @@ def start_of(replica: Replica, event: ReplicaExited) -> datetime | None:
 
 def may_be_explained(decision: Decision) -> bool:
     """Whether the loss of a peer that has not been read yet may change the decision about an exit."""
-    return isinstance(decision.action, RestartReplica | RerunJob | FailJob)
+    return decision.is_postponed or isinstance(decision.action, RestartReplica | RerunJob | FailJob)
 
 
 def past_vm(replica: Replica, at: datetime) -> PastIncarnation:

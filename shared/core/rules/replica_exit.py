@@ -115,7 +115,8 @@ def _retries_disabled(case: Case) -> Decision | None:
         return None
     if may_be_collateral(case.job, case.event) and case.replica.restarts_used < RESTARTS_MAX:
         return None
-    return case.fail(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, f"{case.outcome}; retries are disabled.")
+    text = f"{case.outcome}; retries are disabled."
+    return case.fail_unless_explained(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, text)
 
 
 def _collateral(case: Case) -> Decision | None:
@@ -196,7 +197,7 @@ def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "") -> Decision:
     used = case.job.budgets.reruns_used
     if used >= RERUNS_MAX:
         text = f"{case.outcome}{after}, and the job was rerun {RERUNS_MAX} times."
-        return case.fail(rule, Reason.RERUNS_SPENT, text)
+        return case.fail_unless_explained(rule, Reason.RERUNS_SPENT, text)
     text = f"{case.outcome}{after}: the whole job is rerun{case.after_pause} (rerun {used + 1} of {RERUNS_MAX})."
     return Decision(rule, reason, text + case.bug_advice, _rerun_action(case, Budget.RERUNS))
 
