@@ -120,7 +120,13 @@ def explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: Past
     """
     if loss.back_at and ended.started_at and loss.back_at < ended.started_at:
         return False
-    return _exit_explains(peer, loss, replica, ended) if loss.kind is EndKind.EXIT else _vm_loss_explains(loss, ended)
+    if loss.kind is EndKind.EXIT:
+        return _exit_explains(peer, loss, replica, ended)
+    if (
+        loss.kind is ended.kind is EndKind.STALL
+    ):  # a gang stalls together: of two stalls only the earlier explains the later
+        return (loss.ended_at, peer.key) < (ended.ended_at, replica.key)
+    return _vm_loss_explains(loss, ended)
 
 
 def _exit_explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: PastIncarnation) -> bool:

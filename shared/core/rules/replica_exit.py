@@ -138,7 +138,7 @@ def _stalled(case: Case) -> Decision | None:
         return None
     if case.job.plan.restart_job_on_worker_restart:
         return _rerun(case, Rule.STALLED, Reason.RESTART_JOB_ON_WORKER_RESTART)
-    used = sum(ended.kind is EndKind.STALL for ended in case.replica.past)
+    used = sum(ended.kind is EndKind.STALL and ended.is_charged for ended in case.replica.past)
     if used >= STALLS_MAX:
         return _rerun(case, Rule.STALLED, Reason.STALLS_SPENT, f" after {STALLS_MAX} such restarts")
     text = f"{case.outcome}: it restarts in the same VM (stall {used + 1} of {STALLS_MAX})."
@@ -187,9 +187,11 @@ def _restart(case: Case) -> Decision:
 
 
 def _restart_action(case: Case, charge: Budget) -> RestartReplica:
-    event, is_charged = case.event, charge is Budget.RESTARTS
-    ended = replace(past_exit(case.replica, event, is_charged=is_charged), bug=bug_signature(event))
-    is_quick = is_charged and bool(case.quick_failures)
+    event, is_failure = case.event, charge is Budget.RESTARTS
+    is_charged = is_failure or event.cause is ExitCause.STALLED
+    bug = bug_signature(event) if is_failure else None
+    ended = replace(past_exit(case.replica, event, is_charged=is_charged), bug=bug)
+    is_quick = is_failure and bool(case.quick_failures)
     return RestartReplica(case.replica.key, ended, charge, event.subject.vm.instance_id, is_quick, event.measurement)
 
 
