@@ -180,7 +180,7 @@ def test_events_loaded_before_any_commit_charge_no_peer(
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_stalls_loaded_before_any_commit_cost_one_replica_one_stall(order: tuple[int, ...]) -> None:
-    """A program that hangs stops the output of its whole gang, so the agents end all programs at about the same time."""
+    """A program that hangs stops the output of its whole gang, so all programs are ended at about the same time."""
     store = MemoryStore()
     deps = deps_on(store)
     run_job(deps, "digits_1")

@@ -122,9 +122,7 @@ def explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: Past
         return False
     if loss.kind is EndKind.EXIT:
         return _exit_explains(peer, loss, replica, ended)
-    if (
-        loss.kind is ended.kind is EndKind.STALL
-    ):  # a gang stalls together: of two stalls only the earlier explains the later
+    if loss.kind is ended.kind is EndKind.STALL:  # a gang stalls together: only the earlier explains the later
         return (loss.ended_at, peer.key) < (ended.ended_at, replica.key)
     return _vm_loss_explains(loss, ended)
 

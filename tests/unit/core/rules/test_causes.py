@@ -18,6 +18,7 @@ from shared.core.rules import causes
 from shared.core.rules.attribution import explains
 from shared.core.rules.causes import Causes
 from shared.core.rules.explained_charge import explained_charges
+from shared.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
 from tests.support.jobs import (
     CHIEF,
     WORKER_0,
@@ -77,6 +78,21 @@ def test_search_finds_what_a_comparison_with_every_loss_finds(
     state = a_state(*replicas)
     for replica in replicas:
         assert Causes(state).find(replica, ended) == find_by_comparison(state, replica, ended)
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_cause"),
+    [
+        (a_lost_vm(100 + LOSS_REPORT_DELAY_MAX.total_seconds()), True),
+        (a_lost_vm(100.001 + LOSS_REPORT_DELAY_MAX.total_seconds()), False),
+        (a_charged_exit(100 + EARLY_NOTICE_MAX.total_seconds(), blame=Blame.OWN), True),
+        (a_charged_exit(100.001 + EARLY_NOTICE_MAX.total_seconds(), blame=Blame.OWN), False),
+    ],
+)
+def test_search_ends_with_the_last_loss_that_may_explain_the_exit(loss: PastIncarnation, *, is_cause: bool) -> None:
+    peer = a_replica(WORKER_0, past=(loss,))
+    cause = Causes(a_state(peer)).find(a_replica(CHIEF), a_charged_exit(100, blame=Blame.PEER))
+    assert cause == (peer if is_cause else None)
 
 
 def gang(past_of: Callable[[int], tuple[PastIncarnation, ...]]) -> State:
