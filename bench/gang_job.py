@@ -100,6 +100,16 @@ class Gang:
 
         return self._counted(lose)
 
+    def restart_one(self) -> Cost:
+        """Let the program of the last replica fail. It starts again in its VM."""
+        failed = self._vms[-1]
+
+        def fail() -> None:
+            self._functions.run([self._exit(failed, exit_status=1, tail="x" * 1000)])
+            self._report_ready()
+
+        return self._counted(fail)
+
     def rerun(self) -> Cost:
         chief = next(vm for vm in self._vms if vm.replica_id.task_type is not TaskType.WORKER)
 

@@ -2,6 +2,7 @@
 
     start    N ready reports, until the job is RUNNING
     rerun    the chief crashes, and the whole job runs its next attempt
+    restart  the program of one replica fails, and starts again in its VM
     loss     one VM is preempted and its N - 1 peers fail; they are held, and all run again
     end      N exits with status 0, until the job SUCCEEDED and no VM is left
 
@@ -33,8 +34,8 @@ LISTINGS_MAX: Final = 12
 INSERTS_MAX: Final = 10
 LIMITED_SIZE_MIN: Final = 100
 """Smallest size with limits: the constant part of a smaller job's cost would exceed those per replica."""
-PHASES: Final = ("start", "rerun", "loss", "end")
-"""In this order: within three minutes of a loss, a crash is taken for its consequence and causes no rerun."""
+PHASES: Final = ("start", "rerun", "restart", "loss", "end")
+"""In this order: a crash soon after a failure or a loss is taken for its consequence and causes no rerun."""
 
 
 def measure(emulators: Emulators, sizes: Sequence[int], phases: Sequence[str] = PHASES) -> Iterator[Figures]:
@@ -46,7 +47,13 @@ def measure(emulators: Emulators, sizes: Sequence[int], phases: Sequence[str] = 
             gang = Gang(project.store, project.observer, meter, senders, size)
             yield memory.measure(emulators, project, f"memory: one job N={size}", memory.ATTEMPT, JOB)
             floor_s = _floor_seconds(project, size)
-            run = {"start": gang.start, "rerun": gang.rerun, "loss": gang.lose_one, "end": gang.end}
+            run = {
+                "start": gang.start,
+                "rerun": gang.rerun,
+                "restart": gang.restart_one,
+                "loss": gang.lose_one,
+                "end": gang.end,
+            }
             for phase in phases:
                 if size > 1 or phase != "loss":  # a single replica has no peers
                     yield _figures(phase, size, run[phase](), floor_s)

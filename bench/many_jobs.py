@@ -79,13 +79,13 @@ def _drain(project: Project, senders: Agents, jobs: int) -> int:
 def measure_sweep(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figures]:
     for jobs in sizes:
         with emulators.project() as project:
-            functions = _running_jobs(project, jobs)
+            functions = running_jobs(project, jobs)
             meter = Meter()
             attach(project.client, meter)
             began = time.perf_counter()
             functions.run([functions.sweep()])
             seconds = time.perf_counter() - began
-            floor = seconds_of_counts(project.client, [_copy_id(number) for number in range(jobs)], THREADS)
+            floor = seconds_of_counts(project.client, [copy_id(number) for number in range(jobs)], THREADS)
             yield memory.measure(emulators, project, f"memory: live jobs J={jobs}", memory.LIVE_JOBS)
         yield {
             f"sweep: time J={jobs}": Figure(seconds, "s", floor),
@@ -94,7 +94,7 @@ def measure_sweep(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figure
         }
 
 
-def _running_jobs(project: Project, jobs: int) -> ControlPlane:
+def running_jobs(project: Project, jobs: int) -> ControlPlane:
     """Store `jobs` running jobs. One is run by the flows in memory; the others are copies under other ids."""
     in_memory = ControlPlane(MemoryStore())
     in_memory.run([in_memory.submit(COPIED, job_spec(SWEEP_REPLICAS))])
@@ -106,7 +106,7 @@ def _running_jobs(project: Project, jobs: int) -> ControlPlane:
     entry = in_memory.store.ledger(COPIED)[0]
     functions = ControlPlane(project.store)
     for number in range(jobs):
-        job_id = _copy_id(number)
+        job_id = copy_id(number)
         job = replace(loaded.state.job, job_id=job_id)
         ids = _create_vms(functions.fleet, job)
         replicas = tuple(replace(replica, instance_id=ids[replica.replica_id]) for replica in loaded.state.replicas)
@@ -115,7 +115,7 @@ def _running_jobs(project: Project, jobs: int) -> ControlPlane:
     return functions
 
 
-def _copy_id(number: int) -> str:
+def copy_id(number: int) -> str:
     return f"{COPIED}_{number}"
 
 

@@ -15,10 +15,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--replicas", type=int, default=10)
+    parser.add_argument("--regions", type=int, default=10)
     parser.add_argument("--changes-per-minute", type=int, default=1500)
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    usage = run(Scenario(arguments.jobs, arguments.replicas, arguments.changes_per_minute))
+    usage = run(Scenario(arguments.jobs, arguments.replicas, arguments.regions, arguments.changes_per_minute))
     for name in sorted(usage.counts):
         sys.stdout.write(
             f"{name:32s} {usage.total(name):10,d} in all {usage.peak_per_minute(name):10,d} in one minute\n"

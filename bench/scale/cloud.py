@@ -41,8 +41,9 @@ class Cloud:
         self._count = 0
         self._busy: Counter[str] = Counter()
         self._waiting: dict[str, list[Callable[[], None]]] = {name: [] for name in INSTANCES}
-        self._changes: Counter[int] = Counter()
-        self._excluded: Counter[int] = Counter()
+        self._changes: Counter[tuple[int, int]] = Counter()
+        self._excluded: Counter[tuple[int, int]] = Counter()
+        """By region and minute, as the changes."""
 
     def clock(self) -> datetime:
         return START + timedelta(seconds=self.now + self.spent)
@@ -83,32 +84,32 @@ class Cloud:
         if self._waiting[function]:
             self._waiting[function].pop(0)()
 
-    def change(self) -> None:
-        """Spend the time of one change of a VM. Raises TemporaryError if the quota refuses it for too long."""
+    def change(self, region: int) -> None:
+        """Spend the time of one change of a VM. Raises TemporaryError if the region's quota refuses it for too long."""
         at = self.now + self.spent
         minute = int(at // MINUTE)
-        if self._changes[minute] >= self.scenario.changes_per_minute:
+        if self._changes[region, minute] >= self.scenario.changes_per_minute:
             minute += 1
             refill_s = minute * MINUTE - at
-            if refill_s > REFUSED_S or self._changes[minute] >= self.scenario.changes_per_minute:
+            if refill_s > REFUSED_S or self._changes[region, minute] >= self.scenario.changes_per_minute:
                 self.spend(REFUSED_S)
                 self.usage.refused += 1
                 raise TemporaryError("rateLimitExceeded")
             self.spend(refill_s)
-        self._changes[minute] += 1
+        self._changes[region, minute] += 1
         self.usage.add("Compute changes", minute * MINUTE)
         self.spend(COMPUTE_CALL_S)
 
-    def exclude(self, vms: int) -> None:
-        """Charge a list whose filter excludes this many VMs. Raises TemporaryError if the limit refuses it."""
+    def exclude(self, region: int, vms: int) -> None:
+        """Charge a list whose filter excludes this many VMs. Raises TemporaryError if the region's limit refuses it."""
         if vms <= self.scenario.excluded_free:
             return
         minute = int((self.now + self.spent) // MINUTE)
-        if self._excluded[minute] + vms > self.scenario.excluded_per_minute:
+        if self._excluded[region, minute] + vms > self.scenario.excluded_per_minute:
             self.spend(REFUSED_LIST_S)
             self.usage.refused_lists += 1
             raise TemporaryError("quotaExceeded")
-        self._excluded[minute] += vms
+        self._excluded[region, minute] += vms
         self.usage.add("VMs excluded by filters", minute * MINUTE, vms)
 
     def run_in_waves(self, tasks: Sequence[Callable[[], None]]) -> None:

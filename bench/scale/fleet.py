@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -31,8 +32,8 @@ class ScaleFleet:
     def __init__(self, cloud: Cloud, deps: Deps) -> None:
         self._cloud, self._deps = cloud, deps
         self._fleets: dict[str, MemoryFleet] = {}
-        self._vms = 0
-        """Number of VMs in the region."""
+        self._vms: Counter[int] = Counter()
+        """Number of VMs in each region."""
         self._owners: dict[str, str] = {}
         """VM name → job id."""
         self.exited_at: dict[str, float] = {}
@@ -41,7 +42,8 @@ class ScaleFleet:
     def list_vms(self, job_id: str, _tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         fleet = self._fleets.get(job_id)
         vms = fleet.list_vms(job_id) if fleet else ()
-        self._cloud.exclude(self._vms - len(vms))
+        region = self._region(job_id)
+        self._cloud.exclude(region, self._vms[region] - len(vms))
         self._charge_listing(len(vms))
         return vms
 
@@ -56,29 +58,29 @@ class ScaleFleet:
         self._cloud.spend(pages * COMPUTE_CALL_S)
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        cloud = self._cloud
-        cloud.change()
+        cloud, region = self._cloud, self._region(job.job_id)
+        cloud.change(region)
         fleet = self._fleets.setdefault(job.job_id, MemoryFleet(clock=cloud.clock))
         outcome = fleet.create(job, create, metadata)
         cloud.spend(INSERT_S)
         for name in create.names:
             if name not in self._owners:
                 self._owners[name] = job.job_id
-                self._vms += 1
+                self._vms[region] += 1
                 boot_s = BOOT_S + cloud.rng.uniform(0, 10)
                 cloud.after(cloud.spent + boot_s, partial(self._report_ready, job.job_id, name))
         return outcome
 
     def delete(self, vm: Vm) -> bool:
-        cloud = self._cloud
-        cloud.change()
+        cloud, region = self._cloud, self._region(self._owners[vm.name])
+        cloud.change(region)
         if vm.name in self.exited_at:
             cloud.usage.deleted_s.append(cloud.now + cloud.spent - self.exited_at.pop(vm.name))
-        self._vms -= 1
+        self._vms[region] -= 1
         return self._fleets[self._owners[vm.name]].delete(vm)
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
-        self._cloud.change()
+        self._cloud.change(self._region(self._owners[vm.name]))
         return self._fleets[self._owners[vm.name]].write_directive(vm, directive)
 
     def reported_metric(self, _vm: Vm) -> str | None:
@@ -90,6 +92,9 @@ class ScaleFleet:
     def release(self, job: Job) -> bool:
         self._fleets.pop(job.job_id, None)
         return True
+
+    def _region(self, job_id: str) -> int:
+        return int(job_id.rpartition("_")[2]) % self._cloud.scenario.regions
 
     def _report_ready(self, job_id: str, name: str) -> None:
         data = self._message(job_id, name)

@@ -14,12 +14,14 @@ class Scenario:
     jobs: int
     replicas: int
     """Number of replicas of each job."""
+    regions: int = 1
+    """Number of regions of the jobs. Compute Engine's limits are per region, but all regions share the functions."""
     changes_per_minute: int = 1500
-    """Compute Engine's default quota of changes. Source: Compute Engine documentation, "API rate limits"."""
+    """Compute Engine's default quota of changes per region. Source: its documentation, "API rate limits"."""
     excluded_free: int = 10_000
-    """VMs that the filter of a list may exclude without a charge."""
+    """VMs of a region that the filter of a list may exclude without a charge."""
     excluded_per_minute: int = 750_000
-    """VMs that the filters of all lists together may exclude: a fixed limit. Source: as above."""
+    """VMs of a region that the filters of all lists together may exclude: a fixed limit. Source: as above."""
     seed: int = 1
 
 

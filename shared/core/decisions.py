@@ -68,6 +68,7 @@ class Reason(StrEnum):
     PEER_DOWN = "peer_down"
     PEER_LOST_MEANWHILE = "peer_lost_meanwhile"
     CHARGE_EXPLAINED = "charge_explained"
+    CAUSE_NOT_KNOWN_YET = "cause_not_known_yet"
     OUT_OF_MEMORY = "out_of_memory"
     COMMON_ERROR = "common_error"
     INSTALL_FAILED = "install_failed"
@@ -122,7 +123,12 @@ class Decision:
 
         Such a decision is not recorded: its ledger entry would make the later event a duplicate.
         """
-        return self.reason in (Reason.NOT_YET, Reason.UNKNOWN_INCARNATION, Reason.OTHER_VM)
+        return self.is_postponed or self.reason in (Reason.NOT_YET, Reason.UNKNOWN_INCARNATION, Reason.OTHER_VM)
+
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the event must be judged again soon, because an event that decides about it may still be reported."""
+        return self.reason is Reason.CAUSE_NOT_KNOWN_YET
 
 
 def not_yet(text: str) -> Decision:

@@ -1,7 +1,7 @@
 """Admission of queued jobs under the project's limits, in passes.
 
     take the admission token (with all live jobs) ──► for each job that fits, in the order of the queue:
-            ▲                                             commit PREPARING with the token, then request its VMs
+            ▲                                             commit PREPARING with the token, and request its VMs
             └── another pass admitted a job meanwhile ────────┘
 
 A pass reads the live jobs once, whatever the number of queued jobs. It runs when a job is submitted, when a job has
@@ -9,8 +9,10 @@ ended, and with every sweep. A lease keeps passes from running side by side. A p
 once, because the running pass decides about all queued jobs, except those that were submitted after it had read them.
 The running pass therefore counts the live jobs at its end, and requests another pass if their number has changed.
 
-A job that must wait stays QUEUED, and its ledger entry stays pending. The commit of each admission has the previous
-admission as precondition, so two concurrent passes never admit two jobs to the same capacity.
+A job that must wait stays QUEUED, and its ledger entry stays pending. The entry of an admission is pending, too, until
+the job's VMs exist, because the request of the pass may find the lease taken by a delivery that has read the job as
+QUEUED. The commit of each admission has the previous admission as precondition, so two concurrent passes never admit
+two jobs to the same capacity.
 """
 
 from __future__ import annotations
@@ -26,11 +28,7 @@ from shared.core.rules.admission_queue import admissible_jobs
 from shared.errors import ConflictError
 from shared.flows.record import Deps, record
 from shared.messaging import topics
-from shared.messaging.internal_requests import (
-    ProvisionRequest,
-    encode_admission_pass,
-    encode_provision,
-)
+from shared.messaging.internal_requests import encode_admission_pass
 from shared.ports import AdmissionToken
 
 TRIES: Final = 5
@@ -52,11 +50,11 @@ def request_pass(deps: Deps) -> None:
 
 def admit(job: Job, deps: Deps, message_id: str = "") -> bool:
     """Run a pass for this queued job. Return whether it was admitted."""
-    return job.job_id in admit_all(deps, requested_by=job.job_id, message_id=message_id)
+    return job.job_id in admit_all(deps, message_id)
 
 
-def admit_all(deps: Deps, requested_by: str = "", message_id: str = "") -> frozenset[str]:
-    """Admit all jobs that fit, and return their ids. VMs are requested for all but the job that requested the pass.
+def admit_all(deps: Deps, message_id: str = "") -> frozenset[str]:
+    """Admit all jobs that fit, request their VMs, and return their ids.
 
     `message_id` is the message that requested the pass. Its redelivery takes the lease again.
     """
@@ -65,7 +63,7 @@ def admit_all(deps: Deps, requested_by: str = "", message_id: str = "") -> froze
     if lease is None:
         return frozenset()
     try:
-        admitted, live_count = _run_pass(deps, requested_by)
+        admitted, live_count = _run_pass(deps)
     finally:
         deps.store.release_lease(lease)
     if deps.store.count_live() != live_count:
@@ -73,7 +71,7 @@ def admit_all(deps: Deps, requested_by: str = "", message_id: str = "") -> froze
     return admitted
 
 
-def _run_pass(deps: Deps, requested_by: str) -> tuple[frozenset[str], int]:
+def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
     """Return the ids of the admitted jobs, and how many live jobs the decisions were based on."""
     admitted: set[str] = set()
     live_count = 0
@@ -84,8 +82,6 @@ def _run_pass(deps: Deps, requested_by: str) -> tuple[frozenset[str], int]:
             for job in admissible_jobs(token.jobs, deps.limits):
                 _admit_one(job, token, deps)
                 admitted.add(job.job_id)
-                if job.job_id != requested_by:
-                    deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), {})
                 token = deps.store.next_admission_token(token, job.job_id)
         except ConflictError:
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
@@ -99,5 +95,6 @@ def _run_pass(deps: Deps, requested_by: str) -> tuple[frozenset[str], int]:
 def _admit_one(job: Job, token: AdmissionToken, deps: Deps) -> None:
     """Admit the job. Raises ConflictError if another job, or this job by another pass, was admitted since the token was
     taken."""
-    if not record(ProvisioningStarted(job.job_id, deps.clock()), deps, admission_token=token).is_new:
+    started = ProvisioningStarted(job.job_id, deps.clock(), is_admission=True)
+    if not record(started, deps, admission_token=token).is_new:
         raise ConflictError(f"{job.job_id} was admitted by another pass")

@@ -103,9 +103,9 @@ class ClusterInvariants:
 
     def _track_completed_peers(self, before: State | None, state: State) -> None:
         plan, now = state.job.plan, self.context.now
+        incarnations = {replica.key: replica.incarnation for replica in before.replicas} if before else {}
         for replica in state.replicas:
-            previous = before.find(replica.attempt, replica.replica_id) if before else None
-            if previous is None or previous.incarnation != replica.incarnation:
+            if incarnations.get(replica.key) != replica.incarnation:
                 self._started_at[replica.replica_id] = now
                 self._completed_at.pop(replica.replica_id, None)
             if replica.state is ReplicaState.COMPLETED:

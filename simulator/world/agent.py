@@ -39,9 +39,9 @@ class _Disk:
     started: Key | None = None
     """The last incarnation that this VM started."""
     closed: bool = True
-    """Whether the end of that incarnation was reported, or needs no report."""
+    """Whether a later directive was received, so that the end of that incarnation needs no report."""
     exit: Exit | None = None
-    """How and when that incarnation ended, until the report was accepted."""
+    """How and when that incarnation ended, until a later directive is received."""
     desired: Directive | None = None
     setup_done: bool = False
     announced: list[str] = field(default_factory=list)
@@ -255,11 +255,7 @@ class SimAgent:
         self._send_exit(key, self._disk.exit)
 
     def _send_exit(self, key: Key, exit_: Exit) -> None:
-        self._send(self._events, topics.REPLICA_EXIT, key, exit_, lambda: self._on_exit_accepted(key))
-
-    def _on_exit_accepted(self, key: Key) -> None:
-        if key == self._disk.started:
-            self._disk.closed, self._disk.exit = True, None
+        self._send(self._events, topics.REPLICA_EXIT, key, exit_, lambda: None)
 
     def _send_fault(self, key: Key, cause: str) -> None:
         announced = self._disk.announced

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shared.messaging import topics
+from shared.messaging.push import Message
 from simulator.world.context import Context
 
 DELIVERIES_MAX: Final = 100
@@ -19,8 +20,9 @@ REPEATED_BY_AGENT: Final = frozenset({topics.VM_READY, topics.REPLICA_EXIT})
 BUSY_RETRY_S: Final = 5.0
 """Delay before the next delivery when no function instance was free."""
 
-Deliver = Callable[[str, bytes, Mapping[str, str]], bool | None]
-"""Return True to acknowledge, False to have the message redelivered, None if no instance was free."""
+Deliver = Callable[[str, Message], bool | None]
+"""Handles a message of a topic. Return True to acknowledge, False to have the message redelivered, None if no instance
+was free."""
 
 
 @dataclass(slots=True)
@@ -34,6 +36,8 @@ class SimBus:
     dead_letters: list[tuple[str, bytes]] = field(default_factory=list)
     notifications: list[bytes] = field(default_factory=list)
     """Notifications of jobs that subscribers received."""
+    published: int = 0
+    """Messages that were accepted."""
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         context, faults = self.context, self.context.faults
@@ -49,20 +53,22 @@ class SimBus:
         if topic == topics.JOB_STATE:
             self.notifications.append(data)
             return
-        for _ in range(2 if context.chance(faults.duplicate) else 1):
+        self.published += 1
+        message = Message(data, attributes, str(self.published), context.scheduler.clock(0.0))
+        for _ in range(2 if context.chance(faults.duplicate) else 1):  # both have one id
             delay_s = context.between(1, LATE_S) if context.chance(faults.late) else context.between(0.02, 0.4)
             self.in_flight += 1
-            context.scheduler.after(delay_s, lambda: self._attempt(topic, data, attributes, 1))
+            context.scheduler.after(delay_s, lambda: self._attempt(topic, message, 1))
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         for data in messages:
             self.publish(topic, data, {})
 
-    def _attempt(self, topic: str, data: bytes, attributes: Mapping[str, str], attempt: int) -> None:
+    def _attempt(self, topic: str, message: Message, attempt: int) -> None:
         context = self.context
-        is_acknowledged = self.deliver(topic, data, attributes)
+        is_acknowledged = self.deliver(topic, message)
         if is_acknowledged is None:
-            context.scheduler.after(BUSY_RETRY_S, lambda: self._attempt(topic, data, attributes, attempt))
+            context.scheduler.after(BUSY_RETRY_S, lambda: self._attempt(topic, message, attempt))
             return
         backoff_s = min(BACKOFF_MAX_S, 2.0 ** min(attempt - 1, 6)) * context.between(0.8, 1.2)
         if is_acknowledged and context.chance(context.faults.duplicate * 0.3):
@@ -71,7 +77,7 @@ class SimBus:
             self.in_flight -= 1
         elif attempt >= DELIVERIES_MAX:
             self.in_flight -= 1
-            self.dead_letters.append((topic, data))
+            self.dead_letters.append((topic, message.data))
             context.log("dead-letter", topic)
         else:
-            context.scheduler.after(backoff_s, lambda: self._attempt(topic, data, attributes, attempt + 1))
+            context.scheduler.after(backoff_s, lambda: self._attempt(topic, message, attempt + 1))

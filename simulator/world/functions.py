@@ -11,7 +11,7 @@ steps. This gives every interleaving in which the later invocation ends first, w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
@@ -34,6 +34,7 @@ from shared.flows.record import Deps
 from shared.memory.objects import MemoryObjects
 from shared.memory.store import MemoryStore
 from shared.messaging import agent_messages, google_events, internal_requests, topics
+from shared.messaging.push import Message
 from shared.ports import Bus, Fleet, Objects, Store
 from simulator.world.bus import SimBus
 from simulator.world.context import Context
@@ -85,36 +86,42 @@ class Functions:
     _instances_max: int = field(init=False)
     _store: MemoryStore | SplitReads = field(init=False)
     """The store as functions read it."""
-    _handlers: dict[str, Callable[[bytes, Mapping[str, str], Deps], object]] = field(init=False)
+    _handlers: dict[str, Callable[[Message, Deps], object]] = field(init=False)
 
     def __post_init__(self) -> None:
         faults = self.context.faults
         self._instances_max = faults.instances_max
         self._store = SplitReads(self.store, self._split) if faults.split_reads else self.store
         self._handlers = {
-            topics.SUBMIT: lambda data, attributes, deps: submit.handle(data, attributes.get("source"), deps),
-            topics.VM_READY: lambda data, _, deps: vm_ready.handle(agent_messages.decode_vm_ready(data), deps),
-            topics.REPLICA_EXIT: lambda data, _, deps: replica_exit.handle(
-                agent_messages.decode_replica_exit(data), deps
+            topics.SUBMIT: lambda message, deps: submit.handle(message.data, message.attributes.get("source"), deps),
+            topics.VM_READY: lambda message, deps: vm_ready.handle(agent_messages.decode_vm_ready(message.data), deps),
+            topics.REPLICA_EXIT: lambda message, deps: replica_exit.handle(
+                agent_messages.decode_replica_exit(message.data), deps
             ),
-            topics.MAINTENANCE: lambda data, _, deps: maintenance.handle(google_events.decode_maintenance(data), deps),
-            topics.PROVISION: lambda data, _, deps: provision.handle(
-                internal_requests.decode_provision(data), self._machines(), deps
+            topics.MAINTENANCE: lambda message, deps: maintenance.handle(
+                google_events.decode_maintenance(message.data), deps
             ),
-            topics.SWEEP: lambda _, __, deps: sweep.handle(deps),
-            topics.UPLOAD: lambda data, attributes, deps: upload.handle(
-                google_events.decode_upload(attributes, data),
+            topics.PROVISION: lambda message, deps: provision.handle(
+                internal_requests.decode_provision(message.data),
+                self._machines(),
+                deps,
+                message.published_at,
+                message.message_id,
+            ),
+            topics.SWEEP: lambda _, deps: sweep.handle(deps),
+            topics.UPLOAD: lambda message, deps: upload.handle(
+                google_events.decode_upload(message.attributes, message.data),
                 cast("Objects", InterceptedPort(self.objects, self._intercept)),
                 deps,
             ),
-            CANCEL: lambda data, _, deps: user_requests.cancel_job(_parse_action(data)[0], "a user", deps),
-            DELETE: lambda data, _, deps: user_requests.delete_job(*_parse_action(data), deps, by="a user"),
-            LABEL: lambda data, _, deps: user_requests.change_labels(
-                _parse_action(data)[0], {"a": "b"}, _parse_action(data)[1], None, deps, by="a user"
+            CANCEL: lambda message, deps: user_requests.cancel_job(_parse_action(message.data)[0], "a user", deps),
+            DELETE: lambda message, deps: user_requests.delete_job(*_parse_action(message.data), deps, by="a user"),
+            LABEL: lambda message, deps: user_requests.change_labels(
+                _parse_action(message.data)[0], {"a": "b"}, _parse_action(message.data)[1], None, deps, by="a user"
             ),
         }
 
-    def deliver(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> bool | None:
+    def deliver(self, topic: str, message: Message) -> bool | None:
         """Handle one message, with the acknowledgement policy of `shared.messaging.push`. See `bus.Deliver`.
 
         Any exception that the policy does not name is a bug, and is raised to the caller.
@@ -126,7 +133,7 @@ class Functions:
         name = topic.removeprefix("trainmaster-")
         self.context.log("invoke", name, f"#{self.invocations}")
         try:
-            self._handlers[topic](data, attributes, self._deps())
+            self._handlers[topic](message, self._deps())
         except FunctionCrashed:
             self.context.log("crashed", name)
             return False
@@ -135,7 +142,7 @@ class Functions:
             return False
         except PermanentError as error:
             if topic not in USER_ACTIONS:  # a user gets the error as the answer
-                self.bus.publish(topics.DEAD_LETTER, data, {"function": name})
+                self.bus.publish(topics.DEAD_LETTER, message.data, {"function": name})
             self.context.log("rejected", name, error)
         finally:
             self.running -= 1

@@ -50,9 +50,7 @@ def test_published_message_arrives_with_its_bytes_and_attributes(pubsub: PubSub,
     assert received == messages
 
 
-def test_many_messages_are_published_in_batches(
-    pubsub: PubSub, bus: PubsubBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_of_all_batches_arrive(pubsub: PubSub, bus: PubsubBus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pubsub_bus, "BATCH_MAX", 2)
     bus.publish_all("trainmaster-submit", [b"1", b"2", b"3"])
     bus.publish_all("trainmaster-submit", [])
@@ -69,9 +67,12 @@ class FailingPubSub(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def __init__(self, *statuses: grpc.StatusCode) -> None:
         self.statuses = list(statuses)
+        self.messages: list[int] = []
+        """Number of messages of each request."""
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         def publish(request: PublishRequest, context: grpc.ServicerContext) -> PublishResponse:
+            self.messages.append(len(request.messages))
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             if status is not grpc.StatusCode.OK:
                 context.abort(status, "as the test says")
@@ -98,6 +99,13 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FailingPubSub, Pu
     yield handler, bus
     bus.close()
     server.stop(None).wait()
+
+
+def test_many_messages_are_published_in_batches(failing: tuple[FailingPubSub, PubsubBus]) -> None:
+    """One request per message would take the sweep of thousands of jobs longer than until the next sweep."""
+    pubsub, bus = failing
+    bus.publish_all("trainmaster-provision", [b"{}"] * 2001)
+    assert pubsub.messages == [1000, 1000, 1]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import pytest
 
 from shared.core.events import (
     Event,
+    ExitCause,
     JobSubmitted,
     ProgramError,
     ProvisioningStarted,
@@ -175,6 +176,24 @@ def test_events_loaded_before_any_commit_charge_no_peer(
     explained = [entry for entry in store.ledger("digits_1") if entry.event.kind == "charge_explained"]
     assert {entry.key for entry in explained} == {"1-chief-0-1-charge-explained", "1-worker-1-1-charge-explained"}
     assert all("worker 0" in entry.decision.text or "chief 0" in entry.decision.text for entry in explained)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_stalls_loaded_before_any_commit_cost_one_replica_one_stall(order: tuple[int, ...]) -> None:
+    """A program that hangs stops the output of its whole gang, so all programs are ended at about the same time."""
+    store = MemoryStore()
+    deps = deps_on(store)
+    run_job(deps, "digits_1")
+    stalls = [
+        exited(replica_id, signal=15, cause=ExitCause.STALLED, seconds=100 + nth)
+        for nth, replica_id in enumerate((WORKER_0, WORKER_1, CHIEF))
+    ]
+    record_nested([stalls[nth] for nth in order], deps)
+    assert charges(store, "digits_1") == {}
+    loaded = store.load_attempt("digits_1")
+    assert loaded is not None
+    stalled = {replica.replica_id for replica in loaded.state.replicas for ended in replica.past if ended.is_charged}
+    assert stalled == {WORKER_0}
 
 
 def test_of_two_failures_with_different_errors_the_earlier_is_charged() -> None:

@@ -98,7 +98,10 @@ class RunState:
             self._save()
 
     def report_exit(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
-        """Store the exit and report it until it is accepted or a newer directive supersedes it."""
+        """Store the exit and report it until a newer directive supersedes it, also after a reboot.
+
+        Pub/Sub may lose a message that it has accepted, so its acceptance does not end the report.
+        """
         body = {"at": utc_now(), **asdict(program_exit)}
         metric = body.pop("measurement")
         if metric:
@@ -117,12 +120,9 @@ class RunState:
         self._reporter.report_maintenance(key, cause, functools.partial(self._on_maintenance_accepted, cause))
 
     def _send_exit(self, key: IncarnationKey, body: Mapping[str, object]) -> None:
-        self._reporter.report_exit(key, body, functools.partial(self._on_exit_accepted, key))
+        self._reporter.report_exit(key, body, self._on_exit_accepted)
 
-    def _on_exit_accepted(self, key: IncarnationKey) -> None:
-        if key == self._state.started:
-            self._close()
-            self._save()
+    def _on_exit_accepted(self) -> None:
         self._console.log("The exit is reported.")
 
     def _on_maintenance_accepted(self, cause: str) -> None:

@@ -25,9 +25,9 @@ class StoredState:
     started: IncarnationKey | None = None
     """The last incarnation that was started, or that a failed setup used up."""
     closed: bool = True
-    """The end of that incarnation is accepted or no longer matters: nothing is left to report."""
+    """A later directive was received, so the end of that incarnation no longer matters: nothing is left to report."""
     exit: dict[str, Any] | None = None
-    """How that incarnation ended, if it is known and not accepted yet."""
+    """How that incarnation ended, if it is known and still matters."""
     desired: ReceivedDirective | None = None
     """The latest directive."""
     announced: list[str] = field(default_factory=list)

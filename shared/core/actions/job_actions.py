@@ -24,6 +24,8 @@ class AcceptJob:
 class BeginPreparing:
     """Move the job from QUEUED to PREPARING."""
 
+    requests_vms: bool = False
+    """Whether the job's VMs must be requested."""
     kind: Literal["begin_preparing"] = "begin_preparing"
 
 
@@ -70,6 +72,8 @@ class RerunJob:
     wrong."""
     blame: Blame = Blame.OWN
     """Party at fault by the evidence of the charged exit."""
+    exited_at: datetime | None = None
+    """When the charged exit happened. None in entries of earlier releases: it was taken to have been judged at once."""
     reporter: str | None = None
     """Replica whose exit reruns the job, if one does."""
     reporter_vm: str | None = None

@@ -51,6 +51,9 @@ class ProvisioningStarted(JobEventBase):
 
     job_id: str
     at: datetime
+    is_admission: bool = False
+    """Whether an admission pass admitted the job, so that its VMs must be requested. Otherwise they are requested by
+    the delivery that recorded this event."""
     kind: Literal["provisioning_started"] = "provisioning_started"
 
     @property

@@ -59,10 +59,11 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class LastRerun:
-    """The beginning of the current attempt, if a replica's exit was charged for it. A loss that becomes known later may
-    explain that exit; the rerun is then refunded."""
+    """The charged exit that began the current attempt. A loss that becomes known later may explain it, and then the
+    rerun is refunded."""
 
     at: datetime
+    """When the replica exited."""
     blame: Blame
     """Party at fault by the evidence of the charged exit."""
 

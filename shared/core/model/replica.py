@@ -58,7 +58,7 @@ class PastIncarnation:
     back_at: datetime | None = None
     """When a later incarnation of the replica started. None: not yet."""
     is_charged: bool = False
-    """Whether it used up a restart that has not been refunded."""
+    """Whether it used up a restart, or one of the restarts after stalls, that has not been refunded."""
     exit_status: int | None = None
     signal: int | None = None
     signature: str | None = None

@@ -2,6 +2,7 @@
 
 One relation answers every question: does this loss of a peer explain this exit? It is asked when the exit is judged,
 and again after the commit of every loss, for the exits that were charged before (`shared.core.rules.explained_charge`).
+`shared.core.rules.causes` finds the loss among those of all peers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from shared.core.actions import FailJob, RerunJob, RestartReplica
 from shared.core.decisions import Decision
 from shared.core.events import ExitCause, ReplicaExited
 from shared.core.model.exit_policy import SIGNAL_BASE, Blame, code_of
-from shared.core.model.job import Job, State
+from shared.core.model.job import Job
 from shared.core.model.replica import EndKind, PastIncarnation, Replica
 from shared.core.model.replica_id import ReplicaId
 from shared.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
@@ -95,7 +96,7 @@ def start_of(replica: Replica, event: ReplicaExited) -> datetime | None:
 
 def may_be_explained(decision: Decision) -> bool:
     """Whether the loss of a peer that has not been read yet may change the decision about an exit."""
-    return isinstance(decision.action, RestartReplica | RerunJob | FailJob)
+    return decision.is_postponed or isinstance(decision.action, RestartReplica | RerunJob | FailJob)
 
 
 def past_vm(replica: Replica, at: datetime) -> PastIncarnation:
@@ -106,23 +107,6 @@ def past_vm(replica: Replica, at: datetime) -> PastIncarnation:
     """
     ordered_at = None if replica.instance_id else replica.ordered_at
     return PastIncarnation(replica.incarnation, EndKind.VM_LOST, at, replica.started_at or ordered_at)
-
-
-def find_cause(state: State, replica: Replica, ended: PastIncarnation) -> Replica | None:
-    """Return the peer whose own loss explains this exit of the replica; None if there is none.
-
-    `state` holds the replica and peers of it. Lost VMs are named before failures, so failed peers are needed only if no
-    lost VM explains the exit.
-    """
-    if state.job.plan.independent:
-        return None
-    causes = (
-        (loss.kind is EndKind.EXIT, loss.ended_at, peer.key, peer)
-        for peer in _peers(state, replica)
-        for loss in peer.past
-        if explains(peer, loss, replica, ended)
-    )
-    return min(causes, default=(None,))[-1]
 
 
 def explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: PastIncarnation) -> bool:
@@ -138,7 +122,11 @@ def explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: Past
     """
     if loss.back_at and ended.started_at and loss.back_at < ended.started_at:
         return False
-    return _exit_explains(peer, loss, replica, ended) if loss.kind is EndKind.EXIT else _vm_loss_explains(loss, ended)
+    if loss.kind is EndKind.EXIT:
+        return _exit_explains(peer, loss, replica, ended)
+    if loss.kind is ended.kind is EndKind.STALL:  # a gang stalls together: only the earlier explains the later
+        return (loss.ended_at, peer.key) < (ended.ended_at, replica.key)
+    return _vm_loss_explains(loss, ended)
 
 
 def _exit_explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended: PastIncarnation) -> bool:
@@ -149,16 +137,18 @@ def _exit_explains(peer: Replica, loss: PastIncarnation, replica: Replica, ended
     own fault is not explained by a peer that failed with the same error, because that is one bug in both; nor by a peer
     that reported a lost peer, because that may have been this replica.
     """
-    if not loss.is_charged:
-        return False
-    if ended.blame is Blame.OWN and (
-        loss.blame is Blame.PEER or (loss.signature is not None and loss.signature == ended.signature)
-    ):
+    if not loss.is_charged or is_ruled_out(loss, ended):
         return False
     if (loss.ended_at, peer.key) < (ended.ended_at, replica.key):
         return True
     is_noticed_early = loss.blame is Blame.OWN and ended.blame is Blame.PEER
     return is_noticed_early and loss.ended_at - ended.ended_at <= EARLY_NOTICE_MAX
+
+
+def is_ruled_out(loss: PastIncarnation, ended: PastIncarnation) -> bool:
+    """Whether the evidence of both exits alone shows that this failure of a peer does not explain this exit."""
+    is_one_bug = loss.signature is not None and loss.signature == ended.signature
+    return ended.blame is Blame.OWN and (loss.blame is Blame.PEER or is_one_bug)
 
 
 def _vm_loss_explains(loss: PastIncarnation, ended: PastIncarnation) -> bool:
@@ -173,24 +163,14 @@ def _vm_loss_explains(loss: PastIncarnation, ended: PastIncarnation) -> bool:
     return ended.ended_at >= loss.ended_at - LOSS_REPORT_DELAY_MAX
 
 
-def explains_rerun(job: Job, lost: Replica, now: datetime) -> bool:
-    """Whether the last charged rerun was caused by the loss of `lost`, which becomes known now.
+def explains_rerun(job: Job, lost: Replica, lost_at: datetime) -> bool:
+    """Whether the last charged rerun was caused by the loss of `lost`, which was reported at `lost_at`.
 
-    Its VM had reported before the rerun, and has not reported since.
+    Its VM had reported before the rerun, and has not reported since. Only the times of the events count: both may be
+    judged much later, and in either order.
     """
     last = job.last_rerun
     if last is None or last.blame is Blame.OWN or job.plan.independent or not lost.replica_id.is_in_cluster:
         return False
     is_silent_since = lost.instance_id is not None and not lost.ever_ready
-    return is_silent_since and now - last.at <= LOSS_REPORT_DELAY_MAX
-
-
-def _peers(state: State, replica: Replica) -> tuple[Replica, ...]:
-    """Return the other members of the replica's cluster."""
-    if not replica.replica_id.is_in_cluster:
-        return ()
-    return tuple(
-        peer
-        for peer in state.replicas
-        if peer.replica_id != replica.replica_id and peer.attempt == replica.attempt and peer.replica_id.is_in_cluster
-    )
+    return is_silent_since and lost_at - last.at <= LOSS_REPORT_DELAY_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.core.actions import FailJob
+from shared.core.actions import FailJob, Ignore
 from shared.core.decisions import Decision, Reason, Rule
 from shared.core.events import ReplicaExited
 from shared.core.model.exit_policy import PERMANENT_STATUSES, Blame, ExitAction, ExitPolicy, Preset, code_of
@@ -14,7 +14,7 @@ from shared.core.model.replica import Replica
 from shared.core.rules import messages
 from shared.core.rules.attribution import blame, may_be_collateral
 from shared.core.rules.repetition import bug_signature, is_quick_failure, is_transient
-from shared.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
+from shared.core.timeouts import LIKELY_BUG_FAILURES, LOSS_REPORT_DELAY_MAX, QUICK_FAILURE_MAX_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,17 @@ class Case:
             and previous.bug == bug_signature(event)
             and (previous.exit_status, previous.signal) == (event.exit_status, event.signal)
         )
+
+    def fail_unless_explained(self, rule: Rule, reason: Reason, text: str) -> Decision:
+        """Return the decision to end the job, or to postpone this: a loss that explains the exit may come.
+
+        A job that has ended cannot be started again. Within its budgets, a charge is refunded instead.
+        """
+        is_recent = abs(self.now - self.event.at) < LOSS_REPORT_DELAY_MAX
+        if not is_recent or not may_be_collateral(self.job, self.event):
+            return self.fail(rule, reason, text)
+        text = f"{text} The loss of a peer may still explain this exit, so the job does not end yet."
+        return Decision(rule, Reason.CAUSE_NOT_KNOWN_YET, text, Ignore())
 
     def fail(self, rule: Rule, reason: Reason, text: str) -> Decision:
         """Return the decision to end the job with this exit as its error message."""

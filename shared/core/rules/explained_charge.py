@@ -15,7 +15,7 @@ from shared.core.decisions import Decision, Reason, Rule, stale
 from shared.core.events import ChargeExplained
 from shared.core.model.job import State
 from shared.core.model.replica import PastIncarnation, Replica
-from shared.core.rules.attribution import find_cause
+from shared.core.rules.causes import Causes
 
 
 def explained_charges(state: State) -> Iterator[tuple[Replica, PastIncarnation, Replica]]:
@@ -25,9 +25,10 @@ def explained_charges(state: State) -> Iterator[tuple[Replica, PastIncarnation, 
     """
     if state.job.state.is_terminal:
         return
+    causes = Causes(state)
     for replica in state.replicas:
         for ended in replica.past:
-            if ended.is_charged and (cause := find_cause(state, replica, ended)):
+            if ended.is_charged and (cause := causes.find(replica, ended)):
                 yield replica, ended, cause
 
 

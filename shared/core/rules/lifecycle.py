@@ -33,8 +33,9 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
     """Move the job out of the admission queue."""
     if state.job.state is not JobState.QUEUED:
         return stale(Reason.NOTHING_TO_DO, "Provisioning had begun before.")
+    action = BeginPreparing(event.is_admission)
     owner = "first trial's" if state.job.tuning else "job's"
-    return Decision(Rule.LIFECYCLE, Reason.PREPARING, f"The {owner} VMs are being created.", BeginPreparing())
+    return Decision(Rule.LIFECYCLE, Reason.PREPARING, f"The {owner} VMs are being created.", action)
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:

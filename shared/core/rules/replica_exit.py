@@ -25,7 +25,8 @@ from shared.core.events import ExitCause, ReplicaExited
 from shared.core.model.exit_policy import ExitAction, Preset
 from shared.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
 from shared.core.model.replica import EndKind, Replica
-from shared.core.rules.attribution import blame, find_cause, may_be_collateral, past_exit
+from shared.core.rules.attribution import blame, may_be_collateral, past_exit
+from shared.core.rules.causes import Causes
 from shared.core.rules.exit_case import Case
 from shared.core.rules.repetition import bug_signature
 from shared.core.rules.vm_loss import internal_error, replace_vm
@@ -75,7 +76,6 @@ def _vm_stopping(case: Case) -> Decision | None:
         cause,
         Reason.VM_STOPPING,
         case.event.at,
-        case.now,
         measurement=case.event.measurement,
     )
 
@@ -116,12 +116,13 @@ def _retries_disabled(case: Case) -> Decision | None:
         return None
     if may_be_collateral(case.job, case.event) and case.replica.restarts_used < RESTARTS_MAX:
         return None
-    return case.fail(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, f"{case.outcome}; retries are disabled.")
+    text = f"{case.outcome}; retries are disabled."
+    return case.fail_unless_explained(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, text)
 
 
 def _collateral(case: Case) -> Decision | None:
     ended = past_exit(case.replica, case.event, is_charged=True)
-    peer = find_cause(case.state, case.replica, ended)
+    peer = Causes(case.state).find(case.replica, ended)
     if peer is None:
         return None
     is_down = peer.state.is_down
@@ -138,7 +139,7 @@ def _stalled(case: Case) -> Decision | None:
         return None
     if case.job.plan.restart_job_on_worker_restart:
         return _rerun(case, Rule.STALLED, Reason.RESTART_JOB_ON_WORKER_RESTART)
-    used = sum(ended.kind is EndKind.STALL for ended in case.replica.past)
+    used = sum(ended.kind is EndKind.STALL and ended.is_charged for ended in case.replica.past)
     if used >= STALLS_MAX:
         return _rerun(case, Rule.STALLED, Reason.STALLS_SPENT, f" after {STALLS_MAX} such restarts")
     text = f"{case.outcome}: it restarts in the same VM (stall {used + 1} of {STALLS_MAX})."
@@ -187,9 +188,11 @@ def _restart(case: Case) -> Decision:
 
 
 def _restart_action(case: Case, charge: Budget) -> RestartReplica:
-    event, is_charged = case.event, charge is Budget.RESTARTS
-    ended = replace(past_exit(case.replica, event, is_charged=is_charged), bug=bug_signature(event))
-    is_quick = is_charged and bool(case.quick_failures)
+    event, is_failure = case.event, charge is Budget.RESTARTS
+    is_charged = is_failure or event.cause is ExitCause.STALLED
+    bug = bug_signature(event) if is_failure else None
+    ended = replace(past_exit(case.replica, event, is_charged=is_charged), bug=bug)
+    is_quick = is_failure and bool(case.quick_failures)
     return RestartReplica(case.replica.key, ended, charge, event.subject.vm.instance_id, is_quick, event.measurement)
 
 
@@ -197,7 +200,7 @@ def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "") -> Decision:
     used = case.job.budgets.reruns_used
     if used >= RERUNS_MAX:
         text = f"{case.outcome}{after}, and the job was rerun {RERUNS_MAX} times."
-        return case.fail(rule, Reason.RERUNS_SPENT, text)
+        return case.fail_unless_explained(rule, Reason.RERUNS_SPENT, text)
     text = f"{case.outcome}{after}: the whole job is rerun{case.after_pause} (rerun {used + 1} of {RERUNS_MAX})."
     return Decision(rule, reason, text + case.bug_advice, _rerun_action(case, Budget.RERUNS))
 
@@ -207,6 +210,7 @@ def _rerun_action(case: Case, charge: Budget) -> RerunJob:
     return RerunJob(
         charge,
         blame=blame(case.event),
+        exited_at=case.event.at,
         reporter=key,
         reporter_vm=case.event.subject.vm.instance_id,
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,

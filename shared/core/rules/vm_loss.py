@@ -39,7 +39,7 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
         return stale(Reason.NOTHING_TO_DO, "VMs for its peers are requested in its zone again.")
     cause = _describe_loss(state.job, event)
     decision = judge_early_loss(state, replica, cause, now) if event.is_vm_loss and replica.awaits_vm else None
-    return decision or replace_vm(state, replica, cause, Reason(event.cause.value), event.at, now)
+    return decision or replace_vm(state, replica, cause, Reason(event.cause.value), event.at)
 
 
 def replace_vm(
@@ -48,7 +48,6 @@ def replace_vm(
     cause: str,
     reason: Reason,
     at: datetime,
-    now: datetime,
     *,
     measurement: Measurement | None = None,
 ) -> Decision:
@@ -67,7 +66,7 @@ def replace_vm(
         )
         action = RerunJob(Budget.FREE, lost=replica.key, is_vm_taken=is_vm_taken)
         return Decision(Rule.VM_LOST, reason, text, action)
-    refunds_rerun = explains_rerun(state.job, replica, now)
+    refunds_rerun = explains_rerun(state.job, replica, at)
     text = f"{cause}: {who} restarts on another VM with the same hostname, free of charge."
     if refunds_rerun:
         text += " This explains the earlier rerun of the job: that rerun is refunded."

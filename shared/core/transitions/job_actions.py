@@ -48,7 +48,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
     job = state.job
     match action:
         case BeginPreparing():
-            return Change(move_job(job, JobState.PREPARING))
+            return Change(move_job(job, JobState.PREPARING), effects=PROVISION if action.requests_vms else ())
         case BeginRunning():
             return Change(move_job(job, JobState.RUNNING, started_at=now))
         case ContinueProvisioning():
@@ -114,7 +114,7 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         attempt=attempt,
         budgets=budgets,
         placement=placement,
-        last_rerun=LastRerun(now, action.blame) if action.charge is Budget.RERUNS else None,
+        last_rerun=LastRerun(action.exited_at or now, action.blame) if action.charge is Budget.RERUNS else None,
         version=job.version + 1,
     )
     previous = tuple(with_next_version(replica) for replica in state.replicas)

@@ -20,7 +20,7 @@ from shared.core.actions import (
     RestartReplica,
 )
 from shared.core.model.job import Job, State
-from shared.core.model.replica import PAST_KEPT, HostVm, PastIncarnation, Replica, ReplicaState
+from shared.core.model.replica import PAST_KEPT, EndKind, HostVm, PastIncarnation, Replica, ReplicaState
 from shared.core.transitions.change import PROVISION, Change, find_replica, move_replica, order_incarnation, with_return
 
 NO_EARLY_LOSSES: Final = {"early_losses": 0, "early_losses_in_zone": 0}
@@ -157,11 +157,12 @@ def with_past(replica: Replica, ended: PastIncarnation) -> tuple[PastIncarnation
 
 def _refund(replica: Replica, incarnation: int) -> Replica:
     """Return the replica with the charged restart of this incarnation counted as collateral."""
+    is_stall = any(ended.number == incarnation and ended.kind is EndKind.STALL for ended in replica.past)
     past = tuple(replace(ended, is_charged=False) if ended.number == incarnation else ended for ended in replica.past)
     return replace(
         replica,
-        restarts_used=replica.restarts_used - 1,
-        quick_failures=max(replica.quick_failures - 1, 0),
+        restarts_used=replica.restarts_used - (not is_stall),
+        quick_failures=max(replica.quick_failures - (not is_stall), 0),
         collateral=replica.collateral + 1,
         past=past,
         version=replica.version + 1,

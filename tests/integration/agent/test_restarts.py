@@ -65,12 +65,36 @@ def test_unaccepted_exit_is_reported_after_a_reboot(cloud: Cloud, vm: Vm) -> Non
     assert (body["cause"], body["exit_status"]) == ("process", 7)
 
 
-def test_accepted_exit_is_not_reported_again_after_a_reboot(cloud: Cloud, vm: Vm) -> None:
+def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answers_it(cloud: Cloud, vm: Vm) -> None:
+    """Pub/Sub may lose the message after it has accepted it, and the reboot ends the repetition of the agent before."""
+    vm.program("import sys; print('START'); sys.exit(7)")
+    cloud.direct(1, 1)
+    vm.boot()
+    first = cloud.wait_for_message("replica-exit")
+    vm.wait_for_line("[trainmaster] Module ended")
+    vm.terminate()
+    assert vm.wait() == 0
+    vm.boot()
+    again = cloud.wait_for_message("replica-exit", (1, 1), 2)
+    assert again.body == first.body
+    assert len(vm.lines("START")) == 1
+    vm.terminate()
+    assert vm.wait() == 0
+    cloud.direct(1, 2)
+    vm.boot()
+    cloud.wait_for_message("replica-exit", (1, 2))
+    exits = [subject for topic, subject in cloud.published() if topic == "replica-exit"]
+    assert exits == [(1, 1), (1, 1), (1, 2)]
+    assert len(vm.lines("START")) == 2
+
+
+def test_exit_that_was_answered_is_not_reported_again_after_a_reboot(cloud: Cloud, vm: Vm) -> None:
     vm.program("import sys; print('START'); sys.exit(7)")
     cloud.direct(1, 1)
     vm.boot()
     cloud.wait_for_message("replica-exit")
-    vm.wait_for_line("[trainmaster] Module ended")
+    cloud.direct(1, 2, "hold")
+    vm.wait_for_line("[trainmaster] Directive: hold attempt 1, incarnation 2")
     vm.terminate()
     assert vm.wait() == 0
     vm.boot()

@@ -32,7 +32,7 @@ def test_quick_benchmark_measures_everything(firestore_emulator: str, pubsub_emu
         "queue",
         "sweep",
         "console",
-        *("start", "rerun", "loss", "end"),
+        *("start", "rerun", "restart", "loss", "end"),
     }
     assert all(figure.value > 0 for name, figure in figures.items() if "time" in name)
     assert figures["loss: inserts N=3"].value == 1

@@ -44,5 +44,16 @@ def test_limit_of_filtered_lists_delays_jobs_and_every_job_still_ends() -> None:
     assert len(usage.deleted_s) == 40
 
 
+def test_each_region_has_limits_of_its_own() -> None:
+    one = run(Scenario(jobs=5, replicas=4, changes_per_minute=1))
+    five = run(Scenario(jobs=5, replicas=4, regions=5, changes_per_minute=1))
+    assert five.peak_per_minute("Compute changes") > 1
+    assert five.total("Compute changes") == one.total("Compute changes")
+    assert max(five.deleted_s) < max(one.deleted_s) / 2
+    usage = run(Scenario(jobs=10, replicas=4, regions=5, excluded_free=8, excluded_per_minute=30))
+    assert usage.refused_lists == 0
+    assert usage.total("VMs excluded by filters") == 0, "each region has the VMs of two jobs"
+
+
 def test_same_seed_gives_the_same_usage() -> None:
     assert run(Scenario(jobs=3, replicas=3)).counts == run(Scenario(jobs=3, replicas=3)).counts

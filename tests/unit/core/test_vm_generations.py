@@ -55,6 +55,12 @@ def test_stockout_gives_vms_that_are_requested_elsewhere_a_common_later_generati
     assert generations(moved) == {CHIEF: 1, WORKER_0: 5, WORKER_1: 5}
 
 
+def test_change_of_the_zone_writes_all_replicas_so_that_a_loss_beside_it_is_judged_again() -> None:
+    """Otherwise the loss of the chief's VM, judged on the state before, would request the next one in the old zone."""
+    moved = after(CHIEF_REPORTED, ContinueProvisioning(1, 1))
+    assert [replica.version for replica in moved.replicas] == [2, 2, 2]
+
+
 def test_next_round_in_the_same_zone_keeps_the_vm_generations() -> None:
     assert generations(after(CHIEF_REPORTED, ContinueProvisioning(0, 1))) == generations(CHIEF_REPORTED)
 
@@ -96,6 +102,17 @@ def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignore
 def test_delivery_with_an_older_state_leaves_the_vm_of_the_newer_zone_alone() -> None:
     in_newer_zone = a_vm(WORKER_0, zone="us-central1-b", vm_generation=5)
     assert not [step for step in steps(CHIEF_REPORTED, a_vm(), in_newer_zone) if step == Delete(in_newer_zone)]
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.CANCELLED])
+def test_delivery_with_an_older_state_leaves_the_vm_of_a_replica_that_was_reactivated_since_alone(
+    state: JobState,
+) -> None:
+    """The older state desires no VM for the replica. A job that has ended desires none for ever."""
+    completed = a_state(a_replica(WORKER_0, ReplicaState.COMPLETED, done_at=at(50)), job=a_job(state))
+    reactivated = a_vm(WORKER_0, vm_generation=2)
+    assert (Delete(reactivated) in steps(completed, reactivated)) is state.is_terminal
+    assert Delete(a_vm(WORKER_0)) in steps(completed, a_vm(WORKER_0))
 
 
 def of_other_vm(event: VmLost | VmReady) -> Event:

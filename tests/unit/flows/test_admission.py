@@ -14,7 +14,7 @@ from shared.errors import PermanentError
 from shared.flows import admission, provision, submit, sweep
 from shared.messaging import internal_requests
 from shared.messaging.internal_requests import AdmissionPass, ProvisionRequest
-from shared.ports import AdmissionToken
+from shared.ports import AdmissionToken, Lease
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -85,6 +85,32 @@ def test_redelivery_continues_the_pass_of_the_delivery_that_died(
     assert world.states()["urgent"] is JobState.QUEUED, "another message meets the lease"
     provision.handle(request_, world.fleet_deps, world.deps, world.now, "message-1")
     assert world.states()["urgent"] is JobState.PREPARING
+
+
+def test_job_that_is_admitted_while_its_own_delivery_ends_gets_its_vms(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its delivery met the lease of the pass, and the request of the pass meets the lease of its delivery."""
+    world.limits["vcpus"] = 24
+    store = world.store
+    later = world.now + timedelta(seconds=admission.LEASE_S)
+    lease_of_pass = store.take_lease(admission.LEASE, world.now, later)
+    assert lease_of_pass
+    release = store.release_lease
+
+    def release_after_the_pass(lease: Lease) -> None:
+        """Let the pass run, and its request be handled, just before the delivery releases the lease of its job."""
+        monkeypatch.setattr(store, "release_lease", release)
+        store.release_lease(lease_of_pass)
+        assert admission.admit_all(world.deps) == {"urgent"}
+        world.deliver()
+        release(lease)
+
+    monkeypatch.setattr(store, "release_lease", release_after_the_pass)
+    provision.handle(ProvisionRequest("urgent"), world.fleet_deps, world.deps)
+    world.deliver()
+    assert world.states()["urgent"] is JobState.PREPARING
+    assert world.fleet.list_vms("urgent")
 
 
 def test_admission_token_from_before_another_admission_is_rejected(

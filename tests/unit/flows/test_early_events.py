@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from shared.core.events import CompletionOutdated, Deadline, DeadlinePassed, IncarnationRef, VmRef
+from shared.core.model.job import RERUNS_MAX, Budgets
+from shared.core.model.replica import ReplicaState
+from shared.core.model.vm_names import vm_name
+from shared.core.timeouts import LOSS_REPORT_DELAY_MAX
+from shared.errors import TemporaryError
+from shared.flows import replica_exit
 from shared.flows.record import record
-from tests.support.jobs import WORKER_0
+from shared.messaging import agent_messages
+from tests.support.jobs import WORKER_0, WORKER_1
 from tests.support.world import World
 
 
@@ -56,3 +65,45 @@ def test_event_of_an_incarnation_that_was_never_ordered_does_not_use_up_its_key(
     world.exit_program(WORKER_0, 1)
     world.exit_program(WORKER_0, 1, incarnation=2)
     assert world.replica(WORKER_0).restarts_used == 2
+
+
+@pytest.fixture
+def last_abort(world: World) -> Callable[[], None]:
+    """Deliver the abort of worker 0 in a job that has used up its reruns. The VM of worker 1 was lost just before."""
+    world.start_running()
+    for _ in range(RERUNS_MAX):
+        world.kill(WORKER_0, signal=11)
+        world.deliver()
+        world.report_all_ready()
+    assert world.job.budgets == Budgets(reruns_used=RERUNS_MAX)
+    world.wait(600)
+    exit_ = {"at": world.now.isoformat(), "cause": "process", "signal": 6}
+    data = json.dumps({**world.message_fields(WORKER_0), **exit_}).encode()
+    return lambda: replica_exit.handle(agent_messages.decode_replica_exit(data), world.deps)
+
+
+def test_exit_that_would_end_the_job_is_redelivered_until_the_loss_that_explains_it_is_found(
+    world: World, last_abort: Callable[[], None]
+) -> None:
+    world.fleet.stop(vm_name(world.job_id, WORKER_1))
+    with pytest.raises(TemporaryError, match="may still explain this exit"):
+        last_abort()
+    world.wait(30)
+    world.provision()
+    last_abort()
+    assert world.state == "RUNNING"
+    assert world.replica(WORKER_0).state is ReplicaState.HELD
+    assert world.job.budgets == Budgets(reruns_used=RERUNS_MAX)
+    world.check()
+
+
+def test_exit_that_no_loss_explains_within_three_minutes_ends_the_job(
+    world: World, last_abort: Callable[[], None]
+) -> None:
+    with pytest.raises(TemporaryError):
+        last_abort()
+    world.wait(LOSS_REPORT_DELAY_MAX.total_seconds())
+    last_abort()
+    assert world.state == "FAILED"
+    assert "rerun 3 times" in world.ledger[-1].decision.text
+    world.check()

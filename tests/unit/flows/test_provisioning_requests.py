@@ -12,7 +12,7 @@ from shared.core.model.replica_id import ReplicaId
 from shared.core.model.vm import Vm
 from shared.core.reconcile.steps import Create
 from shared.errors import TemporaryError
-from shared.flows import provision
+from shared.flows import provision, reconciliation
 from shared.flows.provision import LATE_S
 from shared.flows.reconciliation import DELIVERY_S, LEASE_S, REQUESTS_MAX, ROUNDS_MAX
 from shared.memory.fleet import MemoryFleet
@@ -317,6 +317,28 @@ def test_delivery_whose_steps_are_refused_ends_before_its_ack_deadline() -> None
     assert (world.now - began).total_seconds() <= DELIVERY_S + 30
     fleet.refuse = None
     handle(world, request)
+    assert world.vms == ()
+
+
+def test_round_executes_a_bounded_number_of_steps_and_the_next_rounds_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A round of a thousand steps would outlast the lease, which is extended between two rounds."""
+    monkeypatch.setattr(reconciliation, "STEPS_MAX", 10)
+    world = World()
+    world.submit(a_spec(workerCount=24))
+    world.deliver()
+    world.report_all_ready()
+    world.exit_program(CHIEF, status=0)
+    (request,) = requests(world)
+    rounds: list[int] = []
+
+    def run_all(tasks: Sequence[Callable[[], None]]) -> None:
+        rounds.append(len(tasks))
+        run_to_the_end(tasks)
+
+    provision.handle(request, replace(world.fleet_deps, run_all=run_all), world.deps)
+    assert rounds == [10, 10, 5]
     assert world.vms == ()
 
 

@@ -96,14 +96,14 @@ class Cloud:
             if not self._changed.wait_for(lambda: is_there(self.messages), TIMEOUT_S):
                 raise AssertionError(f"{what} was not published; messages: {self.messages}")
 
-    def wait_for_message(self, topic: str, subject: tuple[int, int] | None = None) -> Message:
-        """Return the first message of this topic, optionally about this incarnation."""
+    def wait_for_message(self, topic: str, subject: tuple[int, int] | None = None, number: int = 1) -> Message:
+        """Return the first message of this topic, or a later one, optionally about this incarnation."""
 
         def matching(messages: list[Message]) -> list[Message]:
             return [m for m in messages if m.topic == topic and (subject is None or m.subject == subject)]
 
-        self.wait_for(f"{topic} {subject or ''}", lambda messages: bool(matching(messages)))
-        return matching(self.messages)[0]
+        self.wait_for(f"{topic} {subject or ''}", lambda messages: len(matching(messages)) >= number)
+        return matching(self.messages)[number - 1]
 
     def set_and_wait(self, path: str, value: str) -> None:
         """Change a metadata entry that is being watched, and wait until the watcher polls again."""

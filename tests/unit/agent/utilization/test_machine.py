@@ -97,7 +97,7 @@ def test_cpu_time_of_an_ended_child_stays(tmp_path: Path) -> None:
     before = machine.read().cpu_s
     burn = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
-    assert machine.read().cpu_s >= before + 0.29
+    assert machine.read().cpu_s >= before + 0.285, "times are sums of ticks of 10 ms"
 
 
 @pytest.mark.parametrize(

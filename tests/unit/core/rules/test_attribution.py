@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -170,21 +171,23 @@ def test_lost_vm_is_named_as_the_cause_before_a_failure() -> None:
     assert action.charged_to == "1-worker-1"
 
 
-def after_crash(signal: int = 6) -> State:
+def after_crash(signal: int = 6, judged_late_s: float = 0.0) -> State:
     """Worker 0 crashed and the whole job was rerun, on the same VMs."""
+    judged_at = NOW + timedelta(seconds=judged_late_s)
     before = a_state(*(a_replica(replica_id, ready_at=at(10)) for replica_id in (CHIEF, WORKER_0, WORKER_1)))
-    decision = judge(before, exited(WORKER_0, signal=signal), NOW)
+    decision = judge(before, exited(WORKER_0, signal=signal), judged_at)
     assert isinstance(decision.action, RerunJob)
-    state = apply(before, evolve(before, decision, NOW))
+    state = apply(before, evolve(before, decision, judged_at))
     assert state.job.budgets == Budgets(reruns_used=1)
     return state
 
 
-def lose(state: State, replica_id: ReplicaId, seconds: float) -> tuple[str, State]:
-    """Return the text of the decision about a lost VM, this long after the crash, and the state after it."""
-    decision = judge(state, lost(replica_id, LossCause.GONE), at(100 + seconds))
+def lose(state: State, replica_id: ReplicaId, seconds: float, judged_late_s: float = 0.0) -> tuple[str, State]:
+    """Return the text of the decision about a VM that is lost this long after the crash, and the state after it."""
+    judged_at = at(100 + seconds + judged_late_s)
+    decision = judge(state, lost(replica_id, LossCause.GONE, seconds=100 + seconds), judged_at)
     assert isinstance(decision.action, ReplaceVm)
-    return decision.text, apply(state, evolve(state, decision, at(100 + seconds)))
+    return decision.text, apply(state, evolve(state, decision, judged_at))
 
 
 def test_aborted_replica_is_blamed_on_no_one() -> None:
@@ -206,6 +209,15 @@ def test_rerun_that_a_later_loss_explains_is_refunded_once() -> None:
 def test_rerun_that_a_loss_does_not_explain_stays_charged(signal: int, seconds: float) -> None:
     _, after = lose(after_crash(signal), WORKER_1, seconds)
     assert after.job.budgets == Budgets(reruns_used=1)
+
+
+@pytest.mark.parametrize(("crash_late_s", "seconds", "loss_late_s", "reruns_used"), [(0, 60, 600, 0), (400, 181, 0, 1)])
+def test_refund_of_a_rerun_does_not_depend_on_when_its_events_are_judged(
+    crash_late_s: float, seconds: float, loss_late_s: float, reruns_used: int
+) -> None:
+    """A backlog delays either of them for minutes."""
+    _, after = lose(after_crash(judged_late_s=crash_late_s), WORKER_1, seconds, loss_late_s)
+    assert after.job.budgets == Budgets(reruns_used=reruns_used)
 
 
 def test_loss_of_a_replica_that_was_ready_since_the_rerun_does_not_refund_it() -> None:

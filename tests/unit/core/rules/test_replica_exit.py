@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -16,7 +17,8 @@ from shared.core.model.replica import ReplicaState
 from shared.core.model.replica_id import TaskType
 from shared.core.reconcile.desired import desired_vms
 from shared.core.rules.judge import judge
-from tests.support.decisions import Case, action_of, check_case
+from shared.core.timeouts import LOSS_REPORT_DELAY_MAX
+from tests.support.decisions import Case, action_of, check_case, summarize
 from tests.support.jobs import (
     CHIEF,
     WORKER_0,
@@ -215,7 +217,7 @@ CASES: Final[dict[str, Case]] = {
     "sixth exit that reports a lost peer without retries": (
         replace(RESTARTS_USED_5, job=NO_RETRIES.job),
         exited(WORKER_0, 1, error=TENSORFLOW_PEER_LOSS, incarnation=6),
-        "6 fail_job retries_disabled",
+        "6 ignore cause_not_known_yet",
     ),
     "collateral exit without retries": (replace(PEER_RESTARTING, job=NO_RETRIES.job), CHIEF_EXIT_1, PEER_DOWN),
     "crash with the preset service": (SERVICE, exited(WORKER_0, 134), CRASHED),
@@ -236,6 +238,12 @@ CASES: Final[dict[str, Case]] = {
     "exit code of SIGABRT": (RUNNING, exited(WORKER_0, 134), CRASHED),
     "exit code of SIGSEGV": (RUNNING, exited(WORKER_0, 139), CRASHED),
     "fourth crash": (a_state(job=RERUNS_USED_3), exited(WORKER_0, signal=11), "9 fail_job reruns_spent"),
+    "fourth abort": (a_state(job=RERUNS_USED_3), exited(WORKER_0, signal=6), "9 ignore cause_not_known_yet"),
+    "fourth abort of a single replica": (
+        a_state(job=replace(RERUNS_USED_3, plan=a_plan(0))),
+        exited(CHIEF, signal=6),
+        "9 fail_job reruns_spent",
+    ),
     # Rule 10
     "SIGKILL": (RUNNING, exited(WORKER_0, signal=9), RESTARTED),
     "exit 1": (RUNNING, exited(CHIEF, 1, error=BUG), RESTARTED),
@@ -257,6 +265,24 @@ CASES: Final[dict[str, Case]] = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_an_exit(case: Case) -> None:
     check_case(case, NOW)
+
+
+@pytest.mark.parametrize(
+    ("exited_before", "expected"),
+    [
+        (timedelta(), "9 ignore cause_not_known_yet"),
+        (LOSS_REPORT_DELAY_MAX - timedelta(milliseconds=1), "9 ignore cause_not_known_yet"),
+        (LOSS_REPORT_DELAY_MAX, "9 fail_job reruns_spent"),
+        (-LOSS_REPORT_DELAY_MAX, "9 fail_job reruns_spent"),  # by the clock of a VM that is wrong
+    ],
+)
+def test_exit_that_ends_the_job_is_postponed_while_a_loss_that_explains_it_may_be_reported(
+    exited_before: timedelta, expected: str
+) -> None:
+    abort = replace(exited(WORKER_0, signal=6), at=NOW - exited_before)
+    decision = judge(a_state(job=RERUNS_USED_3), abort, NOW)
+    assert summarize(decision) == expected
+    assert decision.is_provisional is decision.is_postponed is expected.startswith("9 ignore")
 
 
 def test_error_message_of_a_failed_job_has_the_services_words_and_the_traceback() -> None:

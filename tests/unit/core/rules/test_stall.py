@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shared.core.actions import Budget, FailJob, HoldReplica, RerunJob, RestartReplica
 from shared.core.decisions import Reason, Rule
-from shared.core.events import ExitCause, ReplicaExited
-from shared.core.evolve import evolve
+from shared.core.events import ChargeExplained, ExitCause, ReplicaExited
+from shared.core.evolve import apply, evolve
 from shared.core.model.job import RERUNS_MAX, STALLS_MAX, Budgets, State
 from shared.core.model.replica import EndKind, PastIncarnation, ReplicaState
+from shared.core.rules.explained_charge import explained_charges
 from shared.core.rules.judge import judge
 from tests.support.decisions import action_of
-from tests.support.jobs import CHIEF, WORKER_0, a_charged_exit, a_job, a_plan, a_replica, a_state, at, exited
+from tests.support.jobs import CHIEF, WORKER_0, a_charged_exit, a_job, a_lost_vm, a_plan, a_replica, a_state, at, exited
 
 NOW = at(1_000)
 
@@ -24,7 +27,8 @@ def a_stall(incarnation: int = 1) -> ReplicaExited:
 def after_stalls(count: int, reruns_used: int = 0) -> State:
     """Worker 0 runs again after stalls in a row."""
     past = tuple(
-        PastIncarnation(number, EndKind.STALL, at(number), back_at=at(number + 1)) for number in range(1, count + 1)
+        PastIncarnation(number, EndKind.STALL, at(number), back_at=at(number + 1), is_charged=True)
+        for number in range(1, count + 1)
     )
     return a_state(
         a_replica(WORKER_0, incarnation=count + 1, past=past), job=a_job(budgets=Budgets(reruns_used=reruns_used))
@@ -38,7 +42,7 @@ def test_stalled_replica_restarts_from_its_own_budget(stalls: int) -> None:
     assert (decision.rule, decision.reason) == (Rule.STALLED, Reason.STALLED)
     assert f"stall {stalls + 1} of {STALLS_MAX}" in decision.text
     action = action_of(decision, RestartReplica)
-    assert (action.charge, action.ended.kind, action.ended.is_charged) == (Budget.FREE, EndKind.STALL, False)
+    assert (action.charge, action.ended.kind, action.ended.is_charged) == (Budget.FREE, EndKind.STALL, True)
     (replica,) = evolve(state, decision, NOW).replicas
     assert (replica.state, replica.restarts_used) == (ReplicaState.RESTARTING, 0)
     assert [ended.kind for ended in replica.past] == [EndKind.STALL] * (stalls + 1)
@@ -51,6 +55,19 @@ def test_fourth_stall_reruns_the_job_until_its_reruns_are_spent() -> None:
     spent = after_stalls(STALLS_MAX, RERUNS_MAX)
     failed = action_of(judge(spent, a_stall(STALLS_MAX + 1), NOW), FailJob)
     assert "printed nothing for the job's stallTimeout" in failed.message
+
+
+def test_stall_that_a_peer_explains_does_not_use_up_the_budget() -> None:
+    """The peer's VM hung before, and its agent's silence was reported later."""
+    peer = a_replica(CHIEF, ReplicaState.REPLACING, incarnation=2, past=(a_lost_vm(0.5),))
+    state = after_stalls(1)
+    state = a_state(peer, *(replica for replica in state.replicas if replica.replica_id == WORKER_0), job=state.job)
+    (explained,) = explained_charges(state)
+    assert explained == (state.find(1, WORKER_0), state.find(1, WORKER_0).past[0], peer)  # type: ignore[union-attr]
+    event = ChargeExplained(state.job.job_id, 1, WORKER_0, 1, CHIEF, NOW)
+    refunded = apply(state, evolve(state, judge(state, event, NOW), NOW))
+    assert [replica.restarts_used for replica in refunded.replicas] == [0, 0, 0]
+    assert f"stall 1 of {STALLS_MAX}" in judge(replace(refunded, replicas=refunded.replicas[1:]), a_stall(2), NOW).text
 
 
 def test_other_exits_do_not_use_up_the_budget_of_stalls() -> None:
@@ -89,3 +106,12 @@ def test_stall_with_disabled_retries_ends_the_job() -> None:
 def test_stall_of_an_older_incarnation_is_ignored() -> None:
     decision = judge(after_stalls(1), a_stall(1), NOW)
     assert decision.rule is Rule.STALE
+
+
+def test_refund_of_a_charged_reboot_gives_the_restart_back() -> None:
+    """Only stalls have a budget of their own."""
+    reboot = PastIncarnation(1, EndKind.REBOOT, at(60), is_charged=True)
+    state = a_state(a_replica(WORKER_0, incarnation=2, restarts_used=1, past=(reboot,)))
+    event = ChargeExplained(state.job.job_id, 1, WORKER_0, 1, CHIEF, NOW)
+    (replica,) = evolve(state, judge(state, event, NOW), NOW).replicas
+    assert (replica.restarts_used, replica.past[0].is_charged) == (0, False)
