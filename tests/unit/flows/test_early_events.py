@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from emulators.services.pubsub import DELIVERY
 from shared.core.events import CompletionOutdated, Deadline, DeadlinePassed, IncarnationRef, VmRef
 from shared.core.model.job import RERUNS_MAX, Budgets
 from shared.core.model.replica import ReplicaState
@@ -107,3 +108,16 @@ def test_exit_that_no_loss_explains_within_three_minutes_ends_the_job(
     assert world.state == "FAILED"
     assert "rerun 3 times" in world.ledger[-1].decision.text
     world.check()
+
+
+def test_postponed_exit_is_judged_before_its_deliveries_are_used_up_without_backoff(
+    world: World, last_abort: Callable[[], None]
+) -> None:
+    """The local stack redelivers at once, and forwards a message to the dead-letter topic after 100 deliveries."""
+    for _ in range(DELIVERY.attempts_max):
+        try:
+            last_abort()
+        except TemporaryError:
+            continue
+        break
+    assert world.state == "FAILED"
