@@ -151,9 +151,18 @@ EVERYTHING: Final = Profile(
 )
 
 LOST_EVENTS: Final = replace(
-    MESSAGES, name="lost-events", lost_event=0.1, agent_crash_per_hour=10, loss_per_hour=10, notice=0.0, reboot=0.7
+    MESSAGES,
+    name="lost-events",
+    lost_event=0.1,
+    agent_crash_per_hour=10,
+    loss_per_hour=10,
+    notice=0.0,
+    reboot=0.7,
+    replays_requests=True,
 )
-"""Only the repeated reports of agents let these jobs end, also those that an agent repeats after its VM rebooted."""
+"""Only the repeated reports of agents let these jobs end, also those that an agent repeats after its VM rebooted.
+
+Compute Engine remembers request ids: that is how the loss of a VM is found from which no report was handled."""
 REPLAYS: Final = replace(MACHINES, name="replays", replays_requests=True)
 HANGS: Final = Profile("hangs", hang_per_hour=10, fail=0.2, loss_per_hour=5, suspend=0.1, duplicate=0.1, crash=0.02)
 """Only the heartbeats of agents let these jobs end."""
