@@ -13,6 +13,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.complete
 PIP := -m pip --disable-pip-version-check --quiet install
+# Without dependencies, because a lock file lists all of them. Older versions of pip would look for the newest release of a
+# locked package that another package requires with an extra, and refuse it.
+LOCKED := --no-deps --require-hashes -r
 
 # A runtime image is a Python environment that stands for a VM's disk image. The stamp file marks a complete one.
 IMAGES := .images
@@ -160,7 +163,7 @@ $(INSTALLED): requirements/dev.txt pyproject.toml | python
 	@echo "installing into $(VENV)"
 	@rm -f $@
 	@[ -x $(BIN)/python ] || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
-	@$(BIN)/python $(PIP) --require-hashes -r requirements/dev.txt
+	@$(BIN)/python $(PIP) $(LOCKED) requirements/dev.txt
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -177,7 +180,7 @@ $(CHECKOV)/.complete: requirements/checkov.txt | python
 	@echo "installing checkov"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python $(PIP) --require-hashes -r $<
+	@$(@D)/bin/python $(PIP) $(LOCKED) $<
 	@touch $@
 
 # What Cloud Functions installs for one of its functions.
@@ -185,13 +188,13 @@ $(IMAGES)/function-%/.complete: requirements/%.txt | python
 	@echo "installing the requirements of $*"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python $(PIP) --require-hashes -r $<
+	@$(@D)/bin/python $(PIP) $(LOCKED) $<
 	@touch $@
 
 $(IMAGES)/%/.complete: requirements/runtime-%.txt | python
 	@echo "building the runtime image $*"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv --system-site-packages $(@D)
-	@$(@D)/bin/python $(PIP) --require-hashes -r $<
+	@$(@D)/bin/python $(PIP) $(LOCKED) $<
 	@$(if $(filter pytorch,$*),$(@D)/bin/python $(PIP) $(TORCH))
 	@touch $@
